@@ -31,17 +31,32 @@ PICTURES = {
         "console-license": "license",
         "console-customer": "customer",
         "console-overview-product": "overview of a product",
-        "console-release": "release",
+        "console-release": "rollout",
     },
     ("dark", "desk"): {"console-license-dark": "license"},
     ("light", "phone"): {"console-phone": "license"},
 }
+PARTS = {
+    # page and heading: the part of a page that is shown, by the name of its picture
+    "console-plans": ("product", "Plans"),
+    "console-entitlements": ("license", "Terms"),
+    "console-seats": ("seats", "Floating seats"),
+    "console-rollout": ("rollout", "Rollout"),
+    "console-channel": ("product", "Versions"),
+    "console-license-file": ("license", "Slots"),
+}
+UNFOLDED = {"console-plans": "pro", "console-license-file": "License file for a machine without a network"}
 WINDOWS = {"desk": DESK, "phone": PHONE}
 
 
-async def _draw(visitor: Visitor, name: str) -> None:
-    path = FOLDER / f"{name}.png"
-    taken = await visitor.page.screenshot(full_page="phone" not in name)
+async def _draw(visitor: Visitor, name: str, heading: str | None = None) -> None:
+    """Take a picture of the page that is open, or of the part below a heading."""
+    path, page = FOLDER / f"{name}.png", visitor.page
+    if heading is None:
+        taken = await page.screenshot(full_page="phone" not in name, animations="disabled")
+    else:
+        part = page.locator("section", has=page.get_by_role("heading", name=heading, exact=True))
+        taken = await part.screenshot(animations="disabled")
     few = Image.open(io.BytesIO(taken)).convert("RGB").quantize(128, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
     size = path.stat().st_size
@@ -63,6 +78,20 @@ async def _import(visitor: Visitor) -> None:
     await _draw(visitor, "console-import")
     await visitor.page.get_by_role("button", name="Preview").click()
     await visitor.page.wait_for_url("**/preview*")
+
+
+async def _account(visitor: Visitor, world: World, license_page: str) -> None:
+    """Sign in as a customer whose people share seats."""
+    licenses = world.services.licenses
+    license_ = licenses.get(license_page.rpartition("/")[2])
+    for one in licenses.list_activations(license_.id.hex()).items[2:]:
+        licenses.free_slot(license_.id.hex(), one.environment)  # fewer, to fit into a picture
+    await visitor.open("/account")
+    await visitor.page.get_by_label("License key").fill(licenses.decrypt_key(license_))
+    await visitor.page.get_by_role("button", name="Sign in").click()
+    await visitor.page.get_by_role("heading", name="Seats in use").wait_for()
+    await visitor.page.locator("summary").last.click()
+    await _draw(visitor, "account-seats")
 
 
 async def _back_up(visitor: Visitor, world: World) -> None:
@@ -87,7 +116,8 @@ async def main() -> None:
     assert chromium.PROGRAM, chromium.MISSING
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), MovableClock(datetime(2026, 11, 10, 10, 30, tzinfo=UTC)))
+        look = {"account": True, "account_name": "Example Soft", "account_color": "#1a5fb4"}
+        world = World(Path(folder), MovableClock(datetime(2026, 11, 10, 10, 30, tzinfo=UTC)), **look)
         with world.serving() as server:
             async with browser() as program:
                 alice = add_alice(world)
@@ -104,6 +134,13 @@ async def main() -> None:
                             await _draw(visitor, name)
                 async with visiting(program, server.url, color_scheme="light", viewport=DESK) as visitor:
                     await visitor.sign_in(*alice)
+                    for name, (page, heading) in PARTS.items():
+                        await visitor.open(pages[page])
+                        if name in UNFOLDED:
+                            await visitor.page.get_by_text(UNFOLDED[name], exact=True).click()
+                        await _draw(visitor, name, heading)
+                    await _account(visitor, world, pages["seats"])
+                    await visitor.open("/console")
                     await _import(visitor)
                     await _draw(visitor, "console-import-preview")
                     await _back_up(visitor, world)

@@ -3,7 +3,10 @@
 Nothing is read right after a click: texts are waited for, in the page and in the window.
 """
 
+import hashlib
+import io
 import json
+import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,18 +15,17 @@ from typing import Any
 import httpx
 import pytest
 from playwright.async_api import Browser, Page, expect
-from stage.archives import app as app_files
-from stage.archives import downloaded
 
 from harness import chromium
 from harness.chromium import Visitor, visiting
 from harness.console_shop import add_alice
 from harness.customer import eventually
-from harness.hands import Hands
+from harness.hands import QtHands, TkHands
 from harness.screen import Screen
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, Server, World, utc
 from licclient import (
+    Downloaded,
     LicclientError,
     LicenseClient,
     NoSeatError,
@@ -43,6 +45,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
+NEW = "Pictures are saved when the disk is nearly full, too."
 CHANNELS = "Release channels besides stable, such as beta"
 SIGNING = PrivateKey(b"\1" * 32)
 Photograph = Callable[[str, str], None]
@@ -113,6 +116,14 @@ async def _change_terms(visitor: Visitor, shop: World, key: str, label: str, tex
     await _said(visitor.page, "The license is changed")
 
 
+def _zip(version: str) -> bytes:
+    """Pack an app of one file."""
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as packed:
+        packed.writestr("photo-lab", f"#!/bin/sh\necho {version}\n")
+    return raw.getvalue()
+
+
 def _page_of(shop: World, key: str) -> str:
     return f"/console/licenses/{shop.services.licenses.get(key).id.hex()}"
 
@@ -159,7 +170,7 @@ async def test_an_important_version_reaches_some_first(
     server: Server,
     open_app: OpenApp,
     program: Browser,
-    hands: Hands,
+    hands: TkHands,
     screen: Screen,
     photograph: Photograph,
     monkeypatch: pytest.MonkeyPatch,
@@ -174,7 +185,7 @@ async def test_an_important_version_reaches_some_first(
     async with at_console(program, shop, server) as visitor:
         page = visitor.page
         await visitor.open(f"/console/products/{SLUG}")
-        await visitor.publish("1.2.0", app_files("1.2.0"), Rollout="10%", Important="1.1")
+        await visitor.publish("1.2.0", _zip("1.2.0"), Rollout="10%", Important="1.1", Changelog=NEW)
         await _said(page, "The version is published")
 
         assert other.check_for_update() is None
@@ -195,7 +206,10 @@ async def test_an_important_version_reaches_some_first(
         hands.until(lambda: not hands.is_open())
 
         installed = Installation(tmp_path / "Photo Lab")
-        installed.apply(downloaded(tmp_path, app_files("1.0.0"), "1.0.0"))
+        first = tmp_path / "first.zip"
+        first.write_bytes(_zip("1.0.0"))
+        digest = hashlib.sha256(first.read_bytes()).hexdigest()
+        installed.apply(Downloaded(first, first.stat().st_size, digest, "1.0.0"))
         started = installed.apply(hands.dialog.file)
         assert installed.roll_back() is not None
         monkeypatch.setattr("sys.argv", [str(started.folder / "photo-lab")])
@@ -214,7 +228,7 @@ async def test_a_computer_without_a_network(
     server: Server,
     open_app: OpenApp,
     program: Browser,
-    hands: Hands,
+    hands: QtHands,
     clock: MovableClock,
     tmp_path: Path,
 ) -> None:
@@ -334,7 +348,7 @@ async def test_a_trial_is_started_in_the_window_and_bought(
     server: Server,
     open_app: OpenApp,
     program: Browser,
-    hands: Hands,
+    hands: TkHands,
     screen: Screen,
     photograph: Photograph,
     monkeypatch: pytest.MonkeyPatch,

@@ -10,6 +10,7 @@ from harness.world import World
 from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_seen
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms, Machine
+from licserver.domain.seats import Seat
 from licserver.sources.kinds import SourceKind
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
@@ -17,6 +18,9 @@ EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 _CHANGELOG = """<h4>1.4.0</h4><ul><li>Reads the raw files of 40 more cameras</li>
 <li>Exports twice as fast</li><li>No longer forgets the window's place</li></ul>
 <p><a href="https://example.com/photo-lab">All of it</a></p>"""
+
+_CHANGELOG_NEXT = """<ul><li>Does not lose a raw file any more when the disk is full</li>
+<li>Opens folders with 10,000 pictures at once</li></ul>"""
 
 
 def stock_shop(world: World) -> dict[str, str]:
@@ -35,14 +39,15 @@ def stock_shop(world: World) -> dict[str, str]:
         expires_on=date(2027, 11, 30),
         customer_email="jo@studio.example",
         note="Order 4711; two studios",
+        plan="pro",
     )
     world.clock.forward(days=8)
     soon, past = date(2026, 11, 27), date(2026, 10, 31)
     home = [["mia.example", "192.0.2.4"]]
     sell("photo-lab", activations=home, slots=3, expires_on=soon, customer_email="mia@example.org")
     campus = [[f"pc-{at}.university.example", f"192.0.2.{at + 20}"] for at in range(14)]
-    university = {"customer_email": "it@university.example", "note": "Campus license"}
-    sell("photo-lab", activations=campus, slots=None, lifetime=True, **university)
+    university = {"customer_email": "it@university.example", "note": "Campus license", "floating_seats": 5}
+    shared = sell("photo-lab", activations=campus, slots=None, lifetime=True, **university)
     laptop = {
         (world.services.vault.license_id(full), Environment("laptop.example", "192.0.2.66"), "slots full"): 3
     }
@@ -55,6 +60,8 @@ def stock_shop(world: World) -> dict[str, str]:
     sell("sound-lab", slots=5, expires_on=past, customer_email="kim@band.example", subscription_id="sub_17")
     _report_sales(world)
     world.clock.forward(days=3)
+    _roll_out(world, full)
+    _use(world, full, shared)
     _count(world)
     license_id = world.services.vault.license_id(full).hex()
     return {
@@ -63,11 +70,14 @@ def stock_shop(world: World) -> dict[str, str]:
         "licenses": "/console/licenses",
         "issue": "/console/licenses/issue",
         "license": f"/console/licenses/{license_id}",
+        "seats": f"/console/licenses/{world.services.vault.license_id(shared).hex()}",
         "customer": "/console/customers?email=jo@studio.example",
         "revoked": f"/console/licenses/{world.services.vault.license_id(revoked).hex()}",
         "products": "/console/products",
         "product": "/console/products/photo-lab",
         "release": "/console/products/photo-lab/releases/1.4.0",
+        "rollout": "/console/products/photo-lab/releases/1.4.1",
+        "beta": "/console/products/photo-lab/releases/2.0b1",
         "withdrawn": "/console/products/photo-lab/releases/1.3.9",
         "audit": "/console/audit",
         "sales": "/console/sources",
@@ -146,6 +156,32 @@ class _Till:
         return key
 
 
+def _roll_out(world: World, key: str) -> None:
+    """Publish a version that two of five installations are offered, and one for those who test."""
+    world.publish(
+        *("photo-lab", "1.4.1", f"{world.clock() - timedelta(days=3):%Y-%m-%dT%H:%M:%SZ}", _CHANGELOG_NEXT),
+        size=4_650_000,
+        rollout="7d",
+        critical_below="1.4",
+    )
+    world.publish("photo-lab", "2.0b1", "2026-11-02T09:00:00Z", "All new.", size=5_900_000, channel="beta")
+    license_ = world.services.licenses.get(key)
+    for domain in ("studio.example", "jo.example"):
+        assert world.services.rollouts.count_rollback(license_, "photo-lab", "1.4.1", domain, "")
+
+
+def _use(world: World, metered: str, shared: str) -> None:
+    """Let a metered entitlement be used, and seats be held."""
+    metered_id, shared_id = map(world.services.vault.license_id, (metered, shared))
+    world.services.consumption.consume(metered_id, "exports", {"limit": 100, "per": "month"}, 37, "any")
+    now = world.clock()
+    for number, label in enumerate(("Reading room, left", "Reading room, right", None)):
+        taken_at = now - timedelta(minutes=95 - 40 * number)
+        domain = f"pc-{number}.university.example"
+        seat = Seat(bytes([number] * 16), domain, label, taken_at, now + timedelta(seconds=80 + number))
+        world.repositories.seats.put(shared_id, seat)
+
+
 def _report_sales(world: World) -> None:
     """Let a shop have delivered something of each kind."""
     sources, stored = world.services.sources, world.services.repositories.sales
@@ -185,6 +221,9 @@ def _stock_products(world: World) -> None:
     ):
         product = {"slug": slug, "name": name, "environment": "domain", "support_policy": support}
         world.stock({"products": [{**product, "releases": published}], "licenses": []})
+    plans = world.services.plans
+    plans.add("photo-lab", "pro", {"export": True, "exports": {"limit": 100, "per": "month"}, "projects": 50})
+    plans.add("photo-lab", "trial", {"export": False, "projects": 3})
 
 
 def _count(world: World) -> None:
@@ -203,6 +242,7 @@ def _count(world: World) -> None:
             CountKey("activation", "photo-lab", ""): draw.randint(15, 45),
             CountKey("activation", "sound-lab", ""): draw.randint(5, 15),
             CountKey("update", "photo-lab", "1.4.0"): draw.randint(560, 640),
+            CountKey("update", "photo-lab", "1.4.1"): max(0, 3 - back) * 90,
             CountKey("update", "photo-lab", "1.3.0"): draw.randint(190, 230),
             CountKey("update", "photo-lab", "other"): draw.randint(20, 40),
         }

@@ -25,6 +25,12 @@ def test_the_word_for_so_many(number, word):
         ({"narrowed_by": ["q", "product", "state"]}, "narrowed by: q, product, state"),
         ({"narrowed_by": None, "count": 1, "freed": 1, "note": ""}, ""),
         ({"count": 5}, "count: 5"),
+        ({"overrides": ["export", "sync"]}, "overrides: export, sync"),
+        (
+            {"entitlements": {"export": False, "exports": {"limit": 9, "per": "day"}}},
+            "entitlements: export=false, exports=9/day",
+        ),
+        ({"entitlements": {}}, "entitlements: nothing"),
     ],
 )
 def test_details_say_which_field_they_are_of(details, said):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from licserver.domain.entitlements import format_grants
 from licserver.domain.records import Machine
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _normalise(text: str) -> str:
 _PLAIN: Final = (("count", 1), ("freed", 1))
 """Details that say nothing: one is what everybody takes for granted."""
 
-_LISTS: Final = frozenset({"narrowed_by"})
+_LISTS: Final = frozenset({"narrowed_by", "overrides"})
 """Details that are a list; two values are otherwise what was and what is."""
 
 
@@ -143,5 +144,7 @@ def _one(value: Any) -> str:
             return "yes" if value else "no"
         case list() | tuple():
             return ", ".join(map(str, value)) or "nothing"
+        case Mapping():  # entitlements
+            return ", ".join(format_grants(value)) or "nothing"
         case _:
             return str(value)
