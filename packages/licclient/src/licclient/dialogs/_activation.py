@@ -35,8 +35,8 @@ class _Phase(StrEnum):
 class Activation:
     """The state of the dialog; each step returns a new one.
 
-    `problem` is why there is no license, `typed` the text in the field, `outcome` the license.
-    `takes_files`: the app pins keys, so that license files can be installed.
+    `problem` is why there is no license, `typed` the text in the field, `outcome` the license; `takes_files`
+    whether the app pins keys, so that license files can be installed.
     """
 
     language: str
