@@ -15,11 +15,12 @@ nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["full", "lint", "types", "alone", "frozen", "docs"]
 
-PACKAGES = ["licclient", "licserver"]
+PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
     "licclient": "archive changelog consumption download_headers entitlements license_files links pace "
     "policy protocol public_keys records response_signatures schedule settings signed_releases status "
     "typed_key versions",
+    "licconform": "runner server_cases",
     "licserver": "api_requests api_responses byte_ranges changelogs dates_and_versions decisions "
     "domain_matching download_links ed25519_keys entitlements environment_matching license_files "
     "outbound_addresses phrases release_manifests response_signatures rollout sale_state source_records "
@@ -100,7 +101,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def types(session: nox.Session) -> None:
-    """Mypy, strict, on both packages and the tests between them; pyright on what apps import."""
+    """Mypy, strict, on all packages and the tests between them; pyright on what apps import."""
     run(session, "mypy", group="lint")
     run(session, "basedpyright", group="lint")
 
@@ -108,10 +109,10 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def alone(session: nox.Session, package: str) -> None:
-    """Install one package without the other, import it, and run the tests of its pure modules."""
+    """Install one package without the others, import it, and run the tests of its pure modules."""
     sync(session, "--package", package, "--group", "test")
-    (other,) = set(PACKAGES) - {package}
-    not_there = f"import {package}, importlib.util as u; assert u.find_spec('{other}') is None"
+    others = sorted(set(PACKAGES) - {package})
+    not_there = f"import {package}, importlib.util as u; assert not any(map(u.find_spec, {others}))"
     session.run("python", "-c", not_there)
     tests = [f"packages/{package}/tests/test_{name}.py" for name in PURE_TESTS[package].split()]
     session.run("pytest", *tests, *session.posargs)

@@ -1,0 +1,5 @@
+"""Run the command line as `python -m licconform`."""
+
+from licconform.cli import main
+
+main()

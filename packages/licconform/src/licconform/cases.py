@@ -1,0 +1,113 @@
+"""Cases: one rule each, with its section of the specification, and the function that tests it."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+Subject = TypeVar("Subject")
+"""What a case is run against: a server or a client under test."""
+
+_KEYS = re.compile(r"CP-[A-Z0-9]{6}(?:-[A-Z0-9]{6}){4}")
+
+
+class Kind(StrEnum):
+    """Where a rule comes from."""
+
+    LITERAL = "literal"
+    """The specification says so."""
+    READING = "reading"
+    """The specification leaves it open, and this project decided it; the section is the decision's id."""
+    EXTENSION = "extension"
+    """Not in the specification; tested only if the server or client has it."""
+
+
+class DeviationError(Exception):
+    """A rule is broken; the message says what was expected and what was seen."""
+
+
+class NotApplicableError(Exception):
+    """A case cannot be run against this server or client; the message is the reason."""
+
+
+class SetupError(Exception):
+    """The run itself cannot go on, such as when the seed command does not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Generic[Subject]):
+    """A rule and its test."""
+
+    name: str
+    section: str
+    rule: str
+    kind: Kind
+    run: Callable[[Subject], None]
+
+
+class Catalogue(Generic[Subject]):
+    """The cases of one side, in order."""
+
+    def __init__(self) -> None:
+        self._cases: dict[str, Case[Subject]] = {}
+
+    def __iter__(self) -> Iterator[Case[Subject]]:
+        return iter(self._cases.values())
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def select(self, kinds: Collection[Kind], only: Collection[str] = ()) -> list[Case[Subject]]:
+        """Return the cases of some kinds; with `only`, those of these names alone."""
+        return [case for case in self if (case.name in only if only else case.kind in kinds)]
+
+    def case(
+        self, name: str, section: str, rule: str
+    ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
+        """Add the decorated function as a case."""
+
+        def add(run: Callable[[Subject], None]) -> Callable[[Subject], None]:
+            self._add(Case(name, section, rule, kind_of(section), run))
+            return run
+
+        return add
+
+    def table(
+        self, name: str, section: str, rule: str, rows: Iterable[tuple[Any, ...]]
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Add one case for each row: its first item goes into name and rule, all others into the function."""
+
+        def add(run: Callable[..., None]) -> Callable[..., None]:
+            for label, *row in rows:
+                words = rule.format(label, *row)
+                full = f"{name}-{label}".replace(" ", "-")
+                self._add(Case(full, section, words, kind_of(section), _with(run, row)))
+            return run
+
+        return add
+
+    def _add(self, case: Case[Subject]) -> None:
+        if case.name in self._cases:
+            raise ValueError(f"Two cases have the name {case.name}.")
+        self._cases[case.name] = case
+
+
+def _with(run: Callable[..., None], row: list[Any]) -> Callable[[Any], None]:
+    return lambda subject: run(subject, *row)
+
+
+def kind_of(section: str) -> Kind:
+    """Return the kind of a rule: `spec 4.1` is literal, `D-03` a reading, `extension D-32` an extension."""
+    return {"spec": Kind.LITERAL, "extension": Kind.EXTENSION}.get(section.partition(" ")[0], Kind.READING)
+
+
+def expect(wanted: bool, message: str) -> None:
+    """Raise `DeviationError` unless a condition holds."""
+    if not wanted:
+        raise DeviationError(mask_keys(message))
+
+
+def mask_keys(text: str) -> str:
+    """Replace all but the beginning of each license key: reports are published."""
+    return _KEYS.sub(lambda found: f"{found[0][:9]}-…", text)

@@ -1,0 +1,1 @@
+"""Seed commands for servers: scripts to run, or to copy and change."""

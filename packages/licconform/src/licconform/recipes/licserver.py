@@ -1,0 +1,137 @@
+"""A seed command for licserver: makes states through its admin API.
+
+`docs/conformance.md` has the commands. It needs the environment variable LICSERVER_TOKEN.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+UNSUPPORTED = 77
+NAME = "Conformance Product"
+CHANGELOG = "Better than before."
+NEVER = "2099-12-31"
+PAST = "2020-01-31"
+BOUNDARY = "licconform-form"
+
+PRODUCTS: dict[str, dict[str, Any]] = {
+    "support-active": {"support_policy": True},
+    "support-expired": {"support_policy": True},
+    "support-unset": {"support_policy": True},
+}
+"""State → what is unusual about the product."""
+LICENSES: dict[str, dict[str, Any]] = {
+    "no-expiry": {"expires_on": None},
+    "lifetime": {"expires_on": None, "lifetime": True},
+    "expired": {"expires_on": PAST},
+    "revoked-expired": {"expires_on": PAST},
+    "subscription-ended": {"subscription": True},
+    "lifetime-subscription-ended": {"subscription": True, "expires_on": None, "lifetime": True},
+    "full": {"slots": 0},
+    "expired-full": {"slots": 0, "expires_on": PAST},
+    "allowed": {"slots": 0, "allowed": ["allowed.example.org", "127.0.0.1", "::1"]},
+    "support-active": {"support_until": NEVER},
+    "support-expired": {"support_until": PAST},
+    "entitled": {"overrides": {"export": True, "exports": {"limit": 5, "per": "month"}, "region": "eu"}},
+}
+"""State → what is unusual about the license."""
+RELEASES = {
+    "no-versions": [],
+    "unordered": ["1.9.0", "1.10.0", "1.9.1"],
+    "pre-release": ["1.0.0", "2.0.0rc1"],
+    "only-pre-releases": ["1.0.0rc1", "1.0.0rc2"],
+}
+"""State → the file versions, in this order."""
+
+
+class Seed:
+    """Makes states on one server."""
+
+    def __init__(self, base_url: str, token: str) -> None:
+        self._api, self._token = f"{base_url}/admin/api/v1", token
+
+    def key(self, state: str) -> dict[str, Any]:
+        """Make a product and a key in a state."""
+        if state == "old-link":
+            sys.exit(UNSUPPORTED)  # no server of a vendor can sign a link for the past
+        slug = f"conform-{secrets.token_hex(4)}"
+        self._post("/products", {"slug": slug, "name": NAME, **PRODUCTS.get(state, {})})
+        digest = None
+        for version in RELEASES.get(state, ["1.0.0", "2.0.0"]):
+            digest = self.release(slug, version)["sha256"]
+        terms = {"product": slug, "slots": 2, "expires_on": NEVER, **LICENSES.get(state, {})}
+        if state == "expires-today":
+            terms["expires_on"] = datetime.now(UTC).date().isoformat()  # noqa: TID251 - a program of its own
+        if terms.pop("subscription", False):
+            terms["subscription"] = f"sub-{slug}"
+        issued = self._post("/licenses", terms)
+        made = {
+            "license_key": issued["license_key"],
+            "slug": slug,
+            "product": NAME,
+            "expiry": terms["expires_on"],
+            "version": (RELEASES.get(state) or ["2.0.0"])[-1],
+            "changelog": CHANGELOG,
+            "sha256": digest,
+        }
+        if state.startswith("revoked"):
+            self.revoke(issued["license_key"])
+        if "subscription" in terms:
+            ended = datetime.now(UTC) - timedelta(minutes=1)  # noqa: TID251 - as above
+            self._post(f"/subscriptions/sub-{slug}/end", {"at": ended.isoformat()})
+        if state == "renamed":
+            made["new_name"] = f"{NAME} 2"
+            self._send("PATCH", f"/products/{slug}", json.dumps({"name": made["new_name"]}).encode())
+        return made
+
+    def revoke(self, key: str) -> dict[str, Any]:
+        """Revoke a key."""
+        found = self._post("/licenses/lookup", {"license_key": key})
+        return self._post(f"/licenses/{found['id']}/revoke", {"reason": "conformance test"})
+
+    def release(self, slug: str, version: str) -> dict[str, Any]:
+        """Upload a file version."""
+        content = f"{slug} {version}\n".encode() * 20
+        fields = [("version", version), ("changelog", CHANGELOG)]
+        parts = [f'Content-Disposition: form-data; name="{name}"\r\n\r\n{text}' for name, text in fields]
+        file = f'Content-Disposition: form-data; name="file"; filename="{slug}-{version}.zip"\r\n\r\n'
+        form = "".join(f"--{BOUNDARY}\r\n{part}\r\n" for part in parts) + f"--{BOUNDARY}\r\n{file}"
+        body = form.encode() + content + f"\r\n--{BOUNDARY}--\r\n".encode()
+        kind = f"multipart/form-data; boundary={BOUNDARY}"
+        self._send("POST", f"/products/{slug}/releases", body, kind)
+        return {"sha256": hashlib.sha256(content).hexdigest()}
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._send("POST", path, json.dumps(body).encode())
+
+    def _send(self, method: str, path: str, body: bytes, kind: str = "application/json") -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
+        request = Request(f"{self._api}{path}", body, headers, method=method)  # noqa: S310 - the user's URL
+        try:
+            with urlopen(request, timeout=30) as response:  # noqa: S310 - as above
+                return dict(json.load(response))
+        except HTTPError as error:
+            sys.exit(f"{method} {path}: {error.code} {error.read().decode()}")
+
+
+def main() -> None:
+    """Run one seed command: BASE_URL (key STATE | revoke KEY | release SLUG VERSION)."""
+    base_url, verb, *words = sys.argv[1:]
+    if "LICSERVER_TOKEN" not in os.environ:
+        sys.exit("Set LICSERVER_TOKEN to a token with the scope write: `licserver token create`.")
+    seed = Seed(base_url, os.environ["LICSERVER_TOKEN"])
+    verbs: dict[str, Callable[..., dict[str, Any]]]
+    verbs = {"key": seed.key, "revoke": seed.revoke, "release": seed.release}
+    made = verbs[verb](*words)
+    print(json.dumps(made))  # noqa: T201 - its result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Cases of extensions: digests, entitlements, signed answers. What a server does not have is skipped."""
+
+import base64
+import re
+import secrets
+from typing import Any
+
+from licconform.cases import NotApplicableError, expect
+from licconform.server.catalogue import CASES
+from licconform.server.download_cases import fetch, link_of
+from licconform.server.signatures import check_signature, digest_of
+from licconform.server.subject import Answer, Server, expect_valid
+from licconform.server.verify_cases import UNKNOWN
+
+_COMPONENTS = (
+    '("@status" "content-type" "content-digest" "@method";req "@target-uri";req "content-digest";req)'
+)
+
+
+@CASES.case("file-digest", "extension D-32", "Repr-Digest is the SHA-256 digest of the file.")
+def _(server: Server) -> None:
+    answer = fetch(server, link_of(server, server.shared("valid")))
+    header = answer.response.headers.get("Repr-Digest")
+    if header is None:
+        raise NotApplicableError("The file has no Repr-Digest.")
+    expect(digest_of(answer.response.content) in header, f"Repr-Digest is {header!r}")
+
+
+@CASES.case("file-digest-range", "extension D-32", "Repr-Digest of a part is that of the whole file.")
+def _(server: Server) -> None:
+    url = link_of(server, server.shared("valid"))
+    whole, part = fetch(server, url).response, fetch(server, url, Range="bytes=3-").response
+    if whole.headers.get("Repr-Digest") is None:
+        raise NotApplicableError("The file has no Repr-Digest.")
+    header = part.headers.get("Repr-Digest")
+    expect(header == whole.headers["Repr-Digest"], f"Repr-Digest is {header!r}")
+
+
+@CASES.case("entitlements", "extension D-222", "entitlements maps names to flags, numbers, texts or quotas.")
+def _(server: Server) -> None:
+    answer = server.verify(server.shared("entitled").license_key, "entitled.example.org")
+    granted = expect_valid(answer).get("entitlements")
+    expect(isinstance(granted, dict) and bool(granted), f"expected entitlements\n{answer}")
+    wrong = [name for name, value in dict(granted or {}).items() if not _is_entitlement(name, value)]
+    expect(not wrong, f"wrong entitlements: {wrong}\n{answer}")
+
+
+def _is_entitlement(name: str, value: Any) -> bool:
+    if not re.fullmatch(r"[a-z0-9_.-]{1,40}", name):
+        return False
+    if isinstance(value, dict):
+        return isinstance(value.get("limit"), int) and value.get("per") in {"day", "month", "year"}
+    return isinstance(value, bool | str) or (isinstance(value, int) and value >= 0)
+
+
+@CASES.case("entitlements-absent", "extension D-222", "Without entitlements the body has four fields.")
+def _(server: Server) -> None:
+    answer = server.verify(server.shared("valid").license_key, "field.example.org")
+    fields = expect_valid(answer).keys()
+    expect(fields == {"valid", "product", "expiry", "lifetime"}, f"expected four fields\n{answer}")
+
+
+def signed(
+    server: Server, method: str, url: str, body: bytes, nonce: str, digest: str | None = None
+) -> Answer:
+    """Send a request that asks for a signature."""
+    if server.public_key is None:
+        raise NotApplicableError("Signed answers are tested with --public-key.")
+    wish = f'sig0={_COMPONENTS};created;expires;nonce="{nonce}";alg="ed25519";tag="licensing-answer"'
+    headers = {"Content-Digest": digest or digest_of(body), "Accept-Signature": wish}
+    if body:
+        headers |= {"Content-Type": "application/json", "Accept": "application/json"}
+    return server.send(method, url, content=body, headers=headers)
+
+
+def signed_verify(server: Server, key: str) -> tuple[Answer, bytes, str]:
+    """Send a signed verify; return the answer, the request's body, and the nonce."""
+    body = f'{{"license_key": "{key}", "domain": "signed.example.org", "ip": "192.0.2.1"}}'.encode()
+    nonce = base64.b64encode(secrets.token_bytes(12)).decode()
+    url = f"{server.base_url}/api/v1/licenses/verify"
+    return signed(server, "POST", url, body, nonce), body, nonce
+
+
+@CASES.table(
+    "signed",
+    "extension D-60",
+    "The answer is signed for who asks for it ({0}).",
+    [("success", "lifetime", 200), ("revoked", "revoked", 403), ("unknown", UNKNOWN, 404)],
+)
+def _(server: Server, state: str, status: int) -> None:
+    key = state if state == UNKNOWN else server.shared(state).license_key
+    answer, body, nonce = signed_verify(server, key)
+    expect(answer.status == status, f"expected {status}\n{answer}")
+    check_signature(answer, server.public_key or "", body, nonce)
+
+
+@CASES.case("signed-update", "extension D-60", "The answer to an update check is signed for who asks for it.")
+def _(server: Server) -> None:
+    key = server.shared("valid")
+    query = f"license_key={key.license_key}&slug={key.slug}&current_version=1&domain=signed.example.org"
+    nonce = base64.b64encode(secrets.token_bytes(12)).decode()
+    answer = signed(server, "GET", f"{server.base_url}/api/v1/update-check?{query}", b"", nonce)
+    check_signature(answer, server.public_key or "", b"", nonce)
+
+
+@CASES.case("signed-on-request", "extension D-60", "An answer is not signed if nobody asks for it.")
+def _(server: Server) -> None:
+    if server.public_key is None:
+        raise NotApplicableError("Signed answers are tested with --public-key.")
+    answer = server.verify(server.shared("lifetime").license_key, "lifetime.example.org")
+    expect("Signature" not in answer.response.headers, "expected no Signature")
+
+
+@CASES.case("signed-digest", "extension D-60", "A Content-Digest that is not the body's is answered 400.")
+def _(server: Server) -> None:
+    url = f"{server.base_url}/api/v1/licenses/verify"
+    answer = signed(server, "POST", url, b"{}", "nonce", digest_of(b"another body"))
+    expect(answer.status == 400, f"expected 400\n{answer}")  # noqa: PLR2004 - the case's own number
