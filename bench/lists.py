@@ -25,7 +25,7 @@ from sqlalchemy import insert, update
 from bench import databases
 from licserver.database import migrate
 from licserver.database.engine import connect
-from licserver.database.tables import activations, licenses
+from licserver.database.tables.licenses import activations, licenses
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import IssuedLicense, LicenseTerms, Scope
 from licserver.services import Services, open_services

@@ -20,7 +20,7 @@ from bench.lists import fill
 from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.repositories.statistics import CountKey, add_counts
-from licserver.database.tables import audit, licenses
+from licserver.database.tables.licenses import audit, licenses
 from licserver.domain.decisions import version_key
 from licserver.services import Services, open_services
 from licserver.settings import StandaloneSettings

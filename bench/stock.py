@@ -10,7 +10,7 @@ from packaging.version import Version
 from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
-from licserver.database.tables import activations
+from licserver.database.tables.licenses import activations
 from licserver.domain.decisions import generate_license_key, version_key
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey

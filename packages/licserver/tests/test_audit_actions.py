@@ -12,7 +12,7 @@ import pyotp
 import pytest
 
 import licserver
-from licserver.database.tables import jobs
+from licserver.database.tables.events import jobs
 from licserver.domain.records import Actor, ActorKind, Role, Scope
 from licserver.domain.rollout import Reach
 from licserver.domain.seats import SeatRequest

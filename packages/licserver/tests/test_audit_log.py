@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from licserver.database.tables import audit
+from licserver.database.tables.licenses import audit
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import SYSTEM, Actor, ActorKind, EnvironmentPolicy, Scope
 from licserver.errors import InvalidInputError, NotFoundError, StoreUnavailableError

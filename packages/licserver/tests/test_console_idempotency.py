@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, select
 from harness.console import Browser
 from harness.engines import both_engines
 from licserver.database.repositories.tokens import IdempotencyKey
-from licserver.database.tables import idempotency_keys, tokens
+from licserver.database.tables.access import idempotency_keys, tokens
 from licserver.domain.records import ActorKind
 from licserver.services.tokens import Response
 from licserver.services.users import SESSION_TIME

@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 
 from harness.console import NAME, PASSWORD
 from harness.engines import both_engines
-from licserver.database.tables import sessions as session_rows
-from licserver.database.tables import users as user_rows
+from licserver.database.tables.access import sessions as session_rows
+from licserver.database.tables.access import users as user_rows
 from licserver.errors import InvalidInputError
 from licserver.services.users import SESSION_TIME, TRIES
 from licserver.web.app import create_admin_app

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from harness.console import NAME, PASSWORD
 from harness.engines import both_engines
 from harness.second_factor import PAGE, begin_enrolment, enrol
-from licserver.database.tables import recovery_codes, second_factors
+from licserver.database.tables.access import recovery_codes, second_factors
 from licserver.services.second_factors import LOCKED_TIME, RECOVERY_CODES, WRONG_CODES
 
 CODE = "/console/sign-in/code"

@@ -8,7 +8,8 @@ from sqlalchemy import func, select
 from harness.admin import Api
 from harness.console import NAME, PASSWORD
 from harness.engines import sqlite_only
-from licserver.database.tables import audit, failed_logins
+from licserver.database.tables.access import failed_logins
+from licserver.database.tables.licenses import audit
 from licserver.domain.records import SYSTEM, Scope
 from licserver.services.users import NETWORK_NAME_TRIES
 from licserver.web.logging import FAILURES

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from harness import engines
 from licserver.database.repositories.statistics import Seen, note_seen
-from licserver.database.tables import activations
+from licserver.database.tables.licenses import activations
 from licserver.domain.records import Environment
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.engines import sqlite_only
-from licserver.database.tables import licenses
+from licserver.database.tables.licenses import licenses
 from licserver.domain.records import TERMS, IssuedLicense, LicenseTerms
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.services import open_services

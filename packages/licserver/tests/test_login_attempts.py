@@ -12,7 +12,7 @@ from harness.console import PASSWORD, Browser
 from licserver.database.engine import connect
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.users import Limit
-from licserver.database.tables import tries
+from licserver.database.tables.access import tries
 from licserver.services.users import NETWORK_NAME_TRIES, TRIES
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from harness.console import NAME, PASSWORD
 from harness.engines import sqlite_only
-from licserver.database.tables import known_addresses
+from licserver.database.tables.access import known_addresses
 from licserver.services.users import (
     KNOWN_NETWORK_TRIES,
     KNOWN_TRIES,

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from harness.engines import both_engines, sqlite_only
 from licserver.database.repositories.refusals import KEPT_PER_LICENSE
 from licserver.database.repositories.statistics import CountKey, add_counts, note_seen
-from licserver.database.tables import totals
+from licserver.database.tables.licenses import totals
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError

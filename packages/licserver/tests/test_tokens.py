@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from harness import engines
 from licserver.database.repositories.tokens import IdempotencyKey
-from licserver.database.tables import idempotency_keys, tokens
+from licserver.database.tables.access import idempotency_keys, tokens
 from licserver.domain.records import ActorKind, Scope
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.security.redaction import mask

@@ -50,7 +50,7 @@ async def deliver_all(services):
     running, queue = worker.running(None), services.repositories.queue
     await anext(running)
     async with asyncio.timeout(30):
-        while any(JobState.WAITING in queue.count_by_state(name) for name in (EVENTS, DELIVERIES)):  # noqa: ASYNC110
+        while any(queue.list_page(name, JobState.WAITING) for name in (EVENTS, DELIVERIES)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert await anext(running, None) is None
 

@@ -36,18 +36,9 @@ from licserver.database.hot_path.driver import RowWriter
 from licserver.database.migrate import make_config
 from licserver.database.repositories.audit import WATCHED
 from licserver.database.schema import HEAD, alembic_version, read_version
-from licserver.database.tables import (
-    account_codes,
-    account_sessions,
-    facts,
-    failed_logins,
-    metadata,
-    patches,
-    products,
-    releases,
-    sessions,
-    tries,
-)
+from licserver.database.tables import metadata
+from licserver.database.tables.access import account_codes, account_sessions, failed_logins, sessions, tries
+from licserver.database.tables.licenses import facts, patches, products, releases
 from licserver.domain.records import Artifact
 from licserver.errors import StoreError
 

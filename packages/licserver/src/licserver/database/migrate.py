@@ -12,7 +12,8 @@ from sqlalchemy import Connection, func, select
 
 from licserver.database.engine import Database
 from licserver.database.schema import HEAD, REVISIONS, check_version, read_version
-from licserver.database.tables import activations, licenses, metadata, products, releases
+from licserver.database.tables import metadata
+from licserver.database.tables.licenses import activations, licenses, products, releases
 from licserver.errors import StoreError
 
 _LOCK = 0x6C6963736572766572 % 2**63  # "licserver"

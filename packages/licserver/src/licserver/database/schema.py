@@ -22,7 +22,8 @@ from sqlalchemy import (
 
 from licserver.database.engine import Database, connect
 from licserver.database.repositories.base import insert_into
-from licserver.database.tables import facts, metadata
+from licserver.database.tables import metadata
+from licserver.database.tables.licenses import facts
 from licserver.errors import ConflictError, StoreError
 from licserver.security.private_files import describe_link
 

@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from licserver.database.engine import WRITES, Database, stop_throttling
 from licserver.database.hot_path.driver import Row, RowWriter
 from licserver.database.repositories.licenses import IMPORT_LOCK, license_row
-from licserver.database.tables import activations, license_words, licenses
+from licserver.database.tables.licenses import activations, license_words, licenses
 from licserver.domain.records import LISTS, IssuedLicense
 from licserver.errors import ConflictError
 

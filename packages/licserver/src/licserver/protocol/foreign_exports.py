@@ -103,7 +103,7 @@ class Conversion:
                 values[name] = record.get(column)
         for name in _DATES:  # as dates with times too, which other systems have
             if isinstance(values.get(name), str) and values[name].strip():
-                values[name] = _read_day(name, values[name])
+                values[name] = _day_of(values, name)
         if self.preset is not None and not _text(values.get("license_key")):
             raise ForeignLineError("license_key: is required")
         values["product"] = self._find_product(values.get("product"))
@@ -146,8 +146,14 @@ def _read_instant(name: str, value: Any) -> datetime:
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
-def _read_day(name: str, value: Any) -> str:
-    return _read_instant(name, value).date().isoformat()
+def _instant_of(row: _Record, name: str) -> str | None:
+    text = _text(row.get(name))
+    return text and _read_instant(name, text).isoformat()
+
+
+def _day_of(row: _Record, name: str) -> str | None:
+    text = _text(row.get(name))
+    return text and _read_instant(name, text).date().isoformat()
 
 
 def _read_limit(value: Any) -> str:
@@ -189,19 +195,17 @@ def _note(*parts: tuple[str, Any]) -> str | None:
 
 
 def _read_edd(row: _Record, now: datetime) -> dict[str, Any]:
-    expiration = _text(row.get("Expiration Date"))
-    lifetime = expiration in (None, "0", "lifetime")
+    lifetime = _text(row.get("Expiration Date")) in (None, "0", "lifetime")
     values = {
         "license_key": row["License Key"],
         "product": [row.get("Product Name")],
         "lifetime": lifetime,
-        "expires_on": None if lifetime else _read_day("Expiration Date", expiration),
+        "expires_on": None if lifetime else _day_of(row, "Expiration Date"),
         "slots": _read_limit(row.get("Activation Limit")),
         "customer_email": _text(row.get("Customer Email")),
         "note": _note(("", row.get("Customer Name")), ("EDD license ", row.get("License ID"))),
+        "issued_at": _instant_of(row, "Purchase Date"),
     }
-    if bought := _text(row.get("Purchase Date")):
-        values["issued_at"] = _read_instant("Purchase Date", bought).isoformat()
     return _in_state(
         values,
         row["License Status"],
@@ -213,18 +217,17 @@ def _read_edd(row: _Record, now: datetime) -> dict[str, Any]:
 
 
 def _read_woocommerce(row: _Record, now: datetime) -> dict[str, Any]:
-    expires_at, valid_for = _text(row.get("expires_at")), _text(row.get("valid_for"))
-    if expires_at is None and valid_for not in (None, "0"):
+    expires_on = _day_of(row, "expires_at")
+    if expires_on is None and _text(row.get("valid_for")) not in (None, "0"):
         raise SkippedLineError("not sold yet: valid for some days from its sale")
     values = {
         "license_key": row["license_key"],
         "product": [row.get("product_id")],
-        "expires_on": expires_at and _read_day("expires_at", expires_at),
+        "expires_on": expires_on,
         "slots": _read_limit(row.get("times_activated_max")),
         "note": _note(("WooCommerce order ", row.get("order_id"))),
+        "issued_at": _instant_of(row, "created_at"),
     }
-    if created := _text(row.get("created_at")):
-        values["issued_at"] = _read_instant("created_at", created).isoformat()
     return _in_state(
         values,
         row["status"],
@@ -236,15 +239,14 @@ def _read_woocommerce(row: _Record, now: datetime) -> dict[str, Any]:
 
 def _read_lemonsqueezy(item: _Record, now: datetime) -> dict[str, Any]:
     row = _attributes(item)
-    expires_at, created_at = _text(row.get("expires_at")), _text(row.get("created_at"))
     values = {
         "license_key": row["key"],
         "product": [row.get("product_id")],
-        "expires_on": expires_at and _read_day("expires_at", expires_at),
+        "expires_on": _day_of(row, "expires_at"),
         "slots": _read_limit(row.get("activation_limit")),
         "customer_email": _text(row.get("user_email")),
         "note": _note(("", row.get("user_name")), ("Lemon Squeezy order ", row.get("order_id"))),
-        "issued_at": created_at and _read_instant("created_at", created_at).isoformat(),
+        "issued_at": _instant_of(row, "created_at"),
     }
     state = "disabled" if row.get("disabled") else str(row["status"])
     return _in_state(
@@ -254,16 +256,15 @@ def _read_lemonsqueezy(item: _Record, now: datetime) -> dict[str, Any]:
 
 def _read_keygen(item: _Record, now: datetime) -> dict[str, Any]:
     row = _attributes(item)
-    expiry, created = _text(row.get("expiry")), _text(row.get("created"))
     metadata = row.get("metadata")
     values = {
         "license_key": row["key"],
         "product": [_related(item, "product"), _related(item, "policy")],
-        "expires_on": expiry and _read_day("expiry", expiry),
+        "expires_on": _day_of(row, "expiry"),
         "slots": _read_limit(row.get("maxMachines")),
         "customer_email": _text(metadata.get("email")) if isinstance(metadata, dict) else None,
         "note": _note(("", row.get("name")), ("Keygen license ", item.get("id"))),
-        "issued_at": created and _read_instant("created", created).isoformat(),
+        "issued_at": _instant_of(row, "created"),
     }
     state = "suspended" if row.get("suspended") else str(row["status"])
     return _in_state(
@@ -305,12 +306,9 @@ def _read_gumroad(row: _Record, now: datetime) -> dict[str, Any]:
             ("", row.get("Variants")),
             ("Gumroad order ", row.get("Order Number")),
         ),
+        "expires_on": _day_of(row, "Subscription End Date"),
+        "issued_at": _instant_of(row, "Purchase Time (UTC timezone)") or _instant_of(row, "Purchase Date"),
     }
-    if ended := _text(row.get("Subscription End Date")):
-        values["expires_on"] = _read_day("Subscription End Date", ended)
-    bought = _text(row.get("Purchase Time (UTC timezone)")) or _text(row.get("Purchase Date"))
-    if bought:
-        values["issued_at"] = _read_instant("Purchase Date", bought).isoformat()
     return _in_state(values, _gumroad_state(row), now, valid=("enabled",), blocked=_GUMROAD_BLOCKED)
 
 

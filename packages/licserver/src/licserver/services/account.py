@@ -7,13 +7,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from licserver.domain.decisions import is_imported_key, is_license_key
+from licserver.domain.decisions import is_license_key
 from licserver.domain.records import Actor, ActorKind, IssuedLicense
 from licserver.errors import InvalidInputError
 from licserver.services.context import Context
 from licserver.services.license_terms import read_email
+from licserver.services.licenses import find_by_key
 from licserver.services.mail import MailService
-from licserver.services.products import ProductService
 from licserver.services.support import SupportService
 from licserver.services.users import digest_token
 
@@ -32,18 +32,10 @@ class AccountService:
         self._context = context
 
     def sign_in(self, typed: str) -> str | None:
-        """Begin a session for a license key; return its token, or None if no license has this key.
-
-        A text that cannot be a key is looked up as well, so that all refusals take the same time.
-        """
+        """Begin a session for a license key; return its token, or None if no license has this key."""
         key = typed.strip()
-        key = key.upper() if is_license_key(key.upper()) else key
-        found = self._context.repositories.licenses.find(self._context.vault.license_id(key))
-        if found is None:
-            return None
-        if not is_license_key(key) and not (is_imported_key(key) and self._accepts_imported(found)):
-            return None
-        return self._begin([found.id])
+        found = find_by_key(self._context, key.upper() if is_license_key(key.upper()) else key)
+        return None if found is None else self._begin([found.id])
 
     def send_code(self, typed: str) -> str:
         """Send a code to an address that has licenses; return the token of the browser that asked.
@@ -81,9 +73,6 @@ class AccountService:
             return None
         codes.remove(token_hash)
         return self._begin(license_ids)
-
-    def _accepts_imported(self, license_: IssuedLicense) -> bool:
-        return ProductService(self._context).get(license_.product_slug).accepts_imported_keys
 
     def _begin(self, license_ids: Sequence[bytes]) -> str:
         token, now = secrets.token_urlsafe(32), self._context.now()

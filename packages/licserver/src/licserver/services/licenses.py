@@ -99,6 +99,10 @@ class LicenseService:
         """Return one license."""
         return find_license(self._context, reference)
 
+    def find_by_key(self, key: str) -> IssuedLicense | None:
+        """Return the license of a key that an app or a customer sends, as `find_by_key`."""
+        return find_by_key(self._context, key)
+
     def get_all(self, ids: Iterable[str]) -> list[IssuedLicense]:
         """Return licenses by their ids; what is no id, or of no license, is left out."""
         read = [bytes.fromhex(one) for one in ids if license_terms.has_id_shape(one)]
@@ -305,6 +309,19 @@ def find_license(context: Context, reference: str, *, locked: bool = False) -> I
     if is_id or is_ours:
         raise NotFoundError("there is no such license; `licserver license list` shows the ids of all")
     raise InvalidInputError("this is neither a license key (CP- and five groups of six) nor a license id")
+
+
+def find_by_key(context: Context, key: str, *, locked: bool = False) -> IssuedLicense | None:
+    """Return the license of a key that an app or a customer sends; None if no license has exactly this key.
+
+    One that was sold elsewhere counts if its product accepts such keys (D-185). A text that cannot be a key
+    is looked up as well, so that all refusals take the same time.
+    """
+    found = context.repositories.licenses.find(context.vault.license_id(key), locked=locked)
+    if found is None or is_license_key(key):
+        return found
+    product = ProductService(context).get(found.product_slug)
+    return found if is_imported_key(key) and product.accepts_imported_keys else None
 
 
 def _object(found: IssuedLicense) -> tuple[str, str]:

@@ -51,17 +51,16 @@ class MailService:
         """Whether mails are sent."""
         return self._context.settings.mail_host is not None
 
-    def send_key(self, license_id: bytes, *, again: bool = False) -> bool:
+    def send_key(self, license_id: bytes) -> bool:
         """Queue the mail with a license's key to its customer, in the transaction that issued it.
 
-        It is sent once for a license unless `again`. Return False if mail is off, the license has no address,
-        or the mail was queued before.
+        It is sent once for a license. Return False if mail is off, the license has no address, or the mail
+        was queued before.
         """
         found = self._context.repositories.licenses.find(license_id)
         if found is None or not found.customer_email:
             return False
-        more = f"/{secrets.token_hex(4)}" if again else ""
-        return self._add(f"license_key/{license_id.hex()}{more}", "license_key", license_id)
+        return self._add(f"license_key/{license_id.hex()}", "license_key", license_id)
 
     def send_ending(self) -> None:
         """Queue a mail for each license that ends soon, once for a license and a last day."""

@@ -3,13 +3,11 @@
 from datetime import timedelta
 from typing import Final
 
-from licserver.domain.decisions import is_imported_key, is_license_key
 from licserver.domain.records import IssuedLicense
 from licserver.domain.seats import GrantedSeat, Seat, SeatRefusal, SeatRequest, SeatVerdict, evaluate_seat
 from licserver.errors import NotFoundError
 from licserver.services.context import Context
-from licserver.services.licenses import find_license
-from licserver.services.products import ProductService
+from licserver.services.licenses import find_by_key, find_license
 
 REFUSED_FOR: Final = timedelta(days=1)
 """How long a seat that was taken back is refused to the app that held it, which may be suspended."""
@@ -32,7 +30,7 @@ class SeatService:
         The license stays locked meanwhile, so that as many requests as there are seats are granted.
         """
         with self._context.transaction() as tx:
-            license_, now = _find(tx, key), tx.now()
+            license_, now = find_by_key(tx, key, locked=True), tx.now()
             if license_ is None:
                 return SeatRefusal.INVALID_LICENSE
             seats = tx.repositories.seats
@@ -48,7 +46,7 @@ class SeatService:
     def release(self, key: str, seat_id: bytes) -> bool | SeatRefusal:
         """Give up a seat; return whether it was held."""
         with self._context.transaction() as tx:
-            license_ = _find(tx, key)
+            license_ = find_by_key(tx, key, locked=True)
             if license_ is None:
                 return SeatRefusal.INVALID_LICENSE
             return _end(tx, license_, seat_id, self.lease)
@@ -74,17 +72,6 @@ class SeatService:
             if not _end(tx, license_, seat_id, REFUSED_FOR):
                 raise NotFoundError("nobody holds this seat; `licserver license seats` lists those in use")
             tx.write_audit("license.take_back", ("license", license_.id.hex()), seat=seat_id.hex())
-
-
-def _find(tx: Context, key: str) -> IssuedLicense | None:
-    """Return the license of a key, locked; None if there is none, or its product accepts no such key."""
-    is_ours = is_license_key(key)
-    if not is_ours and not is_imported_key(key):
-        return None
-    found = tx.repositories.licenses.find(tx.vault.license_id(key), locked=True)
-    if found is None or is_ours or ProductService(tx).get(found.product_slug).accepts_imported_keys:
-        return found
-    return None
 
 
 def _end(tx: Context, license_: IssuedLicense, seat_id: bytes, refused_for: timedelta) -> bool:

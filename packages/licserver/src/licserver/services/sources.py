@@ -259,8 +259,7 @@ class SourceService:
             sales.set_event(event_id, WAITING, None, None)
             job = sales.find_job(event)
             if job is None:  # swept
-                key = f"{event.source}:{event.delivery}"
-                tx.repositories.queue.add(QUEUE, key, {"event": event_id}, now)
+                tx.repositories.queue.add(QUEUE, event.job_key, {"event": event_id}, now)
             else:
                 tx.repositories.queue.revive(QUEUE, [job], now)
             tx.write_audit("source.replay", ("source", event.source), event=event_id)

@@ -15,10 +15,10 @@ from licserver.database.hot_path.store import Lookup
 from licserver.domain import decisions
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.entitlements import resolve_stored
-from licserver.domain.records import Environment, IssuedLicense
+from licserver.domain.records import Environment
 from licserver.domain.seats import SeatRefusal
 from licserver.domain.trials import TrialRefusal
-from licserver.errors import InvalidInputError, NotFoundError, TooManyMovesError
+from licserver.errors import NotFoundError, TooManyMovesError
 from licserver.protocol import consumption, public_api, rollbacks, seats, trials
 from licserver.protocol.public_api import ApiResponse, InvalidRequest
 from licserver.security.redaction import mask
@@ -78,12 +78,14 @@ class Extensions:
         return handle
 
     def _deactivate(self, call: public_api.DeactivateRequest, _client: ClientAddress) -> ApiResponse | Miss:
+        license_ = self._services.licenses.find_by_key(call.license_key)
+        if license_ is None:
+            return Miss(public_api.unknown_key_response(), call.domain)
         try:
-            license_ = self._find_by_key(call.license_key)
             freed = self._services.self_service.deactivate(license_, call.domain)
         except TooManyMovesError as refusal:
             return public_api.too_many_moves_response(str(refusal), refusal.retry_at)
-        except InvalidInputError:  # no such key, and no text that could be one
+        except NotFoundError:  # deleted meanwhile
             return Miss(public_api.unknown_key_response(), call.domain)
         return public_api.deactivated_response(freed)
 
@@ -133,21 +135,10 @@ class Extensions:
     def _count_rollback(self, call: rollbacks.RollbackReport, _client: ClientAddress) -> ApiResponse | Miss:
         """Count an installation that went back to the version before, as its app reports (D-232)."""
         count = self._services.rollouts.count_rollback
-        try:
-            license_ = self._find_by_key(call.license_key)
-            counted = count(license_, call.slug, call.version, call.domain, call.platform)
-        except InvalidInputError:  # as in `_deactivate`
+        license_ = self._services.licenses.find_by_key(call.license_key)
+        if license_ is None:
             return Miss(public_api.unknown_key_response(), call.domain)
-        return rollbacks.report_response(counted)
-
-    def _find_by_key(self, key: str) -> IssuedLicense:
-        """Return the license of a key that its product accepts; anything else is an `InvalidInputError`."""
-        license_ = self._services.licenses.get(key)
-        if not decisions.is_license_key(key):
-            product = self._services.products.get(license_.product_slug)
-            if not product.accepts_imported_keys or license_.id != self._services.vault.license_id(key):
-                raise NotFoundError("this key is not accepted")
-        return license_
+        return rollbacks.report_response(count(license_, call.slug, call.version, call.domain, call.platform))
 
 
 def _on_thread(

@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement
 
 from licserver.database.hot_path.driver import Row
-from licserver.database.tables import licenses, products
+from licserver.database.tables.licenses import licenses, products
 from licserver.domain.records import EnvironmentMatch, EnvironmentPolicy, LicenseSnapshot
 
 LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [

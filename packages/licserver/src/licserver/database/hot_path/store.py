@@ -33,7 +33,7 @@ from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_licen
 from licserver.database.hot_path.updates import CHANNELS, UPDATES, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
 from licserver.database.repositories.webhooks import WantedEvents
-from licserver.database.tables import activations, licenses, plans, products, releases
+from licserver.database.tables.licenses import activations, licenses, plans, products, releases
 from licserver.domain.decisions import Valid, VerifyVerdict
 from licserver.domain.records import (
     Environment,

@@ -10,7 +10,7 @@ from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, POLICIES, read_license
 from licserver.database.hot_path.rollouts import StagedReleases
 from licserver.database.repositories.products import read_release
-from licserver.database.tables import (
+from licserver.database.tables.licenses import (
     channel_releases,
     latest_releases,
     licenses,

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import delete, func, insert, select, update
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import account_codes, account_sessions
+from licserver.database.tables.access import account_codes, account_sessions
 from licserver.security.key_vault import ID_BYTES
 
 _PER_LICENSE: Final = 20

@@ -13,18 +13,8 @@ from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.repositories.refusals import KEPT as REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
-from licserver.database.tables import (
-    activations,
-    audit,
-    facts,
-    failed_logins,
-    idempotency_keys,
-    known_addresses,
-    moves,
-    refusals,
-    seats,
-    sessions,
-)
+from licserver.database.tables.access import failed_logins, idempotency_keys, known_addresses, sessions
+from licserver.database.tables.licenses import activations, audit, facts, moves, refusals, seats
 from licserver.domain.moves import MOVES_COUNT_FOR
 from licserver.domain.records import Actor, ActorKind
 

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import activations, license_words, licenses
+from licserver.database.tables.licenses import activations, license_words, licenses
 from licserver.domain.decisions import KEY_ALPHABET
 from licserver.domain.records import LicenseState
 

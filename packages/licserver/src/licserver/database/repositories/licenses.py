@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from licserver.database.hot_path.driver import RowWriter
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import activations, license_words, licenses, products
+from licserver.database.tables.licenses import activations, license_words, licenses, products
 from licserver.domain.entitlements import dump, load
 from licserver.domain.records import LISTS, Environment, IssuedLicense, LicenseSnapshot, Machine
 from licserver.domain.text import extract_words
@@ -203,9 +203,8 @@ class LicenseRepository(Repository):
     def list_ending(self, first: date, last: date, after: bytes, limit: int) -> Sequence[Row[Any]]:
         """Load licenses with an address whose last day is within some days, by id: `id` and `expires_on`."""
         columns = licenses.c
-        is_ending = columns.expires_on.between(first, last) & columns.customer_email.is_not(None)
-        is_valid = ~columns.lifetime & columns.revoked_at.is_(None)
-        wanted = select(columns.id, columns.expires_on).where(is_ending, is_valid, columns.id > after)
+        has_address = columns.customer_email.is_not(None), columns.id > after
+        wanted = select(columns.id, columns.expires_on).where(ends_within(first, last), *has_address)
         return self._all(wanted.order_by(columns.id).limit(limit))
 
 
@@ -257,6 +256,12 @@ class SubscriptionRepository(Repository):
         )
         count, ended_at = self._first(statement)
         return Subscription(subscription_id, count, ended_at) if count else None
+
+
+def ends_within(first: date, last: date) -> ColumnElement[bool]:
+    """Return the condition that the last day of a license is within these, and it is not revoked."""
+    columns = licenses.c
+    return and_(columns.expires_on.between(first, last), ~columns.lifetime, columns.revoked_at.is_(None))
 
 
 def lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import select
 
 from licserver.database.repositories.base import Repository, put_into
-from licserver.database.tables import moves
+from licserver.database.tables.licenses import moves
 from licserver.domain.records import Environment
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import patches
+from licserver.database.tables.licenses import patches
 from licserver.domain.records import Artifact, Release
 
 

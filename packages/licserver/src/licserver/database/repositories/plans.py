@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Row, delete, func, insert, select, update
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import licenses, plans, sale_mappings
+from licserver.database.tables.events import sale_mappings
+from licserver.database.tables.licenses import licenses, plans
 from licserver.domain.entitlements import Plan, dump, load
 
 

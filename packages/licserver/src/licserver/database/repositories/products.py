@@ -16,7 +16,13 @@ from sqlalchemy import (
 )
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import channel_releases, latest_releases, manifests, products, releases
+from licserver.database.tables.licenses import (
+    channel_releases,
+    latest_releases,
+    manifests,
+    products,
+    releases,
+)
 from licserver.domain.channels import latest_by_channel
 from licserver.domain.records import (
     STABLE,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, exists, func, literal, select, union_all, update
+from sqlalchemy import Connection, Row, delete, exists, literal, select, union_all, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from licserver.database.repositories.base import Repository, insert_into
-from licserver.database.tables import jobs
+from licserver.database.tables.events import jobs
 
 MAX_ERROR: Final = 500  # characters of an error that is stored
 _MAX_SWEPT: Final = 1_000  # rows deleted in one transaction
@@ -160,11 +160,6 @@ class QueueRepository(Repository):
         if before is not None:
             wanted.append(_columns.id < before)
         return [*map(_read, self._all(select(jobs).where(*wanted).order_by(_columns.id.desc()).limit(limit)))]
-
-    def count_by_state(self, queue: str) -> dict[JobState, int]:
-        """Count the jobs of a queue by state."""
-        of_queue = select(_columns.state, func.count()).where(_columns.queue == queue)
-        return {JobState(state): count for state, count in self._all(of_queue.group_by(_columns.state))}
 
     def sweep(self, before: datetime) -> int:
         """Delete jobs that were finished before an instant, a thousand at a time; return how many."""

@@ -10,7 +10,7 @@ from sqlalchemy import Row, bindparam, delete, false, or_, select, tuple_
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.repositories.webhooks import NewEvent, add_events
-from licserver.database.tables import licenses, refusals
+from licserver.database.tables.licenses import licenses, refusals
 from licserver.domain.records import Environment
 
 KEPT: Final = timedelta(days=30)

@@ -7,7 +7,7 @@ from hashlib import sha256
 from sqlalchemy import func, insert, select
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import activations, rollbacks
+from licserver.database.tables.licenses import activations, rollbacks
 
 
 class RollbackRepository(Repository):

@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Row, Select, and_, case, delete, insert, select, update
 
 from licserver.database.repositories.base import Repository, insert_into, put_into
-from licserver.database.tables import (
+from licserver.database.tables.events import (
     jobs,
-    products,
     sale_events,
     sale_licenses,
     sale_mappings,
@@ -19,6 +18,7 @@ from licserver.database.tables import (
     sale_sources,
     sale_subscriptions,
 )
+from licserver.database.tables.licenses import products
 from licserver.sources.kinds import SourceKind
 from licserver.sources.state import Dispute, OrderState, Refund, SubscriptionState
 
@@ -67,6 +67,11 @@ class StoredEvent(NamedTuple):
     received_at: datetime
     finished_at: datetime | None
 
+    @property
+    def job_key(self) -> str:
+        """The key of its job in the queue."""
+        return f"{self.source}:{self.delivery}"
+
 
 WAITING, DONE, IGNORED, DEAD = STATES = ("waiting", "done", "ignored", "dead")
 
@@ -75,16 +80,10 @@ _of_job: Final = and_(
 )
 _has_failed: Final = and_(sale_events.c.state == WAITING, jobs.c.state == DEAD)
 _STATE: Final = case((_has_failed, DEAD), else_=sale_events.c.state)
-_EVENTS: Final[Select[Any]] = select(
-    sale_events.c.id,
-    sale_events.c.source,
-    sale_events.c.delivery,
-    sale_events.c.type,
-    sale_events.c.content,
-    _STATE.label("state"),
-    case((sale_events.c.state == WAITING, jobs.c.last_error), else_=sale_events.c.reason).label("reason"),
-    sale_events.c.received_at,
-    sale_events.c.finished_at,
+_reason: Final = case((sale_events.c.state == WAITING, jobs.c.last_error), else_=sale_events.c.reason)
+_SHOWN: Final = {"state": _STATE.label("state"), "reason": _reason.label("reason")}
+_EVENTS: Final[Select[*tuple[Any, ...]]] = select(
+    *(_SHOWN.get(name, sale_events.c[name]) for name in StoredEvent._fields)
 ).select_from(sale_events.outerjoin(jobs, _of_job))
 
 
@@ -176,8 +175,8 @@ class SaleRepository(Repository):
 
     def find_job(self, event: StoredEvent) -> int | None:
         """Return the id of a delivery's job."""
-        key = f"{event.source}:{event.delivery}"
-        job: int | None = self._scalar(select(jobs.c.id).where(jobs.c.queue == QUEUE, jobs.c.key == key))
+        is_its = jobs.c.queue == QUEUE, jobs.c.key == event.job_key
+        job: int | None = self._scalar(select(jobs.c.id).where(*is_its))
         return job
 
     def sweep(self, before: datetime) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row, delete, func, select
 
 from licserver.database.repositories.base import Repository, put_into
-from licserver.database.tables import seats
+from licserver.database.tables.licenses import seats
 from licserver.domain.seats import HeldSeats, Seat
 
 

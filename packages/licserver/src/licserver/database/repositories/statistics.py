@@ -20,7 +20,8 @@ from sqlalchemy import (
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
-from licserver.database.tables import activations, licenses, products, releases, totals
+from licserver.database.repositories.licenses import ends_within
+from licserver.database.tables.licenses import activations, licenses, products, releases, totals
 from licserver.domain.records import Environment, EnvironmentPolicy, Machine
 
 
@@ -104,13 +105,10 @@ class StatisticsRepository(Repository):
 
     def count_expiring(self, first: date, last: date, product_id: int | None = None) -> int:
         """Count the licenses whose last day is within some days, both included; revoked ones do not count."""
-        meant = (
-            *(() if product_id is None else (licenses.c.product_id == product_id,)),
-            licenses.c.expires_on.between(first, last),
-            licenses.c.revoked_at.is_(None),
-            licenses.c.lifetime.is_(False),
-        )
-        return self._scalar(select(func.count()).select_from(licenses).where(*meant)) or 0
+        statement = select(func.count()).select_from(licenses).where(ends_within(first, last))
+        if product_id is not None:
+            statement = statement.where(licenses.c.product_id == product_id)
+        return self._scalar(statement) or 0
 
     def has_licenses(self) -> bool:
         """Return whether any license was ever issued."""

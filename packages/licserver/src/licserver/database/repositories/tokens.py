@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Row, delete, insert, or_, select, update
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables import idempotency_keys, tokens
+from licserver.database.tables.access import idempotency_keys, tokens
 from licserver.domain.records import ActorKind, Scope
 
 

@@ -8,7 +8,8 @@ from sqlalchemy import case, delete, exists, func, literal, select, update
 from licserver.database.repositories.base import Repository
 from licserver.database.repositories.licenses import lock_licenses
 from licserver.database.repositories.products import lock_product
-from licserver.database.tables import licenses, metadata, refusals, trials
+from licserver.database.tables import metadata
+from licserver.database.tables.licenses import licenses, refusals, trials
 
 _OF_LICENSE: Final = [
     key.parent

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, case, delete, func, insert, or_, select, update
 
 from licserver.database.repositories.base import Repository, insert_into, put_into
-from licserver.database.tables import (
+from licserver.database.tables.access import (
     failed_logins,
     known_addresses,
     recovery_codes,

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, select
 
 from licserver.database.repositories.base import Repository, insert_into
-from licserver.database.tables import use_ids, uses
+from licserver.database.tables.licenses import use_ids, uses
 
 
 class UseRepository(Repository):

@@ -10,15 +10,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from licserver.database.repositories.base import Repository, insert_into, put_into
+from licserver.database.repositories.licenses import ends_within
 from licserver.database.repositories.queue import JobState, add_job
-from licserver.database.tables import (
-    facts,
-    jobs,
-    licenses,
-    webhook_deliveries,
-    webhook_endpoints,
-    webhook_events,
-)
+from licserver.database.tables.events import jobs, webhook_deliveries, webhook_endpoints, webhook_events
+from licserver.database.tables.licenses import facts, licenses
 from licserver.domain.records import Environment
 from licserver.protocol.webhooks import EventType, derive_event_id
 
@@ -217,9 +212,8 @@ class WebhookRepository(Repository):
 
     def list_expired(self, first: date, last: date, after: bytes, limit: int) -> Sequence[Any]:
         """Load licenses whose last day is within some days, by id."""
-        columns = licenses.c
-        expired = columns.expires_on.between(first, last) & ~columns.lifetime & columns.revoked_at.is_(None)
-        return self._all(_ENDS.where(expired, columns.id > after).order_by(columns.id).limit(limit))
+        page = _ENDS.where(ends_within(first, last), licenses.c.id > after)
+        return self._all(page.order_by(licenses.c.id).limit(limit))
 
     def list_ended(self, since: datetime, until: datetime, after: bytes, limit: int) -> Sequence[Any]:
         """Load licenses whose subscription ended after one instant and until another, by id."""
