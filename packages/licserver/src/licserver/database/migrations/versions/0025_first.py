@@ -30,25 +30,27 @@ def upgrade() -> None:
     _METADATA.create_all(op.get_bind(), checkfirst=False)
 
 
+def _table(name: str, comment: str | None, *parts: sa.schema.SchemaItem, rowid: bool = False) -> None:
+    sa.Table(name, _METADATA, *parts, comment=comment, sqlite_with_rowid=rowid)
+
+
 def _index(name: str, columns: str, where: sa.ColumnElement[Any]) -> sa.Index:
     return sa.Index(name, *columns.split(), sqlite_where=where, postgresql_where=where)
 
 
-sa.Table(
+_table(
     "account_codes",
-    _METADATA,
+    "Codes that were sent to customers, or would have been: an unknown address has no licenses.",
     sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),
     sa.Column("code_hash", sa.LargeBinary(32), nullable=False),
     sa.Column("address", sa.LargeBinary(16), nullable=False, index=True),
     sa.Column("license_ids", sa.LargeBinary, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("expires_at", _INSTANT, nullable=False, index=True),
-    comment="Codes that were sent to customers, or would have been: an unknown address has no licenses.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "audit",
-    _METADATA,
+    "Who changed what, written in the transaction of the change; never changed, swept when old.",
     sa.Column("id", _ID, primary_key=True),
     sa.Column("at", _INSTANT, nullable=False, index=True),
     sa.Column("actor_kind", sa.String(16), nullable=False),
@@ -60,28 +62,26 @@ sa.Table(
     sa.CheckConstraint("actor_kind IN ('cli', 'token', 'user', 'system')", name="actor_kind"),
     sa.Index(None, "actor_kind", "actor_name", "id"),
     sa.Index(None, "object_kind", "object_id", "id"),
-    comment="Who changed what, written in the transaction of the change; never changed, swept when old.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "facts",
-    _METADATA,
+    "What the database knows of itself: whose secrets it was written with.",
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("value", sa.LargeBinary, nullable=False),
-    comment="What the database knows of itself: whose secrets it was written with.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "failed_logins",
-    _METADATA,
+    "Failed logins and refused tokens of a day; the audit log has the 1st, the 10th, the 100th.",
     sa.Column("action", sa.String(32), primary_key=True),
     sa.Column("subject", _PLAIN, primary_key=True),
     sa.Column("day", sa.Date, nullable=False),
     sa.Column("count", sa.BigInteger, nullable=False),
-    comment="Failed logins and refused tokens of a day; the audit log has the 1st, the 10th, the 100th.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "jobs",
-    _METADATA,
+    "Work for the background, which all processes share.",
     sa.Column("id", _ID, primary_key=True),
     sa.Column("queue", _SLUG, nullable=False),
     sa.Column("key", _PLAIN, nullable=False),
@@ -98,11 +98,11 @@ sa.Table(
     _index("ix_jobs_due", "queue due_at id", sa.column("due_at").is_not(None)),
     _index("ix_jobs_finished", "finished_at", sa.column("finished_at").is_not(None)),
     sa.Index(None, "queue", "state", "id"),
-    comment="Work for the background, which all processes share.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "products",
-    _METADATA,
+    None,
     sa.Column("id", _ID, primary_key=True),
     sa.Column("slug", _SLUG, nullable=False, unique=True),
     sa.Column("name", sa.Text, nullable=False),
@@ -116,20 +116,21 @@ sa.Table(
     sa.Column("trial_days", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("minimum_version", sa.Text),
     sa.CheckConstraint("environment_policy IN ('strict', 'domain', 'either')", name="environment_policy"),
+    rowid=True,
 )
-sa.Table(
+_table(
     "sale_orders",
-    _METADATA,
+    "What is known of orders (`sources.state`).",
     sa.Column("source", _SLUG, primary_key=True),
     sa.Column("order_id", _PLAIN, primary_key=True),
     sa.Column("refund", sa.Integer, nullable=False),
     sa.Column("dispute", sa.Integer, nullable=False),
     sa.Column("subscription_id", _PLAIN),
-    comment="What is known of orders (`sources.state`).",
+    rowid=True,
 )
-sa.Table(
+_table(
     "sale_sources",
-    _METADATA,
+    "Shops that deliver events about sales.",
     sa.Column("name", _SLUG, primary_key=True),
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("secret_env", sa.Text, nullable=False),
@@ -138,22 +139,22 @@ sa.Table(
     sa.Column("grace_days", sa.Integer, nullable=False),
     sa.Column("revokes_partial_refunds", sa.Boolean, nullable=False),
     sa.Column("created_at", _INSTANT, nullable=False),
-    comment="Shops that deliver events about sales.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "sale_subscriptions",
-    _METADATA,
+    "What is known of subscriptions (`sources.state`).",
     sa.Column("source", _SLUG, primary_key=True),
     sa.Column("subscription_id", _PLAIN, primary_key=True),
     sa.Column("paid_through", _INSTANT),
     sa.Column("end_reported_at", _INSTANT),
     sa.Column("ended_at", _INSTANT),
     sa.Column("purchased_at", _INSTANT),
-    comment="What is known of subscriptions (`sources.state`).",
+    rowid=True,
 )
-sa.Table(
+_table(
     "tokens",
-    _METADATA,
+    "Who may use the admin API.",
     sa.Column("id", _ID, primary_key=True),
     sa.Column("name", _PLAIN, nullable=False, unique=True),
     sa.Column("token_hash", sa.LargeBinary(32), nullable=False, unique=True),
@@ -163,42 +164,38 @@ sa.Table(
     sa.Column("revoked_at", _INSTANT),
     sa.Column("last_used_on", sa.Date),
     sa.CheckConstraint("scope IN ('read', 'write')", name="scope"),
-    comment="Who may use the admin API.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "totals",
-    _METADATA,
+    "What is counted of each day, in batches; plots are drawn from it.",
     sa.Column("day", sa.Date, primary_key=True),
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("product", _SLUG, primary_key=True),
     sa.Column("label", _PLAIN, primary_key=True),
     sa.Column("count", sa.BigInteger, nullable=False),
-    comment="What is counted of each day, in batches; plots are drawn from it.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "tries",
-    _METADATA,
+    "How often passwords of the console were tried lately, by address and by name (D-131).",
     sa.Column("minute", sa.BigInteger, primary_key=True),
     sa.Column("who", sa.LargeBinary(16), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
-    comment="How often passwords of the console were tried lately, by address and by name (D-131).",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "users",
-    _METADATA,
+    "Who may sign in to the console.",
     sa.Column("id", _ID, primary_key=True),
     sa.Column("name", _PLAIN, nullable=False, unique=True),
     sa.Column("password_hash", sa.Text, nullable=False),
     sa.Column("password_changed_at", _INSTANT, nullable=False),
     sa.Column("created_at", _INSTANT, nullable=False),
     sa.Column("role", sa.String(16), nullable=False, server_default="owner"),
-    comment="Who may sign in to the console.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "webhook_endpoints",
-    _METADATA,
+    "Where the vendor wants to be notified.",
     sa.Column("id", _PLAIN, primary_key=True),
     sa.Column("url", sa.Text, nullable=False),
     sa.Column("types", sa.Text, nullable=False),
@@ -209,50 +206,44 @@ sa.Table(
     sa.Column("disabled_at", _INSTANT),
     sa.Column("disabled_reason", sa.Text),
     sa.Column("failing_since", _INSTANT),
-    comment="Where the vendor wants to be notified.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "webhook_events",
-    _METADATA,
+    "What was sent, or is to be sent, to webhook endpoints.",
     sa.Column("id", _PLAIN, primary_key=True),
     sa.Column("type", sa.String(32), nullable=False),
     sa.Column("created_at", _INSTANT, nullable=False, index=True),
     sa.Column("body", sa.Text, nullable=False),
-    comment="What was sent, or is to be sent, to webhook endpoints.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "channel_releases",
-    _METADATA,
+    "What update checks offer in channels other than stable; the empty platform is the default.",
     sa.Column("product_id", _ID, sa.ForeignKey("products.id"), primary_key=True),
     sa.Column("channel", _SHORT, primary_key=True),
     sa.Column("platform", _SHORT, primary_key=True),
     sa.Column("release_id", _ID, nullable=False),
     sa.Column("manifest_id", _ID),
-    comment="What update checks offer in channels other than stable; the empty platform is the default.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "known_addresses",
-    _METADATA,
+    "Where users have signed in from: others cannot use up their attempts there (D-165).",
     sa.Column("user_id", _ID, sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("address", sa.LargeBinary(16), primary_key=True),
     sa.Column("last_used_at", _INSTANT, nullable=False, index=True),
-    comment="Where users have signed in from: others cannot use up their attempts there (D-165).",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "latest_releases",
-    _METADATA,
+    "What update checks offer to platforms whose latest release is a file of their own.",
     sa.Column("product_id", _ID, sa.ForeignKey("products.id"), primary_key=True),
     sa.Column("platform", _SHORT, primary_key=True),
     sa.Column("release_id", _ID, nullable=False),
     sa.Column("manifest_id", _ID),
-    comment="What update checks offer to platforms whose latest release is a file of their own.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "licenses",
-    _METADATA,
+    None,
     sa.Column("id", sa.LargeBinary(16), primary_key=True),
     sa.Column("sealed_key", sa.LargeBinary, nullable=False),
     sa.Column("masked_key", _PLAIN),
@@ -316,21 +307,18 @@ sa.Table(
     ),
     _index("ix_licenses_subscription_id", "subscription_id", sa.column("subscription_id").is_not(None)),
     _index("ix_licenses_trials", "issued_at id product_id", sa.column("trial", sa.Boolean).is_(sa.true())),
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "plans",
-    _METADATA,
+    "What licenses of a product are entitled to.",
     sa.Column("product_id", _ID, sa.ForeignKey("products.id"), primary_key=True),
     sa.Column("name", _SLUG, primary_key=True),
     sa.Column("entitlements", sa.Text, nullable=False),
     sa.Column("created_at", _INSTANT, nullable=False),
-    comment="What licenses of a product are entitled to.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "receipts",
-    _METADATA,
+    "What was answered to a creation, for who asks again; kept for a day.",
     sa.Column("id", _ID, primary_key=True),
     sa.Column("token_id", _ID, sa.ForeignKey("tokens.id")),
     sa.Column("user_id", _ID, sa.ForeignKey("users.id", ondelete="CASCADE")),
@@ -342,19 +330,17 @@ sa.Table(
     sa.CheckConstraint("(token_id IS NULL) <> (user_id IS NULL)", name="owner"),
     sa.UniqueConstraint("token_id", "key"),
     sa.UniqueConstraint("user_id", "key"),
-    comment="What was answered to a creation, for who asks again; kept for a day.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "recovery_codes",
-    _METADATA,
+    "Codes that replace a second factor once; a used one is deleted.",
     sa.Column("user_id", _ID, sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("digest", sa.LargeBinary(16), primary_key=True),
-    comment="Codes that replace a second factor once; a used one is deleted.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "releases",
-    _METADATA,
+    None,
     sa.Column("id", _ID, primary_key=True),
     sa.Column("product_id", _ID, sa.ForeignKey("products.id"), nullable=False),
     sa.Column("version", sa.Text, nullable=False),
@@ -368,10 +354,11 @@ sa.Table(
     sa.Column("platform", _SHORT, nullable=False, server_default=sa.text("''")),
     sa.Column("channel", _SHORT, nullable=False, server_default=sa.text("'stable'")),
     sa.UniqueConstraint("product_id", "version_key", "platform"),
+    rowid=True,
 )
-sa.Table(
+_table(
     "sale_events",
-    _METADATA,
+    "What shops have delivered; swept 30 days after it was done.",
     sa.Column("id", _ID, primary_key=True),
     sa.Column("source", _SLUG, sa.ForeignKey("sale_sources.name"), nullable=False),
     sa.Column("delivery", _PLAIN, nullable=False),
@@ -384,11 +371,11 @@ sa.Table(
     sa.CheckConstraint("state IN ('waiting', 'done', 'ignored', 'dead')", name="state"),
     sa.UniqueConstraint("source", "delivery"),
     sa.Index(None, "source", "id"),
-    comment="What shops have delivered; swept 30 days after it was done.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "sale_mappings",
-    _METADATA,
+    "What is issued for a product or a price of a shop.",
     sa.Column("source", _SLUG, sa.ForeignKey("sale_sources.name"), primary_key=True),
     sa.Column("external_id", _PLAIN, primary_key=True),
     sa.Column("product_id", _ID, sa.ForeignKey("products.id")),
@@ -397,11 +384,11 @@ sa.Table(
     sa.Column("expires_in", sa.String(8)),
     sa.Column("support", sa.String(8)),
     sa.Column("plan", _SLUG),
-    comment="What is issued for a product or a price of a shop.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "second_factors",
-    _METADATA,
+    "The second factor of users of the console: TOTP (RFC 6238).",
     sa.Column("user_id", _ID, sa.ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("sealed_secret", sa.LargeBinary, nullable=False),
     sa.Column("created_at", _INSTANT, nullable=False),
@@ -409,22 +396,21 @@ sa.Table(
     sa.Column("last_step", sa.BigInteger, nullable=False),
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("failed_at", _INSTANT),
-    comment="The second factor of users of the console: TOTP (RFC 6238).",
+    rowid=True,
 )
-sa.Table(
+_table(
     "sessions",
-    _METADATA,
+    None,
     sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),
     sa.Column("user_id", _ID, sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("created_at", _INSTANT, nullable=False),
     sa.Column("expires_at", _INSTANT, nullable=False, index=True),
     sa.Column("last_used_at", _INSTANT, nullable=False),
     sa.Column("is_pending", sa.Boolean, nullable=False),
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "webhook_deliveries",
-    _METADATA,
+    "The last attempt to send an event to an endpoint; the job has the others.",
     sa.Column("job_id", _ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     sa.Column(
         "endpoint_id", _PLAIN, sa.ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), nullable=False
@@ -436,20 +422,18 @@ sa.Table(
     sa.Column("answer", sa.Text),
     sa.Column("sent_at", _INSTANT),
     sa.Index(None, "endpoint_id", "job_id"),
-    comment="The last attempt to send an event to an endpoint; the job has the others.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "account_sessions",
-    _METADATA,
+    "Sessions of the customer's page, with a row for each license that they may see.",
     sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True, index=True),
     sa.Column("expires_at", _INSTANT, nullable=False, index=True),
-    comment="Sessions of the customer's page, with a row for each license that they may see.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "activations",
-    _METADATA,
+    None,
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True),
     sa.Column("domain", _PLAIN, primary_key=True),
     sa.Column("ip", _PLAIN, primary_key=True),
@@ -460,49 +444,42 @@ sa.Table(
     sa.Column("offline_until", _INSTANT),
     _index("ix_activations_domain", "domain license_id", sa.column("last_seen_at").is_not(None)),
     _index("ix_activations_ip", "ip license_id", sa.column("last_seen_at").is_not(None)),
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "license_words",
-    _METADATA,
+    "Where a license is found by the beginning of a word of its e-mail address or its note.",
     sa.Column("word", _PLAIN, primary_key=True),
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True),
     sa.Index(None, "license_id", "word"),
-    comment="Where a license is found by the beginning of a word of its e-mail address or its note.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "manifests",
-    _METADATA,
+    "Signed words about releases; a renewed one is a new row, and the newest counts.",
     sa.Column("id", _ID, primary_key=True),
     sa.Column("release_id", _ID, sa.ForeignKey("releases.id"), nullable=False, index=True),
     sa.Column("document", sa.Text, nullable=False),
     sa.Column("added_at", _INSTANT, nullable=False),
-    comment="Signed words about releases; a renewed one is a new row, and the newest counts.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "moves",
-    _METADATA,
+    "Slots that customers freed themselves in the last 30 days, which they may do a few times.",
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True),
     sa.Column("domain", _PLAIN, primary_key=True),
     sa.Column("ip", _PLAIN, primary_key=True),
     sa.Column("freed_at", _INSTANT, nullable=False, index=True),
-    comment="Slots that customers freed themselves in the last 30 days, which they may do a few times.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "patches",
-    _METADATA,
+    "Artifacts that make the file of a release out of an older one, named by its digest.",
     sa.Column("release_id", _ID, sa.ForeignKey("releases.id"), primary_key=True),
     sa.Column("base_sha256", sa.LargeBinary(32), primary_key=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("sha256", sa.LargeBinary(32), nullable=False),
-    comment="Artifacts that make the file of a release out of an older one, named by its digest.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "refusals",
-    _METADATA,
+    "Where a license was refused lately, and why; written in batches, kept for 30 days.",
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True),
     sa.Column("domain", _PLAIN, primary_key=True, index=True),
     sa.Column("ip", _PLAIN, primary_key=True, index=True),
@@ -510,22 +487,20 @@ sa.Table(
     sa.Column("count", sa.BigInteger, nullable=False),
     sa.Column("first_at", _INSTANT, nullable=False),
     sa.Column("last_at", _INSTANT, nullable=False, index=True),
-    comment="Where a license was refused lately, and why; written in batches, kept for 30 days.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "sale_licenses",
-    _METADATA,
+    "The licenses of each position of an order: none is issued twice.",
     sa.Column("source", _SLUG, primary_key=True),
     sa.Column("order_id", _PLAIN, primary_key=True),
     sa.Column("item", _PLAIN, primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), nullable=False, index=True),
-    comment="The licenses of each position of an order: none is issued twice.",
+    rowid=True,
 )
-sa.Table(
+_table(
     "seats",
-    _METADATA,
+    "Floating seats: who uses a license now, and until when if the app does not renew it.",
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True),
     sa.Column("seat_id", sa.LargeBinary(16), primary_key=True),
     sa.Column("domain", _PLAIN, nullable=False),
@@ -533,38 +508,30 @@ sa.Table(
     sa.Column("taken_at", _INSTANT, nullable=False),
     sa.Column("expires_at", _INSTANT, nullable=False, index=True),
     sa.Column("is_ended", sa.Boolean, nullable=False),
-    comment="Floating seats: who uses a license now, and until when if the app does not renew it.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "trials",
-    _METADATA,
+    "Machines that have had a trial; they stay here when the license of an ended one is deleted.",
     sa.Column("product_id", _ID, sa.ForeignKey("products.id"), primary_key=True),
     sa.Column("machine", sa.LargeBinary(16), primary_key=True),
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), index=True),
     sa.Column("address", sa.LargeBinary(16), nullable=False),
     sa.Column("started_at", _INSTANT, nullable=False),
     sa.Index(None, "product_id", "started_at"),
-    comment="Machines that have had a trial; they stay here when the license of an ended one is deleted.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "use_ids",
-    _METADATA,
+    "What was counted already: a use that is sent again counts once.",
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True),
     sa.Column("use_id", _PLAIN, primary_key=True),
     sa.Column("kept_until", _INSTANT, nullable=False, index=True),
-    comment="What was counted already: a use that is sent again counts once.",
-    sqlite_with_rowid=False,
 )
-sa.Table(
+_table(
     "uses",
-    _METADATA,
+    "How much of a metered entitlement was used in a day, month or year.",
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey("licenses.id"), primary_key=True),
     sa.Column("name", _SLUG, primary_key=True),
     sa.Column("period", _SLUG, primary_key=True),
     sa.Column("used", sa.BigInteger, nullable=False),
     sa.Column("kept_until", _INSTANT, nullable=False, index=True),
-    comment="How much of a metered entitlement was used in a day, month or year.",
-    sqlite_with_rowid=False,
 )
