@@ -15,7 +15,7 @@ from licserver.security.passwords import check_password
 from licserver.web.console import formatting, sessions
 from licserver.web.console.formatting import parse_form
 from licserver.web.console.pages.overview import Plot, Series, round_up
-from licserver.web.console.responses import Templates
+from licserver.web.console.responses import load_templates
 
 DAYS = [date(2026, 6, 13), date(2026, 6, 14), date(2026, 6, 15)]
 TOKEN, OTHER = "t" * 43, "o" * 43
@@ -169,7 +169,7 @@ def test_where_a_scale_ends(value, top):
 
 def draw(plot):
     """Return the shapes of a plot as its page has them."""
-    parts = Templates({})._templates.get_template("parts.html")
+    parts = load_templates().get_template("parts.html")
     return parts.make_module({"csrf": "", "now": None}).bars(plot)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -165,24 +166,28 @@ class Look:
         self.script = create_asset(HOME, "account.js", (folder / "account.js").read_bytes())
         self.logo = _load_logo(settings)
         self.assets = {one.path: one for one in (self.style, self.script, self.logo) if one is not None}
-        self._templates: TemplateEnvironment | None = None
 
     def render(self, template: str, texts: Texts, **values: Any) -> bytes:
         """Render a page."""
-        if self._templates is None:  # most processes never render one
-            from jinja2 import Environment as TemplateEnvironment  # noqa: PLC0415
-            from jinja2 import PackageLoader, StrictUndefined  # noqa: PLC0415
-
-            self._templates = TemplateEnvironment(
-                loader=PackageLoader("licserver.web.account"),
-                autoescape=True,
-                undefined=StrictUndefined,
-                trim_blocks=True,
-                lstrip_blocks=True,
-                auto_reload=False,
-            )
         name = self._name or texts("title")
-        return self._templates.get_template(template).render(t=texts, look=self, name=name, **values).encode()
+        return (
+            _load_templates().get_template(template).render(t=texts, look=self, name=name, **values).encode()
+        )
+
+
+@cache  # as the console's
+def _load_templates() -> "TemplateEnvironment":
+    from jinja2 import Environment as TemplateEnvironment  # noqa: PLC0415 - most processes never render one
+    from jinja2 import PackageLoader, StrictUndefined  # noqa: PLC0415
+
+    return TemplateEnvironment(
+        loader=PackageLoader("licserver.web.account"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
 
 
 def _load_logo(settings: Settings) -> Asset | None:

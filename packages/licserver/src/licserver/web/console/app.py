@@ -34,7 +34,7 @@ from licserver.web.console.pages import (
     team,
     webhooks,
 )
-from licserver.web.console.responses import SECURITY, Templates, load_assets, redirect
+from licserver.web.console.responses import SECURITY, load_assets, redirect
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import CONSOLE
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
@@ -102,7 +102,7 @@ def create_console(
 ) -> web.Application:
     """Create the sub-application; `threads` run the pages, `failures` reports failed logins."""
     assets = load_assets()
-    console = Console(services, clock, threads, Templates(assets))
+    console = Console(services, clock, threads)
     login = Login(console, services, failures)
     factor = SecondFactor(console, login, services)
     app = web.Application()

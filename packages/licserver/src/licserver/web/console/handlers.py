@@ -34,8 +34,8 @@ from licserver.web.console.pages import (
 from licserver.web.console.responses import (
     INTO_UPLOAD_FORM,
     PAGE,
-    Templates,
     redirect,
+    render_page,
     send_csv,
     text_file_headers,
 )
@@ -66,11 +66,9 @@ Made = bytes | Redirect | Csv | TextFile
 class Console:
     """Makes handlers of page functions, and has what all handlers need."""
 
-    def __init__(
-        self, services: Services, clock: Clock, threads: WorkerThreads, templates: Templates
-    ) -> None:
+    def __init__(self, services: Services, clock: Clock, threads: WorkerThreads) -> None:
         self.settings, self.threads = services.settings, threads
-        self._services, self._clock, self._templates = services, clock, templates
+        self._services, self._clock = services, clock
 
     # --- sessions -----------------------------------------------------------------------------
 
@@ -288,7 +286,7 @@ class Console:
         reply: Reply = page(context)
         if not isinstance(reply, Page):
             return reply
-        return self._templates.render(
+        return render_page(
             reply.template,
             user=context.user,
             csrf=sessions.csrf_token(context.user.token),
@@ -310,7 +308,7 @@ class Console:
     ) -> web.Response:
         """Render a template on a thread: the first page of a process loads them all, which takes time."""
         content = await self.threads.run(
-            self._templates.render,
+            render_page,
             template,
             user=session if session is not None and session.needs is Needs.NOTHING else None,
             user_name="" if session is None else session.name,

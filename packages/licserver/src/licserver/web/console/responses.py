@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -85,6 +85,7 @@ def create_asset(root: str, name: str, content: bytes) -> Asset:
     return Asset(f"{root}/assets/{hashlib.sha256(content).hexdigest()[:16]}/{name}", content)
 
 
+@cache
 def load_assets() -> Mapping[str, Asset]:
     """Read the styles and scripts, by name."""
     folder = files("licserver.web.console") / "assets"
@@ -95,42 +96,38 @@ def load_assets() -> Mapping[str, Asset]:
     return found
 
 
-class Templates:
-    """Renders pages; used by several threads at once."""
+@cache  # for all applications of a process: compiling the templates of a page takes up to 50 ms
+def load_templates() -> "Environment":
+    """Return the templates of the pages; several threads use them at once."""
+    # Loaded with the first page: most processes never render one.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
-    def __init__(self, assets: Mapping[str, Asset]) -> None:
-        self._assets = assets
+    templates = Environment(
+        loader=PackageLoader("licserver.web.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    templates.filters.update(
+        day=formatting.day,
+        moment=_moment,
+        stamp=lambda when: when.isoformat(),
+        number=formatting.number,
+        bytes=formatting.file_size,
+    )
+    templates.globals.update(
+        asset={name: asset.path for name, asset in load_assets().items()},
+        version=__version__,
+        formatting=formatting,
+    )
+    return templates
 
-    @cached_property
-    def _templates(self) -> "Environment":
-        # Loaded with the first page: most processes never render one.
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
-        templates = Environment(
-            loader=PackageLoader("licserver.web.console"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        templates.filters.update(
-            day=formatting.day,
-            moment=_moment,
-            stamp=lambda when: when.isoformat(),
-            number=formatting.number,
-            bytes=formatting.file_size,
-        )
-        templates.globals.update(
-            asset={name: asset.path for name, asset in self._assets.items()},
-            version=__version__,
-            formatting=formatting,
-        )
-        return templates
-
-    def render(self, template: str, **context: Any) -> bytes:
-        """Render a page."""
-        return self._templates.get_template(template).render(context).encode()
+def render_page(template: str, **context: Any) -> bytes:
+    """Render a page."""
+    return load_templates().get_template(template).render(context).encode()
 
 
 def _moment(value: datetime | None) -> str:
