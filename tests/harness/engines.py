@@ -232,8 +232,13 @@ def create_sqlite(data: Path) -> None:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = data / "licserver.sqlite3"
     if not file.exists():
-        file.touch(mode=0o600)
-        file.write_bytes(_migrated_file())
+        write_private(file, _migrated_file())
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Write a file that its owner alone may read."""
+    file.touch(mode=0o600)
+    file.write_bytes(content)
 
 
 class Meddler:

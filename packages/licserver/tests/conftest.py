@@ -8,9 +8,11 @@ admin API (`admin`), S3 (`bucket`) and Redis.
 import asyncio
 import io
 import os
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,13 @@ import pytest
 from aiohttp import web
 from argon2 import PasswordHasher
 
-from harness.engines import Meddler, create_sqlite
+from harness.engines import Meddler, create_sqlite, write_private
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
 from licserver.domain.environments import parse_ip
 from licserver.domain.records import Environment, EnvironmentPolicy, Release
+from licserver.security.secrets_file import SECRETS_FILE
 from licserver.services import LicenseTerms, open_services
 from licserver.settings import Settings
 from licserver.web import create_app
@@ -73,11 +76,17 @@ def clock() -> MovableClock:
 class World:
     """A vendor with one product `app`, and short words for what tests do with it."""
 
-    def __init__(self, folder: Path, clock: MovableClock, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, clock: MovableClock, *, is_stocked: bool = False, **settings: Any
+    ) -> None:
         self.clock = clock
         self.folder = folder
         self.settings = Settings(data_dir=folder / "data", **settings)
-        if settings.get("database_url") is None:
+        if is_stocked:
+            self.settings.data_dir.mkdir(mode=0o700, parents=True)
+            for name, content in _stocked_files().items():
+                write_private(self.settings.data_dir / name, content)
+        elif settings.get("database_url") is None:
             create_sqlite(self.settings.data_dir)
         # Secrets that come from elsewhere create no database by themselves (D-158).
         self.services = open_services(self.settings, clock, new_database="secrets" in settings)
@@ -117,6 +126,19 @@ class World:
         return sorted((one.environment.domain, one.environment.ip) for one in found)
 
 
+@cache
+def _stocked_files() -> dict[str, bytes]:
+    """Return the files of a world whose product was added at noon: quicker than setting each up."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder), MovableClock())
+        world.product()
+        world.services.close()
+        return {
+            name: (world.settings.data_dir / name).read_bytes()
+            for name in ("licserver.sqlite3", SECRETS_FILE)
+        }
+
+
 @pytest.fixture
 def engine_name(request: pytest.FixtureRequest) -> str:
     """SQLite; `both_engines` and `postgresql_only` choose otherwise."""
@@ -132,8 +154,13 @@ def make_world(
 
     def make(**settings: Any) -> World:
         settings.setdefault("database_url", make_database_url())
-        made.append(World(tmp_path / f"world{len(made)}", clock, **settings))
-        made[-1].product()
+        # Two worlds of a test have secrets of their own.
+        is_stocked = (
+            not made and settings["database_url"] is None and "secrets" not in settings and clock() == NOON
+        )
+        made.append(World(tmp_path / f"world{len(made)}", clock, is_stocked=is_stocked, **settings))
+        if not is_stocked:
+            made[-1].product()
         return made[-1]
 
     yield make
