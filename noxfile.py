@@ -17,14 +17,16 @@ nox.options.sessions = ["full", "lint", "types", "alone", "frozen", "docs"]
 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
-    "licclient": "archive changelog consumption download_headers entitlements license_files links pace "
-    "policy protocol public_keys records response_signatures schedule settings signed_releases status "
-    "typed_key versions",
+    "licclient": "archive changelog consumption download_headers entitlements explain license_files links "
+    "pace policy protocol public_keys records response_signatures schedule seats settings signed_releases "
+    "status trials typed_key versions",
     "licconform": "runner server_cases",
-    "licserver": "api_requests api_responses byte_ranges changelogs dates_and_versions decisions "
-    "domain_matching download_links ed25519_keys entitlements environment_matching license_files "
-    "outbound_addresses phrases release_manifests response_signatures rollout sale_state source_records "
-    "source_shops source_signatures source_stripe totp webhook_signatures",
+    "licserver": "api_requests api_responses byte_ranges changelogs channel_choice client_addresses "
+    "console_units consumption_requests dates_and_versions decisions domain_matching download_links "
+    "ed25519_keys entitlements environment_matching foreign_exports license_files masking moves "
+    "offline_requests outbound_addresses patch_headers phrases release_manifests response_signatures "
+    "rollback_reports rollout sale_state seat_decisions source_records source_shops source_signatures "
+    "source_stripe totp trial_decisions webhook_signatures",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
 EVERYTHING = ("-m", "")

@@ -6,64 +6,12 @@ import pytest
 
 from harness import engines
 from harness.admin import form
-from harness.world import utc
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.hot_path.updates import UpdateQuery
-from licserver.domain.channels import choose_release, latest_by_channel, offer_to, parse_channels
-from licserver.domain.records import Artifact, Release
 from licserver.errors import InvalidInputError
 
 engine_name = engines.engine_name
 WINDOWS = "windows-x86_64"
-
-
-def release(version, channel="stable", platform="", withdrawn=False):
-    """A release in memory."""
-    at = utc(2026, 1, 1)
-    file = Artifact("a", 0, b"")
-    return Release(0, 1, version, "", at, file, at if withdrawn else None, None, platform, channel)
-
-
-RELEASES = [
-    release("1.4"),
-    release("1.4", platform=WINDOWS),
-    release("1.5rc1"),
-    release("2.0b1", "beta"),
-    release("2.0b2", "beta", WINDOWS),
-    release("2.0b3", "beta", withdrawn=True),
-    release("1.3", "old"),
-]
-
-
-@pytest.mark.parametrize(
-    ("channels", "platform", "version"),
-    [
-        ((), "", "1.4"),
-        (("beta",), "", "2.0b1"),
-        (("beta",), WINDOWS, "2.0b2"),
-        (("beta", "old"), "haiku", "2.0b1"),
-        (("old",), "", "1.4"),
-        (("unknown", ""), "", "1.4"),
-    ],
-)
-def test_the_highest_version_of_the_allowed_channels_is_offered(channels, platform, version):
-    """Stable is always allowed; in another channel pre-releases count like other versions."""
-    assert choose_release(latest_by_channel(RELEASES), channels, platform).version == version
-
-
-def test_a_license_is_offered_files_of_its_channels():
-    """A platform is listed where its newest version has a file of its own; without any release nothing is."""
-    assert {name: one.version for name, one in offer_to(RELEASES, ["beta"]).items()} == {
-        "": "2.0b1",
-        WINDOWS: "2.0b2",
-    }
-    assert offer_to([], ["beta"]) == {}
-
-
-def test_what_is_no_name_counts_as_no_channel():
-    """Sixteen names are read."""
-    assert parse_channels("beta,,Beta, x,a b,nightly") == ("beta", "nightly")
-    assert len(parse_channels(",".join(f"c{number}" for number in range(20)))) == 16
 
 
 @pytest.fixture

@@ -6,26 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.engines import both_engines
-from licserver.domain.entitlements import current_period
 from licserver.errors import StoreUnavailableError
 from licserver.services.consumption import QuotaExceededError
 
 QUOTA = {"limit": 100, "per": "month"}
-
-
-@pytest.mark.parametrize(
-    ("per", "at", "name", "ends"),
-    [
-        ("day", datetime(2026, 12, 31, 23, 59, tzinfo=UTC), "2026-12-31", datetime(2027, 1, 1, tzinfo=UTC)),
-        ("month", datetime(2028, 1, 31, 12, tzinfo=UTC), "2028-01", datetime(2028, 2, 1, tzinfo=UTC)),
-        ("month", datetime(2026, 12, 1, tzinfo=UTC), "2026-12", datetime(2027, 1, 1, tzinfo=UTC)),
-        ("year", datetime(2028, 2, 29, tzinfo=UTC), "2028", datetime(2029, 1, 1, tzinfo=UTC)),
-    ],
-)
-def test_periods(per, at, name, ends):
-    """Calendar days, months and years in UTC; at their end the next one has begun."""
-    assert current_period(per, at) == (name, ends)
-    assert current_period(per, ends).name != name
 
 
 @pytest.fixture

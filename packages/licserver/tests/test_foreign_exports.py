@@ -1,19 +1,75 @@
-"""Lines of other systems' exports that are not like the others; whole files are in `test_moving_in`."""
+"""Lines of other systems' exports as ours; whole files are in `test_moving_in`."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
 
 from licserver.protocol import license_files
 from licserver.protocol.foreign_exports import PRESETS, Conversion, ForeignLineError, SkippedLineError
-from licserver.protocol.license_files import read_rows
+from licserver.protocol.license_files import Problem, Skipped, read_rows
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 KEY = "0123456789abcdef"
 EDD = {"License Key": KEY, "License Status": "active", "Product Name": "App"}
-EXPIRED = {**EDD, "License Status": "expired"}
+EDD_WHOLE = EDD | {
+    "Expiration Date": "1801353600",
+    "Activation Limit": "3",
+    "Customer Email": "jo@example.com",
+    "Customer Name": "Jo",
+    "License ID": "9",
+    "Purchase Date": "2025-02-03 04:05:06",
+}
 WOO = {"license_key": KEY, "status": "SOLD", "product_id": "App"}
+WOO_WHOLE = WOO | {
+    "order_id": 17,
+    "expires_at": "2027-01-31 12:00:00",
+    "times_activated_max": "0",
+    "created_at": "2025-02-03 04:05:06",
+    "valid_for": "0",
+}
+LEMON = {"key": KEY, "status": "active", "product_id": 7}
+LEMON_WHOLE = LEMON | {
+    "user_email": "jo@example.com",
+    "user_name": "Jo",
+    "order_id": 17,
+    "activation_limit": 3,
+    "expires_at": "2027-01-31T12:00:00.000000Z",
+    "created_at": "2025-02-03T04:05:06.000000Z",
+}
+KEYGEN = {"key": KEY, "status": "ACTIVE"}
+KEYGEN_WHOLE = KEYGEN | {
+    "expiry": "2027-01-31T23:00:00.000-05:00",
+    "created": "2025-02-03T04:05:06.000Z",
+    "maxMachines": None,
+    "name": "Jo",
+    "metadata": {"email": "jo@example.com"},
+}
 GUMROAD = {"License Key": KEY, "License Key Enabled?": "1", "Item Name": "App"}
+GUMROAD_WHOLE = GUMROAD | {
+    "Product ID": "abc",
+    "Purchase Email": "jo@example.com",
+    "Giftee Email": "kim@example.com",
+    "Buyer Name": "Jo",
+    "Variants": "Pro",
+    "Order Number": "17",
+    "Subscription End Date": "2027-01-31",
+    "Purchase Time (UTC timezone)": "2025-02-03 04:05:06 UTC",
+}
+SOLD = "2025-02-03T04:05:06+00:00"
+WHOLE = {
+    "edd": (EDD_WHOLE, {"lifetime": False, "slots": "3", "note": "Jo, EDD license 9"}),
+    "woocommerce": (
+        WOO_WHOLE,
+        {"slots": "unlimited", "note": "WooCommerce order 17", "customer_email": None},
+    ),
+    "lemonsqueezy": ({"attributes": LEMON_WHOLE}, {"slots": "3", "note": "Jo, Lemon Squeezy order 17"}),
+    "keygen": (
+        {"id": "9", "attributes": KEYGEN_WHOLE},
+        {"slots": "unlimited", "note": "Jo, Keygen license 9", "expires_on": "2027-02-01"},
+    ),
+    "gumroad": (GUMROAD_WHOLE, {"note": "Jo, Pro, Gumroad order 17", "customer_email": "kim@example.com"}),
+}
 
 
 def convert(preset, record, products=("",)):
@@ -22,46 +78,140 @@ def convert(preset, record, products=("",)):
     return Conversion(now=NOW, preset=PRESETS[preset], products=known).convert(record, ())
 
 
-@pytest.mark.parametrize(
-    ("preset", "record", "expected"),
-    [
-        ("edd", EDD, {"lifetime": True, "expires_on": None}),
-        (
-            "edd",
-            {**EDD, "License Status": "expired", "Expiration Date": "1704067200"},
-            {"expires_on": "2024-01-01"},
-        ),
-        ("woocommerce", WOO, {"expires_on": None, "product": "app"}),
-        ("gumroad", GUMROAD, {"license_key": KEY}),
-        ("gumroad", {**GUMROAD, "Access Revoked?": "1"}, {"revoked_reason": "revoked in the former system"}),
-        ("gumroad", {**GUMROAD, "Disputed?": "1"}, {"revoked_reason": "charged back in the former system"}),
-        ("gumroad", {**GUMROAD, "Disputed?": "1", "Dispute Won?": "1"}, {"product": "app"}),
-    ],
-)
-def test_what_a_line_means(preset, record, expected):
-    """Fields that are missing mean no end; what was blocked is revoked."""
-    values = convert(preset, record)
+@pytest.mark.parametrize("system", WHOLE)
+def test_a_line_of_each_system(system):
+    """With all that it says."""
+    record, special = WHOLE[system]
+    always = {"license_key": KEY, "product": "app", "issued_at": SOLD, "expires_on": "2027-01-31"}
+    found = {name: value for name, value in convert(system, record).items() if value is not None}
+    expected = always | {"customer_email": "jo@example.com"} | special
+    assert found == {name: value for name, value in expected.items() if value is not None}
+
+
+def api(record, **changed: object):
+    """An item of a JSON:API."""
+    return {"attributes": record | changed}
+
+
+REVOKED = NOW.isoformat()
+BLOCKED = [
+    *(("edd", {**EDD, "License Status": state}, state) for state in ("disabled", "revoked")),
+    *(("woocommerce", {**WOO, "status": state.upper()}, state) for state in ("inactive", "disabled")),
+    *(("keygen", api(KEYGEN, status=state.upper()), state) for state in ("suspended", "banned")),
+    ("lemonsqueezy", api(LEMON, status="disabled"), "disabled"),
+    ("lemonsqueezy", api(LEMON, disabled=True), "disabled"),
+    ("keygen", api(KEYGEN, suspended=True), "suspended"),
+    ("gumroad", {**GUMROAD, "License Key Enabled?": "0"}, "disabled"),
+    ("gumroad", {**GUMROAD, "Fully Refunded?": "1"}, "refunded"),
+    ("gumroad", {**GUMROAD, "Access Revoked?": "1"}, "revoked"),
+    ("gumroad", {**GUMROAD, "Disputed?": "1"}, "charged back"),
+]
+
+
+@pytest.mark.parametrize(("system", "record", "state"), BLOCKED)
+def test_what_was_blocked_is_revoked(system, record, state):
+    """Now, with the other system's word."""
+    values = convert(system, record)
+    assert (values["revoked_at"], values["revoked_reason"]) == (REVOKED, f"{state} in the former system")
+
+
+EXPIRED = {"License Status": "expired"}
+VALID = [
+    ("edd", EDD, {"lifetime": True, "expires_on": None, "slots": "unlimited"}),
+    *(("edd", EDD | {"Expiration Date": end}, {"lifetime": True}) for end in ("0", "lifetime", " ")),
+    ("edd", EDD | EXPIRED, {"lifetime": False, "expires_on": "2026-11-22"}),
+    ("edd", EDD | EXPIRED | {"Expiration Date": "2026-11-23"}, {"expires_on": "2026-11-22"}),
+    ("edd", EDD | EXPIRED | {"Expiration Date": "1704067200"}, {"expires_on": "2024-01-01"}),
+    ("edd", EDD | {"License Status": " Inactive"}, {"license_key": KEY}),
+    ("woocommerce", WOO, {"expires_on": None, "product": "app"}),
+    ("lemonsqueezy", api(LEMON), {"expires_on": None, "issued_at": None, "note": None}),
+    ("lemonsqueezy", api(LEMON, status="expired"), {"expires_on": "2026-11-22"}),
+    ("keygen", api(KEYGEN, status="EXPIRING", metadata=7), {"expires_on": None, "customer_email": None}),
+    ("keygen", api(KEYGEN, status="EXPIRED", expiry="2026-01-31T00:00:00Z"), {"expires_on": "2026-01-31"}),
+    ("gumroad", GUMROAD, {"license_key": KEY}),
+    ("gumroad", GUMROAD | {"Purchase Date": "2025-02-03"}, {"issued_at": "2025-02-03T00:00:00+00:00"}),
+    ("gumroad", GUMROAD | {"Disputed?": "1", "Dispute Won?": "1"}, {"product": "app"}),
+]
+
+
+@pytest.mark.parametrize(("system", "record", "expected"), VALID)
+def test_what_a_line_means(system, record, expected):
+    """Fields that are missing mean no end; what has ended ended yesterday, or before."""
+    values = convert(system, record)
     assert {name: values[name] for name in expected} == expected
+    assert "revoked_at" not in values
 
 
-@pytest.mark.parametrize(
-    ("preset", "record", "error", "reason"),
-    [
-        ("woocommerce", {**WOO, "valid_for": "365"}, SkippedLineError, "not sold yet"),
-        ("lemonsqueezy", {"attributes": {"key": KEY}}, ForeignLineError, "key and status are required"),
-    ],
-)
-def test_a_line_that_is_no_license(preset, record, error, reason):
+WRONG = [
+    ("woocommerce", {**WOO, "valid_for": "365"}, SkippedLineError, "not sold yet"),
+    ("gumroad", {**GUMROAD, "License Key": " "}, SkippedLineError, "has no license key"),
+    ("gumroad", {**GUMROAD, "Recurring Charge?": 1}, SkippedLineError, "a renewal; the first payment has"),
+    ("lemonsqueezy", api({"key": KEY}), ForeignLineError, "attributes: key and status are required"),
+    ("keygen", {"attributes": KEY}, ForeignLineError, "attributes: key and status are required"),
+    ("edd", {**EDD, "License Key": " "}, ForeignLineError, "license_key: is required"),
+    (
+        "edd",
+        {**EDD, "License Status": "odd"},
+        ForeignLineError,
+        "status: 'odd' is not known; known are: active, disabled, expired, inactive, revoked",
+    ),
+    ("edd", {**EDD, "Expiration Date": "31.01.2027"}, ForeignLineError, "must be a date like 2027-01-31"),
+    (
+        "edd",
+        {**EDD, "Purchase Date": "0001-01-01T00:00+23:59"},
+        ForeignLineError,
+        "Purchase Date: must be a date",
+    ),
+]
+
+
+@pytest.mark.parametrize(("system", "record", "error", "reason"), WRONG)
+def test_a_line_that_is_no_license(system, record, error, reason):
     """It is skipped or refused, with the reason and without the key."""
     with pytest.raises(error, match=reason) as raised:
-        convert(preset, record)
+        convert(system, record)
     assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("products", "item", "slug"),
+    [
+        ({"p-1": "app", "q-1": "pro"}, {"product": {"data": {"id": "p-1"}}}, "app"),
+        ({"q-1": "pro"}, {"product": {"data": {"id": "p-1"}}, "policy": {"data": {"id": "q-1"}}}, "pro"),
+        ({"p-1": "app", "": "other"}, {"product": {"data": None}}, "other"),
+    ],
+)
+def test_a_product_is_known_by_any_of_its_names(products, item, slug):
+    """An id of Keygen's product or policy; else what stands for all others."""
+    conversion = Conversion(now=NOW, preset=PRESETS["keygen"], products=products)
+    assert conversion.convert(api(KEYGEN) | {"relationships": item}, ())["product"] == slug
+
+
+def test_slots_of_a_line_without_any():
+    """They are those of the command; a line that has some keeps them."""
+    conversion = Conversion(now=NOW, preset=PRESETS["gumroad"], products={"": "app"}, slots="2")
+    assert conversion.convert(GUMROAD, ())["slots"] == "2"
+    mapped = Conversion(now=NOW, columns={"Seats": "slots"}, products={"": "app"}, slots="2")
+    assert mapped.convert({"Seats": "5"}, ())["slots"] == "5"
+    assert (mapped.is_foreign, bool(mapped), bool(Conversion(now=NOW))) == (True, True, False)
+
+
+def test_a_file_is_recognised_by_its_columns():
+    """A column that is missing is named, of a preset as of a mapping."""
+    assert Conversion(now=NOW, preset=PRESETS["edd"]).check_columns([*EDD]) is None
+    assert Conversion(now=NOW, preset=PRESETS["gumroad"]).check_columns([*EDD]) == (
+        "this is no export of Gumroad: there is no column 'License Key Enabled?'"
+    )
+    mapped = Conversion(now=NOW, columns={"Key": "license_key"})
+    assert mapped.check_columns(["A", "B"]) == "there is no column 'Key'; the file has: A, B"
 
 
 def test_a_product_that_nobody_named():
     """The message has the option to add."""
-    with pytest.raises(ForeignLineError, match="--product 'App'=SLUG"):
+    with pytest.raises(ForeignLineError, match="which product is meant for 'App': --product 'App'=SLUG"):
         convert("edd", EDD, products=())
+    with pytest.raises(ForeignLineError, match="which product is meant: --product SLUG"):
+        convert("edd", EDD | {"Product Name": ""}, products=())
 
 
 def test_a_column_can_be_ignored():
@@ -76,7 +226,44 @@ def test_a_column_can_be_ignored():
 def test_a_product_of_ones_own():
     """A file with other columns may name our products."""
     conversion = Conversion(now=NOW, columns={"Key": "license_key"})
-    assert conversion.convert({"Key": KEY, "product": " app "}, ("product",))["product"] == "app"
+    row = {"Key": KEY, "product": " app ", "expires_on": "2027-01-31T12:00", "support_until": " "}
+    values = conversion.convert(row, ("product", "expires_on", "support_until"))
+    assert values == {"product": "app", "expires_on": "2027-01-31", "support_until": " ", "license_key": KEY}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('\ufeff{"data": [1, {}]}, [{}] ', ["not a JSON object", None, None]),
+        ("{} {", [None, "from here on not a JSON document"]),
+        ("7", ["not a JSON object"]),
+        (" ,\n", []),
+    ],
+)
+def test_documents_in_a_row(text, found):
+    """Pages of an API, lists and single licenses; counted from 1 to the end of what can be read."""
+    conversion = Conversion(now=NOW, columns={"": ""}, products={"": "app"})
+    rows = [*read_rows("json", text.splitlines(keepends=True), conversion)]
+    assert [line for line, _ in rows] == [*range(1, len(found) + 1)]
+    assert [row.message if isinstance(row, Problem) else None for _, row in rows] == found
+
+
+def test_each_kind_of_line_in_a_file():
+    """Licenses, lines that are none, and what is wrong; of two columns with a name the first counts."""
+    head = "License Key,License Key Enabled?,Item Name,Recurring Charge?,License Key\n"
+    lines = [head, f"{KEY},1,App,0,other\n", f"{KEY},1,App,1,\n", ",1,App\n"]
+    conversion = Conversion(now=NOW, preset=PRESETS["gumroad"], products={"": "app"})
+    (_, row), (_, skipped), (_, problem) = read_rows("csv", lines, conversion)
+    assert (row.license_key, row.slots) == (KEY, 1)
+    assert (skipped, problem) == (
+        Skipped(3, "a renewal; the first payment has the key"),
+        Problem(4, "expected 5 cells, found 3"),
+    )
+    other = Conversion(now=NOW, preset=PRESETS["edd"])
+    ((_, wrong),) = read_rows("csv", lines, other)
+    assert "no export of Easy Digital Downloads" in wrong.message
+    ((_, refused),) = read_rows("jsonl", [json.dumps(EDD)], other)
+    assert "--product 'App'=SLUG" in refused.message
 
 
 def test_documents_have_a_limit(monkeypatch):

@@ -13,10 +13,10 @@ import pytest
 from harness.engines import both_engines
 from harness.manifests import oracle
 from licserver.domain.decisions import Valid
-from licserver.domain.offline import NO_ADDRESS, file_end
+from licserver.domain.offline import NO_ADDRESS
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey, to_base64url
-from licserver.protocol.offline_files import BEGIN, END, MachineRequest, parse_request
+from licserver.protocol.offline_files import BEGIN, END
 from licserver.security.secrets_file import format_signing_key, new_secrets
 from licserver.services import Services
 from licserver.services.offline_files import RefusedFileError
@@ -52,49 +52,6 @@ def world(make_world, signing_key):
     """A vendor who signs, and whose customers have a page."""
     keys = [format_signing_key(SigningKey(signing_key, NOON))]
     return make_world(secrets=json.dumps(new_secrets() | {"signing_keys": keys}), account=True)
-
-
-# --- requests and ends ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "spell", [str, str.lower, lambda text: text.replace("-", " \n"), lambda text: text[4:]]
-)
-def test_a_request_may_be_typed(spell):
-    """Case, spaces and hyphens do not count, nor does a prefix that is missing."""
-    typed = code(b"\1" + bytes.fromhex(ID) + b"app\x001.2")
-    assert parse_request(spell(typed)) == MachineRequest(ID, "app", "1.2")
-    assert parse_request(spell(request("Büro.example", "", ""))) == MachineRequest("Büro.example", "", None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "REQ-", "REQ-ÄÖÜ", "é" * 9000, "A" * 9000, request()[:-1],
-        request()[:-1] + "AB", code(b""), code(b"\1" + b"x" * 9), code(b"\2\xff\0\0"), code(b"\2a\0b\0c\0d"),
-    ],
-)  # fmt: skip
-def test_what_is_no_request_is_refused(text):
-    """Mistyped, cut off or made by somebody else: the vendor is told."""
-    with pytest.raises(InvalidInputError, match="not a request"):
-        parse_request(text)
-
-
-@pytest.mark.parametrize(
-    ("terms", "expected"),
-    [
-        ({}, NOON + timedelta(days=30)),
-        ({"lifetime": True}, NOON + timedelta(days=30)),
-        ({"expires_on": date(2026, 6, 20)}, datetime(2026, 6, 21, tzinfo=UTC)),
-        ({"expires_on": date(2026, 7, 15)}, NOON + timedelta(days=30)),
-        ({"expires_on": date.max}, NOON + timedelta(days=30)),
-        ({"subscription_ended_at": NOON + timedelta(days=3)}, NOON + timedelta(days=3)),
-    ],
-)
-def test_a_file_ends_with_its_license(world, terms, expected):
-    """After its days, or with the license if that is earlier."""
-    license_ = world.services.licenses.get(world.key())
-    assert file_end(replace(license_, **terms), NOON, 30) == expected
 
 
 # --- issuing ----------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from backports import zstd
 from harness.engines import both_engines
 from licserver.database.dump import take_snapshot
 from licserver.domain.records import Artifact, Release
-from licserver.protocol.patches import read_base
 from licserver.services.patches import find_bases, make_patch
 from licserver.web.patches import PatchesFailedError, register_patches
 
@@ -47,23 +46,6 @@ def test_a_patch_that_saves_too_little_is_none(new):
     """What is less than half as large as the file is kept, and nothing else."""
     assert make_patch(OLD, new) is None
     assert make_patch(b"tiny", NEW) is None
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"Available-Dictionary": ""},
-        {"Available-Dictionary": ":AAAA:"},
-        {"Available-Dictionary": f":{'A' * 43}=: , :x:"},
-        {"Accept-Encoding": "gzip, dcb"},
-        {"Accept-Encoding": ""},
-        {"Range": "bytes=0-9"},
-    ],
-)
-def test_what_is_no_wish_for_a_patch_gets_the_file(changed):
-    """Neither a malformed header nor a part of the file is answered with a patch."""
-    assert read_base(ask() | changed) is None
-    assert read_base(ask(encoding="gzip, DCZ")) == sha256(OLD).digest()
 
 
 def release(number, *, platform="", size=10, content=None):

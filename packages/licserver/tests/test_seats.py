@@ -6,70 +6,20 @@ import random
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from threading import Barrier
 
 import pytest
 
 from harness.engines import both_engines
-from licserver.domain.records import IssuedLicense
-from licserver.domain.seats import (
-    GrantedSeat,
-    HeldSeats,
-    NoSeat,
-    Seat,
-    SeatRefusal,
-    SeatRequest,
-    evaluate_seat,
-)
+from licserver.domain.seats import GrantedSeat, NoSeat, Seat, SeatRefusal, SeatRequest
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import open_services
 from licserver.settings import Settings
 
 PATH = "/api/v1/licenses/seat"
-NOW = datetime(2026, 6, 15, tzinfo=UTC)
 LEASE = timedelta(minutes=2)
-MINE, NOBODY = b"\1" * 16, HeldSeats(0, None)
-FULL = HeldSeats(5, NOW + timedelta(seconds=7))
-
-
-def license_(**terms: object):
-    """Return a license with five seats, unless the terms differ."""
-    record = {"id": b"", "encrypted_key": b"", "product_id": 1, "product_slug": "app", "product_name": "App"}
-    return IssuedLicense(**{**record, "issued_at": NOW, "floating_seats": 5, **terms})
-
-
-def seat(*, seconds_left=60, is_ended=False):
-    """Return my seat, which was taken an hour ago."""
-    end = NOW + timedelta(seconds=seconds_left)
-    return Seat(MINE, "a.example", None, NOW - timedelta(hours=1), end, is_ended)
-
-
-@pytest.mark.parametrize(
-    ("terms", "slug", "known", "others", "expected"),
-    [
-        ({"revoked_at": NOW, "floating_seats": None}, "no", None, FULL, SeatRefusal.REVOKED),
-        ({"expires_on": date(2026, 6, 14)}, "no", None, FULL, SeatRefusal.EXPIRED),
-        ({"floating_seats": None}, "no", None, FULL, SeatRefusal.PRODUCT_MISMATCH),
-        ({"floating_seats": None}, None, None, NOBODY, SeatRefusal.NOT_FLOATING),
-        ({}, "app", seat(is_ended=True), NOBODY, SeatRefusal.LOST),
-        ({}, None, None, FULL, NoSeat(5, NOW + timedelta(seconds=7))),
-        ({}, None, seat(seconds_left=0), FULL, NoSeat(5, NOW + timedelta(seconds=7))),
-        ({}, None, seat(seconds_left=0, is_ended=True), HeldSeats(4, NOW), (NOW, 5)),
-        ({}, "app", None, NOBODY, (NOW, 1)),
-        ({"floating_seats": 1}, None, seat(), FULL, (NOW - timedelta(hours=1), 6)),
-    ],
-)
-def test_who_gets_a_seat(terms, slug, known, others, expected):
-    """The license is judged as in a verify, then the seats; what is held already is renewed."""
-    request = SeatRequest(MINE, "a.example", slug, "Desk 3")
-    verdict = evaluate_seat(license_(**terms), request, known, others, NOW, LEASE)
-    if isinstance(expected, SeatRefusal | NoSeat):
-        assert verdict == expected
-    else:
-        since, used = expected
-        held = Seat(MINE, "a.example", "Desk 3", since, NOW + LEASE)
-        assert verdict == GrantedSeat(held, license_(**terms).floating_seats, used)
+MINE = b"\1" * 16
 
 
 @pytest.fixture

@@ -1,44 +1,15 @@
 """What customers do themselves: free a slot, from the app or the account page, a few times in 30 days."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from licserver.domain.moves import counted_moves, next_move
 from licserver.domain.records import Environment
 from licserver.errors import NotFoundError, TooManyMovesError
 
 PATH = "/api/v1/licenses/deactivate"
-NOW = datetime(2026, 6, 15, tzinfo=UTC)
 A, B, C = (Environment(f"{name}.example", "192.0.2.1") for name in "abc")
-
-
-def days_ago(days: int):
-    """Return an instant before `NOW`."""
-    return NOW - timedelta(days=days)
-
-
-def test_what_has_a_slot_again_does_not_count():
-    """Going back to a computer takes its move off; 30 days do the same."""
-    freed = {A: days_ago(3), B: days_ago(29), C: days_ago(30)}
-    assert counted_moves(freed, {A}, NOW) == [days_ago(29)]
-    assert counted_moves(freed, set(), NOW) == [days_ago(29), days_ago(3)]
-
-
-@pytest.mark.parametrize(
-    ("counted", "allowed", "expected"),
-    [
-        ([], 0, None),
-        ([], 1, NOW),
-        ([days_ago(29)], 2, NOW),
-        ([days_ago(29)], 1, NOW + timedelta(days=1)),
-        ([days_ago(29), days_ago(10)], 1, NOW + timedelta(days=20)),  # the vendor allows fewer by now
-    ],
-)
-def test_the_next_move_is_possible_when_an_earlier_one_is_30_days_old(counted, allowed, expected):
-    """Too many moves name the day on which there is one again."""
-    assert next_move(counted, allowed, NOW) == expected
 
 
 @pytest.fixture

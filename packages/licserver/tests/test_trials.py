@@ -11,7 +11,7 @@ import pytest
 from harness.engines import both_engines, sqlite_only
 from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.webhooks import EVENTS
-from licserver.domain.trials import TrialRefusal, evaluate_new
+from licserver.domain.trials import TrialRefusal
 from licserver.errors import ConflictError, NotFoundError
 from licserver.protocol.trials import TRIAL_PATH
 from licserver.protocol.webhooks import EventType
@@ -37,23 +37,6 @@ async def ask(site, slug="app", name: object = "one", source="127.0.0.1", **head
     body = json.dumps({"slug": slug, "machine": machine(name)}).encode()
     status, _, answer = await site.call("POST", TRIAL_PATH, source, data=body, headers=headers)
     return status, answer
-
-
-@pytest.mark.parametrize(
-    ("days", "started", "limits", "expected"),
-    [
-        (0, (0, 0), (9, 9), TrialRefusal.NOT_OFFERED),
-        (14, (8, 4), (9, 5), LAST_DAY),
-        (14, (9, 4), (9, 5), TrialRefusal.TOO_MANY),
-        (14, (8, 5), (9, 5), TrialRefusal.TOO_MANY),
-        (14, (99, 99), (0, 0), LAST_DAY),
-    ],
-)
-def test_a_new_trial_needs_a_product_that_offers_them_and_room_in_both_limits(
-    days, started, limits, expected
-):
-    """Zero days are no trials, and a limit of zero is none."""
-    assert evaluate_new(days, date(2026, 6, 15), started, limits) == expected
 
 
 async def test_a_trial_works_until_its_last_day(site, shop, world):
@@ -89,14 +72,8 @@ async def test_a_request_that_is_wrong_starts_nothing(site, shop, world):
         "product_not_found",
         "trials_not_offered",
     ]
-    wrong = ["", machine()[:-1], machine().upper(), "g" * 64, machine() + "\n", 7, None, ["a"], "a\0"]
-    for one in wrong:
-        body = json.dumps({"slug": "app", "machine": one}).encode()
-        status, _, answer = await site.call("POST", TRIAL_PATH, data=body)
-        assert (status, [*answer["errors"]]) == (422, ["machine"])
-    for body in (b"", b"[]", b"{", b"\xff", b'{"slug": "app", "machine": ' + b"[" * 9000):
-        status, _, answer = await site.call("POST", TRIAL_PATH, data=body)
-        assert (status, [*answer["errors"]]) == (422, ["slug", "machine"])
+    status, _, answer = await site.call("POST", TRIAL_PATH, data=b'{"slug": "app", "machine": ' + b"[" * 9000)
+    assert (status, [*answer["errors"]]) == (422, ["slug", "machine"])
     assert (await site.call("GET", TRIAL_PATH))[0] == 405
     assert not [*shop.licenses.list_all()]
 

@@ -141,9 +141,9 @@ def _read_instant(name: str, value: Any) -> datetime:
         if _UNIX_TIME.fullmatch(text):
             return datetime.fromtimestamp(int(text), UTC)
         instant = datetime.fromisoformat(text)
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ForeignLineError(f"{name}: must be a date like 2027-01-31, with or without a time") from None
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
 def _instant_of(row: _Record, name: str) -> str | None:

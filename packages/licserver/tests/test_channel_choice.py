@@ -1,0 +1,73 @@
+"""Which release the channels of an app and of its license offer (D-227), as pure decisions."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from licserver.domain.channels import choose_release, is_channel, latest_by_channel, offer_to, parse_channels
+from licserver.domain.decisions import describe_audience
+from licserver.domain.records import Artifact, Release
+
+WINDOWS = "windows-x86_64"
+
+
+def release(version, channel="stable", platform="", withdrawn=False):
+    """A release in memory."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    file = Artifact("a", 0, b"")
+    return Release(0, 1, version, "", at, file, at if withdrawn else None, None, platform, channel)
+
+
+RELEASES = [
+    release("1.4"),
+    release("1.4", platform=WINDOWS),
+    release("1.5rc1"),
+    release("2.0b1", "beta"),
+    release("2.0b2", "beta", WINDOWS),
+    release("2.0b3", "beta", withdrawn=True),
+    release("1.3", "old"),
+]
+
+
+@pytest.mark.parametrize(
+    ("channels", "platform", "version"),
+    [
+        ((), "", "1.4"),
+        (("beta",), "", "2.0b1"),
+        (("beta",), WINDOWS, "2.0b2"),
+        (("beta", "old"), "haiku", "2.0b1"),
+        (("old",), "", "1.4"),
+        (("unknown", ""), "", "1.4"),
+    ],
+)
+def test_the_highest_version_of_the_allowed_channels_is_offered(channels, platform, version):
+    """Stable is always allowed; in another channel pre-releases count like other versions."""
+    assert choose_release(latest_by_channel(RELEASES), channels, platform).version == version
+
+
+def test_a_license_is_offered_files_of_its_channels():
+    """A platform is listed where its newest version has a file of its own; without any release nothing is."""
+    assert {name: one.version for name, one in offer_to(RELEASES, ["beta"]).items()} == {
+        "": "2.0b1",
+        WINDOWS: "2.0b2",
+    }
+    assert offer_to([], ["beta"]) == {}
+    assert [*latest_by_channel([])] == ["stable"]
+    assert choose_release({}, ["beta"]) is None
+
+
+def test_what_is_no_name_counts_as_no_channel():
+    """Sixteen names are read, of 1 to 40 letters, digits and signs each."""
+    assert parse_channels("beta,,Beta, x,a b,nightly") == ("beta", "nightly")
+    assert parse_channels(",".join(f"c{number}" for number in range(20))) == tuple(f"c{n}" for n in range(16))
+    assert [is_channel(text) for text in ("b-1.2_x", "x" * 40, "x" * 41, "", "a\n")] == [True] * 2 + [
+        False
+    ] * 3
+
+
+def test_whom_a_channel_is_for():
+    """A vendor who publishes into a channel reads it in a sentence."""
+    assert describe_audience(release("2.0", "beta"), []) == (
+        "2.0 is in the channel beta: apps and licenses with this channel are offered it, unless there is a"
+        " higher version for them."
+    )
