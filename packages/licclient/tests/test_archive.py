@@ -118,3 +118,10 @@ def test_a_directory_of_few_entries_is_read():
     check_entries(b"PK\x01\x02" * MAX_ENTRIES)
     with pytest.raises(UnusableArchiveError, match="entries"):
         check_entries(b"PK\x01\x02" * (MAX_ENTRIES + 1))
+
+
+def test_the_list_of_files_has_a_size():
+    """A larger one is not read."""
+    check_directory(MAX_DIRECTORY_BYTES)
+    with pytest.raises(UnusableArchiveError, match="list of files"):
+        check_directory(MAX_DIRECTORY_BYTES + 1)

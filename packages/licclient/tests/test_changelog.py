@@ -1,9 +1,11 @@
 import time
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licclient import Update
 from licclient._changelog import to_html, to_text
 
 TABLE = {
@@ -93,3 +95,10 @@ def test_a_megabyte_made_to_take_long_does_not(size):
         to_html(told)
         to_text(told)
         assert time.process_time() - begun < size * 30 / 1_000_000, bomb
+
+
+def test_an_update_has_its_changelog_in_both_forms():
+    """As the app shows it: in a label, or in a web view."""
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+    update = Update("Notes", "notes", "2.0", "<b>R&amp;D</b>", at, license_key="")
+    assert (update.changelog_text, update.changelog_html) == ("R&D", "R&amp;D")

@@ -1,3 +1,4 @@
+import pickle
 import re
 from datetime import UTC, datetime
 
@@ -6,13 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient import (
+    DeactivationError,
     DownloadCancelledError,
+    FileFlaw,
     InvalidRequestError,
     KeyFlaw,
+    LicclientError,
+    LicenseFileError,
     LicenseRefusedError,
     LicenseState,
     LicenseStatus,
     MistypedKeyError,
+    NoSeatError,
     NotActivatedError,
     NotEntitledError,
     QuotaExceededError,
@@ -32,6 +38,9 @@ EVERYTHING = [
     NotActivatedError(),
     NotEntitledError("export"),
     QuotaExceededError("exports", datetime(2026, 12, 1, tzinfo=UTC)),
+    DeactivationError("No.", datetime(2026, 12, 1, tzinfo=UTC)),
+    LicenseFileError(FileFlaw.DAMAGED, "No."),
+    *(NoSeatError("No.", seats) for seats in (None, 0, 5)),
     InvalidRequestError({}),
     ServiceUnavailableError(),
     UntrustedResponseError(),
@@ -166,3 +175,10 @@ def test_without_a_language_the_system_is_asked(monkeypatch):
     assert explain(Reason.REVOKED) == "Esta licencia ha sido revocada. Póngase en contacto con el soporte."
     monkeypatch.setenv("LANGUAGE", "nl:ja:de")
     assert explain(Reason.REVOKED) == "このライセンスは取り消されました。サポートにお問い合わせください。"
+
+
+@pytest.mark.parametrize("problem", [one for one in EVERYTHING if isinstance(one, LicclientError)], ids=repr)
+def test_an_error_survives_pickling(problem):
+    """From one process of an app to another, with all that it says."""
+    same = pickle.loads(pickle.dumps(problem))  # noqa: S301 - our own
+    assert (type(same), same.args, vars(same)) == (type(problem), problem.args, vars(problem))

@@ -26,6 +26,7 @@ from licclient._policy import (
     begin_round,
     end_round,
     holds_until,
+    is_below,
     is_due,
     is_link_good,
     is_newer,
@@ -348,3 +349,20 @@ def test_a_link_is_good_for_most_of_its_hour(minutes, good):
     """55 of 60 minutes, and not at all by a clock that went backwards (D-48)."""
     assert is_link_good(START, START + timedelta(minutes=minutes)) is good
     assert not is_link_good(None, START)
+
+
+@pytest.mark.parametrize(
+    ("version", "other", "expected"),
+    [
+        ("1.9", "1.10", True),
+        ("1.10", "1.10.0", False),
+        ("2.0b1", "2.0", True),
+        ("1.0", None, False),
+        ("banana", "1.0", False),
+        ("1.0", "9" * 5_000, False),
+        ("9" * 5_000, "1.0", False),
+    ],
+)
+def test_versions_below_another_one(version, other, expected):
+    """Pre-releases count like others, and what cannot be read is below nothing."""
+    assert is_below(version, other) is expected

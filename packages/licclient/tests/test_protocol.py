@@ -1,5 +1,6 @@
 import json
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import example, given
@@ -8,6 +9,7 @@ from stage.answers import GOOD, LISTINGS, OFFER, REFUSAL, REPLIES
 from stage.rules import settings
 
 from licclient import (
+    DeactivationError,
     InvalidRequestError,
     LicclientError,
     LicenseRefusedError,
@@ -16,7 +18,16 @@ from licclient import (
 )
 from licclient._model import Listing, Verified
 from licclient._protocol.requests import shown_ip, tidy_key, update_call, verify_call
-from licclient._protocol.responses import Reply, is_foreign, read_refusal, read_update, read_verify
+from licclient._protocol.responses import (
+    Reply,
+    is_foreign,
+    read_deactivate,
+    read_refusal,
+    read_update,
+    read_verify,
+)
+from licclient._protocol.rollbacks import is_settled, report_call
+from licclient._protocol.seats import seat_call
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 SETTINGS = settings()
@@ -172,6 +183,97 @@ def test_an_update_check_names_the_platform_if_there_is_one():
     """Without one the request is that of the specification, to the letter (D-187)."""
     calls = [update_call(SETTINGS, KEY, "notes", "1.0", "d", platform) for platform in (None, "linux-arm64")]
     assert [call.url.partition("&domain=d")[2] for call in calls] == ["", "&platform=linux-arm64"]
+
+
+def test_an_update_check_names_channels_and_who_asked():
+    """If there are any, and if a person did (D-227, D-230)."""
+    sent = settings(channels=["beta", "nightly"])
+    url = update_call(sent, KEY, "notes", "1.0", "d", is_manual=True).url
+    assert url.partition("&domain=d")[2] == "&channels=beta%2Cnightly&manual=1"
+
+
+@pytest.mark.parametrize(("typed", "flaw"), [(" \t", "is empty"), ("a\ud800", "is not readable text")])
+def test_what_cannot_be_sent_is_no_key(typed, flaw):
+    """No request is made for it."""
+    read = tidy_key(typed)
+    assert isinstance(read, InvalidRequestError)
+    assert flaw in str(read)
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "more"),
+    [
+        ({}, False, {"slug": "notes"}),
+        ({"slug": None}, False, {}),
+        ({"label": "Desk 3"}, False, {"slug": "notes", "label": "Desk 3"}),
+        ({"label": "Desk 3"}, True, {"release": True}),
+    ],
+)
+def test_a_request_for_a_seat(options, release, more):
+    """Taken with product and label, given up with neither."""
+    own = settings(**{name: value for name, value in options.items() if name == "slug"})
+    own = replace(own, machine={"label": options["label"]} if "label" in options else None)
+    call = seat_call(own, KEY, "d", "0" * 32, release=release)
+    assert (call.method, call.url) == ("POST", "https://store.example/api/v1/licenses/seat")
+    assert json.loads(call.body) == {"license_key": KEY, "domain": "d", "seat": "0" * 32, **more}
+
+
+@pytest.mark.parametrize(("platform", "more"), [(None, {}), ("linux-arm64", {"platform": "linux-arm64"})])
+def test_a_report_of_a_version_that_was_rolled_back(platform, more):
+    """It names the version and the platform, if there is one (D-232)."""
+    call = report_call(SETTINGS, KEY, "notes", "1.5", "d", platform)
+    fields = {"license_key": KEY, "slug": "notes", "version": "1.5", "domain": "d"}
+    assert (call.url, json.loads(call.body)) == (
+        "https://store.example/api/v1/updates/rolled-back",
+        fields | more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "settled"),
+    [
+        (200, {"counted": False}, True),
+        (200, b"<html>", False),
+        *((status, b"", True) for status in (401, 403, 404, 405, 422, 501)),
+        *((status, b"", False) for status in (302, 400, 429, 500, 503)),
+    ],
+)
+def test_a_report_is_repeated_until_a_service_has_answered_it(status, body, settled):
+    """One that takes none, or not of this license, is not asked again."""
+    assert is_settled(reply(status, body)) is settled
+
+
+NO_MOVE = {"error": "too_many_moves", "message": f"Not {KEY}.", "retry_at": "2026-11-22T02:00:00+02:00"}
+FREED = [
+    (200, {"deactivated": 1}, None, None),
+    (403, NO_MOVE, DeactivationError, datetime(2026, 11, 22, tzinfo=UTC)),
+    *((403, NO_MOVE | {"retry_at": at}, DeactivationError, None) for at in (None, 7, "soon", "2026-11-22")),
+    (403, NO_MOVE | {"retry_at": "9999-12-31T23:59:59-01:00"}, DeactivationError, None),
+    (403, NO_MOVE | {"error": "not_allowed"}, DeactivationError, datetime(2026, 11, 22, tzinfo=UTC)),
+    (403, NO_MOVE | {"error": "news"}, ServiceUnavailableError, None),
+    (401, {"error": "invalid_license", "message": "no"}, LicenseRefusedError, None),
+    (401, {"error": "news", "message": "no"}, ServiceUnavailableError, None),
+    (422, {"message": "no", "errors": {"domain": ["no"]}}, InvalidRequestError, None),
+    *((status, b"", DeactivationError, None) for status in (404, 405, 501)),
+    (200, b"<html>", ServiceUnavailableError, None),
+    (503, b"", ServiceUnavailableError, None),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "retry_at"), FREED)
+def test_what_became_of_a_slot(status, body, kind, retry_at):
+    """Free, not yet, not by the customer; anything else is no answer."""
+    read = read_deactivate(reply(status, body), KEY)
+    assert read is None if kind is None else type(read) is kind
+    assert getattr(read, "retry_at", None) == retry_at
+    assert KEY not in str(read)
+
+
+def test_a_manifest_is_read_if_keys_are_pinned():
+    """From the header of the answer."""
+    pinned = replace(SETTINGS, release_keys=("any",))
+    came = reply(200, OFFER, **{"release-manifest": "signed"})
+    assert [read_update(came, own, "notes", KEY).manifest for own in (SETTINGS, pinned)] == [None, "signed"]
 
 
 def test_words_that_repeat_the_key_are_masked():

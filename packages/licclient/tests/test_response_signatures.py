@@ -1,18 +1,29 @@
 """Whether an answer is signed for a call by a pinned key: each clause. `test_pins` tests it over sockets."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from stage.rules import settings
 
 from harness.oracle import COVERED, Answered, Asked, Signer, digest
-from licclient import UntrustedResponseError
-from licclient._protocol.requests import Call
+from licclient import ServiceUnavailableError, UntrustedResponseError
+from licclient._model import Held, Verified
+from licclient._protocol.requests import Call, verify_call
 from licclient._protocol.responses import Reply
 from licclient._signatures.public_keys import read_public_key
-from licclient._signatures.responses import Signed, check_signature, check_time, request_signature
+from licclient._signatures.responses import (
+    Signed,
+    check_signature,
+    check_time,
+    read_signed_success,
+    read_trusted_verify,
+    request_signature,
+    write_signed_success,
+)
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 URL = "https://x.example/api/v1/licenses/verify"
@@ -238,3 +249,79 @@ def test_a_signature_has_a_day_on_both_sides(seconds, words):
     """From a day before `created` to a day after `expires`, and not a second more (D-63)."""
     found = check_time(Signed(NOON, NOON + timedelta(minutes=5)), NOON + timedelta(seconds=seconds))
     assert (found is None) if words is None else (words in str(found))
+
+
+# --- successes that are remembered ------------------------------------------------------------
+
+PINNED = replace(settings("https://x.example"), public_keys=tuple(KEYS))
+SUCCESS = json.dumps({"valid": True, "product": "Notes", "expiry": None, "lifetime": False}).encode()
+
+
+def remembered(**machine: str) -> dict[str, Any]:
+    """The record of a success, which was signed at noon and came ten seconds later."""
+    call = request_signature(verify_call(PINNED, "k", "d", "192.0.2.1", machine), KEYS, "n")
+    body = call.body or b""
+    answered = Answered(
+        Asked("POST", call.url, {"Content-Digest": digest(body)}, body),
+        200,
+        {"Content-Type": "application/json"},
+        SUCCESS,
+    )
+    SIGNER.sign(answered, "n", NOON)
+    reply = Reply(200, SUCCESS, {name.lower(): value for name, value in answered.headers.items()})
+    verified = read_trusted_verify(call, reply, "k", PINNED, NOON)
+    assert isinstance(verified, Verified)
+    return write_signed_success(Held(verified, NOON, NOON + timedelta(seconds=10), timedelta(seconds=3)))
+
+
+@pytest.mark.parametrize("machine", [{}, {"label": "Desk 3"}])
+def test_a_remembered_success_holds_as_of_its_signature(machine):
+    """With the label that it was asked for with, whatever it is today."""
+    held = read_signed_success(remembered(**machine), "k", "d", PINNED)
+    assert held is not None
+    assert (held.checked_at, held.seen_at - NOON) == (NOON, timedelta(seconds=10))
+    assert (held.slow_by, held.verified.proof.machine) == (timedelta(seconds=3), machine)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ip": 7},
+        {"ip": "192.0.2.2"},
+        {"seen_at": "soon"},
+        {"seen_at": (NOON - timedelta(seconds=1)).isoformat()},
+        {"headers": {"signature": 7}},
+        {"headers": {}},
+        {"body": "no base64"},
+        {"body": "e30="},
+        {"label": "Another desk"},
+    ],
+)
+def test_a_record_that_was_changed_is_none(changed):
+    """Nor is one for another key, domain or server; an edited lag is none."""
+    record = remembered(label="Desk 3")
+    assert read_signed_success(record | changed, "k", "d", PINNED) is None
+    assert read_signed_success(None, "k", "d", PINNED) is None
+    for key, domain, server in (("other", "d", PINNED), ("k", "other", PINNED), ("k", "d", ELSEWHERE)):
+        assert read_signed_success(record, key, domain, server) is None
+    for lag in (-1, 86_401, "3", None):
+        held = read_signed_success(record | {"slow_by": lag}, "k", "d", PINNED)
+        assert held is not None
+        assert held.slow_by == timedelta(0)
+
+
+ELSEWHERE = replace(PINNED, server="https://y.example")
+
+
+def test_only_what_was_signed_is_remembered_as_signed():
+    """And without pinned keys nothing is required."""
+    unsigned = Reply(200, SUCCESS, {})
+    call = verify_call(PINNED, "k", "d", "192.0.2.1", {})
+    plain = read_trusted_verify(call, unsigned, "k", replace(PINNED, public_keys=()), NOON)
+    assert isinstance(plain, Verified)
+    with pytest.raises(ValueError, match="signed"):
+        write_signed_success(Held(plain, NOON, NOON))
+    refused = read_trusted_verify(replace(call, nonce="n"), unsigned, "k", PINNED, NOON)
+    assert isinstance(refused, UntrustedResponseError)
+    outage = read_trusted_verify(call, Reply(503, b"", {}), "k", PINNED, NOON)
+    assert isinstance(outage, ServiceUnavailableError)

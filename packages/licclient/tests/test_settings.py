@@ -180,3 +180,20 @@ def test_a_label_is_repaired_and_never_refused(typed, sent):
 def test_a_version_that_the_client_does_not_know_is_not_sent():
     """Then the label goes alone."""
     assert read_settings(ClientSettings("https://licenses.invalid", label="Mac")).machine == {"label": "Mac"}
+
+
+@pytest.mark.parametrize(
+    ("channels", "error"),
+    [
+        ("beta", TypeError),
+        ([7], TypeError),
+        (["Beta"], ValueError),
+        ([f"c{number}" for number in range(17)], ValueError),
+    ],
+)
+def test_channels_are_a_list_of_names(channels, error):
+    """A text alone would be its letters; a channel twice is one."""
+    with pytest.raises(error, match="channels"):
+        read_settings(ClientSettings("https://store.example", slug="notes", channels=channels))
+    twice = ClientSettings("https://store.example", slug="notes", channels=["beta", "beta"])
+    assert read_settings(twice).channels == ("beta",)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licclient._typed_key import KeyFlaw, Mistyped, mask_key, repair_key
+from licclient._typed_key import KeyFlaw, Mistyped, is_license_key, mask_key, repair_key
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 keys = st.lists(st.from_regex(r"[A-Z0-9]{6}", fullmatch=True), min_size=5, max_size=5).map(
@@ -109,3 +109,9 @@ def test_a_masked_key_tells_keys_apart_and_no_more():
     """Six letters of thirty, as the server's console shows them."""
     masked = {KEY: "CP-AB…O345", "ABCD-EFGH-IJKL": "AB…KL", "short": "…"}  # as in licserver
     assert {key: mask_key(key) for key in masked} == masked
+
+
+def test_a_key_as_the_service_issues_it():
+    """To the letter."""
+    assert is_license_key(KEY)
+    assert not any(map(is_license_key, (KEY.lower(), f"{KEY}\n", KEY[:-1], "")))

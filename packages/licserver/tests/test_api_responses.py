@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.domain.decisions import Offer, Valid
+from licserver.domain.decisions import DownloadRefusal, Offer, UpdateRefusal, Valid
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 from licserver.protocol import public_api
-from licserver.protocol.download_headers import download_headers
+from licserver.protocol.download_headers import download_headers, redirect_headers
 
 NOW = datetime(2026, 6, 15, 9, 5, 3, 999999, tzinfo=UTC)
 RELEASE = Release(
@@ -53,6 +53,54 @@ def test_an_update_is_answered_in_the_order_of_the_specification():
     )
 
 
+def test_what_licenses_and_releases_have_beside_the_specification_is_told_where_it_is():
+    """Entitlements and a trial of a license; channel, lowest version and importance of a release."""
+    license_ = a_license()._replace(plan='{"export":true}', overrides='{"sync":1}', trial=True)
+    told = json.loads(public_api.verify_response(Valid(license_, takes_slot=False)).content)
+    assert (told["entitlements"], told["trial"]) == ({"export": True, "sync": 1}, True)
+    product = Product(1, "app", "App", minimum_version="1.4")
+    release = RELEASE._replace(channel="beta")
+    offer = Offer(product, release, a_license(), downloadable=True, is_critical=True)
+    told = json.loads(public_api.update_response(offer, None).content)
+    assert (told["channel"], told["minimum_version"], told["critical"]) == ("beta", "1.4", True)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "code"),
+    [
+        (UpdateRefusal.INVALID_LICENSE, 401, "invalid_license"),
+        (UpdateRefusal.LICENSE_EXPIRED, 401, "license_expired"),
+        (UpdateRefusal.PRODUCT_MISMATCH, 403, "product_mismatch"),
+        (UpdateRefusal.PRODUCT_NOT_FOUND, 404, "product_not_found"),
+        (UpdateRefusal.NO_VERSIONS, 404, "no_versions"),
+        (DownloadRefusal.INVALID_LINK, 403, "invalid_link"),
+        (DownloadRefusal.LINK_EXPIRED, 403, "link_expired"),
+        (DownloadRefusal.LICENSE_REVOKED, 403, "license_revoked"),
+        (DownloadRefusal.RELEASE_WITHDRAWN, 404, "release_withdrawn"),
+        (None, 404, "not_signed"),
+    ],
+)
+def test_each_refusal_has_a_code(refusal, status, code):
+    """And a sentence (spec 7)."""
+    match refusal:
+        case UpdateRefusal():
+            answer = public_api.update_response(refusal, None)
+        case DownloadRefusal():
+            answer = public_api.download_refusal_response(refusal)
+        case _:
+            answer = public_api.no_manifest_response()
+    told = json.loads(answer.content)
+    assert (answer.status, told["error"], told["message"][-1]) == (status, code, ".")
+
+
+def test_what_is_wrong_with_a_request_is_told_in_the_form_of_its_endpoint():
+    """Only an update check has a code beside message and errors."""
+    wrong = public_api.InvalidRequest({"slug": ["No."]})
+    told = {"message": "No.", "errors": {"slug": ["No."]}}
+    assert json.loads(public_api.invalid_verify_response(wrong).content) == told
+    assert json.loads(public_api.invalid_update_response(wrong).content) == {"error": "validation"} | told
+
+
 def test_without_support_the_link_is_absent_and_not_null():
     """Nothing but the one field is missing (D-25)."""
     offer = Offer(Product(1, "app", "App"), RELEASE, a_license(), downloadable=False)
@@ -82,6 +130,14 @@ def test_a_file_goes_with_its_headers():
         "Repr-Digest": "sha-256=:" + "A" * 43 + "=:",
         "X-Content-Type-Options": "nosniff",
     }
+
+
+def test_a_file_in_a_bucket_is_redirected_to_with_name_and_digest():
+    """The bucket's address is private to the request, and kept by nobody (D-34)."""
+    found = redirect_headers(RELEASE, "https://bucket.example/x?signature=y")
+    same = ("Content-Disposition", "Repr-Digest")
+    assert {name: found[name] for name in same} == {name: download_headers(RELEASE)[name] for name in same}
+    assert (found["Location"], found["Cache-Control"]) == ("https://bucket.example/x?signature=y", "no-store")
 
 
 NAMES = {

@@ -29,6 +29,7 @@ from licserver.domain.records import (
     LicenseState,
     Product,
     Release,
+    Role,
 )
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -239,3 +240,13 @@ def test_an_imported_key_is_one_where_the_product_accepts_it(missing, accepted, 
 def test_a_year_more(day, today, later):
     """From the last day on, or from today if that is past; a leap day has none a year later."""
     assert add_year(day, today) == later
+
+
+def test_a_role_includes_those_after_it():
+    """The owner may do what support may, and support what one may who only reads (D-196)."""
+    roles = list(Role)
+    assert [[one.includes(other) for other in roles] for one in roles] == [
+        [True, True, True],
+        [False, True, True],
+        [False, False, True],
+    ]

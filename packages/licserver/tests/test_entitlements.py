@@ -1,7 +1,7 @@
 """Entitlements: their values, how plan and license make them, and how people write them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from licserver.domain.entitlements import (
@@ -105,6 +105,8 @@ VALUES = st.one_of(
 
 
 @given(VALUES)
+@example("50")
+@example(" a")
 def test_what_is_shown_can_be_typed(value):
     """Every valid value reads back as it was."""
     try:

@@ -202,6 +202,7 @@ def test_a_file_is_recognised_by_its_columns():
     assert Conversion(now=NOW, preset=PRESETS["gumroad"]).check_columns([*EDD]) == (
         "this is no export of Gumroad: there is no column 'License Key Enabled?'"
     )
+    assert Conversion(now=NOW, preset=PRESETS["keygen"]).check_columns([]) is None
     mapped = Conversion(now=NOW, columns={"Key": "license_key"})
     assert mapped.check_columns(["A", "B"]) == "there is no column 'Key'; the file has: A, B"
 

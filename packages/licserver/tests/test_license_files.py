@@ -153,6 +153,17 @@ def test_what_is_wrong_with_json_lines(text):
     assert BAD_JSON[text] in found[1][1].message
 
 
+def test_seats_and_entitlements_are_read_as_they_are_written():
+    """Seats from 1, never unlimited; an entitlement a line."""
+    line = {"product": "app", "floating_seats": "5", "overrides": "export\n\nprojects=80"}
+    ((_, row),) = read_rows("jsonl", [json.dumps(line)])
+    assert (row.floating_seats, row.overrides) == (5, {"export": True, "projects": 80})
+    for wrong in ("unlimited", None, ""):
+        rows = read_rows("jsonl", [json.dumps({"product": "app", "floating_seats": wrong})])
+        ((_, row),) = rows
+        assert (isinstance(row, Problem), wrong == "unlimited") in {(True, True), (False, False)}
+
+
 def test_the_fields_are_those_of_a_row():
     """No field of a row is left out of the files."""
     assert tuple(json.loads(write_row("jsonl", LicenseRow(product="app")))) == FIELDS

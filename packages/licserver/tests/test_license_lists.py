@@ -13,7 +13,6 @@ from licserver.database.repositories import license_search
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.decisions import generate_license_key, is_support_over, license_state, mask_key
 from licserver.domain.records import Environment, LicenseState
-from licserver.domain.text import extract_words, parse_terms
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.protocol.license_files import LicenseRow
 from licserver.services import AuditFilter, LicenseFilter, LicenseTerms
@@ -286,30 +285,3 @@ def test_what_cannot_be_searched_for_is_told(world, query, message):
     """NUL, half characters and dots alone never reach the database."""
     with pytest.raises(InvalidInputError, match=message):
         world.services.licenses.search(LicenseFilter(query))
-
-
-@pytest.mark.parametrize(
-    ("email", "note", "words"),
-    [
-        (None, None, []),
-        (None, "Rechnung 17", ["17", "rechnung"]),
-        ("A.B@c.example", None, ["a.b@c.example", "b", "c.example", "example"]),
-        (None, "(Ärger), ÄRGER!", ["ärger"]),
-        (None, "ＡＢＣ ab", ["abc"]),
-        (None, "x" * 100, ["x" * 64]),
-    ],
-)
-def test_words_are_what_people_would_type(email, note, words):
-    """Pieces of addresses and notes, whatever their case; none that begins another."""
-    assert extract_words(email, note) == words
-
-
-def test_the_rarest_term_leads():
-    """Numbers and addresses, then what is longest: they leave the fewest to look at."""
-    assert parse_terms("  Invoice, 2026-17  inv a@b ") == ["2026-17", "a@b", "invoice", "inv"]
-
-
-def test_a_long_note_has_a_hundred_words():
-    """Whoever pastes a book into a note fills no index with it; the first words count."""
-    words = extract_words(None, " ".join(f"w{number:03}" for number in range(150)))
-    assert words == [f"w{number:03}" for number in range(100)]

@@ -1,8 +1,8 @@
-"""Words that the command line and the console share: counted things, details of the audit log."""
+"""Words: of counted things, of the details of the audit log, and those by which licenses are found."""
 
 import pytest
 
-from licserver.domain.text import plural, say_details
+from licserver.domain.text import extract_words, parse_terms, plural, say_details
 
 
 @pytest.mark.parametrize(("number", "word"), [(0, "slots"), (1, "slot"), (2, "slots")])
@@ -36,3 +36,30 @@ def test_the_word_for_so_many(number, word):
 def test_details_say_which_field_they_are_of(details, said):
     """What was and what is, lists as lists, and nothing of what goes without saying."""
     assert say_details(details) == said
+
+
+@pytest.mark.parametrize(
+    ("email", "note", "words"),
+    [
+        (None, None, []),
+        (None, "Rechnung 17", ["17", "rechnung"]),
+        ("A.B@c.example", None, ["a.b@c.example", "b", "c.example", "example"]),
+        (None, "(Ärger), ÄRGER!", ["ärger"]),
+        (None, "ＡＢＣ ab", ["abc"]),
+        (None, "x" * 100, ["x" * 64]),
+    ],
+)
+def test_words_are_what_people_would_type(email, note, words):
+    """Pieces of addresses and notes, whatever their case; none that begins another."""
+    assert extract_words(email, note) == words
+
+
+def test_the_rarest_term_leads():
+    """Numbers and addresses, then what is longest: they leave the fewest to look at."""
+    assert parse_terms("  Invoice, 2026-17  inv a@b ") == ["2026-17", "a@b", "invoice", "inv"]
+
+
+def test_a_long_note_has_a_hundred_words():
+    """Whoever pastes a book into a note fills no index with it; the first words count."""
+    words = extract_words(None, " ".join(f"w{number:03}" for number in range(150)))
+    assert words == [f"w{number:03}" for number in range(100)]

@@ -213,8 +213,17 @@ def test_a_later_version_is_important_too_but_takes_its_time():
     assert Reach().begin("1.5", [withdrawn], START) == (None, None)
 
 
+def test_a_further_file_of_a_version_has_its_rollout():
+    """It cannot have one of its own."""
+    there = release("1.5", STEPS, critical_below="1.2")
+    assert Reach().begin("1.5", [release("1.4"), there], after(days=1)) == (STEPS, "1.2")
+    with pytest.raises(InvalidInputError, match=r"1\.5 has a file already"):
+        Reach("7d").begin("1.5", [there], START)
+
+
 def test_other_verdicts_stay():
-    """A refusal is none of its business."""
+    """A refusal is none of its business, nor is a version that reaches everybody."""
+    assert offered([OLD], Installation(LATE, "1"), START) == ("1.4", False)
     assert apply_rollout(UpdateRefusal.LICENSE_EXPIRED, Installation(LATE, "1"), START) is (
         UpdateRefusal.LICENSE_EXPIRED
     )

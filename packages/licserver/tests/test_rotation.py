@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from licserver.domain.decisions import DownloadRefusal
 from licserver.errors import InvalidInputError
@@ -18,9 +16,6 @@ from licserver.protocol.downloads import (
     LINK_LIFETIME,
     LinkSecret,
     LinkSubject,
-    accepted_secrets,
-    current_secret,
-    read_link,
     sign_link,
 )
 from licserver.security.link_secrets import LOOK_EVERY, rotate, secret_statuses, watch_link_secrets
@@ -35,44 +30,6 @@ SECOND_ONE = LinkSecret("second", b"2" * 32, NOW + MINUTE)
 THIRD = LinkSecret("third", b"3" * 32, NOW + timedelta(days=1))
 KNOWN = (THIRD, SECOND_ONE, FIRST)
 END = NOW + MINUTE + LINK_LIFETIME + CLOCK_TOLERANCE
-
-TABLE = {
-    "before the second one's time": (NOW, FIRST, KNOWN),
-    "a moment before it": (NOW + MINUTE - SECOND, FIRST, KNOWN),
-    "in its time": (NOW + MINUTE, SECOND_ONE, KNOWN),
-    "while links of the first may be out": (END - SECOND, SECOND_ONE, KNOWN),
-    "when they have run out": (END, SECOND_ONE, KNOWN[:2]),
-    "in the third one's time": (NOW + timedelta(days=1), THIRD, KNOWN[:2]),
-    "a year later": (NOW + timedelta(days=365), THIRD, KNOWN[:1]),
-    "by a clock that is set back": (NOW - timedelta(days=365), FIRST, KNOWN),
-}
-
-
-@pytest.mark.parametrize(("now", "signs", "believed"), TABLE.values(), ids=TABLE)
-def test_who_signs_and_who_is_believed(now, signs, believed):
-    """The newest whose time has come signs; an older one is believed for an hour and five minutes more."""
-    assert current_secret(KNOWN, now) == signs
-    assert accepted_secrets(KNOWN, now) == believed
-
-
-def test_secrets_without_instants_are_all_believed():
-    """What an older licserver wrote, or a vendor by hand: the first signs, and none is dropped unasked."""
-    plain = (LinkSecret("b", b"2" * 32), LinkSecret("a", b"1" * 32))
-    assert current_secret(plain, NOW).id == "b"
-    assert accepted_secrets(plain, NOW) == plain
-
-
-@given(st.integers(0, 7200), st.integers(-300, 300), st.integers(0, 3599), st.integers(60, 7200))
-def test_a_link_meets_no_server_that_does_not_believe_it(signed_after, skew, age, lead):
-    """Whenever it was signed, every server that has the file believes it for its hour, by any clock."""
-    secrets = (LinkSecret("new", b"n" * 32, NOW + timedelta(seconds=lead)), LinkSecret("old", b"o" * 32))
-    signed_at = NOW + timedelta(seconds=signed_after)
-    link = sign_link("x", SUBJECT, current_secret(secrets, signed_at), signed_at).partition("?")[2]
-    other = signed_at + timedelta(seconds=min(age + skew, 3599))
-    assert read_link(link, accepted_secrets(secrets, other), other) == SUBJECT
-
-
-# --- files and processes ----------------------------------------------------------------------
 
 
 @pytest.fixture
