@@ -54,9 +54,23 @@ def test_a_delivery_that_failed_is_listed_and_repeated(shop):
     with pytest.raises(Exception, match="not mapped: 95"):
         services.sales.process(event["id"])
     assert "not mapped: 95" in shop("source", "events", "shop", "--state", "dead")
-    shop("source", "map", "shop", "95", "--product", "app", "--lifetime", "--support", "1y")
+    shop(
+        "source",
+        "map",
+        "shop",
+        "95",
+        "--product",
+        "app",
+        "--lifetime",
+        "--support",
+        "1y",
+        "--floating-seats",
+        "5",
+    )
     assert "again" in shop("source", "replay", str(event["id"]))
     services.sales.process(event["id"])
     assert "issued 1 license of app" in shop("source", "events", "shop", "--state", "done")
+    assert [one.floating_seats for one in services.licenses.list_all()] == [5]
+    assert "lifetime, support 1y, floating seats 5" in shop("source", "list")
     services.close()
     assert os.environ["SHOP_SECRET"] not in shop("audit", "--json")

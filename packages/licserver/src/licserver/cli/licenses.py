@@ -39,7 +39,7 @@ def _parse_day_or_never(text: str) -> date | None:
 
 
 _SLOTS: Any = {"type": parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
-_SEATS: Any = {
+SEATS: Any = {
     "metavar": "N",
     "help": "How many may use the key at the same time, beside the slots.",
 }
@@ -72,7 +72,7 @@ def license_group() -> None:
 @services_command("issue", license_group)
 @click.argument("slug")
 @click.option("--slots", default="1", show_default=True, **_SLOTS)
-@click.option("--floating-seats", type=int, **_SEATS)
+@click.option("--floating-seats", type=int, **SEATS)
 @click.option("--expires", "expires_on", help="Last day of validity, UTC; may be in the past.", **_DAY)
 @click.option("--lifetime", is_flag=True, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, if the product has a policy.", **_DAY)
@@ -143,7 +143,7 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 @services_command("change", license_group)
 @key_argument
 @click.option("--slots", **_SLOTS)
-@click.option("--floating-seats", type=_parse_seats, **{**_SEATS, "metavar": "N|NONE"})
+@click.option("--floating-seats", type=_parse_seats, **{**SEATS, "metavar": "N|NONE"})
 @click.option("--expires", "expires_on", help="Last day of validity, UTC, or 'never'.", **_DAY_OR_NEVER)
 @click.option("--lifetime/--no-lifetime", default=None, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, or 'never'.", **_DAY_OR_NEVER)

@@ -11,7 +11,7 @@ import click
 
 from licserver.cli import Commands
 from licserver.cli.common import Printer, pick, services_command
-from licserver.cli.licenses import parse_slots
+from licserver.cli.licenses import SEATS, parse_slots
 from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
@@ -109,6 +109,7 @@ def describe_mapping(mapping: SourceMapping) -> str:
     terms += [f"expires in {mapping.expires_in}"] if mapping.expires_in else []
     terms += [f"support {mapping.support}"] if mapping.support else []
     terms += [f"plan {mapping.plan}"] if mapping.plan else []
+    terms += [f"floating seats {mapping.floating_seats}"] if mapping.floating_seats else []
     return f"{mapping.external_id} -> {mapping.product} ({', '.join(terms)})"
 
 
@@ -129,6 +130,7 @@ def describe_mapping(mapping: SourceMapping) -> str:
 @click.option("--support", metavar="PERIOD", help="From the purchase to the end of the support period.")
 @click.option("--lifetime", is_flag=True, help="Never expires.")
 @click.option("--plan", metavar="NAME", help="The plan of each license.")
+@click.option("--floating-seats", type=int, **SEATS)
 def map_product(
     services: Services,
     printer: Printer,

@@ -156,6 +156,7 @@ class SaleWorker:
             support_until=add_period(bought_on, mapping.support) if mapping.support else None,
             subscription_id=subscription_id,
             plan=mapping.plan,
+            floating_seats=mapping.floating_seats,
             customer_email=_read_email(sale.customer_email),
             note=f"Order {sale.order_id} ({self._source.name})",
         )

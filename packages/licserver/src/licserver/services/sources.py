@@ -22,7 +22,13 @@ from licserver.domain.environments import is_printable
 from licserver.errors import ConflictError, InvalidInputError, LicserverError, NotFoundError
 from licserver.security.redaction import mask
 from licserver.services.context import Context
-from licserver.services.license_terms import MAX_INDEXED, check_lifetime, check_line, check_slots
+from licserver.services.license_terms import (
+    MAX_INDEXED,
+    check_lifetime,
+    check_line,
+    check_seats,
+    check_slots,
+)
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 from licserver.services.plans import check_plans
 from licserver.services.products import ProductService
@@ -126,6 +132,7 @@ class SourceService:
         support: str | None = None,
         lifetime: bool = False,
         plan: str | None = None,
+        floating_seats: int | None = None,
     ) -> SourceMapping:
         """Choose what is issued for a product or price of the shop; without a `slug` nothing is.
 
@@ -138,9 +145,11 @@ class SourceService:
             support: From the day of purchase to the end of the support period.
             lifetime: Never expires.
             plan: The plan of each license.
+            floating_seats: How many may use it at the same time; None for no seats.
         """
         external_id = check_line("the id in the shop", external_id, MAX_INDEXED)
         check_slots(slots)
+        check_seats(floating_seats)
         check_lifetime(lifetime=lifetime, has_expiry=expires_in is not None)
         for period in (expires_in, support):
             if period is not None and not is_period(period):
@@ -148,7 +157,7 @@ class SourceService:
         product = None if slug is None else ProductService(self._context).get(slug)
         plan = (plan or "").strip() or None
         terms: dict[str, Any] = {"slots": slots, "expires_in": expires_in, "support": support}
-        terms |= {"lifetime": lifetime, "plan": plan}
+        terms |= {"lifetime": lifetime, "plan": plan, "floating_seats": floating_seats}
         with self._context.transaction() as tx:
             _find(tx, name, locked=True)
             if product is not None:

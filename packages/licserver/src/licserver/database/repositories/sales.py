@@ -52,6 +52,7 @@ class SourceMapping:
     expires_in: str | None
     support: str | None
     plan: str | None = None
+    floating_seats: int | None = None
 
 
 class StoredEvent(NamedTuple):

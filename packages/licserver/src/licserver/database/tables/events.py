@@ -109,6 +109,7 @@ sale_mappings = Table(
     Column("expires_in", String(8), nullable=True),
     Column("support", String(8), nullable=True),
     Column("plan", Slug, nullable=True),
+    Column("floating_seats", Integer, nullable=True),
     comment="What is issued for a product or a price of a shop.",
 )
 

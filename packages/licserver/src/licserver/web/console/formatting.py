@@ -260,7 +260,8 @@ def _parse_slots(text: str) -> int | None:
     return parse_number(text, "slots must be a whole number from 0, or “unlimited”")
 
 
-def _parse_seats(text: str) -> int | None:
+def parse_seats(text: str) -> int | None:
+    """Parse a number of floating seats; None if it is empty."""
     problem = "floating seats must be a whole number from 1, or empty for none"
     return parse_number(text, problem) if text else None
 
@@ -301,7 +302,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "slots": _parse_slots,
     "date": parse_day,
     "grants": lambda text: parse_grant_lines(text) or None,
-    "seats": _parse_seats,
+    "seats": parse_seats,
     "names": lambda text: tuple(text.replace(",", " ").split()),
 }
 """By kind; text stays as typed."""

@@ -6,7 +6,7 @@ from typing import Final
 from licserver.database.repositories.sales import STATES
 from licserver.services.sources import missing_variables
 from licserver.sources.kinds import SourceKind
-from licserver.web.console.formatting import choose, parse_number
+from licserver.web.console.formatting import choose, parse_number, parse_seats
 from licserver.web.console.pages import Page, PageContext, Redirect, Show, act
 
 KINDS: Final = {
@@ -48,7 +48,7 @@ def show(context: PageContext) -> Page:
     """Show a source, and what is mapped."""
     services, name = context.services.sources, context.parts["name"]
     source = services.get(name)
-    fields = ("external_id", "product", "slots", "expires_in", "support", "lifetime", "plan")
+    fields = ("external_id", "product", "slots", "expires_in", "support", "lifetime", "plan", "seats")
     values = {
         "source": source,
         "kind": KINDS[source.kind],
@@ -74,6 +74,7 @@ def _map_product(context: PageContext) -> None:
         support=context.from_form("support") or None,
         lifetime=bool(context.from_form("lifetime")),
         plan=context.from_form("plan") or None,
+        floating_seats=parse_seats(context.from_form("seats")),
     )
 
 
