@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
     [
         (["beside", "quick"], "| licserver, SQLite | **median** |"),
         (["console", "5000", "sqlite"], "| `/console/products/{slug}/releases/{version}` |"),
-        (["upgrade", "100", "sqlite"], "| SQLite | 0025 to 0026 |"),
+        (["upgrade", "100", "sqlite"], "| SQLite | 0026 to 0027 |"),
         (["issue", "100", "sqlite"], "sqlite: 100 keys"),
         (["events", "quick", "--rate", "100"], "| licserver, SQLite | 1 |"),
     ],
