@@ -16,8 +16,8 @@ from licclient.errors import ServiceUnavailableError
 MAX_REFUSAL_BYTES: Final = 64 * 1024
 """Longest body of a refused download that is read."""
 
-READ_AHEAD: Final = 16
-"""Chunks, of at most 64 KiB each, that wait in memory for the disk."""
+READ_AHEAD: Final = 64
+"""Chunks that wait in memory for the disk: 16 KiB each over TLS, at most 64 KiB without."""
 
 LOOK_SECONDS: Final = 0.05
 """How long chunks wait for a batch of them: so often is progress reported, and a cancel noticed."""
