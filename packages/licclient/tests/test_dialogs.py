@@ -26,8 +26,7 @@ from licclient import (
     dialogs,
 )
 from licclient._texts import LANGUAGES, TABLES, amount, format_date, span, text_of
-from licclient.dialogs._activation import Activation
-from licclient.dialogs._update import Offer
+from licclient.dialogs._states import Activation, Offer
 from licclient.dialogs._view import (
     Action,
     Bar,

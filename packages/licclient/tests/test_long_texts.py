@@ -7,7 +7,7 @@ import pytest
 
 from licclient import LicenseClient, LicenseRefusedError, Reason, Update
 from licclient.dialogs._driver import begin_offer
-from licclient.dialogs._update import Offer
+from licclient.dialogs._states import Offer
 from licclient.dialogs._view import (
     LONGEST_LINE,
     MOST_LETTERS,

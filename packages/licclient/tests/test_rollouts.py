@@ -9,7 +9,7 @@ from licclient import Update
 from licclient._protocol.responses import Reply
 from licclient._protocol.rollbacks import ROLLED_BACK_PATH, is_settled
 from licclient._texts import LANGUAGES, text_of
-from licclient.dialogs._update import Offer
+from licclient.dialogs._states import Offer
 from licclient.install import Installation
 from licclient.testing import MemoryStorage
 

@@ -20,8 +20,8 @@ from licclient import (
 from licclient import _machine as machines
 from licclient._protocol.responses import Reply
 from licclient._protocol.trials import read_trial
-from licclient.dialogs._activation import Activation
 from licclient.dialogs._driver import begin_activation
+from licclient.dialogs._states import Activation
 from licclient.dialogs._view import Action, Command, Ended, Pressed
 from licclient.testing import LicenseService, MemoryStorage, Misbehaviour
 

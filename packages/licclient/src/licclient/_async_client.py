@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import partial
 from os import PathLike
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
 from licclient._base_client import CLOSE_SECONDS, BaseClient
@@ -173,13 +172,13 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def skip_update(self, update: Update) -> None:
         """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
-        from licclient._flows.skipping import skip_update
+        from licclient._flows.updates import skip_update
 
         await on_thread(skip_update, self._context, update)
 
     async def is_skipped(self, update: Update) -> bool:
         """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
-        from licclient._flows.skipping import is_skipped
+        from licclient._flows.updates import is_skipped
 
         return await on_thread(is_skipped, self._context, update)
 
@@ -251,9 +250,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _run(self, flow: "Flow[R]") -> R:

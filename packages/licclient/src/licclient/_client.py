@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from os import PathLike
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
 from licclient._base_client import CLOSE_SECONDS, BaseClient
@@ -309,13 +308,13 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             TypeError: No `Update`.
         """
-        from licclient._flows.skipping import skip_update
+        from licclient._flows.updates import skip_update
 
         skip_update(self._context, update)
 
     def is_skipped(self, update: Update) -> bool:
         """Return whether this very version was skipped, in this app, by this user; asks nobody."""
-        from licclient._flows.skipping import is_skipped
+        from licclient._flows.updates import is_skipped
 
         return is_skipped(self._context, update)
 
@@ -425,9 +424,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self, flow: "Flow[R]") -> R:

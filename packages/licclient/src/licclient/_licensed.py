@@ -17,12 +17,6 @@ Otherwise = Callable[[LicclientError], License | S_co]
 AsyncOtherwise = Callable[[LicclientError], Awaitable[License | S_co]]
 
 
-def check_otherwise(otherwise: object) -> None:
-    """Raise `TypeError` where the function is decorated, not when a customer clicks."""
-    if otherwise is not None and not callable(otherwise):
-        raise TypeError(f"otherwise must be callable, not {type(otherwise).__name__}")
-
-
 def check_function(function: object) -> None:
     """Raise `TypeError` unless `function` is one: a mistake here must not open a feature."""
     if not callable(function):
@@ -57,22 +51,27 @@ def check_entitled(license_: License, entitlement: str | None) -> License:
     return license_
 
 
-class Licensed(Generic[S_co]):
-    """Decorate functions of the synchronous client: `check` returns the license or raises.
+class _Licensed:
+    """What both decorators are made with: `check` returns the license or raises.
 
     `otherwise` is called with that error; a license that it returns must include `entitlement`.
     """
 
     def __init__(
         self,
-        check: Callable[[], License],
+        check: Callable[[], Any],
         otherwise: Callable[..., Any] | None,
         entitlement: str | None = None,
     ) -> None:
-        check_otherwise(otherwise)
+        if otherwise is not None and not callable(otherwise):  # here, and not when a customer clicks
+            raise TypeError(f"otherwise must be callable, not {type(otherwise).__name__}")
         self._check = check
         self._otherwise = otherwise
         self._entitlement = entitlement
+
+
+class Licensed(_Licensed, Generic[S_co]):
+    """Decorate functions of the synchronous client."""
 
     @overload
     def __call__(
@@ -109,19 +108,8 @@ class Licensed(Generic[S_co]):
         return checked
 
 
-class AsyncLicensed(Generic[S_co]):
+class AsyncLicensed(_Licensed, Generic[S_co]):
     """Decorate functions of the asynchronous client; arguments as for `Licensed`."""
-
-    def __init__(
-        self,
-        check: Callable[[], Awaitable[License]],
-        otherwise: Callable[..., Any] | None,
-        entitlement: str | None = None,
-    ) -> None:
-        check_otherwise(otherwise)
-        self._check = check
-        self._otherwise = otherwise
-        self._entitlement = entitlement
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from licclient._flows.context import Context
@@ -129,9 +128,7 @@ class Seat(BaseSeat["Transport"]):
     def __enter__(self) -> Self:
         return self.take()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -161,7 +158,5 @@ class AsyncSeat(BaseSeat["AsyncTransport"]):
     async def __aenter__(self) -> Self:
         return await self.take()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.release()

@@ -28,7 +28,7 @@ from licclient._policy import (
     is_version,
 )
 from licclient._protocol.requests import tidy_key, update_call
-from licclient._records import Document, read_round, write_round
+from licclient._records import Document, read_round, record_name, write_round
 from licclient.errors import (
     LicclientError,
     LicenseRefusedError,
@@ -301,6 +301,27 @@ def _update(listing: Listing, key: str, offered_at: datetime | None) -> Update:
         manifest=listing.manifest,
         is_critical=listing.is_critical,
     )
+
+
+# --- what a person skipped -----------------------------------------------------------------------
+
+
+def skip_update(context: Context, update: Update) -> None:
+    """Remember the one version that is not to be offered unasked (D-87)."""
+    context.storage.change(_skipped_name(context, update), lambda _: {"version": update.version})
+
+
+def is_skipped(context: Context, update: Update) -> bool:
+    """Return whether this is the version that was skipped last; to the letter, and never an important one."""
+    document = context.storage.load(_skipped_name(context, update))
+    return document is not None and document.get("version") == update.version and not update.is_critical
+
+
+def _skipped_name(context: Context, update: Update) -> str:
+    from licclient._arguments import check_update  # noqa: PLC0415 - rarely needed
+
+    check_update(update)
+    return record_name("skipped", context.settings.server, update.slug)
 
 
 # --- for a download ---------------------------------------------------------------------------

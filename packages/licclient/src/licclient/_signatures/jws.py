@@ -1,12 +1,13 @@
 """Pure: what both kinds of JWS that the vendor signs with Ed25519 have in common (RFC 7515, RFC 8037)."""
 
-import json
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
+from licclient._protocol.responses import read_json_object
 from licclient._records import read_instant
+from licclient._signatures.public_keys import encode
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
@@ -14,37 +15,16 @@ _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9
 
 def read_key_id(protected: str, typ: str) -> str:
     """Return the id of the key that a protected header names; empty for other kinds of signatures."""
-    match parse_object(decode(protected)):
+    match read_json_object(decode(protected)):
         case {"alg": "EdDSA" | "Ed25519", "typ": found, "kid": str(kid), **more} if found == typ and not more:
             return kid
         case _:  # also extensions that would have to be understood (RFC 7515, 4.1.11)
             return ""
 
 
-def parse_object(raw: bytes) -> dict[str, Any]:
-    """Parse a JSON object; return an empty one for anything else, also if a name is there twice."""
-    try:
-        value = json.loads(raw, object_pairs_hook=_unique)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
-    return found
-
-
 def read_utc(text: str) -> datetime | None:
     """Read an instant in UTC with whole seconds; None for anything else."""
     return read_instant(text) if _INSTANT.fullmatch(text) else None
-
-
-def encode(raw: bytes) -> str:
-    """Encode as base64url without padding."""
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode(text: str) -> bytes:

@@ -12,8 +12,9 @@ from hashlib import sha256
 from typing import Final
 
 from licclient._model import FileFlaw, Settings, Verified
-from licclient._protocol.responses import Reply, read_verify
-from licclient._signatures.jws import decode, encode, parse_object, read_key_id, read_utc
+from licclient._protocol.responses import Reply, read_json_object, read_verify
+from licclient._signatures.jws import decode, read_key_id, read_utc
+from licclient._signatures.public_keys import encode
 from licclient.errors import LicenseFileError
 
 TYPE: Final = "license-file+json"
@@ -98,7 +99,7 @@ def check_file(text: str, settings: Settings, domain: str) -> LicenseFile | Lice
 
 
 def _parse_payload(text: str, payload: bytes) -> LicenseFile | None:
-    match parse_object(payload), read_verify(Reply(200, payload), ""):
+    match read_json_object(payload), read_verify(Reply(200, payload), ""):
         case {
             "slug": str(slug),
             "license": str(masked_key),

@@ -23,13 +23,13 @@ class PublicKey:
     @cached_property
     def text(self) -> str:
         """As `read_public_key` parses it."""
-        return PREFIX + _base64url(self.raw)
+        return PREFIX + encode(self.raw)
 
     @cached_property
     def id(self) -> str:
         """The RFC 7638 thumbprint of the key as a JWK (RFC 8037), base64url without padding."""
-        jwk = {"crv": "Ed25519", "kty": "OKP", "x": _base64url(self.raw)}
-        return _base64url(sha256(json.dumps(jwk, separators=(",", ":"), sort_keys=True).encode()).digest())
+        jwk = {"crv": "Ed25519", "kty": "OKP", "x": encode(self.raw)}
+        return encode(sha256(json.dumps(jwk, separators=(",", ":"), sort_keys=True).encode()).digest())
 
     def verify(self, signature: bytes, message: bytes) -> bool:
         """Return whether the private half of this key signed `message`; raises nothing."""
@@ -53,7 +53,7 @@ def read_public_key(text: str) -> PublicKey:
         raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
     except ValueError:
         raw = b""
-    if len(raw) != KEY_BYTES or text != PREFIX + _base64url(raw):  # one key has one text
+    if len(raw) != KEY_BYTES or text != PREFIX + encode(raw):  # one key has one text
         raise ValueError(
             f"a public key looks like {PREFIX} and 43 letters, digits, - and _, as licserver prints it"
         )
@@ -68,5 +68,6 @@ def demand_library(argument: str) -> None:
         )
 
 
-def _base64url(raw: bytes) -> str:
+def encode(raw: bytes) -> str:
+    """Encode as base64url without padding."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Final
 
 from licclient._model import Listing, Manifest, Settings, Update
+from licclient._protocol.responses import read_json_object
 from licclient._records import Document, read_instant, record_name
-from licclient._signatures.jws import decode, parse_object, read_key_id, read_utc
+from licclient._signatures.jws import decode, read_key_id, read_utc
 from licclient._signatures.public_keys import PublicKey
 from licclient._storage import Storage
 from licclient.errors import UntrustedResponseError
@@ -151,7 +152,7 @@ def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | U
     """Return what a pinned key signed; arguments as for `check_manifest`."""
     if header is None:
         return UntrustedResponseError("The answer carries no manifest signed by the vendor.")
-    document = parse_object(decode(header)) if len(header) <= MAX_HEADER else {}
+    document = read_json_object(decode(header)) if len(header) <= MAX_HEADER else {}
     match document:
         case {"payload": str(payload), "signatures": list(signatures)}:
             pass
@@ -180,7 +181,7 @@ def is_at_least(version: str, other: str) -> bool:
 
 
 def _parse_payload(payload: str) -> Manifest | UntrustedResponseError:
-    match parse_object(decode(payload)):
+    match read_json_object(decode(payload)):
         case {
             "slug": str(slug),
             "version": str(version),

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from licclient._explain import system_languages
 from licclient._texts import pick_tag
 from licclient._worker import Deliver
-from licclient.dialogs._activation import Activation
-from licclient.dialogs._update import Offer
+from licclient.dialogs._states import Activation, Offer
 from licclient.dialogs._view import (
     Action,
     Command,

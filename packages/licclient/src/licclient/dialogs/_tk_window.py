@@ -25,7 +25,7 @@ _WHOLE_BAR: Final = 100.0
 
 
 class TkDialog(tk.Toplevel):
-    """What both windows have in common; `_activation` and `_update` decide what they show and do."""
+    """What both windows have in common; `_states` decides what they show and do."""
 
     _target: tk.Widget
     """What the label's letter gives the focus to."""

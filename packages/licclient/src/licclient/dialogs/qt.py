@@ -120,7 +120,7 @@ def offer_update(
 
 
 class _Dialog(QDialog):
-    """What both windows have in common; `_activation` and `_update` decide what they show and do."""
+    """What both windows have in common; `_states` decides what they show and do."""
 
     def __init__(
         self,

@@ -47,6 +47,11 @@ class IssuedLicense:
     lost_seats: set[str] = field(default_factory=set)
     uses: dict[str, tuple[str, datetime, int]] = field(default_factory=dict)
 
+    def terms(self) -> dict[str, Any]:
+        """Return what a response tells of it."""
+        expiry = self.expires.isoformat() if self.expires and not self.lifetime else None
+        return {"product": self.product, "expiry": expiry, "lifetime": self.lifetime}
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -74,6 +79,13 @@ class Release:
         return self.rolled_out or has_it or fields.get("manual") == "1" or self.is_critical(installed)
 
 
+class RefusedError(Exception):
+    """An error in the form that all endpoints but verify have."""
+
+    def __init__(self, status: int, code: str, message: str, **more: Any) -> None:
+        self.response = httpx.Response(status, json={"error": code, "message": message, **more})
+
+
 class Endpoints:
     """What the service has, and its responses."""
 
@@ -94,8 +106,8 @@ class Endpoints:
     def verify(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a verify (spec 4.1)."""
         names = ("license_key", "domain", "ip")
-        missing = _find_missing({name: isinstance(fields.get(name), str) and fields[name] for name in names})
-        if missing:
+        texts = {name: fields[name] if isinstance(fields.get(name), str) else "" for name in names}
+        if missing := _find_missing(texts):
             return httpx.Response(422, json={"message": next(iter(missing.values()))[0], "errors": missing})
         key, domain = fields["license_key"], fields["domain"].strip().lower()
         license_ = self.licenses.get(key)
@@ -111,9 +123,7 @@ class Endpoints:
         if domain not in domains and slots is not None and len(domains) >= slots:
             return _refuse(403, "Max activations exceeded or unrecognized environment.")
         domains.add(domain)
-        expiry = license_.expires.isoformat() if license_.expires and not license_.lifetime else None
-        body: dict[str, Any] = {"valid": True, "product": license_.product, "expiry": expiry}
-        body["lifetime"] = license_.lifetime
+        body: dict[str, Any] = {"valid": True, **license_.terms()}
         if license_.entitlements is not None:
             body["entitlements"] = write_entitlements(Entitlements(license_.entitlements))
         return httpx.Response(200, json={**body, "trial": True} if license_.is_trial else body)
@@ -122,7 +132,7 @@ class Endpoints:
         """Respond to a request for a trial; `new_key` is the key of a new one."""
         slug, machine = (str(fields.get(name, "")) for name in ("slug", "machine"))
         if slug not in self.trials:
-            return refuse_with_code(403, "trials_not_offered", "There are no trials of this product.")
+            raise RefusedError(403, "trials_not_offered", "There are no trials of this product.")
         product, days = self.trials[slug]
         key = self.trial_keys.setdefault((slug, machine), new_key)
         if key == new_key:
@@ -130,39 +140,21 @@ class Endpoints:
             self.licenses[key] = IssuedLicense(product, slug, end, lifetime=False, slots=1, is_trial=True)
         license_ = self.licenses[key]
         if license_.revoked or not license_.is_trial or self._is_expired(license_):
-            return refuse_with_code(403, "trial_ended", "This machine has had its trial of this product.")
-        expiry = None if license_.lifetime or license_.expires is None else license_.expires.isoformat()
-        body = {
-            "license_key": key,
-            "product": license_.product,
-            "expiry": expiry,
-            "lifetime": license_.lifetime,
-        }
-        return httpx.Response(200, json={**body, "trial": True})
+            raise RefusedError(403, "trial_ended", "This machine has had its trial of this product.")
+        return httpx.Response(200, json={"license_key": key, **license_.terms(), "trial": True})
 
     def deactivate(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a request to free the slot of a domain; any number of times."""
-        key, domain = (str(fields.get(name, "")) for name in ("license_key", "domain"))
-        if (missing := _find_missing({"license_key": key, "domain": domain})) != {}:
-            message = next(iter(missing.values()))[0]
-            return httpx.Response(422, json={"error": "validation", "message": message, "errors": missing})
-        license_ = self.licenses.get(key)
-        if license_ is None:
-            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
-        domains, domain = license_.domains, domain.strip().lower()
+        key, domain = _require(fields, "license_key", "domain")
+        domains, domain = self._find(key).domains, domain.strip().lower()
         freed = domain in domains
         domains.discard(domain)
         return httpx.Response(200, json={"deactivated": int(freed)})
 
     def seat(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a request to take, renew or release a floating seat."""
-        key, domain, seat = (str(fields.get(name, "")) for name in ("license_key", "domain", "seat"))
-        if (missing := _find_missing({"license_key": key, "domain": domain, "seat": seat})) != {}:
-            message = next(iter(missing.values()))[0]
-            return httpx.Response(422, json={"error": "validation", "message": message, "errors": missing})
-        license_, now = self.licenses.get(key), self.clock()
-        if license_ is None:
-            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
+        key, _, seat = _require(fields, "license_key", "domain", "seat")
+        license_, now = self._find(key), self.clock()
         held = license_.held_seats = {one: end for one, end in license_.held_seats.items() if end > now}
         if fields.get("release") is True:
             return httpx.Response(200, json={"released": held.pop(seat, None) is not None})
@@ -176,44 +168,54 @@ class Endpoints:
         ]
         for applies, status, code, message in refusals:
             if applies:
-                return refuse_with_code(status, code, message)
+                raise RefusedError(status, code, message)
         if seat not in held and len(held) >= (license_.seats or 0):
-            return _refuse_seat(license_.seats, min(held.values()), now)
+            end, message = min(held.values()), f"All {license_.seats} seats of this license are in use."
+            when = {"retry_at": _format(end), "retry_after": ceil((end - now).total_seconds())}
+            raise RefusedError(403, "no_seat", message, seats=license_.seats, **when)
         held[seat] = now + SEAT_LEASE
         body = {"seat": seat, "expires_at": _format(held[seat]), "lease_seconds": SEAT_LEASE.seconds}
         return httpx.Response(200, json={**body, "seats": license_.seats, "used": len(held)})
 
     def consume(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a use of a metered entitlement: each id counts once, and nothing above the limit."""
-        license_ = self.licenses.get(str(fields.get("license_key")))
-        if license_ is None or license_.revoked:
-            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
-        if self._is_expired(license_):
-            return refuse_with_code(401, "license_expired", "The license has expired.")
+        license_ = self._find_valid(str(fields.get("license_key")))
         if str(fields.get("domain")).strip().lower() not in license_.domains:
-            return refuse_with_code(403, "not_activated", "The license is not activated here.")
+            raise RefusedError(403, "not_activated", "The license is not activated here.")
         name, amount, use_id = str(fields["name"]), int(fields["amount"]), str(fields["use_id"])
         quota = (license_.entitlements or {}).get(name)
         if not isinstance(quota, Quota):
-            return refuse_with_code(403, "not_entitled", "The license has no quota of this name.")
+            raise RefusedError(403, "not_entitled", "The license has no quota of this name.")
         resets_at = _end_of_period(quota.per, self.clock())
         used = sum(one[2] for one in license_.uses.values() if one[:2] == (name, resets_at))
-        body: dict[str, Any] = {"name": name}
-        if use_id not in license_.uses:
-            if used + amount > quota.limit:
-                body = {"error": "quota_exceeded", "message": f"{used} of {quota.limit} are used"}
-            else:
-                license_.uses[use_id] = name, resets_at, amount
-                used += amount
-        body |= {"used": used, "limit": quota.limit, "remaining": max(0, quota.limit - used)}
-        body["resets_at"] = f"{resets_at:%Y-%m-%dT%H:%M:%SZ}"
-        return httpx.Response(403 if "error" in body else 200, json=body)
+        is_new = use_id not in license_.uses
+        fits = not is_new or used + amount <= quota.limit
+        if is_new and fits:
+            license_.uses[use_id] = name, resets_at, amount
+            used += amount
+        usage: dict[str, Any] = {"used": used, "limit": quota.limit, "remaining": max(0, quota.limit - used)}
+        usage["resets_at"] = _format(resets_at)
+        if not fits:
+            raise RefusedError(403, "quota_exceeded", f"{used} of {quota.limit} are used", **usage)
+        return httpx.Response(200, json={"name": name, **usage})
 
     def rolled_back(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a report of a version that was rolled back; `SeenRequest` has its fields."""
-        if fields.get("license_key") not in self.licenses:
-            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
+        self._find(str(fields.get("license_key")))
         return httpx.Response(200, json={"counted": True})
+
+    def _find(self, key: str) -> IssuedLicense:
+        if key not in self.licenses:
+            raise RefusedError(401, "invalid_license", "The license key is not valid.")
+        return self.licenses[key]
+
+    def _find_valid(self, key: str) -> IssuedLicense:
+        license_ = self._find(key)
+        if license_.revoked:
+            raise RefusedError(401, "invalid_license", "The license key is not valid.")
+        if self._is_expired(license_):
+            raise RefusedError(401, "license_expired", "The license has expired.")
+        return license_
 
     def _is_expired(self, license_: IssuedLicense) -> bool:
         expires = license_.expires
@@ -221,23 +223,13 @@ class Endpoints:
 
     def check(self, fields: Mapping[str, str], prefix: str) -> httpx.Response:
         """Respond to an update check (spec 4.2); `prefix` is the address before the endpoint's path."""
-        names = ("license_key", "slug", "current_version", "domain")
-        missing = _find_missing({name: fields.get(name) for name in names})
-        if missing:
-            message = next(iter(missing.values()))[0]
-            return httpx.Response(422, json={"error": "validation", "message": message, "errors": missing})
-        key, slug = fields["license_key"], fields["slug"]
-        license_ = self.licenses.get(key)
-        # D-20: the order of errors.
-        if license_ is None or license_.revoked:
-            return refuse_with_code(401, "invalid_license", "The license key is not valid.")
-        if self._is_expired(license_):
-            return refuse_with_code(401, "license_expired", "The license has expired.")
+        key, slug, installed, _ = _require(fields, "license_key", "slug", "current_version", "domain")
+        license_ = self._find_valid(key)  # D-20: the order of errors
         slugs = {one.slug for one in self.licenses.values()} | {one.slug for one in self.releases}
         if None not in slugs and slug not in slugs:
-            return refuse_with_code(404, "product_not_found", "There is no product with this slug.")
+            raise RefusedError(404, "product_not_found", "There is no product with this slug.")
         if license_.slug not in (None, slug):
-            return refuse_with_code(403, "product_mismatch", "The license was issued for another product.")
+            raise RefusedError(403, "product_mismatch", "The license was issued for another product.")
         platforms = ("", fields.get("platform", ""))
         found = [one for one in self.releases if one.slug in (None, slug) and one.platform in platforms]
         found = [one for one in found if one.reaches(fields)]
@@ -250,7 +242,7 @@ class Endpoints:
             wanted + (final or stable), key=lambda one: (Version(one.version), one.platform), default=None
         )
         if latest is None:
-            return refuse_with_code(404, "no_versions", "The product has no published version yet.")
+            raise RefusedError(404, "no_versions", "The product has no published version yet.")
         body: dict[str, Any] = {
             "name": license_.product,
             "slug": slug,
@@ -264,7 +256,7 @@ class Endpoints:
             body["channel"] = latest.channel
         if (minimum := self.minimum_versions.get(slug)) is not None:  # D-229
             body["minimum_version"] = minimum
-        body |= {"critical": True} if latest.is_critical(fields["current_version"]) else {}
+        body |= {"critical": True} if latest.is_critical(installed) else {}
         if license_.support_until is None or self.clock().date() <= license_.support_until:  # D-25
             link = f"{len(self._links) + 1}"
             self._links[link] = key, latest, self.clock()
@@ -280,8 +272,8 @@ class Endpoints:
                 "version": release.version,
                 "size": len(release.content),
                 "sha256": sha256(release.content).hexdigest(),
-                "published_at": f"{release.published_at:%Y-%m-%dT%H:%M:%SZ}",
-                "expires_at": f"{expires_at:%Y-%m-%dT%H:%M:%SZ}",
+                "published_at": _format(release.published_at),
+                "expires_at": _format(expires_at),
             }
         )
 
@@ -291,13 +283,13 @@ class Endpoints:
         """Respond to a download (D-30 to D-32): with other bytes if `wrong`, half of the rest if `cut`."""
         link = self._links.get(fields.get("id", ""))
         if link is None:
-            return refuse_with_code(403, "invalid_link", "This download address is not valid.")
+            raise RefusedError(403, "invalid_link", "This download address is not valid.")
         key, release, signed_at = link
         if self.clock() - signed_at >= LINK_LIFETIME:
             message = "This download address has run out; check for the update again."
-            return refuse_with_code(403, "link_expired", message)
+            raise RefusedError(403, "link_expired", message)
         if self.licenses[key].revoked:
-            return refuse_with_code(403, "license_revoked", "The license has been revoked.")
+            raise RefusedError(403, "license_revoked", "The license has been revoked.")
         content, digest = release.content, sha256(release.content)
         sent = {
             "Content-Type": "application/octet-stream",
@@ -341,12 +333,19 @@ def _end_of_period(per: str, now: datetime) -> datetime:
     return (day + timedelta(days=31)).replace(day=1) if per == "month" else day.replace(day.year + 1, 1)
 
 
-def _find_missing(fields: Mapping[str, Any]) -> dict[str, list[str]]:
+def _find_missing(fields: Mapping[str, str]) -> dict[str, list[str]]:
     return {
         name: [f"The {name.replace('_', ' ')} field is required."]
         for name, value in fields.items()
-        if not (value and value.strip())
+        if not value.strip()
     }
+
+
+def _require(fields: Mapping[str, Any], *names: str) -> list[str]:
+    texts = {name: str(fields.get(name, "")) for name in names}
+    if missing := _find_missing(texts):
+        raise RefusedError(422, "validation", next(iter(missing.values()))[0], errors=missing)
+    return list(texts.values())
 
 
 def _read_range(headers: Mapping[str, str], etag: str, size: int) -> int:
@@ -361,16 +360,5 @@ def _format(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _refuse_seat(seats: int | None, end: datetime, now: datetime) -> httpx.Response:
-    message = f"All {seats} seats of this license are in use."
-    body = {"error": "no_seat", "message": message, "seats": seats, "retry_at": _format(end)}
-    return httpx.Response(403, json={**body, "retry_after": ceil((end - now).total_seconds())})
-
-
 def _refuse(status: int, reason: str) -> httpx.Response:
     return httpx.Response(status, json={"valid": False, "reason": reason})
-
-
-def refuse_with_code(status: int, code: str, message: str) -> httpx.Response:
-    """Return an error as the update check and the download have it."""
-    return httpx.Response(status, json={"error": code, "message": message})

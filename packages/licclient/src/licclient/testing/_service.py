@@ -1,7 +1,6 @@
 """`LicenseService`: the vendor's side of a test, and what goes wrong."""
 
 import gc
-import json
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,14 +18,14 @@ from licclient._client import LicenseClient
 from licclient._entitlements import EntitlementValue
 from licclient._protocol.consumption import CONSUME_PATH
 from licclient._protocol.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
-from licclient._protocol.responses import MANIFEST_HEADER
+from licclient._protocol.responses import MANIFEST_HEADER, read_json_object
 from licclient._protocol.rollbacks import ROLLED_BACK_PATH
 from licclient._protocol.seats import SEAT_PATH
 from licclient._protocol.trials import TRIAL_PATH
 from licclient._settings import ClientSettings
 from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
 from licclient.testing._clients import ActivatedStorage, LicenseClock
-from licclient.testing._endpoints import DOWNLOAD_PATH, Endpoints, IssuedLicense, Release, refuse_with_code
+from licclient.testing._endpoints import DOWNLOAD_PATH, Endpoints, IssuedLicense, RefusedError, Release
 from licclient.testing._license_files import write_file
 from licclient.testing._requests import Misbehaviour, SeenRequest
 from licclient.testing._signing import Signer
@@ -206,7 +205,8 @@ class LicenseService:
         return write_file(self._endpoints, key, request, days, self.clock(), self._signer)
 
     def _next_key(self) -> str:
-        return _make_key(len(self._endpoints.licenses) + 1)
+        number = len(self._endpoints.licenses) + 1
+        return "-".join([PREFIX, *["TEST00"] * (GROUPS - 1), f"{number:0{GROUP_LENGTH}}"])
 
     def offer_trials(self, product: str, *, slug: str, days: int = 14) -> None:
         """Offer trials of a product from now on; `expire` ends one."""
@@ -320,7 +320,7 @@ class LicenseService:
     def _handle(self, request: httpx.Request) -> httpx.Response:
         url, headers = str(request.url), dict(request.headers)
         query = dict(parse_qsl(request.url.query.decode(), keep_blank_values=True))
-        fields = _read_json(request.content) if request.method == "POST" else query
+        fields = read_json_object(request.content) if request.method == "POST" else query
         kinds = {
             VERIFY_PATH: "verify",
             DEACTIVATE_PATH: "deactivate",
@@ -339,26 +339,35 @@ class LicenseService:
             raise httpx.ReadTimeout("the fake service is slow", request=request)
         response = self._misbehave()
         if response is None:
-            match request.method, kind:
-                case "POST", "verify" | "deactivate" | "seat" | "consume" | "rolled-back":
-                    response = getattr(self._endpoints, kind.replace("-", "_"))(fields)
-                case "POST", "trial":
-                    response = self._endpoints.start_trial(fields, self._next_key())
-                case "GET", "update-check":
-                    response = self._endpoints.check(
-                        fields, url.partition("?")[0].removesuffix(UPDATE_CHECK_PATH)
-                    )
-                case "GET", "download":
-                    wrong, cut = (
-                        self._misbehaviour is how for how in (Misbehaviour.WRONG_FILE, Misbehaviour.CUT)
-                    )
-                    return self._endpoints.download(fields, headers, wrong=wrong, cut=cut)
-                case _, "other":
-                    response = refuse_with_code(404, "not_found", "There is nothing at this address.")
-                case _:
-                    response = refuse_with_code(405, "method_not_allowed", "Method not allowed.")
-            self._sign(response, Call(request.method, url, headers, request.content, max_bytes=0))
+            try:
+                response = self._respond(request.method, kind, url.partition("?")[0], fields, headers)
+            except RefusedError as refused:
+                response = refused.response
+            if kind != "download":
+                self._sign(response, Call(request.method, url, headers, request.content, max_bytes=0))
         return response
+
+    def _respond(
+        self, method: str, kind: str, address: str, fields: dict[str, Any], headers: dict[str, str]
+    ) -> httpx.Response:
+        endpoints = self._endpoints
+        match method, kind:
+            case "POST", "verify" | "deactivate" | "seat" | "consume" | "rolled-back":
+                response: httpx.Response = getattr(endpoints, kind.replace("-", "_"))(fields)
+                return response
+            case "POST", "trial":
+                return endpoints.start_trial(fields, self._next_key())
+            case "GET", "update-check":
+                return endpoints.check(fields, address.removesuffix(UPDATE_CHECK_PATH))
+            case "GET", "download":
+                wrong, cut = (
+                    self._misbehaviour is how for how in (Misbehaviour.WRONG_FILE, Misbehaviour.CUT)
+                )
+                return endpoints.download(fields, headers, wrong=wrong, cut=cut)
+            case _, "other":
+                raise RefusedError(404, "not_found", "There is nothing at this address.")
+            case _:
+                raise RefusedError(405, "method_not_allowed", "Method not allowed.")
 
     def _sign(self, response: httpx.Response, call: Call) -> None:
         if self._misbehaviour is Misbehaviour.UNSIGNED:
@@ -382,15 +391,3 @@ class LicenseService:
                 return httpx.Response(200, json={"valid": "true", "version": 2})
             case _:
                 return None
-
-
-def _make_key(number: int) -> str:
-    return "-".join([PREFIX, *["TEST00"] * (GROUPS - 1), f"{number:0{GROUP_LENGTH}}"])
-
-
-def _read_json(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -11,7 +11,7 @@ from typing import Any, Final
 from licclient._protocol.requests import Call
 from licclient._protocol.responses import Reply
 from licclient._signatures.license_files import TYPE as FILE_TYPE
-from licclient._signatures.public_keys import PublicKey
+from licclient._signatures.public_keys import PublicKey, encode
 from licclient._signatures.releases import TYPE
 from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
 
@@ -49,22 +49,18 @@ class Signer:
         """Return a license file."""
         header = {"alg": "EdDSA", "kid": self.public.id, "typ": FILE_TYPE}
         signed = f"{_encode_json(header)}.{_encode_json(content)}"
-        text = f"{signed}.{_base64url(self._private.sign(signed.encode()))}"
+        text = f"{signed}.{encode(self._private.sign(signed.encode()))}"
         return f"-----BEGIN LICENSE FILE-----\n{text}\n-----END LICENSE FILE-----\n".encode()
 
     def sign_release(self, release: Mapping[str, Any]) -> str:
         """Return the header of a release's manifest."""
         protected = _encode_json({"alg": "EdDSA", "kid": self.public.id, "typ": TYPE})
         payload = _encode_json(release)
-        signature = _base64url(self._private.sign(f"{protected}.{payload}".encode()))
+        signature = encode(self._private.sign(f"{protected}.{payload}".encode()))
         return _encode_json(
             {"payload": payload, "signatures": [{"protected": protected, "signature": signature}]}
         )
 
 
 def _encode_json(document: Mapping[str, Any]) -> str:
-    return _base64url(json.dumps(document).encode())
-
-
-def _base64url(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return encode(json.dumps(document).encode())
