@@ -20,7 +20,7 @@ PURE_TESTS = {
     "licclient": "archive changelog consumption dialogs download_headers entitlements explain license_files "
     "links long_texts pace policy protocol public_keys records response_signatures schedule seats settings "
     "signed_releases status trials typed_key versions",
-    "licconform": "runner server_cases",
+    "licconform": "client_cases runner server_cases",
     "licserver": "api_requests api_responses byte_ranges changelogs channel_choice client_addresses "
     "console_units consumption_requests dates_and_versions decisions domain_matching download_links "
     "ed25519_keys entitlements environment_matching foreign_exports license_files masking moves "

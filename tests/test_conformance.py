@@ -1,4 +1,4 @@
-"""`licconform`, as a stranger runs it, against our own server."""
+"""`licconform`, as a stranger runs it, against our own server and client."""
 
 import json
 import subprocess
@@ -11,6 +11,7 @@ import pytest
 from harness.programs import SCRIPTS, licserver, run, serving_process
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[1]
 SEED = f"{sys.executable} -m licconform.recipes.licserver"
 
 
@@ -44,3 +45,12 @@ def test_licserver_conforms(home: Path, server: str, tmp_path: Path) -> None:
     skipped = [line for line in done.stdout.splitlines() if line.startswith("skipped: ")]
     assert [line.split()[1] for line in skipped] == ["link-expired", "link-expired-body"]
     assert junit.stat().st_size
+
+
+def test_licclient_conforms(home: Path, tmp_path: Path) -> None:
+    """All rules, readings and extensions; it wants a digest of each file (D-55)."""
+    xfails = tmp_path / "licclient.xfails"
+    xfails.write_text("download-without-digest: licclient wants a digest (D-55)\n", encoding="utf-8")
+    program = [sys.executable, str(ROOT / "examples" / "conform_licclient.py")]
+    done = licconform(home, "client", "--clock", "--kind", "all", "--xfails", str(xfails), "--", *program)
+    assert done.returncode == 0, done.stdout + done.stderr

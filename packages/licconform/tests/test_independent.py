@@ -1,4 +1,4 @@
-"""A server in another language, written from the specification alone."""
+"""A server and a client in another language, written from the specification alone."""
 
 import re
 import shlex
@@ -46,3 +46,11 @@ def test_the_server_conforms(server: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.search(r"literal (\d+)/\1, reading", done.stdout)
     assert passed is not None, done.stdout
+
+
+def test_the_client_conforms() -> None:
+    """All literal rules hold, and the file of expected failures is exact."""
+    options = ["--clock", "--kind", "all", "--xfails", str(FOLDER / "client.xfails")]
+    done = licconform("client", *options, "--", str(NODE), str(FOLDER / "client.mjs"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"literal (\d+)/\1, reading", done.stdout), done.stdout

@@ -131,5 +131,22 @@ def test_a_run_that_tests_nothing_exits_with_2(options: list[str], status: int, 
 def test_the_lists_name_everything() -> None:
     """Cases with their sections, and the states of a seed command."""
     assert "D-08" in CliRunner().invoke(main, ["cases", "server"]).output
+    assert "D-42" in CliRunner().invoke(main, ["cases", "client"]).output
     assert "lifetime-subscription-ended" in CliRunner().invoke(main, ["states"]).output
     assert len(Kind) == 3
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "text"),
+    [
+        ("sys.exit(0)", 1, "literal 1/2"),
+        ("sys.exit(127)", 2, "could not be started"),
+        ("sys.exit(3)", 1, "expected 0 (yes)"),
+    ],
+)
+def test_a_client_is_any_program(program: str, status: int, text: str) -> None:
+    """It is judged by its exit status."""
+    cases = ["--only", "verify-valid-lifetime", "--only", "verify-refused-revoked"]
+    command = [sys.executable, "-c", f"import sys; {program}"]
+    done = CliRunner().invoke(main, ["client", *cases, "--", *command])
+    assert (done.exit_code, text in done.output) == (status, True), done.output

@@ -28,11 +28,13 @@ def found() -> dict[str, set[str]]:
     return {fault: failed(fault) for fault in FAULTS}
 
 
+@pytest.mark.slow
 def test_each_fault_is_found(found: dict[str, set[str]]) -> None:
     """By at least one case."""
     assert [fault for fault in FAULTS if not found[fault]] == []
 
 
+@pytest.mark.slow
 def test_each_case_finds_a_fault(found: dict[str, set[str]]) -> None:
     """No case passes whatever the server does."""
     seen = set().union(*found.values())

@@ -10,9 +10,13 @@ import click
 
 from licconform import __version__
 from licconform.cases import Case, Kind, SetupError
+from licconform.client.run import CASES as CLIENT_CASES
+from licconform.client.run import run_client_cases
+from licconform.client.subject import Command
 from licconform.report import format_badge, format_html, format_junit, format_summary
 from licconform.runner import BAD, Outcome, Result, read_xfails
-from licconform.server.run import CASES, run_server_cases
+from licconform.server.run import CASES as SERVER_CASES
+from licconform.server.run import run_server_cases
 from licconform.server.seeds import STATES, SeedCommand
 
 FAILED, NOT_RUN = 1, 2
@@ -62,7 +66,25 @@ def server(base_url: str, seed: str, public_key: str | None, **options: Any) -> 
     def run(**more: Any) -> list[Result]:
         return run_server_cases(base_url, seeds, public_key=public_key, **more)
 
-    _run(run, CASES, f"Server {base_url}", **options)
+    _run(run, SERVER_CASES, f"Server {base_url}", **options)
+
+
+@main.command()
+@click.option("--clock", "has_clock", is_flag=True, help="The client takes its clock from LICCONFORM_CLOCK.")
+@click.option("--jobs", type=click.IntRange(1), help="Cases at once.  [default: two a core]")
+@report_options
+@click.argument("command", nargs=-1, required=True)
+def client(command: tuple[str, ...], jobs: int | None, *, has_clock: bool, **options: Any) -> None:
+    """Test a client: COMMAND is run with `verify KEY`, or `check` or `download` and `KEY SLUG VERSION`.
+
+    It finds the service in LICCONFORM_URL, keeps what it remembers in LICCONFORM_STATE, and downloads to
+    LICCONFORM_DOWNLOADS. It exits with 0 for yes, 1 for no, 3 if the service gave no answer.
+    """
+
+    def run(**more: Any) -> list[Result]:
+        return run_client_cases(Command(command), has_clock=has_clock, jobs=jobs, **more)
+
+    _run(run, CLIENT_CASES, f"Client {Path(command[0]).name}", **options)
 
 
 @main.command()
@@ -75,10 +97,11 @@ def states() -> None:
 
 
 @main.command()
-@click.argument("side", type=click.Choice(["server"]))
+@click.argument("side", type=click.Choice(["server", "client"]))
 def cases(side: str) -> None:
     """List the cases of a SIDE."""
-    for case in {"server": CASES}[side]:
+    found: Iterable[Case[Any]] = SERVER_CASES if side == "server" else CLIENT_CASES
+    for case in found:
         click.echo(f"{case.name:32} {case.section:16} {case.rule}")
 
 

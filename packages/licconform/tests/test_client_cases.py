@@ -1,0 +1,49 @@
+"""The client cases: they pass for a right client, and each fault of a wrong one is found."""
+
+import pytest
+from wrong_client import FAULTS, WrongClient
+
+from licconform.cases import Kind
+from licconform.client.run import CASES, run_client_cases
+from licconform.runner import BAD, Outcome, Result
+
+
+def run(*faults: str) -> list[Result]:
+    """Run all cases against a client with faults, in this process."""
+    return run_client_cases(WrongClient(*faults), has_clock=True, jobs=4)
+
+
+def test_a_right_client_passes() -> None:
+    """No case fails or is skipped."""
+    assert [result for result in run() if result.outcome is not Outcome.PASSED] == []
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, set[str]]:
+    """Fault → the cases that find it."""
+    return {fault: {result.case.name for result in run(fault) if result.outcome in BAD} for fault in FAULTS}
+
+
+@pytest.mark.slow
+def test_each_fault_is_found(found: dict[str, set[str]]) -> None:
+    """By at least one case."""
+    assert [fault for fault in FAULTS if not found[fault]] == []
+
+
+@pytest.mark.slow
+def test_each_case_finds_a_fault(found: dict[str, set[str]]) -> None:
+    """No case passes whatever the client does."""
+    seen = set().union(*found.values())
+    assert [case.name for case in CASES if case.name not in seen] == []
+
+
+def test_there_are_enough_literal_cases() -> None:
+    """60 of the specification itself, and 30 faults, at least."""
+    assert sum(case.kind is Kind.LITERAL for case in CASES) >= 60
+    assert len(FAULTS) >= 30
+
+
+def test_without_a_clock_the_cases_of_later_hours_are_skipped() -> None:
+    """Each names the reason."""
+    results = run_client_cases(WrongClient(), only=["cache-23-hours"])
+    assert [(result.outcome, "--clock" in result.message) for result in results] == [(Outcome.SKIPPED, True)]
