@@ -91,26 +91,18 @@ __all__ = [
 
 # Not needed by a start that is answered from the cache, so loaded when they are asked for.
 _LATER = {
-    "AsyncLicenseClient": "_async_client",
-    "AsyncSeat": "_seat",
-    "AsyncWorker": "_worker",
-    "Cancel": "_flows.downloads",
-    "ClientSettings": "_settings",
-    "Deliver": "_worker",
-    "Document": "_records",
-    "Downloaded": "_part_file",
-    "KeyFlaw": "_typed_key",
-    "LicenseState": "_status",
-    "LicenseStatus": "_status",
-    "OnLost": "_seat",
-    "OnStatus": "_worker",
-    "OnUpdate": "_worker",
-    "Progress": "_flows.downloads",
-    "Seat": "_seat",
-    "Storage": "_storage",
-    "UpdateCheck": "_flows.updates",
-    "Worker": "_worker",
-    "explain": "_explain",
+    "_async_client": ("AsyncLicenseClient",),
+    "_explain": ("explain",),
+    "_flows.downloads": ("Cancel", "Progress"),
+    "_flows.updates": ("UpdateCheck",),
+    "_part_file": ("Downloaded",),
+    "_records": ("Document",),
+    "_seat": ("AsyncSeat", "OnLost", "Seat"),
+    "_settings": ("ClientSettings",),
+    "_status": ("LicenseState", "LicenseStatus"),
+    "_storage": ("Storage",),
+    "_typed_key": ("KeyFlaw",),
+    "_worker": ("AsyncWorker", "Deliver", "OnStatus", "OnUpdate", "Worker"),
 }
 
 
@@ -119,8 +111,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - as the modules themselves
+    for module, names in _LATER.items():
+        if name in names:
+            from importlib import import_module  # noqa: PLC0415 - as the modules themselves
 
-    return getattr(import_module(f"licclient.{_LATER[name]}"), name)
+            return getattr(import_module(f"licclient.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

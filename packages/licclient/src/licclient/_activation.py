@@ -126,7 +126,7 @@ class Activations:
             self._state.change(self._names[0], lambda _: _FORGOTTEN)
 
     def is_ours(self, found: Activation) -> bool:
-        """Tell whether we may take this away: who named nothing may be another app (D-122)."""
+        """Return whether we may take this away: a client that named nothing may be another app's (D-122)."""
         if found.name != self._shared:
             return True
         return self._product is not None and _product_of(self._state.load(found.license)) == self._product

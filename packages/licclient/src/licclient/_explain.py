@@ -50,9 +50,8 @@ def explain(
     Raises:
         TypeError: `what` is none of these.
     """
-    from licclient._explain import system_languages  # noqa: PLC0415 - rarely needed
-    from licclient._flows.updates import UpdateCheck  # noqa: PLC0415 - as above
-    from licclient._status import LicenseStatus  # noqa: PLC0415 - as below
+    from licclient._flows.updates import UpdateCheck  # noqa: PLC0415 - rarely needed
+    from licclient._status import LicenseStatus  # noqa: PLC0415 - as above
     from licclient._texts import pick_tag, text_of  # noqa: PLC0415 - as above
 
     tag = pick_tag(system_languages() if language is None else [language])
@@ -75,41 +74,38 @@ def explain(
         case MistypedKeyError():
             return text_of(f"flaw.{what.flaw.value}", tag, what.detail)
         case LicclientError():
-            return text_of(_name(what), tag, *_details(what, tag))
+            return text_of(_code(what), tag, *_details(what, tag))
         case OSError():
             return text_of("error.disk", tag, what.strerror or "").rstrip()
         case _:
             raise TypeError(f"{type(what).__name__} is not an error, reason or status of licclient")
 
 
-def _name(error: LicclientError) -> str:
-    """Return the name of an error's text."""
-    if isinstance(error, LicenseFileError):
-        return _FILE_TEXTS.get(error.flaw, f"file.{error.flaw.value}")
-    return f"error.{_kind(error)}"
-
-
-_KINDS = {
-    NotActivatedError: "not_activated",
-    NotEntitledError: "not_entitled",
-    QuotaExceededError: "quota_exceeded",
-    InvalidRequestError: "invalid_request",
-    UntrustedResponseError: "untrusted",
-    UnusableArchiveError: "unusable_archive",
-    DownloadCancelledError: "cancelled",
+_TEXTS = {
+    NotActivatedError: "error.not_activated",
+    NotEntitledError: "error.not_entitled",
+    QuotaExceededError: "error.quota_exceeded",
+    InvalidRequestError: "error.invalid_request",
+    UntrustedResponseError: "error.untrusted",
+    UnusableArchiveError: "error.unusable_archive",
+    DownloadCancelledError: "error.cancelled",
 }
 
 
-def _kind(error: LicclientError) -> str:
+def _code(error: LicclientError) -> str:
     match error:
+        case LicenseFileError(flaw=flaw):
+            return _FILE_TEXTS.get(flaw, f"file.{flaw.value}")
         case DeactivationError():
-            return "not_movable" if error.retry_at is None else "moved_often"
+            return "error.not_movable" if error.retry_at is None else "error.moved_often"
         case NoSeatError(seats=None):
-            return "seat_lost"
+            return "error.seat_lost"
         case NoSeatError(seats=seats):
-            return "seats_in_use" if seats else "no_seats"
+            return "error.seats_in_use" if seats else "error.no_seats"
         case _:
-            return next((kind for type_, kind in _KINDS.items() if isinstance(error, type_)), "unavailable")
+            return next(
+                (code for kind, code in _TEXTS.items() if isinstance(error, kind)), "error.unavailable"
+            )
 
 
 def _details(error: LicclientError, tag: str) -> list[str]:

@@ -67,7 +67,7 @@ def drop(account: str) -> None:
 
 
 def describe() -> str:
-    """Say which keyring there is, for support."""
+    """Return the name of the keyring, for support."""
 
     def work() -> str:
         import keyring  # noqa: PLC0415 - an extra
@@ -91,7 +91,7 @@ def _patiently(work: Callable[[], _T]) -> _T:
 
 
 def _is_safe(backend: object) -> bool:
-    """Tell a real keyring from the stand-ins: "fail", "null", and the plain-text files of keyrings.alt."""
+    """Return whether this is a real keyring: not "fail", "null", or the plain-text files of keyrings.alt."""
     if chained := getattr(backend, "backends", None):
         return _is_safe(chained[0])  # a chain of several; the first one is where it keeps things
     module = type(backend).__module__

@@ -58,10 +58,7 @@ class _Licensed:
     """
 
     def __init__(
-        self,
-        check: Callable[[], Any],
-        otherwise: Callable[..., Any] | None,
-        entitlement: str | None = None,
+        self, check: Callable[[], Any], otherwise: Callable[..., Any] | None, entitlement: str | None = None
     ) -> None:
         if otherwise is not None and not callable(otherwise):  # here, and not when a customer clicks
             raise TypeError(f"otherwise must be callable, not {type(otherwise).__name__}")

@@ -68,12 +68,12 @@ def _judge_at(held: Held, at: datetime, settings: Settings) -> Standing:
 
 
 def next_check(held: Held, settings: Settings) -> datetime:
-    """Say when a success has been held for so long that the service is asked again (D-41)."""
+    """Return when a success has been held for so long that the service is asked again (D-41)."""
     return later(held.checked_at, settings.cache_for)
 
 
 def holds_until(held: Held, settings: Settings) -> datetime:
-    """Say until when a success holds without an answer: cache and grace, and never past its last day."""
+    """Return until when a success holds without an answer: cache and grace, and never past its last day."""
     end = later(held.checked_at, settings.cache_for + settings.grace)
     expiry = held.verified.expiry
     return end if expiry is None else min(end, datetime.combine(expiry, time(23, 59, 59), UTC))
@@ -169,17 +169,8 @@ def _fall_back(
 
 def _license(held: Held, source: Source) -> License:
     told = held.verified
-    authenticated = told.proof is not None
-    return License(
-        told.product,
-        told.expiry,
-        told.lifetime,
-        held.checked_at,
-        source,
-        authenticated,
-        told.entitlements,
-        is_trial=told.is_trial,
-    )
+    about, is_signed = (told.product, told.expiry, told.lifetime), told.proof is not None
+    return License(*about, held.checked_at, source, is_signed, told.entitlements, is_trial=told.is_trial)
 
 
 def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | None:
@@ -198,7 +189,7 @@ def _other_product(told: Verified, settings: Settings) -> bool:
 
 
 def is_due(last: Round | None, now: datetime, settings: Settings) -> bool:
-    """Tell whether an update check may be made (D-46).
+    """Return whether an update check may be made (D-46).
 
     It is due when there was none, when the wait is over, and when the last one lies in the future: a clock
     that was ahead must not silence checks until it gets there again.
@@ -218,7 +209,7 @@ def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
 
 
 def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
-    """Say what is remembered of an update check (D-46, D-48).
+    """Return what is remembered of an update check (D-46, D-48).
 
     What can be had is remembered, the server's no forgets what was before, and no answer (nor a 422) leaves
     it. Whether it is newer is asked when it is read: two versions of an app may look into one folder.
@@ -234,16 +225,15 @@ def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
 
 
 def is_offer(listing: Listing, installed: str) -> bool:
-    """Tell whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
+    """Return whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
     return listing.download_url is not None and is_newer(listing.version, installed, listing.channel)
 
 
 def is_newer(offered: str, installed: str, channel: str | None = None) -> bool:
     """Compare two versions by PEP 440 (D-47).
 
-    Returns:
-        False also when either cannot be read, and for a pre-release, unless a pre-release is installed or it
-        is in another channel than the stable one: somebody has asked for that (D-227).
+    False also when either cannot be read, and for a pre-release, unless a pre-release is installed or it is
+    in another channel than the stable one: somebody has asked for that (D-227).
     """
     from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
 
@@ -269,7 +259,7 @@ def is_below(version: str, other: str | None) -> bool:
 
 
 def is_version(text: str) -> bool:
-    """Tell whether a version can be compared at all (D-47)."""
+    """Return whether a version can be compared at all (D-47)."""
     from packaging.version import Version  # noqa: PLC0415 - as above
 
     try:
@@ -280,5 +270,5 @@ def is_version(text: str) -> bool:
 
 
 def is_link_good(offered_at: datetime | None, now: datetime) -> bool:
-    """Tell whether a link of that age can still be used (D-48); never when the clock went backwards."""
+    """Return whether a link of that age can still be used (D-48); never when the clock went backwards."""
     return offered_at is not None and timedelta(0) <= now - offered_at < LINK_GOOD_FOR

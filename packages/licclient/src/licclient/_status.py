@@ -49,7 +49,7 @@ class Outcome:
 
 
 def outcome_of(answer: Verified | LicclientError, call: str, now: datetime) -> Outcome:
-    """Say what is to be remembered of an answer."""
+    """Return what is to be remembered of an answer."""
     match answer:
         case Verified():
             return Outcome(call, now, None, answer.product)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from licclient._records import Document, seal, unseal
@@ -237,7 +236,7 @@ class StateFolder:
         return True
 
     def _complain(self, name: str, reason: str) -> None:
-        """Say in the log, once, what the app's developer would otherwise learn from customers (D-52)."""
+        """Log, once, what the app's developer would otherwise learn from customers (D-52)."""
         kind = name.partition("-")[0]
         lost = _LOST.get(kind, "what the service says is forgotten when the program ends")
         if lost in self._complained:
@@ -293,7 +292,7 @@ def _patiently(act: Callable[[], object], pauses: Iterable[float] = REPLACE_PAUS
 
 
 def _signature(path: Path | None) -> _Signature | None:
-    """Say what a file looks like from outside; changes whenever the file is replaced."""
+    """Return what a file looks like from outside; it changes whenever the file is replaced."""
     if path is None:
         return None
     try:
@@ -369,9 +368,7 @@ class CallLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         lock, self._lock = self._lock, None
         if lock is None or self._path is None:
             return

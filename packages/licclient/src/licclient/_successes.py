@@ -39,7 +39,7 @@ class Successes:
         self._read: dict[str, tuple[Document, Held | None]] = {}
 
     def subject(self, key: str, domain: str) -> Subject:
-        """Say what a key and a domain are about."""
+        """Return what a key and a domain are about."""
         known = self._subjects.get((key, domain))
         if known is None:
             if len(self._subjects) >= _MOST_SUBJECTS:
@@ -53,7 +53,7 @@ class Successes:
         return self._subjects.get((typed, domain))
 
     def can_find(self, name: str) -> bool:
-        """Tell whether a record can be read without its key; one that was signed is checked with it."""
+        """Return whether a record can be read without its key; one that was signed is checked with it."""
         return not self._settings.public_keys and name.startswith(f"{self._kind}-")
 
     def find(self, subject: Subject) -> Held | None:

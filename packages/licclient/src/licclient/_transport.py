@@ -32,13 +32,7 @@ from licclient._pace import PASSING
 from licclient._protocol.downloads import add_promises
 from licclient._protocol.links import redirect_target
 from licclient._protocol.requests import Call, shown_ip
-from licclient._protocol.responses import (
-    REDIRECTS,
-    Attempt,
-    Reply,
-    read_retry_after,
-    unusable_response,
-)
+from licclient._protocol.responses import REDIRECTS, Attempt, Reply, read_retry_after, unusable_response
 from licclient.errors import ServiceUnavailableError
 
 MAX_REDIRECTS: Final = 3
@@ -82,7 +76,7 @@ def unlogged() -> Generator[None]:
 
 
 def failure(problem: BaseException) -> ServiceUnavailableError:
-    """Say what went wrong without saying where: the address is a credential."""
+    """Return what went wrong without saying where: the address is a credential."""
     match problem:
         case ServiceUnavailableError():
             return problem
@@ -101,7 +95,7 @@ def failure(problem: BaseException) -> ServiceUnavailableError:
 
 
 def _has_cause(problem: BaseException | None, kind: type[BaseException]) -> bool:
-    """Tell a refused connection, which may be a restart, from an unknown name or a bad certificate."""
+    """Return whether this is behind a problem, as a refused connection is, which may be a restart."""
     while problem is not None:
         if isinstance(problem, kind):
             return True

@@ -116,9 +116,7 @@ def send_with_retries(call: Call, seconds: float) -> "Flow[Attempt]":
 
 
 def run(
-    flow: Flow[R],
-    open_transport: "Callable[[], Transport]",
-    is_cancelled: Callable[[], bool] = lambda: False,
+    flow: Flow[R], open_transport: "Callable[[], Transport]", is_cancelled: Callable[[], bool] = lambda: False
 ) -> R:
     """Run a flow in this thread, close it, and return or raise what it does.
 

@@ -7,14 +7,7 @@ from typing import Final
 from licclient._activation import Activation
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow
-from licclient._flows.verification import (
-    NO_KEY,
-    ask,
-    check_name,
-    installation_domain,
-    of_channels,
-    read_key,
-)
+from licclient._flows.verification import NO_KEY, ask, check_name, installation_domain, of_channels, read_key
 from licclient._model import Listing, Manifest, Reason, Round, Update
 from licclient._platform import own_platform
 from licclient._policy import (

@@ -14,12 +14,7 @@ from licclient._protocol.responses import (
     read_utc,
     unusable_response,
 )
-from licclient.errors import (
-    LicclientError,
-    LicenseRefusedError,
-    NotEntitledError,
-    QuotaExceededError,
-)
+from licclient.errors import LicclientError, LicenseRefusedError, NotEntitledError, QuotaExceededError
 
 CONSUME_PATH: Final = "/api/v1/licenses/consume"
 _SHARE: Final = 10  # one part in so many of a limit may be used offline

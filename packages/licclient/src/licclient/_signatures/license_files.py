@@ -92,8 +92,7 @@ def check_file(text: str, settings: Settings, domain: str) -> LicenseFile | Lice
         return LicenseFileError(FileFlaw.OTHER_PRODUCT, f"This license file is for {product}.")
     if found.domain != domain:
         return LicenseFileError(
-            FileFlaw.OTHER_MACHINE,
-            "This license file is for another computer. Send the request of this one.",
+            FileFlaw.OTHER_MACHINE, "This license file is for another computer. Send the request of this one."
         )
     return found
 

@@ -123,11 +123,7 @@ class _Dialog(QDialog):
     """What both windows have in common; `_states` decides what they show and do."""
 
     def __init__(
-        self,
-        parent: QWidget | None,
-        client: "LicenseClient",
-        state: State,
-        to: Path | None = None,
+        self, parent: QWidget | None, client: "LicenseClient", state: State, to: Path | None = None
     ) -> None:
         super().__init__(parent)
         self._build()

@@ -121,11 +121,7 @@ class ActivationDialog(TkDialog):
         self._text: tk.StringVar | None = tk.StringVar(self)
         self._text.trace_add("write", lambda *_: self._driver.typed(self._field.get()))
         self._field = ttk.Entry(
-            frame,
-            textvariable=self._text,
-            width=KEY_LETTERS,
-            font="TkFixedFont",
-            style=self._style("TEntry"),
+            frame, textvariable=self._text, width=KEY_LETTERS, font="TkFixedFont", style=self._style("TEntry")
         )
         self._field.bind("<Control-a>", self._select_all)  # Tk's own on Linux goes to the beginning
         self._target = self._field
