@@ -21,7 +21,6 @@ from licclient._model import Held, Listing, Manifest, Proof, Round, Verified
 from licclient._policy import (
     CLOCK_TOLERANCE,
     MARK_EVERY,
-    Settled,
     Standing,
     begin_round,
     end_round,
@@ -59,7 +58,7 @@ products = st.sampled_from(["Notes", "Paint"])
 def live(held, now, rules):
     """One verify without a server, as the client does it: mark, recall, else settle an outage."""
     held = mark(held, now, rules)
-    known = recall(held, now, rules) or settle(OUTAGE, held, now, rules).result
+    known = recall(held, now, rules) or settle(OUTAGE, held, now, rules)[0]
     return held, known if isinstance(known, License) else None
 
 
@@ -113,8 +112,8 @@ def test_a_license_is_always_for_the_expected_product(cached, expected, later):
     now = START + later
     results = [
         recall(held, now, rules),
-        settle(OUTAGE, held, now, rules).result,
-        settle(Verified(cached, None, lifetime=True), None, now, rules).result,
+        settle(OUTAGE, held, now, rules)[0],
+        settle(Verified(cached, None, lifetime=True), None, now, rules)[0],
     ]
     for result in results:
         if isinstance(result, License):
@@ -127,8 +126,8 @@ def test_a_license_is_always_for_the_expected_product(cached, expected, later):
 def test_a_success_resets_the_latest_instant_seen():
     """After the server's word a clock that had been ahead counts from now (D-43)."""
     ahead = Held(Verified("Notes", None, lifetime=False), START, START + timedelta(days=99))
-    settled = settle(Verified("Notes", None, lifetime=False), ahead, START + HOUR, settings())
-    assert settled.held == Held(Verified("Notes", None, lifetime=False), START + HOUR, START + HOUR)
+    _, kept = settle(Verified("Notes", None, lifetime=False), ahead, START + HOUR, settings())
+    assert kept == Held(Verified("Notes", None, lifetime=False), START + HOUR, START + HOUR)
 
 
 # --- to the very instant ----------------------------------------------------------------------
@@ -189,28 +188,28 @@ def test_the_mark_moves_when_an_end_was_crossed():
 def test_an_outage_says_why_nothing_holds(now, words):
     """The error tells what became of the license that was remembered, and this stays remembered."""
     held = Held(Verified("Notes", None, lifetime=False), START, START)
-    settled = settle(OUTAGE, held, now, settings())
-    assert (str(settled.result), settled.held) == (words, held)
-    assert settle(OUTAGE, None, now, settings()).result is OUTAGE
-    assert settle(OUTAGE, held, START, settings(product="Paint")).result is OUTAGE
+    result, kept = settle(OUTAGE, held, now, settings())
+    assert (str(result), kept) == (words, held)
+    assert settle(OUTAGE, None, now, settings())[0] is OUTAGE
+    assert settle(OUTAGE, held, START, settings(product="Paint"))[0] is OUTAGE
 
 
 def test_each_answer_leaves_what_it_should():
     """A refusal forgets; another product, a malformed call and a forger do not; a success says all."""
     held = Held(Verified("Notes", None, lifetime=False), START, START)
     no = LicenseRefusedError(Reason.REVOKED, "Gone.")
-    assert settle(no, held, START, settings()) == Settled(no, None)
+    assert settle(no, held, START, settings()) == (no, None)
     for answer in (InvalidRequestError({}), UntrustedResponseError("Who?")):
-        assert settle(answer, held, START, settings()) == Settled(answer, held)
-    other = settle(Verified("Notes", None, lifetime=False), held, START, settings(product="Paint"))
-    assert (str(other.result), other.held) == ("This license is for Notes, not for Paint.", held)
-    granted = settle(Verified("Notes", LAST_DAY.date(), lifetime=False), None, START, settings())
-    assert granted.result == License("Notes", LAST_DAY.date(), False, START, Source.SERVER, False)  # noqa: FBT003
-    assert recall(granted.held, START, settings()) == replace(granted.result, source=Source.CACHE)
-    late = settle(OUTAGE, granted.held, START + 30 * HOUR, settings()).result
-    assert late == replace(granted.result, source=Source.GRACE)
-    early = settle(OUTAGE, granted.held, START + HOUR, settings()).result
-    assert early == replace(granted.result, source=Source.CACHE)
+        assert settle(answer, held, START, settings()) == (answer, held)
+    other, kept = settle(Verified("Notes", None, lifetime=False), held, START, settings(product="Paint"))
+    assert (str(other), kept) == ("This license is for Notes, not for Paint.", held)
+    granted, kept = settle(Verified("Notes", LAST_DAY.date(), lifetime=False), None, START, settings())
+    assert granted == License("Notes", LAST_DAY.date(), False, START, Source.SERVER, False)  # noqa: FBT003
+    assert recall(kept, START, settings()) == replace(granted, source=Source.CACHE)
+    late = settle(OUTAGE, kept, START + 30 * HOUR, settings())[0]
+    assert late == replace(granted, source=Source.GRACE)
+    early = settle(OUTAGE, kept, START + HOUR, settings())[0]
+    assert early == replace(granted, source=Source.CACHE)
 
 
 @pytest.mark.parametrize(
@@ -220,9 +219,9 @@ def test_a_signed_success_counts_from_its_signature(behind, seen, slow_by):
     """Confirmed by the service's clock, never seen before that; a slow clock's lag is kept (D-63, D-116)."""
     proof = Proof("192.0.2.1", {}, b"", START)
     verified = Verified("Notes", None, lifetime=True, proof=proof)
-    settled = settle(verified, None, START + behind, settings())
-    assert settled.held == Held(verified, START, START + seen, slow_by)
-    assert settled.result.authenticated
+    result, kept = settle(verified, None, START + behind, settings())
+    assert kept == Held(verified, START, START + seen, slow_by)
+    assert result.authenticated
 
 
 def test_when_a_success_is_confirmed_next_and_until_when_it_holds():
@@ -243,8 +242,8 @@ def test_a_key_that_has_become_another_products_is_forgotten():
     """The service's newest word counts: what was remembered for this app no longer holds (D-44)."""
     held = Held(Verified("Notes", None, lifetime=False), START, START)
     rules = settings(product="Notes")
-    refused = settle(Verified("Paint", None, lifetime=False), held, START, rules)
-    assert (refused.result.reason, refused.held) == (Reason.OTHER_PRODUCT, None)
+    refused, kept = settle(Verified("Paint", None, lifetime=False), held, START, rules)
+    assert (refused.reason, kept) == (Reason.OTHER_PRODUCT, None)
 
 
 # --- cadence ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ The life of one success, with `checked_at` as its start::
     whatever comes first: the end (UTC) of the key's own expiry day
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 from typing import Final
@@ -111,18 +111,10 @@ def mark(held: Held, now: datetime, settings: Settings) -> Held:
     return replace(held, seen_at=at) if crossed or at - held.seen_at > MARK_EVERY else held
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What a verify comes to: what the caller gets, and what is remembered from now on."""
-
-    result: License | LicclientError
-    held: Held | None
-
-
 def settle(
     answer: Verified | LicclientError, held: Held | None, now: datetime, settings: Settings
-) -> Settled:
-    """Decide what an answer to a verify means, given what is remembered.
+) -> tuple[License | LicclientError, Held | None]:
+    """Return what the caller of a verify gets, and what is remembered from now on.
 
     A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
     clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). So does another product
@@ -137,23 +129,24 @@ def settle(
     match answer:
         case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
             was_ours = held is not None and not _other_product(held.verified, settings)
-            return Settled(wrong, None if was_ours else held)
+            return wrong, None if was_ours else held
         case Verified():
             confirmed_at = answer.proof.signed_at if answer.proof else now
             seen_at = max(now, confirmed_at)
             fresh = Held(answer, confirmed_at, seen_at, slow_by=seen_at - now)
-            return Settled(_license(fresh, Source.SERVER), fresh)
+            return _license(fresh, Source.SERVER), fresh
         case LicenseRefusedError():
-            return Settled(answer, None)
+            return answer, None
         case InvalidRequestError() | UntrustedResponseError():
-            return Settled(answer, held)
+            return answer, held
         case _:
-            return Settled(_fall_back(answer, held, now, settings), held)
+            return fall_back(answer, held, now, settings), held
 
 
-def _fall_back(
+def fall_back(
     failure: LicclientError, held: Held | None, now: datetime, settings: Settings
 ) -> License | LicclientError:
+    """Return the license that holds without an answer (D-42), or why none does."""
     if held is None or _other_product(held.verified, settings):
         return failure
     match judge_held(held, now, settings):

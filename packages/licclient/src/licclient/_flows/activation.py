@@ -24,7 +24,7 @@ from licclient._flows.verification import (
 )
 from licclient._keyring import QUICK_SECONDS
 from licclient._model import License
-from licclient._policy import recall, settle
+from licclient._policy import fall_back, recall
 from licclient.errors import MistypedKeyError, ServiceUnavailableError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def remembered_license(context: Context) -> tuple[License | None, bool]:
     held = context.successes.find_marked(subject, now)
     if (fresh := recall(held, now, settings)) is not None:
         return fresh, False
-    found = settle(ServiceUnavailableError(_NOT_ASKED), held, now, settings).result
+    found = fall_back(ServiceUnavailableError(_NOT_ASKED), held, now, settings)
     if isinstance(found, License):
         return found, True
     from licclient._status import refused_lately  # noqa: PLC0415 - not for an answer from the cache

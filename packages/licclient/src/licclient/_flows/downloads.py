@@ -166,9 +166,9 @@ class _Download:
     def _renew_link(self) -> Flow[None]:
         seconds = min(self._seconds, self._patience.left)
         fresh = yield from self._timed(renew_link(self._context, self._update, seconds))
-        self._link, self._version = fresh.link, fresh.version
-        if fresh.expected is not None:
-            self._part.expect(fresh.expected)
+        self._link, self._version = fresh.download_url, fresh.version
+        if fresh.vouched is not None:
+            self._part.expect(fresh.vouched)
         self._speed = Speed(monotonic(), self._part.done)
         self._best = max(self._best, self._part.done)
 

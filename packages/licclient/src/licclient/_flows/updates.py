@@ -1,6 +1,6 @@
 """Check for updates, renew the link of a download, and remember what a person skipped."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -320,16 +320,7 @@ def _skipped_name(context: Context, update: Update) -> str:
 # --- for a download ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FreshLink:
-    """A fresh link, its version, and what the vendor signed about the file if release keys are pinned."""
-
-    link: str = field(repr=False)
-    expected: Manifest | None
-    version: str
-
-
-def renew_link(context: Context, update: Update, seconds: float) -> Flow[FreshLink]:
+def renew_link(context: Context, update: Update, seconds: float) -> Flow[Listing]:
     """Ask for a fresh link to a file; counts as an update check, which is never too early here (D-48).
 
     Raise `LicenseRefusedError` also if support is over, or the version is no longer offered.
@@ -347,7 +338,7 @@ def renew_link(context: Context, update: Update, seconds: float) -> Flow[FreshLi
         )
     if not is_offer(answer, installed):
         raise LicenseRefusedError(Reason.OTHER, "The version is no longer offered.")
-    return FreshLink(answer.download_url, answer.vouched, answer.version)
+    return answer
 
 
 def key_of_offer(context: Context, update: Update) -> str:

@@ -8,7 +8,7 @@ from licclient._activation import Activation
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, OwnAddress, Wait, send_with_retries
 from licclient._model import License, Reason, Verified
-from licclient._policy import recall, settle
+from licclient._policy import fall_back, recall, settle
 from licclient._protocol.requests import Call, tidy_key, verify_call
 from licclient._records import Document, read_round, record_name
 from licclient._storage import CallLock
@@ -81,7 +81,7 @@ def verify_online(context: Context, typed: str | None, *, force: bool) -> Flow[L
     if key is None and activation is not None:
         key = context.activations.key_of(activation)
     if key is None:
-        return license_or_raise(settle(ServiceUnavailableError(NO_KEY), held, now, settings).result)
+        return license_or_raise(fall_back(ServiceUnavailableError(NO_KEY), held, now, settings))
     subject = context.successes.subject(key, domain)
     last_call = _last_call(context, subject)
     with call_lock(context, call_name(subject)) as lock:
@@ -122,7 +122,8 @@ def _answered_meanwhile(context: Context, subject: Subject, before: object) -> L
     held = context.successes.find_marked(subject, now)
     if last.answer is None:
         return recall(held, now, context.settings)
-    return license_or_raise(settle(last.answer, held, now, context.settings).result)
+    result, _ = settle(last.answer, held, now, context.settings)
+    return license_or_raise(result)
 
 
 def _end(
@@ -142,9 +143,9 @@ def _end(
         context.license_files.note_answer(key, answer, now)
     # Read again: another process may have been answered while we waited.
     held = context.successes.find_marked(subject, now)
-    settled = settle(answer, held, now, settings)
-    if settled.held != held:
-        context.successes.put(subject, settled.held)
+    result, kept = settle(answer, held, now, settings)
+    if kept != held:
+        context.successes.put(subject, kept)
         if held is None:
             _let_check_again(context, key)
     if not attempt.was_closed:  # that is no outage (D-119)
@@ -153,7 +154,7 @@ def _end(
         context.storage.change(call_name(subject), lambda _: ended)
     if activation is not None and not _is_activated(context, activation):
         forget_records(context, subject.name)
-    return license_or_raise(settled.result)
+    return license_or_raise(result)
 
 
 def _is_activated(context: Context, activation: Activation) -> bool:
