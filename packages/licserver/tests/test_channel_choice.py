@@ -45,12 +45,23 @@ def test_the_highest_version_of_the_allowed_channels_is_offered(channels, platfo
     assert choose_release(latest_by_channel(RELEASES), channels, platform).version == version
 
 
+def test_versions_are_compared_as_versions():
+    """Not as texts, and whichever was published first."""
+    both = [release("1.10"), release("1.9", "beta")]
+    for releases in (both, both[::-1]):
+        assert choose_release(latest_by_channel(releases), ["beta"]).version == "1.10"
+    unreadable = {"stable": {"": release("2024 Spring")}, "beta": {"": release("0.1")}}
+    assert choose_release(unreadable, ["beta"]).version == "0.1"
+
+
 def test_a_license_is_offered_files_of_its_channels():
     """A platform is listed where its newest version has a file of its own; without any release nothing is."""
     assert {name: one.version for name, one in offer_to(RELEASES, ["beta"]).items()} == {
         "": "2.0b1",
         WINDOWS: "2.0b2",
     }
+    older = [release("2.0"), release("1.9", "beta", WINDOWS)]
+    assert [*offer_to(older, ["beta"])] == [""]
     assert offer_to([], ["beta"]) == {}
     assert [*latest_by_channel([])] == ["stable"]
     assert choose_release({}, ["beta"]) is None

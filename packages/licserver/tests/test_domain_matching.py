@@ -1,7 +1,7 @@
 """When two domains are the same (D-06)."""
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from licserver.domain import environments
@@ -142,6 +142,7 @@ def test_the_normal_form_of_a_normal_form_is_itself(text):
     assert 0 < len(normal) <= 253
 
 
+@settings(max_examples=25)  # each takes 20 ms to draw
 @given(st.from_regex(environments._PLAIN_HOST, fullmatch=True))
 def test_the_short_way_comes_to_what_the_long_way_comes_to(text):
     """What is taken as it stands, alone or as a home URL, is what the whole procedure makes of it."""

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import logging
-from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
@@ -208,33 +207,6 @@ def test_what_cannot_be_imported_is_said(world, key):
     assert WRONG[key] in problem.message
     assert plan.action.value == "refuse"
     assert not is_imported_key(key)
-
-
-STATES = {
-    ("edd", "License Status", "expired"): ("2026-01-01", False),
-    ("edd", "Expiration Date", "lifetime"): (None, False),
-    ("edd", "License Status", "odd"): "status: 'odd' is not known",
-    ("edd", "Expiration Date", "31.01.2027"): "must be a date like 2027-01-31",
-    ("edd", "Product Name", "Other"): "--product 'Other'=SLUG",
-    ("woocommerce", "expires_at", ""): (None, False),
-    ("gumroad", "License Key Enabled?", "0"): ("2027-01-31", True),
-}
-
-
-@pytest.mark.parametrize("case", STATES, ids=range(len(STATES)))
-def test_what_the_other_system_says_of_a_license(case):
-    """Expired, blocked, for a lifetime, or a word that nobody knows."""
-    system, column, value = case
-    (first, *_) = csv.DictReader(io.StringIO(SYSTEMS[system](["a-key-0001"], ()), newline=""))
-    text = table({**first, column: value})
-    now = datetime(2026, 1, 2, tzinfo=UTC)
-    conversion = Conversion(now=now, preset=PRESETS[system], products={"My App": "app"}, slots="3")
-    ((_, row),) = read_rows("csv", io.StringIO(text, newline=""), conversion)
-    if isinstance(STATES[case], str):
-        assert STATES[case] in row.message
-    else:
-        expires_on = row.expires_on and row.expires_on.isoformat()
-        assert (expires_on, row.revoked_at is not None) == STATES[case]
 
 
 def test_the_command(bare_cli, tmp_path):

@@ -45,6 +45,14 @@ def test_a_request_may_be_typed(spell):
     assert parse_request(spell(request("Büro.example", "", ""))) == MachineRequest("Büro.example", "", None)
 
 
+def test_a_one_that_was_typed_is_an_i():
+    """Nor is a zero in a request: people misread both."""
+    typed = request("1.example", "app", "1.2")
+    misread = typed.removeprefix("REQ-").replace("I", "1").replace("O", "0")
+    assert "1" in misread
+    assert parse_request(misread) == parse_request(typed)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -90,6 +98,10 @@ def test_the_address_of_all_machines_without_a_network_makes_none_known(policy, 
     verdict = evaluate_offline(KEY, full, HERE, NOON)
     assert isinstance(verdict, Valid) if is_known else verdict is VerifyRefusal.ENVIRONMENT
     assert evaluate_offline(KEY, None, HERE, NOON) is VerifyRefusal.NOT_FOUND
+    allowed = full._replace(policy=EnvironmentPolicy.DOMAIN, activated=EnvironmentMatch(), allowed=(ID,))
+    assert evaluate_offline(KEY, allowed, HERE, NOON) == Valid(allowed, takes_slot=False)
+    ended = full._replace(expires_on=date(2026, 6, 14))
+    assert evaluate_offline(KEY, ended, HERE, NOON) is VerifyRefusal.EXPIRED
 
 
 def test_a_file_says_for_whom_and_until_when():

@@ -9,7 +9,7 @@ from licserver.domain.records import Artifact
 from licserver.protocol.patches import patch_headers, read_base
 
 DIGEST = sha256(b"the file that the client has").digest()
-WISH = {"Accept-Encoding": "gzip, DCZ", "Available-Dictionary": f" :{b64encode(DIGEST).decode()}: "}
+WISH = {"Accept-Encoding": "gzip,DCZ, br", "Available-Dictionary": f" :{b64encode(DIGEST).decode()}: "}
 
 
 @pytest.mark.parametrize(

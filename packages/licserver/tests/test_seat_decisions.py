@@ -134,7 +134,8 @@ def test_a_seat_is_answered_with_its_lease():
             "used": 3,
         },
     )
-    assert json.loads(released_response(released=True).content) == {"released": True}
+    released = released_response(released=True)
+    assert (released.status, json.loads(released.content)) == (200, {"released": True})
 
 
 @pytest.mark.parametrize(("seconds", "after"), [(70, 70), (69.1, 70), (0, 1), (-5, 1)])

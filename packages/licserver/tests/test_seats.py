@@ -146,10 +146,9 @@ async def test_an_app_takes_renews_and_releases_a_seat(site, world):
     assert (status, refusal["error"], refusal["retry_after"], refusal["seats"]) == (403, "no_seat", 120, 1)
     assert await ask(site, key, release=True) == (200, {"released": True})
     assert await ask(site, key, release=True) == (200, {"released": False})
-    for wrong in ("CP-AAAAAA-AAAAAA-AAAAAA-AAAAAA-AAAAAA", "no", "sold-elsewhere"):
-        for more in ({}, {"release": True}):
-            status, refusal = await ask(site, wrong, **more)
-            assert (status, refusal["error"]) == (401, "invalid_license")
+    for more in ({}, {"release": True}):
+        status, refusal = await ask(site, "sold-elsewhere", **more)
+        assert (status, refusal["error"]) == (401, "invalid_license")
     status, refusal = await ask(site, "", seat="0" * 31)
     assert (status, [*refusal["errors"]]) == (422, ["license_key", "seat"])
 

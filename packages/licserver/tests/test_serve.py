@@ -116,7 +116,7 @@ ROOM = 30 << 20
 
 
 @needs_proc
-@pytest.mark.parametrize("large", [96 << 20, pytest.param(2 << 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("large", [40 << 20, pytest.param(2 << 30, marks=pytest.mark.slow)])
 async def test_a_large_file_costs_no_memory(program, tmp_path, large):
     """Publishing and downloading it take less than 30 MiB more than without it."""
     file = tmp_path / "large.bin"

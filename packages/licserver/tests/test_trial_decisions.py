@@ -28,6 +28,8 @@ def trial(**terms: object):
         (14, (8, 4), (9, 5), LAST_DAY),
         (14, (9, 4), (9, 5), TrialRefusal.TOO_MANY),
         (14, (8, 5), (9, 5), TrialRefusal.TOO_MANY),
+        (14, (1, 0), (1, 9), TrialRefusal.TOO_MANY),
+        (14, (1, 1), (9, 1), TrialRefusal.TOO_MANY),
         (14, (99, 99), (0, 0), LAST_DAY),
     ],
 )

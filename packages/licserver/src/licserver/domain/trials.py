@@ -44,6 +44,6 @@ def evaluate_new(
     """
     if not trial_days:
         return TrialRefusal.NOT_OFFERED
-    if any(limit and count >= limit for count, limit in zip(started, limits, strict=True)):
+    if 0 < limits[0] <= started[0] or 0 < limits[1] <= started[1]:
         return TrialRefusal.TOO_MANY
     return today + timedelta(days=trial_days)
