@@ -170,7 +170,7 @@ class LicenseService:
         with self._context.transaction() as tx:
             found = find_license(tx, reference)
             key = self.decrypt_key(found)
-            tx.write_audit("license.reveal", _object(found))
+            tx.write_audit("license.reveal", audit_object(found))
         return key
 
     def change(
@@ -199,7 +199,7 @@ class LicenseService:
                 check_plans(tx, found.product_id, found.product_slug, {new.get("plan")})
                 tx.repositories.licenses.change(found, **new)
                 details = {name: _audit_change(name, getattr(found, name), new[name]) for name in new}
-                tx.write_audit("license.change", _object(found), **details)
+                tx.write_audit("license.change", audit_object(found), **details)
                 if not is_expired(found, tx.now()):
                     _write_expiry(tx, replace(found, **new))
         return self.get(reference)
@@ -231,8 +231,8 @@ class LicenseService:
             if found.revoked_at is None:
                 reason = None if reason is None else self._mask_key_in(reason, found)
                 tx.repositories.licenses.change(found, revoked_at=tx.now(), revoked_reason=reason)
-                tx.write_audit("license.revoke", _object(found), reason=reason)
-                tx.add_events(EventType.LICENSE_REVOKED, _event_data(found))
+                tx.write_audit("license.revoke", audit_object(found), reason=reason)
+                tx.add_events(EventType.LICENSE_REVOKED, event_data(found))
         return self.get(reference)
 
     def reinstate(self, reference: str) -> IssuedLicense:
@@ -241,8 +241,8 @@ class LicenseService:
             found = find_license(tx, reference, locked=True)
             if found.revoked_at is not None:
                 tx.repositories.licenses.change(found, revoked_at=None, revoked_reason=None)
-                tx.write_audit("license.reinstate", _object(found), was=found.revoked_reason)
-                tx.add_events(EventType.LICENSE_REINSTATED, _event_data(found))
+                tx.write_audit("license.reinstate", audit_object(found), was=found.revoked_reason)
+                tx.add_events(EventType.LICENSE_REINSTATED, event_data(found))
                 _write_expiry(tx, replace(found, revoked_at=None))
         return self.get(reference)
 
@@ -262,8 +262,8 @@ class LicenseService:
                     f"{domain_or_ip!r} is not activated for this license; "
                     "`licserver license show` lists what is"
                 )
-            tx.write_audit("license.deactivate", _object(found), environment=domain, freed=freed)
-            tx.add_events(EventType.ACTIVATION_FREED, _event_data(found, freed=freed))
+            tx.write_audit("license.deactivate", audit_object(found), environment=domain, freed=freed)
+            tx.add_events(EventType.ACTIVATION_FREED, event_data(found, freed=freed))
         return freed
 
     def free_slot(self, reference: str, environment: Environment) -> None:
@@ -275,8 +275,10 @@ class LicenseService:
                 and tx.repositories.licenses.remove_activation(found.id, environment)
             ):
                 raise NotFoundError("this activation does not exist any more; it may have been freed already")
-            tx.write_audit("license.deactivate", _object(found), environment=" ".join(environment), freed=1)
-            tx.add_events(EventType.ACTIVATION_FREED, _event_data(found, freed=1))
+            tx.write_audit(
+                "license.deactivate", audit_object(found), environment=" ".join(environment), freed=1
+            )
+            tx.add_events(EventType.ACTIVATION_FREED, event_data(found, freed=1))
 
     def _mask_key_in(self, text: str, license_: IssuedLicense) -> str:
         """Mask keys, also the license's own, which no pattern recognises if it was sold elsewhere.
@@ -324,11 +326,13 @@ def find_by_key(context: Context, key: str, *, locked: bool = False) -> IssuedLi
     return found if is_imported_key(key) and product.accepts_imported_keys else None
 
 
-def _object(found: IssuedLicense) -> tuple[str, str]:
+def audit_object(found: IssuedLicense) -> tuple[str, str]:
+    """Return a license as the audit log names it."""
     return "license", found.id.hex()
 
 
-def _event_data(license_: IssuedLicense, **more: Any) -> dict[str, Any]:
+def event_data(license_: IssuedLicense, **more: Any) -> dict[str, Any]:
+    """Return the data of an event about a license."""
     return {"license_id": license_.id.hex(), **more}
 
 
@@ -359,7 +363,7 @@ def add_licenses(tx: Context, new: list[IssuedLicense], slug: str) -> None:
         new = [replace(one, subscription_ended_at=ends.get(one.subscription_id or "")) for one in new]
     tx.repositories.licenses.add_all(new)
     tx.write_audit("license.issue", object_, product=slug, count=len(new))
-    tx.add_events(EventType.LICENSE_ISSUED, *map(_event_data, new))
+    tx.add_events(EventType.LICENSE_ISSUED, *map(event_data, new))
 
 
 def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from licserver.protocol.offline_files import MachineRequest, parse_request, sign
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask_machine
 from licserver.services.context import Context
-from licserver.services.licenses import find_license
+from licserver.services.licenses import audit_object, event_data, find_license
 
 _REFUSALS: Final = {
     VerifyRefusal.REVOKED: "this license is revoked; no file can be issued",
@@ -74,7 +74,7 @@ class OfflineFileService:
             ends_at = file_end(found, now, days)
             valid = _take_slot(tx, found, key, environment, asked, ends_at)
             about = {"domain": environment.domain, "ends_at": ends_at, "key_id": signing_key.public.id}
-            tx.write_audit("license.file", ("license", found.id.hex()), **about)
+            tx.write_audit("license.file", audit_object(found), **about)
         slug = found.product_slug
         text = sign_file(valid, slug, key, asked.domain, now, ends_at, signing_key)
         return IssuedFile(f"{slug}-{now:%Y-%m-%d}.lic", text, environment.domain, ends_at)
@@ -111,7 +111,6 @@ def _take_slot(
     if verdict.takes_slot:
         machine = mask_machine(Machine(app_version=asked.app_version), key)
         licenses.add_activation(license_.id, environment, tx.now(), machine)
-        data = {"license_id": license_.id.hex(), "domain": environment.domain, "ip": environment.ip}
-        tx.add_events(EventType.ACTIVATION_CREATED, data)
+        tx.add_events(EventType.ACTIVATION_CREATED, event_data(license_, **environment._asdict()))
     licenses.hold_offline(license_.id, environment.domain, ends_at)
     return verdict

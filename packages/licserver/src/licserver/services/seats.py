@@ -7,7 +7,7 @@ from licserver.domain.records import IssuedLicense
 from licserver.domain.seats import GrantedSeat, Seat, SeatRefusal, SeatRequest, SeatVerdict, evaluate_seat
 from licserver.errors import NotFoundError
 from licserver.services.context import Context
-from licserver.services.licenses import find_by_key, find_license
+from licserver.services.licenses import audit_object, find_by_key, find_license
 
 REFUSED_FOR: Final = timedelta(days=1)
 """How long a seat that was taken back is refused to the app that held it, which may be suspended."""
@@ -71,7 +71,7 @@ class SeatService:
                 seat_id = b""
             if not _end(tx, license_, seat_id, REFUSED_FOR):
                 raise NotFoundError("nobody holds this seat; `licserver license seats` lists those in use")
-            tx.write_audit("license.take_back", ("license", license_.id.hex()), seat=seat_id.hex())
+            tx.write_audit("license.take_back", audit_object(license_), seat=seat_id.hex())
 
 
 def _end(tx: Context, license_: IssuedLicense, seat_id: bytes, refused_for: timedelta) -> bool:

@@ -8,7 +8,7 @@ from licserver.domain.records import Environment, IssuedLicense
 from licserver.errors import HeldOfflineError, NotFoundError, TooManyMovesError
 from licserver.protocol.webhooks import EventType
 from licserver.services.context import Context
-from licserver.services.licenses import find_license
+from licserver.services.licenses import audit_object, event_data, find_license
 from licserver.services.products import ProductService
 
 
@@ -59,9 +59,8 @@ class SelfService:
             for environment in meant:
                 tx.repositories.licenses.remove_activation(found.id, environment)
             tx.repositories.moves.add(found.id, meant, now)
-            tx.write_audit("license.move", ("license", found.id.hex()), freed=len(meant))
-            freed = {"license_id": found.id.hex(), "freed": len(meant)}
-            tx.add_events(EventType.ACTIVATION_FREED, freed)
+            tx.write_audit("license.move", audit_object(found), freed=len(meant))
+            tx.add_events(EventType.ACTIVATION_FREED, event_data(found, freed=len(meant)))
         return len(meant)
 
 

@@ -7,7 +7,7 @@ from licserver.database.repositories.licenses import Subscription
 from licserver.errors import NotFoundError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription
-from licserver.services.licenses import find_license
+from licserver.services.licenses import audit_object, find_license
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 from licserver.services.webhooks import write_subscription_end
 
@@ -40,7 +40,7 @@ class SubscriptionService:
                 if find_license(tx, one.hex()).subscription_id is None:
                     found = find_license(tx, one.hex(), locked=True)
                     tx.repositories.licenses.change(found, subscription_id=subscription_id)
-                    tx.write_audit("license.change", ("license", found.id.hex()), subscription_id="changed")
+                    tx.write_audit("license.change", audit_object(found), subscription_id="changed")
 
     def get(self, subscription_id: str) -> Subscription:
         """Return one subscription."""

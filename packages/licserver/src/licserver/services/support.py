@@ -10,7 +10,7 @@ from licserver.domain.decisions import add_year, generate_license_key, mask_key
 from licserver.domain.records import IssuedLicense
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services.context import Context
-from licserver.services.licenses import LicenseService, add_licenses, find_license
+from licserver.services.licenses import LicenseService, add_licenses, audit_object, find_license
 from licserver.services.lists import LicenseFilter
 from licserver.services.products import ProductService
 
@@ -98,5 +98,5 @@ class SupportService:
             add_licenses(tx, [new], product.slug)
             tx.repositories.sales.replace_license(old.id, new.id)
             licenses.revoke(old.id.hex(), f"replaced by {mask_key(key)}")
-            tx.write_audit("license.reissue", ("license", old.id.hex()), new=mask_key(key))
+            tx.write_audit("license.reissue", audit_object(old), new=mask_key(key))
             return licenses.get(new.id.hex()), key

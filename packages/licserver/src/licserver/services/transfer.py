@@ -38,6 +38,15 @@ from licserver.services.licenses import LicenseService
 from licserver.services.plans import check_plans
 from licserver.services.products import ProductService
 
+MAX_CHANGES: Final = 1_000  # of one import: others wait for its transaction
+MAX_PROBLEMS: Final = 100  # problems listed one by one; a file with more has one that is in all lines
+_FIXED: Final = {"product_id", "subscription_id"}  # what no change of a license changes
+_COLUMNS: Final = {"product_id": "product", "subscription_id": "subscription"}
+_KEPT: Final = sorted(
+    {one.name for one in fields(LicenseRow)} & {one.name for one in fields(IssuedLicense)} - {*TERMS}
+)
+"""What a file has of a license beside its terms and its key."""
+
 
 class Existing(enum.StrEnum):
     """What an import does with a line whose license is in the database with other terms."""
@@ -45,10 +54,6 @@ class Existing(enum.StrEnum):
     REFUSE = "refuse"
     KEEP = "keep"
     CHANGE = "change"
-
-
-MAX_CHANGES: Final = 1_000  # of one import: others wait for its transaction
-_FIXED: Final = {"product_id", "subscription_id"}  # what no change of a license changes
 
 
 class Action(enum.StrEnum):
@@ -68,17 +73,6 @@ class PlannedLine(NamedTuple):
     action: Action
     license_key: str
     detail: str
-
-
-_COLUMNS: Final = {"product_id": "product", "subscription_id": "subscription"}
-
-MAX_PROBLEMS: Final = 100  # problems listed one by one; a file with more has one that is in all lines
-
-
-_KEPT: Final = sorted(
-    {one.name for one in fields(LicenseRow)} & {one.name for one in fields(IssuedLicense)} - {*TERMS}
-)
-"""What a file has of a license beside its terms and its key."""
 
 
 def _describe(

@@ -1,163 +1,139 @@
 """Who may do what: users, tokens, sessions, and attempts to sign in."""
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Date,
-    ForeignKey,
-    Integer,
-    LargeBinary,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
 
 from licserver.database.tables.licenses import licenses
 from licserver.database.tables.types import Id, Instant, Plain, metadata
 
-tokens = Table(
+tokens = sa.Table(
     "tokens",
     metadata,
-    Column("id", Id, primary_key=True),
-    Column("name", Plain, nullable=False, unique=True),
-    Column("token_hash", LargeBinary(32), nullable=False, unique=True),
-    Column("scope", String(16), nullable=False),
-    Column("created_at", Instant, nullable=False),
-    Column("expires_on", Date, nullable=True),
-    Column("revoked_at", Instant, nullable=True),
-    Column("last_used_on", Date, nullable=True),
-    CheckConstraint("scope IN ('read', 'write')", name="scope"),
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("name", Plain, nullable=False, unique=True),
+    sa.Column("token_hash", sa.LargeBinary(32), nullable=False, unique=True),
+    sa.Column("scope", sa.String(16), nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_on", sa.Date),
+    sa.Column("revoked_at", Instant),
+    sa.Column("last_used_on", sa.Date),
+    sa.CheckConstraint("scope IN ('read', 'write')", name="scope"),
     comment="Who may use the admin API.",
 )
 
-
-users = Table(
+users = sa.Table(
     "users",
     metadata,
-    Column("id", Id, primary_key=True),
-    Column("name", Plain, nullable=False, unique=True),
-    Column("password_hash", Text, nullable=False),  # argon2
-    Column("password_changed_at", Instant, nullable=False),
-    Column("created_at", Instant, nullable=False),
-    Column("role", String(16), nullable=False, server_default="owner"),
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("name", Plain, nullable=False, unique=True),
+    sa.Column("password_hash", sa.Text, nullable=False),  # argon2
+    sa.Column("password_changed_at", Instant, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("role", sa.String(16), nullable=False, server_default="owner"),
     comment="Who may sign in to the console.",
 )
 
-
-sessions = Table(
+sessions = sa.Table(
     "sessions",
     metadata,
-    Column("token_hash", LargeBinary(32), primary_key=True),
-    Column("user_id", Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
-    Column("created_at", Instant, nullable=False),
-    Column("expires_at", Instant, nullable=False, index=True),
-    Column("last_used_at", Instant, nullable=False),  # to the minute
-    Column(
-        "is_pending", Boolean, nullable=False
-    ),  # the password was right, the second factor is still missing
+    sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),
+    sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False, index=True),
+    sa.Column("last_used_at", Instant, nullable=False),  # to the minute
+    sa.Column("is_pending", sa.Boolean, nullable=False),  # the second factor is still missing
     sqlite_with_rowid=False,
 )
 
-
-account_sessions = Table(
+account_sessions = sa.Table(
     "account_sessions",
     metadata,
-    Column("token_hash", LargeBinary(32), primary_key=True),
-    Column("license_id", LargeBinary(16), ForeignKey(licenses.c.id), primary_key=True, index=True),
-    Column("expires_at", Instant, nullable=False, index=True),
+    sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),
+    sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True, index=True),
+    sa.Column("expires_at", Instant, nullable=False, index=True),
     comment="Sessions of the customer's page, with a row for each license that they may see.",
     sqlite_with_rowid=False,
 )
 
-account_codes = Table(
+account_codes = sa.Table(
     "account_codes",
     metadata,
-    Column("token_hash", LargeBinary(32), primary_key=True),  # of the browser that asked
-    Column("code_hash", LargeBinary(32), nullable=False),
-    Column("address", LargeBinary(16), nullable=False, index=True),  # a keyed digest
-    Column("license_ids", LargeBinary, nullable=False),  # one after the other
-    Column("attempts", Integer, nullable=False),
-    Column("expires_at", Instant, nullable=False, index=True),
+    sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),  # of the browser that asked
+    sa.Column("code_hash", sa.LargeBinary(32), nullable=False),
+    sa.Column("address", sa.LargeBinary(16), nullable=False, index=True),  # a keyed digest
+    sa.Column("license_ids", sa.LargeBinary, nullable=False),  # one after the other
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False, index=True),
     comment="Codes that were sent to customers, or would have been: an unknown address has no licenses.",
     sqlite_with_rowid=False,
 )
 
-
-second_factors = Table(
+second_factors = sa.Table(
     "second_factors",
     metadata,
-    Column("user_id", Id, ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("sealed_secret", LargeBinary, nullable=False, key="encrypted_secret"),
-    Column("created_at", Instant, nullable=False),
-    Column("confirmed_at", Instant, nullable=True),  # NULL until a first code was right
-    Column("last_step", BigInteger, nullable=False),  # of the last code that was accepted: none is used twice
-    Column("failures", Integer, nullable=False),  # wrong codes in a row
-    Column("failed_at", Instant, nullable=True),
+    sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("sealed_secret", sa.LargeBinary, nullable=False, key="encrypted_secret"),
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("confirmed_at", Instant),  # NULL until a first code was right
+    sa.Column("last_step", sa.BigInteger, nullable=False),  # of the last accepted code: none is used twice
+    sa.Column("failures", sa.Integer, nullable=False),  # wrong codes in a row
+    sa.Column("failed_at", Instant),
     comment="The second factor of users of the console: TOTP (RFC 6238).",
 )
 
-
-recovery_codes = Table(
+recovery_codes = sa.Table(
     "recovery_codes",
     metadata,
-    Column("user_id", Id, ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("digest", LargeBinary(16), primary_key=True),  # keyed
+    sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("digest", sa.LargeBinary(16), primary_key=True),  # keyed
     comment="Codes that replace a second factor once; a used one is deleted.",
     sqlite_with_rowid=False,
 )
 
-
-known_addresses = Table(
+known_addresses = sa.Table(
     "known_addresses",
     metadata,
-    Column("user_id", Id, ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("address", LargeBinary(16), primary_key=True),  # a keyed digest
-    Column("last_used_at", Instant, nullable=False, index=True),
+    sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("address", sa.LargeBinary(16), primary_key=True),  # a keyed digest
+    sa.Column("last_used_at", Instant, nullable=False, index=True),
     comment="Where users have signed in from: others cannot use up their attempts there (D-165).",
     sqlite_with_rowid=False,
 )
 
-
-failed_logins = Table(
+failed_logins = sa.Table(
     "failed_logins",
     metadata,
-    Column("action", String(32), primary_key=True),
-    Column("subject", Plain, primary_key=True),  # an existing user or token; empty for all others together
-    Column("day", Date, nullable=False),
-    Column("count", BigInteger, nullable=False),
+    sa.Column("action", sa.String(32), primary_key=True),
+    sa.Column("subject", Plain, primary_key=True),  # an existing user or token; empty for all others together
+    sa.Column("day", sa.Date, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
     comment="Failed logins and refused tokens of a day; the audit log has the 1st, the 10th, the 100th.",
     sqlite_with_rowid=False,
 )
 
-
-idempotency_keys = Table(
+idempotency_keys = sa.Table(
     "receipts",
     metadata,
-    Column("id", Id, primary_key=True),
+    sa.Column("id", Id, primary_key=True),
     # Whose it is: of one of the two.
-    Column("token_id", Id, ForeignKey(tokens.c.id), nullable=True),
-    Column("user_id", Id, ForeignKey(users.c.id, ondelete="CASCADE"), nullable=True),
-    Column("key", Plain, nullable=False),
-    Column("digest", LargeBinary(32), nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("answer", LargeBinary, nullable=False, key="response"),  # encrypted: it may hold license keys
-    Column("created_at", Instant, nullable=False, index=True),
-    UniqueConstraint("token_id", "key"),
-    UniqueConstraint("user_id", "key"),
-    CheckConstraint("(token_id IS NULL) <> (user_id IS NULL)", name="owner"),
+    sa.Column("token_id", Id, sa.ForeignKey(tokens.c.id)),
+    sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE")),
+    sa.Column("key", Plain, nullable=False),
+    sa.Column("digest", sa.LargeBinary(32), nullable=False),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("answer", sa.LargeBinary, nullable=False, key="response"),  # encrypted: may hold license keys
+    sa.Column("created_at", Instant, nullable=False, index=True),
+    sa.UniqueConstraint("token_id", "key"),
+    sa.UniqueConstraint("user_id", "key"),
+    sa.CheckConstraint("(token_id IS NULL) <> (user_id IS NULL)", name="owner"),
     comment="What was answered to a creation, for who asks again; kept for a day.",
 )
 
-
-tries = Table(
+tries = sa.Table(
     "tries",
     metadata,
-    Column("minute", BigInteger, primary_key=True),  # since 1970
-    Column("who", LargeBinary(16), primary_key=True),  # an address or a name, by a secret of ours
-    Column("count", Integer, nullable=False),
+    sa.Column("minute", sa.BigInteger, primary_key=True),  # since 1970
+    sa.Column("who", sa.LargeBinary(16), primary_key=True),  # an address or a name, by a secret of ours
+    sa.Column("count", sa.Integer, nullable=False),
     comment="How often passwords of the console were tried lately, by address and by name (D-131).",
     sqlite_with_rowid=False,
 )

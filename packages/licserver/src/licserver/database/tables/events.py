@@ -1,168 +1,154 @@
 """What is done beside requests: jobs, webhooks that are sent, and what shops report."""
 
-from sqlalchemy import (
-    Boolean,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
 
 from licserver.database.tables.licenses import licenses, products
 from licserver.database.tables.types import Id, Instant, Plain, Slug, index_where, metadata
 
-jobs = Table(
+jobs = sa.Table(
     "jobs",
     metadata,
-    Column("id", Id, primary_key=True),
-    Column("queue", Slug, nullable=False),
-    Column("key", Plain, nullable=False),  # of what asked for it: asking again adds nothing
-    Column("payload", Text, nullable=False),  # JSON, without keys and secrets
-    Column("state", String(16), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("due_at", Instant, nullable=True),  # while a job runs, the end of its lease; NULL unless waiting
-    Column("created_at", Instant, nullable=False),
-    Column("finished_at", Instant, nullable=True),
-    Column("last_error", Text, nullable=True),
-    UniqueConstraint("queue", "key"),
-    CheckConstraint("state IN ('waiting', 'done', 'dead')", name="state"),
-    CheckConstraint("(state = 'waiting') = (due_at IS NOT NULL)", name="due_at"),
-    Index(None, "queue", "state", "id"),
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("queue", Slug, nullable=False),
+    sa.Column("key", Plain, nullable=False),  # of what asked for it: asking again adds nothing
+    sa.Column("payload", sa.Text, nullable=False),  # JSON, without keys and secrets
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due_at", Instant),  # while it runs, the end of its lease; NULL unless waiting
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("finished_at", Instant),
+    sa.Column("last_error", sa.Text),
+    sa.UniqueConstraint("queue", "key"),
+    sa.CheckConstraint("state IN ('waiting', 'done', 'dead')", name="state"),
+    sa.CheckConstraint("(state = 'waiting') = (due_at IS NOT NULL)", name="due_at"),
+    sa.Index(None, "queue", "state", "id"),
     comment="Work for the background, which all processes share.",
 )
 index_where(jobs.c.due_at, "ix_jobs_due", jobs.c.queue, jobs.c.due_at, jobs.c.id)
 index_where(jobs.c.finished_at, "ix_jobs_finished", jobs.c.finished_at)
 
-
-webhook_endpoints = Table(
+webhook_endpoints = sa.Table(
     "webhook_endpoints",
     metadata,
-    Column("id", Plain, primary_key=True),
-    Column("url", Text, nullable=False),
-    Column("types", Text, nullable=False),  # separated by spaces; empty for all
-    Column("encrypted_secret", LargeBinary, nullable=False),
-    Column("encrypted_previous", LargeBinary, nullable=True),
-    Column("previous_until", Instant, nullable=True),  # until then both secrets sign
-    Column("created_at", Instant, nullable=False),
-    Column("disabled_at", Instant, nullable=True),
-    Column("disabled_reason", Text, nullable=True),
-    Column("failing_since", Instant, nullable=True),  # NULL after a success
+    sa.Column("id", Plain, primary_key=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("types", sa.Text, nullable=False),  # separated by spaces; empty for all
+    sa.Column("encrypted_secret", sa.LargeBinary, nullable=False),
+    sa.Column("encrypted_previous", sa.LargeBinary),
+    sa.Column("previous_until", Instant),  # until then both secrets sign
+    sa.Column("created_at", Instant, nullable=False),
+    sa.Column("disabled_at", Instant),
+    sa.Column("disabled_reason", sa.Text),
+    sa.Column("failing_since", Instant),  # NULL after a success
     comment="Where the vendor wants to be notified.",
 )
 
-
-webhook_events = Table(
+webhook_events = sa.Table(
     "webhook_events",
     metadata,
-    Column("id", Plain, primary_key=True),
-    Column("type", String(32), nullable=False),
-    Column("created_at", Instant, nullable=False, index=True),
-    Column("body", Text, nullable=False),  # as it is sent at each attempt; without license keys
+    sa.Column("id", Plain, primary_key=True),
+    sa.Column("type", sa.String(32), nullable=False),
+    sa.Column("created_at", Instant, nullable=False, index=True),
+    sa.Column("body", sa.Text, nullable=False),  # as it is sent at each attempt; without license keys
     comment="What was sent, or is to be sent, to webhook endpoints.",
 )
 
-
-webhook_deliveries = Table(
+webhook_deliveries = sa.Table(
     "webhook_deliveries",
     metadata,
-    Column("job_id", Id, ForeignKey(jobs.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("endpoint_id", Plain, ForeignKey(webhook_endpoints.c.id, ondelete="CASCADE"), nullable=False),
-    Column(
-        "event_id", Plain, ForeignKey(webhook_events.c.id, ondelete="CASCADE"), nullable=False, index=True
+    sa.Column("job_id", Id, sa.ForeignKey(jobs.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "endpoint_id", Plain, sa.ForeignKey(webhook_endpoints.c.id, ondelete="CASCADE"), nullable=False
     ),
-    Column("status", Integer, nullable=True),  # of the last response; NULL without one
-    Column("answer", Text, nullable=True),  # the beginning of its body, or why there was none
-    Column("sent_at", Instant, nullable=True),
-    Index(None, "endpoint_id", "job_id"),
+    sa.Column(
+        "event_id", Plain, sa.ForeignKey(webhook_events.c.id, ondelete="CASCADE"), nullable=False, index=True
+    ),
+    sa.Column("status", sa.Integer),  # of the last response; NULL without one
+    sa.Column("answer", sa.Text),  # the beginning of its body, or why there was none
+    sa.Column("sent_at", Instant),
+    sa.Index(None, "endpoint_id", "job_id"),
     comment="The last attempt to send an event to an endpoint; the job has the others.",
 )
 
-
-sale_sources = Table(
+sale_sources = sa.Table(
     "sale_sources",
     metadata,
-    Column("name", Slug, primary_key=True),
-    Column("kind", String(16), nullable=False),
-    Column("secret_env", Text, nullable=False),  # names of environment variables, separated by commas
-    Column("is_test", Boolean, nullable=False),
-    Column("tolerance", Integer, nullable=False),  # seconds
-    Column("grace_days", Integer, nullable=False),
-    Column("revokes_partial_refunds", Boolean, nullable=False),
-    Column("created_at", Instant, nullable=False),
+    sa.Column("name", Slug, primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("secret_env", sa.Text, nullable=False),  # names of environment variables, separated by commas
+    sa.Column("is_test", sa.Boolean, nullable=False),
+    sa.Column("tolerance", sa.Integer, nullable=False),  # seconds
+    sa.Column("grace_days", sa.Integer, nullable=False),
+    sa.Column("revokes_partial_refunds", sa.Boolean, nullable=False),
+    sa.Column("created_at", Instant, nullable=False),
     comment="Shops that deliver events about sales.",
 )
 
-sale_mappings = Table(
+sale_mappings = sa.Table(
     "sale_mappings",
     metadata,
-    Column("source", Slug, ForeignKey(sale_sources.c.name), primary_key=True),
-    Column("external_id", Plain, primary_key=True),
-    Column("product_id", Id, ForeignKey(products.c.id), nullable=True),  # NULL: nothing is issued
-    Column("slots", Integer, nullable=True),
-    Column("lifetime", Boolean, nullable=False),
-    Column("expires_in", String(8), nullable=True),
-    Column("support", String(8), nullable=True),
-    Column("plan", Slug, nullable=True),
-    Column("floating_seats", Integer, nullable=True),
+    sa.Column("source", Slug, sa.ForeignKey(sale_sources.c.name), primary_key=True),
+    sa.Column("external_id", Plain, primary_key=True),
+    sa.Column("product_id", Id, sa.ForeignKey(products.c.id)),  # NULL: nothing is issued
+    sa.Column("slots", sa.Integer),
+    sa.Column("lifetime", sa.Boolean, nullable=False),
+    sa.Column("expires_in", sa.String(8)),
+    sa.Column("support", sa.String(8)),
+    sa.Column("plan", Slug),
+    sa.Column("floating_seats", sa.Integer),
     comment="What is issued for a product or a price of a shop.",
 )
 
-sale_events = Table(
+sale_events = sa.Table(
     "sale_events",
     metadata,
-    Column("id", Id, primary_key=True),
-    Column("source", Slug, ForeignKey(sale_sources.c.name), nullable=False),
-    Column("delivery", Plain, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("content", Text, nullable=True),  # JSON: only what processing needs of the delivery
-    Column("state", String(16), nullable=False),
-    Column("reason", Text, nullable=True),
-    Column("received_at", Instant, nullable=False),
-    Column("finished_at", Instant, nullable=True),
-    UniqueConstraint("source", "delivery"),
-    CheckConstraint("state IN ('waiting', 'done', 'ignored', 'dead')", name="state"),
-    Index(None, "source", "id"),
-    Index(None, "finished_at"),
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("source", Slug, sa.ForeignKey(sale_sources.c.name), nullable=False),
+    sa.Column("delivery", Plain, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("content", sa.Text),  # JSON: only what processing needs of the delivery
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("received_at", Instant, nullable=False),
+    sa.Column("finished_at", Instant),
+    sa.UniqueConstraint("source", "delivery"),
+    sa.CheckConstraint("state IN ('waiting', 'done', 'ignored', 'dead')", name="state"),
+    sa.Index(None, "source", "id"),
+    sa.Index(None, "finished_at"),
     comment="What shops have delivered; swept 30 days after it was done.",
 )
 
 # No foreign keys to the source: a source that is removed and added again must issue nothing twice.
-sale_orders = Table(
+sale_orders = sa.Table(
     "sale_orders",
     metadata,
-    Column("source", Slug, primary_key=True),
-    Column("order_id", Plain, primary_key=True),
-    Column("refund", Integer, nullable=False),
-    Column("dispute", Integer, nullable=False),
-    Column("subscription_id", Plain, nullable=True),
+    sa.Column("source", Slug, primary_key=True),
+    sa.Column("order_id", Plain, primary_key=True),
+    sa.Column("refund", sa.Integer, nullable=False),
+    sa.Column("dispute", sa.Integer, nullable=False),
+    sa.Column("subscription_id", Plain),
     comment="What is known of orders (`sources.state`).",
 )
 
-sale_licenses = Table(
+sale_licenses = sa.Table(
     "sale_licenses",
     metadata,
-    Column("source", Slug, primary_key=True),
-    Column("order_id", Plain, primary_key=True),
-    Column("item", Plain, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("license_id", LargeBinary(16), ForeignKey(licenses.c.id), nullable=False, index=True),
+    sa.Column("source", Slug, primary_key=True),
+    sa.Column("order_id", Plain, primary_key=True),
+    sa.Column("item", Plain, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), nullable=False, index=True),
     comment="The licenses of each position of an order: none is issued twice.",
 )
 
-sale_subscriptions = Table(
+sale_subscriptions = sa.Table(
     "sale_subscriptions",
     metadata,
-    Column("source", Slug, primary_key=True),
-    Column("subscription_id", Plain, primary_key=True),
-    Column("paid_through", Instant, nullable=True),
-    Column("end_reported_at", Instant, nullable=True),
-    Column("ended_at", Instant, nullable=True),
-    Column("purchased_at", Instant, nullable=True),
+    sa.Column("source", Slug, primary_key=True),
+    sa.Column("subscription_id", Plain, primary_key=True),
+    sa.Column("paid_through", Instant),
+    sa.Column("end_reported_at", Instant),
+    sa.Column("ended_at", Instant),
+    sa.Column("purchased_at", Instant),
     comment="What is known of subscriptions (`sources.state`).",
 )
