@@ -8,8 +8,7 @@ from playwright.async_api import Browser, expect
 from harness import chromium
 from harness.chromium import DESK, PHONE, visiting
 from harness.world import World
-from licserver.domain.records import Environment
-from licserver.services import LicenseTerms
+from licserver.domain.records import Environment, LicenseTerms
 from licserver.web.account.language import LANGUAGES, load_texts
 
 pytestmark = [

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from harness.engines import create_sqlite
 from licserver.cli import main
-from licserver.domain.records import EnvironmentPolicy
-from licserver.services import LicenseTerms, open_services
+from licserver.domain.records import EnvironmentPolicy, LicenseTerms
+from licserver.services import open_services
 from licserver.settings import Settings
 
 

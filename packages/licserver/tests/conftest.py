@@ -26,9 +26,9 @@ from licserver.database.hot_path.store import ActivationRequest, BatchStore, Loo
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
 from licserver.domain.environments import parse_ip
-from licserver.domain.records import Environment, EnvironmentPolicy, Release
+from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms, Release
 from licserver.security.secrets_file import SECRETS_FILE
-from licserver.services import LicenseTerms, open_services
+from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web import create_app
 from licserver.web.connections import Runner

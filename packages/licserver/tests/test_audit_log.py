@@ -9,9 +9,9 @@ from sqlalchemy import insert, select
 
 from licserver.database.tables.licenses import audit
 from licserver.domain.decisions import mask_key
-from licserver.domain.records import SYSTEM, Actor, ActorKind, EnvironmentPolicy, Scope
+from licserver.domain.records import SYSTEM, Actor, ActorKind, EnvironmentPolicy, LicenseTerms, Scope
 from licserver.errors import InvalidInputError, NotFoundError, StoreUnavailableError
-from licserver.services import AuditFilter, LicenseTerms
+from licserver.services import AuditFilter
 
 ANN = Actor(ActorKind.USER, "ann")
 

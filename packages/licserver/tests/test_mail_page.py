@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from licserver.database.repositories.queue import JobState
-from licserver.services import LicenseTerms
+from licserver.domain.records import LicenseTerms
 
 ADDRESS = "ann@example.com"
 

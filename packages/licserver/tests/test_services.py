@@ -11,9 +11,10 @@ import pytest
 from harness import engines
 from harness.engines import sqlite_only
 from licserver.domain.decisions import is_license_key
-from licserver.domain.records import EnvironmentPolicy
+from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.errors import InvalidInputError, SettingsError
-from licserver.services import ISSUE_BATCH, MAX_CHANGELOG, LicenseTerms, open_services
+from licserver.services import ISSUE_BATCH, open_services
+from licserver.services.releases import MAX_CHANGELOG
 from licserver.settings import Settings
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps

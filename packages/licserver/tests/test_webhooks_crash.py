@@ -14,7 +14,8 @@ import standardwebhooks
 
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS, WantedEvents
-from licserver.services import LicenseTerms, open_services
+from licserver.domain.records import LicenseTerms
+from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web.background import BackgroundWorker
 from licserver.web.webhooks import register_webhooks

@@ -13,13 +13,12 @@ from licserver.clock import Clock, system_clock
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.audit import AuditFilter
 from licserver.database.schema import is_in_use, open_database
-from licserver.domain.records import SYSTEM, Actor, LicenseTerms
+from licserver.domain.records import SYSTEM, Actor
 from licserver.security.secrets_file import expects_database, note_database, open_vault
 from licserver.services.account import AccountService
 from licserver.services.audit import AuditService, RetentionService
 from licserver.services.consumption import ConsumptionService
 from licserver.services.context import Context
-from licserver.services.license_terms import MAX_INDEXED
 from licserver.services.licenses import ISSUE_BATCH, LicenseService
 from licserver.services.lists import MAX_PAGE, LicenseFilter, Order, Page, page_of
 from licserver.services.mail import MailService
@@ -27,7 +26,7 @@ from licserver.services.offline_files import OfflineFileService
 from licserver.services.patches import PatchService
 from licserver.services.plans import PlanService
 from licserver.services.products import ProductService
-from licserver.services.releases import MAX_CHANGELOG, ReleaseService
+from licserver.services.releases import ReleaseService
 from licserver.services.rollouts import RolloutService
 from licserver.services.sales import SaleService
 from licserver.services.seats import SeatService
@@ -36,12 +35,7 @@ from licserver.services.self_service import SelfService
 from licserver.services.sources import SourceService
 from licserver.services.subscriptions import SubscriptionService
 from licserver.services.support import SupportService
-from licserver.services.tokens import (
-    IdempotencyConflictError,
-    IdempotencyService,
-    ReplayedError,
-    TokenService,
-)
+from licserver.services.tokens import IdempotencyConflictError, IdempotencyService, TokenService
 from licserver.services.transfer import TransferService
 from licserver.services.trials import TrialService
 from licserver.services.users import LoginService, UserService
@@ -50,16 +44,12 @@ from licserver.settings import Settings
 
 __all__ = [
     "ISSUE_BATCH",
-    "MAX_CHANGELOG",
-    "MAX_INDEXED",
     "MAX_PAGE",
     "AuditFilter",
     "IdempotencyConflictError",
     "LicenseFilter",
-    "LicenseTerms",
     "Order",
     "Page",
-    "ReplayedError",
     "Services",
     "open_services",
     "page_of",
