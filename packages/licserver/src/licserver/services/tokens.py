@@ -98,10 +98,6 @@ RESPONSES_KEPT: Final = timedelta(days=1)  # for how long a response is kept
 Prepared = TypeVar("Prepared")
 
 
-class ReplayedError(ConflictError):
-    """Another request with the same key was faster, or the key's owner was removed."""
-
-
 class IdempotencyConflictError(ConflictError):
     """The key was used for another request within the last day."""
 
@@ -141,14 +137,15 @@ class IdempotencyService:
     def record(self, key: IdempotencyKey, response: Response) -> None:
         """Record a response, in the operation's transaction; encrypted, because it may hold a license key.
 
-        A `ReplayedError` means that another request was faster: the transaction must not be committed.
+        A `ConflictError` means that another request was faster, or the key's owner was removed: the
+        transaction must not be committed.
         """
         now = self._context.now()
         encrypted = self._context.vault.encrypt(response.body, _label(key))
         if not self._context.repositories.idempotency.add(
             key, response.status, encrypted, now, now - RESPONSES_KEPT
         ):
-            raise ReplayedError(
+            raise ConflictError(
                 "a request with this Idempotency-Key is in progress; look at what exists before you retry"
             )
 
