@@ -177,11 +177,8 @@ def _forget(connection: Connection) -> None:
     Activations seen since then are unknown, so the period in which a slot is kept begins again.
     Sessions may have been ended since (D-102), and failed logins of that day do not matter.
     """
-    connection.execute(delete(sessions))
-    connection.execute(delete(account_codes))
-    connection.execute(delete(account_sessions))
-    connection.execute(delete(tries))
-    connection.execute(delete(failed_logins))
+    for table in (sessions, account_codes, account_sessions, tries, failed_logins):
+        connection.execute(delete(table))
     connection.execute(delete(facts).where(facts.c.name == WATCHED))
 
 
