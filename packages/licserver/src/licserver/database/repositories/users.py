@@ -86,10 +86,8 @@ class UserRepository(Repository):
         return user._replace(password_hash=password_hash)
 
     def remove(self, user_id: int) -> None:
-        """Remove a user with all sessions."""
-        with self._writing() as connection:
-            connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
-            connection.execute(delete(users).where(users.c.id == user_id))
+        """Remove a user, and by foreign keys all that is theirs, such as sessions."""
+        self._execute(delete(users).where(users.c.id == user_id))
 
 
 class Session(NamedTuple):
