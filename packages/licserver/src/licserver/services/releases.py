@@ -1,7 +1,7 @@
 """Releases of products: published, moved between channels, withdrawn."""
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 from licserver.domain.decisions import describe_audience, is_platform, version_key
 from licserver.domain.records import STABLE, Artifact, Product, Release
@@ -17,6 +17,20 @@ from licserver.services.products import ProductService, read_version
 
 PATCHES: Final = "patches"  # the queue of releases whose patches are to be made
 MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
+
+
+class PublishOptions(TypedDict, total=False):
+    """How a file is published.
+
+    `file_name` is what customers see, if not the file's own. With `platform` the file is for that platform
+    alone, also of a version that is published already (D-187). An empty `channel` is that of the version, or
+    else `stable`. `reach` is for the first file of a version (D-230).
+    """
+
+    file_name: str | None
+    platform: str
+    channel: str
+    reach: Reach
 
 
 class StagedRelease(NamedTuple):
@@ -46,32 +60,14 @@ class ReleaseService:
         file: Path,
         changelog: str = "",
         sign: ManifestSigner | None = None,
-        *,
-        file_name: str | None = None,
-        platform: str = "",
-        channel: str = "",
-        reach: Reach = TO_ALL,
+        **options: Unpack[PublishOptions],
     ) -> Release:
         """Publish a file as a version (PEP 440) of a product; its changelog is sanitized.
 
         The file is stored first and the database written last, together with the manifest: a crash between
-        the two leaves no release. Without `sign` there is no manifest; `file_name` is what customers see, if
-        not the file's own. With `platform` the file is for that platform alone, also of a version that is
-        published already (D-187). An empty channel is that of the version, or else `stable`. `reach` is for
-        the first file of a version (D-230).
+        the two leaves no release. Without `sign` there is no manifest.
         """
-        staged = self.stage(
-            slug,
-            version,
-            file,
-            changelog,
-            sign,
-            file_name=file_name,
-            platform=platform,
-            channel=channel,
-            reach=reach,
-        )
-        return self.add(staged)
+        return self.add(self.stage(slug, version, file, changelog, sign, **options))
 
     def stage(
         self,
@@ -80,21 +76,20 @@ class ReleaseService:
         file: Path,
         changelog: str = "",
         sign: ManifestSigner | None = None,
-        *,
-        file_name: str | None = None,
-        platform: str = "",
-        channel: str = "",
-        reach: Reach = TO_ALL,
+        **options: Unpack[PublishOptions],
     ) -> StagedRelease:
         """Do the slow part of `publish`, outside of any transaction: check everything and store the file."""
+        platform, reach = options.get("platform", ""), options.get("reach", TO_ALL)
         reach.check(version)
-        product, version, changelog, channel = self._check(slug, version, changelog, platform, channel)
+        product, version, changelog, channel = self._check(
+            slug, version, changelog, platform, options.get("channel", "")
+        )
         document = None
         if sign is not None:  # before anything is stored: it may be a manifest of another file
             size, sha256 = digest_file(validate_file(file))
             document = sign(self._describe(slug, version, size, sha256)).document
         with validate_file(file).open("rb") as source:
-            artifact = self._context.artifacts.store(source, file_name or file.name)
+            artifact = self._context.artifacts.store(source, options.get("file_name") or file.name)
         if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
         return StagedRelease(product, version, changelog, artifact, document, platform, channel, reach)
