@@ -3,24 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    DateTime,
-    Dialect,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Text,
-)
+import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
 
 class Instant(TypeDecorator[datetime]):
     """An aware datetime in UTC on both engines; SQLite itself forgets the zone."""
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
     @property
@@ -28,11 +18,11 @@ class Instant(TypeDecorator[datetime]):
         """What its values are."""
         return datetime
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the base's shape
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:  # noqa: ARG002 - the base's shape
         """Store UTC."""
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - as above
+    def process_result_value(self, value: Any | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002 - as above
         """Give back UTC."""
         if value is None:
             return None
@@ -40,7 +30,7 @@ class Instant(TypeDecorator[datetime]):
         return aware.astimezone(UTC)
 
 
-metadata = MetaData(
+metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -51,16 +41,16 @@ metadata = MetaData(
 )
 
 # SQLite numbers rows by itself only for INTEGER, PostgreSQL wants BIGINT.
-Id = BigInteger().with_variant(Integer, "sqlite")
+Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 # Text that is looked up and sorted is compared byte by byte on both engines. PostgreSQL would else go by the
 # database's language, which is slow, and wrong after an update of the system's tables of it.
-Plain = Text().with_variant(Text(collation="C"), "postgresql")
-Slug = String(100).with_variant(String(100, collation="C"), "postgresql")
-Platform = Channel = String(40).with_variant(String(40, collation="C"), "postgresql")
+Plain = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+Slug = sa.String(100).with_variant(sa.String(100, collation="C"), "postgresql")
+Platform = Channel = sa.String(40).with_variant(sa.String(40, collation="C"), "postgresql")
 
 
-def index_where(column: Column[Any], name: str, *columns: Column[Any]) -> None:
+def index_where(column: sa.Column[Any], name: str, *columns: sa.Column[Any]) -> None:
     """Index those rows only in which a column holds something: the others cost nothing."""
     is_set = column.is_not(None)
-    Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
+    sa.Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
