@@ -13,7 +13,7 @@ import pytest
 
 import licserver
 from licserver.database.tables.events import jobs
-from licserver.domain.records import Actor, ActorKind, Role, Scope
+from licserver.domain.records import Actor, ActorKind, LicenseTerms, Role, Scope
 from licserver.domain.rollout import Reach
 from licserver.domain.seats import SeatRequest
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
@@ -136,9 +136,7 @@ BY_VENDOR = {
         shop.services.rollouts.change("app", "2.0", paused=True),
     ),
     "release.withdraw": lambda shop: shop.services.releases.withdraw("app", "1.0"),
-    "license.issue": lambda shop: list(
-        shop.services.licenses.issue_batches("app", licserver.services.LicenseTerms(), 2)
-    ),
+    "license.issue": lambda shop: list(shop.services.licenses.issue_batches("app", LicenseTerms(), 2)),
     "license.reveal": lambda shop: shop.services.licenses.reveal(shop.key),
     "license.change": lambda shop: shop.services.licenses.change(shop.key, slots=3),
     "license.revoke": lambda shop: shop.services.licenses.revoke(shop.key),
