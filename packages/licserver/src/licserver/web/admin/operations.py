@@ -3,9 +3,9 @@
 `app` authenticates and parses a request, and runs the operation on a thread; `openapi` describes it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -16,9 +16,10 @@ from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
 from licserver.services.license_terms import has_id_shape
 from licserver.services.rollouts import RolloutStatus
-from licserver.web.admin import rollout_schemas, schemas
+from licserver.web.admin import schemas
 
 READ, WRITE = Scope.READ, Scope.WRITE
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,20 @@ class Call:
     path: Mapping[str, str]
     query: Any
     body: Any
+
+    @property
+    def slug(self) -> str:
+        """The product that the path names."""
+        return self.path["slug"]
+
+    @property
+    def release(self) -> tuple[str, str]:
+        """The product and the version that the path names."""
+        return self.path["slug"], self.path["version"]
+
+    def page_of(self, items: Sequence[Item], key: Callable[[Item], str]) -> Page[Item]:
+        """Return the page of a short list that the query names."""
+        return page_of(items, key, self.query.cursor, self.query.limit)
 
     @property
     def license_id(self) -> str:
@@ -77,8 +92,7 @@ def _sent(body: BaseModel) -> dict[str, Any]:
 @Operation("GET", "/products", READ, schemas.Page[schemas.Product], query=schemas.Paging)
 def list_products(call: Call) -> Page[Product]:
     """All products, by slug."""
-    products = call.services.products.list_all()
-    return page_of(products, lambda one: one.slug, call.query.cursor, call.query.limit)
+    return call.page_of(call.services.products.list_all(), lambda one: one.slug)
 
 
 @Operation("POST", "/products", WRITE, schemas.Product, body=schemas.NewProduct, creates=True)
@@ -99,7 +113,7 @@ def add_product(call: Call) -> Product:
 @Operation("GET", "/products/{slug}", READ, schemas.Product)
 def get_product(call: Call) -> Product:
     """One product."""
-    return call.services.products.get(call.path["slug"])
+    return call.services.products.get(call.slug)
 
 
 @Operation("PATCH", "/products/{slug}", WRITE, schemas.Product, body=schemas.ProductChange)
@@ -107,7 +121,7 @@ def change_product(call: Call) -> Product:
     """Change a product."""
     wanted = _sent(call.body)
     return call.services.products.change(
-        call.path["slug"],
+        call.slug,
         name=wanted.get("name"),
         policy=wanted.get("environment"),
         has_support_policy=wanted.get("support_policy"),
@@ -121,14 +135,14 @@ def change_product(call: Call) -> Product:
 @Operation("GET", "/products/{slug}/releases", READ, schemas.Page[schemas.Release], query=schemas.Paging)
 def list_releases(call: Call) -> Page[Release]:
     """The files of a product's versions, the latest first."""
-    releases = call.services.releases.list_all(call.path["slug"])[::-1]
-    return page_of(releases, lambda one: f"{one.version} {one.platform}", call.query.cursor, call.query.limit)
+    releases = call.services.releases.list_all(call.slug)[::-1]
+    return call.page_of(releases, lambda one: f"{one.version} {one.platform}")
 
 
 @Operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release, query=schemas.OfPlatform)
 def get_release(call: Call) -> Release:
     """A platform's file of a version; without a platform the default, or else the first file."""
-    return call.services.releases.get(call.path["slug"], call.path["version"], call.query.platform or "")
+    return call.services.releases.get(*call.release, call.query.platform or "")
 
 
 @Operation(
@@ -136,34 +150,31 @@ def get_release(call: Call) -> Release:
 )
 def promote_release(call: Call) -> Release:
     """Move a version with all its files to another channel, `stable` by default."""
-    return call.services.releases.promote(call.path["slug"], call.path["version"], call.body.channel)
+    return call.services.releases.promote(*call.release, call.body.channel)
 
 
 @Operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE, schemas.Release)
 def withdraw_release(call: Call) -> Release:
     """Withdraw a version with all its files; download links to them stop working."""
-    return call.services.releases.withdraw(call.path["slug"], call.path["version"])
+    return call.services.releases.withdraw(*call.release)
 
 
-@Operation("GET", "/products/{slug}/releases/{version}/rollout", READ, rollout_schemas.Rollout)
+@Operation("GET", "/products/{slug}/releases/{version}/rollout", READ, schemas.Rollout)
 def get_rollout(call: Call) -> RolloutStatus:
     """How a version is doing: its share of all installations, adoption, and installations that went back."""
-    return call.services.rollouts.get(call.path["slug"], call.path["version"])
+    return call.services.rollouts.get(*call.release)
 
 
 @Operation(
     "PATCH",
     "/products/{slug}/releases/{version}/rollout",
     WRITE,
-    rollout_schemas.Rollout,
-    body=rollout_schemas.RolloutChange,
+    schemas.Rollout,
+    body=schemas.RolloutChange,
 )
 def change_rollout(call: Call) -> RolloutStatus:
     """Pause or resume the rollout of a version, or set its share."""
-    wanted = _sent(call.body)
-    return call.services.rollouts.change(
-        call.path["slug"], call.path["version"], percent=wanted.get("percent"), paused=wanted.get("paused")
-    )
+    return call.services.rollouts.change(*call.release, **_sent(call.body))
 
 
 # --- plans ------------------------------------------------------------------------------------
@@ -172,34 +183,33 @@ def change_rollout(call: Call) -> RolloutStatus:
 @Operation("GET", "/products/{slug}/plans", READ, schemas.Page[schemas.Plan], query=schemas.Paging)
 def list_plans(call: Call) -> Page[Plan]:
     """The plans of a product, by name."""
-    plans = call.services.plans.list_all(call.path["slug"])
-    return page_of(plans, lambda one: one.name, call.query.cursor, call.query.limit)
+    return call.page_of(call.services.plans.list_all(call.slug), lambda one: one.name)
 
 
 @Operation("POST", "/products/{slug}/plans", WRITE, schemas.Plan, body=schemas.NewPlan, creates=True)
 def add_plan(call: Call) -> Plan:
     """Add a plan to a product."""
-    return call.services.plans.add(call.path["slug"], call.body.name, call.body.entitlements)
+    return call.services.plans.add(call.slug, call.body.name, call.body.entitlements)
 
 
 @Operation("GET", "/products/{slug}/plans/{name}", READ, schemas.Plan)
 def get_plan(call: Call) -> Plan:
     """One plan."""
-    return call.services.plans.get(call.path["slug"], call.path["name"])
+    return call.services.plans.get(call.slug, call.path["name"])
 
 
 @Operation("PATCH", "/products/{slug}/plans/{name}", WRITE, schemas.Plan, body=schemas.Entitlements)
 def change_plan(call: Call) -> Plan:
     """Replace what a plan grants; its licenses get it with the next answer."""
-    slug, name, entitlements = call.path["slug"], call.path["name"], call.body.entitlements
-    return call.services.plans.change(slug, name, entitlements, replaces=True)
+    entitlements = call.body.entitlements
+    return call.services.plans.change(call.slug, call.path["name"], entitlements, replaces=True)
 
 
 @Operation("POST", "/products/{slug}/plans/{name}/remove", WRITE, schemas.Plan)
 def remove_plan(call: Call) -> Plan:
     """Remove a plan that no license has."""
-    plan = call.services.plans.get(call.path["slug"], call.path["name"])
-    call.services.plans.remove(call.path["slug"], call.path["name"])
+    plan = call.services.plans.get(call.slug, call.path["name"])
+    call.services.plans.remove(call.slug, call.path["name"])
     return plan
 
 
@@ -299,8 +309,7 @@ def issue_license_file(call: Call) -> Any:
 @Operation("GET", "/products/{slug}/releases/{version}/licenses", READ, Licenses, query=schemas.Paging)
 def list_downloaders(call: Call) -> Page[Any]:
     """Who may still download a release."""
-    slug, version = call.path["slug"], call.path["version"]
-    found = call.services.licenses.list_entitled(slug, version, call.query.cursor, call.query.limit)
+    found = call.services.licenses.list_entitled(*call.release, call.query.cursor, call.query.limit)
     return _shown_page(call, found)
 
 

@@ -1,64 +1,16 @@
 """Request and response models of the admin API; the OpenAPI document is made from them."""
 
-import re
-from datetime import UTC, date, datetime
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from datetime import date, datetime
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
-from typing_extensions import TypedDict
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
-from licserver.domain.entitlements import MAX_NUMBER
 from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import CUSTOMER_MOVES, STABLE, ActorKind, EnvironmentPolicy, LicenseState
 from licserver.protocol.offline_files import MAX_REQUEST
 from licserver.services import MAX_PAGE
-from licserver.services.license_terms import MAX_SEATS
-from licserver.services.products import MAX_MOVES, MAX_TRIAL_DAYS
+from licserver.web.admin.fields import Day, Entitlement, Hex, Instant, Moves, Seats, Slots, TrialDays
 
-_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_INSTANT: Final = re.compile(
-    _DAY.pattern + r"T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
-)
-
-
-def _parse_day(value: object) -> date:
-    # pydantic alone would read a bare number as seconds since 1970
-    if not isinstance(value, str) or not _DAY.fullmatch(value):
-        raise ValueError("must be a date like 2027-01-31")
-    return date.fromisoformat(value)
-
-
-def _parse_instant(value: object) -> datetime:
-    if not isinstance(value, str) or not _INSTANT.fullmatch(value):
-        raise ValueError("must be an instant with a time zone, like 2027-01-31T12:00:00Z")
-    try:
-        return datetime.fromisoformat(value).astimezone(UTC)
-    except OverflowError:  # on the calendar's first or last day, and beyond it in UTC
-        raise ValueError("must be between the years 1 and 9999 in UTC") from None
-
-
-Day = Annotated[date, BeforeValidator(_parse_day)]
-"""A date in full."""
-
-Instant = Annotated[AwareDatetime, BeforeValidator(_parse_instant)]
-"""An instant in full with its time zone (RFC 3339), converted to UTC."""
-
-
-class Quota(TypedDict):
-    """A number per calendar day, month or year, in UTC."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-
-    limit: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
-    per: Literal["day", "month", "year"]
-
-
-_Entitlement = bool | Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str | Quota
-_Hex = Annotated[str, BeforeValidator(bytes.hex)]
-_Moves = Annotated[int, Field(ge=0, le=MAX_MOVES)]
-_TrialDays = Annotated[int, Field(ge=0, le=MAX_TRIAL_DAYS)]
-_Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
-_Seats = Annotated[int, Field(ge=1, le=MAX_SEATS)]
 Item = TypeVar("Item")
 
 
@@ -140,34 +92,34 @@ class AuditQuery(Paging):
     until: Annotated[Instant | None, Field(description="Older than this.")] = None
 
 
-class NewProduct(RequestModel):
+class ProductRules(RequestModel):
+    """What a product asks of machines, keys and customers."""
+
+    environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
+    support_policy: bool = False
+    accept_imported_keys: bool = False
+    customer_moves: Moves = CUSTOMER_MOVES
+    trial_days: TrialDays = 0
+
+
+class NewProduct(ProductRules):
     """A new product."""
 
     slug: str
     name: str
-    environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
-    support_policy: bool = False
-    accept_imported_keys: bool = False
-    customer_moves: _Moves = CUSTOMER_MOVES
-    trial_days: _TrialDays = 0
 
 
-class ProductChange(Change):
+class ProductChange(ProductRules, Change):
     """Changes of a product; a field that is left out stays as it is."""
 
     name: str = ""
-    environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
-    support_policy: bool = False
-    accept_imported_keys: bool = False
-    customer_moves: _Moves = CUSTOMER_MOVES
-    trial_days: _TrialDays = 0
     minimum_version: Annotated[str | None, Field(description="Null removes it.")] = None
 
 
 class Entitlements(RequestModel):
     """All that a plan grants."""
 
-    entitlements: dict[str, _Entitlement]
+    entitlements: dict[str, Entitlement]
 
 
 class NewPlan(Entitlements):
@@ -179,7 +131,7 @@ class NewPlan(Entitlements):
 class LicenseTerms(RequestModel):
     """The terms that can be changed later."""
 
-    slots: _Slots | None = 1
+    slots: Slots | None = 1
     expires_on: Day | None = None
     lifetime: bool = False
     support_until: Day | None = None
@@ -188,11 +140,11 @@ class LicenseTerms(RequestModel):
     note: str | None = None
     plan: Annotated[str | None, Field(description="The name of a plan of the product.")] = None
     overrides: Annotated[
-        dict[str, _Entitlement | None] | None,
+        dict[str, Entitlement | None] | None,
         Field(description="Entitlements that count instead of the plan's; null takes one away."),
     ] = None
     trial: bool = False
-    floating_seats: _Seats | None = None
+    floating_seats: Seats | None = None
     channels: tuple[str, ...] = ()
 
 
@@ -244,6 +196,13 @@ class InstantRequest(RequestModel):
     at: Instant | None = None
 
 
+class RolloutChange(Change):
+    """What changes in a rollout: one of the two."""
+
+    percent: Annotated[float, Field(gt=0, le=100, description="It stays there; 100 ends the rollout.")] = 100
+    paused: bool = False
+
+
 # --- responses --------------------------------------------------------------------------------
 
 
@@ -286,7 +245,7 @@ class Plan(ResponseModel):
     """A plan of a product: what its licenses are entitled to."""
 
     name: str
-    entitlements: dict[str, _Entitlement]
+    entitlements: dict[str, Entitlement]
 
 
 class Release(ResponseModel):
@@ -299,7 +258,7 @@ class Release(ResponseModel):
     withdrawn_at: datetime | None
     file_name: Annotated[str, Field(validation_alias=AliasPath("artifact", "file_name"))]
     size: Annotated[int, Field(validation_alias=AliasPath("artifact", "size"))]
-    sha256: Annotated[_Hex, Field(validation_alias=AliasPath("artifact", "sha256"))]
+    sha256: Annotated[Hex, Field(validation_alias=AliasPath("artifact", "sha256"))]
     signed: Annotated[
         bool, BeforeValidator(lambda manifest: manifest is not None), Field(validation_alias="manifest")
     ]
@@ -321,10 +280,35 @@ class Use(ResponseModel):
     resets_at: Annotated[datetime, Field(description="When the next period begins.")]
 
 
+class RolloutPlan(ResponseModel):
+    """How a version reaches more and more installations."""
+
+    plan: Annotated[str, Field(description="Such as `7d`, or `10%,50%@2d,100%@5d`.")]
+    started_at: Annotated[datetime, Field(description="Moved on by the time of its pauses.")]
+    paused_at: datetime | None
+
+
+class Rollout(ResponseModel):
+    """How a version is doing; without a rollout it reaches all installations."""
+
+    version: Annotated[str, Field(validation_alias=AliasPath("release", "version"))]
+    percent: Annotated[float, Field(description="Share of all installations that are offered it.")]
+    rollout: Annotated[RolloutPlan | None, Field(validation_alias=AliasPath("release", "rollout"))]
+    critical_below: Annotated[str | None, Field(validation_alias=AliasPath("release", "critical_below"))]
+    update_checks: Annotated[
+        int,
+        Field(validation_alias="checks", description="By installations of it, today and yesterday, UTC."),
+    ]
+    update_checks_of_all: Annotated[
+        int, Field(validation_alias="checks_of_all", description="By all installations of the product.")
+    ]
+    rolled_back: Annotated[int, Field(description="Installations that went back, as their apps report.")]
+
+
 class License(ResponseModel):
     """A license, without its key."""
 
-    id: _Hex
+    id: Hex
     masked_key: str
     product: Annotated[str, Field(validation_alias="product_slug")]
     product_name: str
@@ -343,8 +327,8 @@ class License(ResponseModel):
     customer_email: str | None
     note: str | None
     plan: str | None
-    overrides: dict[str, _Entitlement | None] | None
-    entitlements: Annotated[dict[str, _Entitlement], Field(description="Of plan and overrides.")]
+    overrides: dict[str, Entitlement | None] | None
+    entitlements: Annotated[dict[str, Entitlement], Field(description="Of plan and overrides.")]
     uses: Annotated[list[Use], Field(description="Of entitlements per period.")]
     trial: bool
     floating_seats: Annotated[

@@ -1,0 +1,57 @@
+"""Types of fields of the admin API's models."""
+
+import re
+from datetime import UTC, date, datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from licserver.domain.entitlements import MAX_NUMBER
+from licserver.services.license_terms import MAX_SEATS
+from licserver.services.products import MAX_MOVES, MAX_TRIAL_DAYS
+
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_INSTANT: Final = re.compile(
+    _DAY.pattern + r"T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def _parse_day(value: object) -> date:
+    # pydantic alone would read a bare number as seconds since 1970
+    if not isinstance(value, str) or not _DAY.fullmatch(value):
+        raise ValueError("must be a date like 2027-01-31")
+    return date.fromisoformat(value)
+
+
+def _parse_instant(value: object) -> datetime:
+    if not isinstance(value, str) or not _INSTANT.fullmatch(value):
+        raise ValueError("must be an instant with a time zone, like 2027-01-31T12:00:00Z")
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC)
+    except OverflowError:  # on the calendar's first or last day, and beyond it in UTC
+        raise ValueError("must be between the years 1 and 9999 in UTC") from None
+
+
+Day = Annotated[date, BeforeValidator(_parse_day)]
+"""A date in full."""
+
+Instant = Annotated[AwareDatetime, BeforeValidator(_parse_instant)]
+"""An instant in full with its time zone (RFC 3339), converted to UTC."""
+
+
+class Quota(TypedDict):
+    """A number per calendar day, month or year, in UTC."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    limit: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+    per: Literal["day", "month", "year"]
+
+
+Entitlement = bool | Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str | Quota
+Hex = Annotated[str, BeforeValidator(bytes.hex)]
+Moves = Annotated[int, Field(ge=0, le=MAX_MOVES)]
+TrialDays = Annotated[int, Field(ge=0, le=MAX_TRIAL_DAYS)]
+Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Seats = Annotated[int, Field(ge=1, le=MAX_SEATS)]
