@@ -21,14 +21,13 @@ from licserver.services.offline_files import RefusedFileError
 from licserver.web.account.language import LANGUAGES, Texts, choose_language, load_texts
 from licserver.web.account.pages import HOME, Look, describe
 from licserver.web.console import sessions
-from licserver.web.console.formatting import MAX_FORM, parse_form
-from licserver.web.console.responses import PAGE, redirect, text_file_headers
+from licserver.web.console.responses import PAGE, read_form, redirect, text_file_headers
 from licserver.web.console.sessions import Form, SessionCookie
 from licserver.web.metrics import ACCOUNT
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
 from licserver.web.public import PublicEndpoints
 from licserver.web.rate_limits import MISS_DELAY
-from licserver.web.responses import ApiError, expect, read_body
+from licserver.web.responses import ApiError, expect
 from licserver.web.worker_threads import WorkerThreads
 
 COOKIE: Final = SessionCookie("__Host-licserver-account", "licserver-account", HOME)
@@ -72,21 +71,11 @@ class Account:
         """Return the licenses of a session; none without one."""
         return [] if token is None else await self._threads.run(self._services.account.find_licenses, token)
 
-    async def _read_form(self, request: web.Request) -> Form:
-        """Read a form; one of another site is refused before anything is read."""
-        if not sessions.is_same_origin(request.headers, request.host):
-            raise ApiError(403)
-        body = await read_body(request, MAX_FORM, self._services.settings.body_timeout)
-        try:
-            return parse_form(body)
-        except InvalidInputError:
-            raise ApiError(400) from None
-
     def form(self, handler: Callable[[web.Request, Visit], Awaitable[web.StreamResponse]]) -> Handler:
         """Call a handler with the form, which only a page of this session can have sent."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            form, token = await self._read_form(request), self._token(request)
+            form, token = await read_form(request, self._services.settings), self._token(request)
             licenses = await self._find_licenses(token)
             if token is None or not licenses:
                 return redirect(request, f"{HOME}?done=session-ended")
@@ -98,7 +87,7 @@ class Account:
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Begin a session for a license key; a wrong key counts as one that is guessed (D-70)."""
-        form = await self._read_form(request)
+        form = await read_form(request, self._services.settings)
         if sessions.loses_cookies(request.headers, self._base_url):
             return await self._sign_in_page(request, 403, "sign-in.https")
         token = await self._threads.run(self._services.account.sign_in, form.get("key", ""))
@@ -116,7 +105,7 @@ class Account:
 
     async def send_code(self, request: web.Request) -> web.StreamResponse:
         """Send a code to an address, if it has a license; each request counts as a guess."""
-        form = await self._read_form(request)
+        form = await read_form(request, self._services.settings)
         if sessions.loses_cookies(request.headers, self._base_url):
             return await self._sign_in_page(request, 403, "sign-in.https")
         if not await self._public.limits.may_miss(request):
@@ -127,7 +116,7 @@ class Account:
 
     async def sign_in_with_code(self, request: web.Request) -> web.StreamResponse:
         """Begin a session for a code, in the browser that asked for it."""
-        form, pending = await self._read_form(request), self._token(request, CODE_COOKIE)
+        form, pending = await read_form(request, self._services.settings), self._token(request, CODE_COOKIE)
         account = self._services.account
         token = pending and await self._threads.run(account.sign_in_with_code, pending, form.get("code", ""))
         if not token:

@@ -18,7 +18,7 @@ from licserver.services import Services
 from licserver.services.license_terms import has_id_shape
 from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
-from licserver.web.console.formatting import DONE, MAX_FORM, parse_form
+from licserver.web.console.formatting import DONE
 from licserver.web.console.pages import (
     Csv,
     Page,
@@ -34,13 +34,14 @@ from licserver.web.console.pages import (
 from licserver.web.console.responses import (
     INTO_UPLOAD_FORM,
     PAGE,
+    read_form,
     redirect,
     render_page,
     send_csv,
     text_file_headers,
 )
 from licserver.web.console.sessions import Form
-from licserver.web.responses import ApiError, read_body, to_sentence
+from licserver.web.responses import ApiError, to_sentence
 from licserver.web.worker_threads import WorkerThreads
 
 Receive = Callable[..., AbstractAsyncContextManager[Any]]
@@ -107,22 +108,12 @@ class Console:
         """Call a handler with session and form, which only a page of this session can have sent."""
 
         async def handle(request: web.Request, session: SignedIn) -> web.StreamResponse:
-            form = await self.read_form(request)
+            form = await read_form(request, self.settings)
             if not sessions.is_own_form(session.token, form):
                 raise ApiError(403, _WRONG_SESSION)
             return await handler(request, session, form)
 
         return self.signed_in(handle, *needs)
-
-    async def read_form(self, request: web.Request) -> dict[str, str]:
-        """Read a small form; one of another site is refused before anything is read (D-154)."""
-        if not sessions.is_same_origin(request.headers, request.host):
-            raise ApiError(403, "This form came from another site, and nothing was done.")
-        body = await read_body(request, MAX_FORM, self.settings.body_timeout)
-        try:
-            return parse_form(body)
-        except InvalidInputError as invalid:
-            raise ApiError(400, to_sentence(invalid)) from None
 
     # --- pages --------------------------------------------------------------------------------
 
@@ -152,7 +143,7 @@ class Console:
                 return _to_sign_in(request)
             if user is not None:  # first: a form of an earlier session is shown again in its page
                 _check_role(user, role)
-            form = await self.read_form(request)
+            form = await read_form(request, self.settings)
             if user is not None and sessions.is_own_form(user.token, form):
                 context = self.context(request, user)._replace(form=form)
                 return await self._act(request, show, act, context, with_file=with_file)

@@ -26,7 +26,7 @@ from licserver.services.users import (
 from licserver.web.console import formatting, sessions
 from licserver.web.console.handlers import SIGN_IN, Console
 from licserver.web.console.pages import overview
-from licserver.web.console.responses import redirect
+from licserver.web.console.responses import read_form, redirect
 from licserver.web.console.sessions import Form
 from licserver.web.logging import FailureReport
 from licserver.web.rate_limits import ClientAddresses
@@ -77,7 +77,7 @@ class Login:
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Create a session."""
-        form = await self._console.read_form(request)
+        form = await read_form(request, self._console.settings)
         goal, name, password = form.get("next", ""), form.get("name", ""), form.get("password", "")
         if sessions.loses_cookies(request.headers, self._console.settings.base_url):
             return await self._sign_in_page(request, 403, goal, _NO_COOKIE, name)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiohttp import hdrs, web
 
 from licserver import __version__
-from licserver.errors import LicserverError
+from licserver.errors import InvalidInputError, LicserverError
 from licserver.protocol.csv_cells import to_line
-from licserver.web.console import formatting
+from licserver.settings import Settings
+from licserver.web.console import formatting, sessions
 from licserver.web.console.pages import Csv
+from licserver.web.responses import ApiError, read_body, to_sentence
 from licserver.web.worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -132,6 +134,17 @@ def render_page(template: str, **context: Any) -> bytes:
 
 def _moment(value: datetime | None) -> str:
     return "–" if value is None else f"{value.day} {value:%b %Y, %H:%M} UTC"
+
+
+async def read_form(request: web.Request, settings: Settings) -> dict[str, str]:
+    """Read a small form; one of another site is refused before anything is read (D-154)."""
+    if not sessions.is_same_origin(request.headers, request.host):
+        raise ApiError(403, "This form came from another site, and nothing was done.")
+    body = await read_body(request, formatting.MAX_FORM, settings.body_timeout)
+    try:
+        return formatting.parse_form(body)
+    except InvalidInputError as invalid:
+        raise ApiError(400, to_sentence(invalid)) from None
 
 
 def redirect(request: web.Request, path: str, **headers: str) -> web.StreamResponse:
