@@ -21,7 +21,6 @@ from licserver.services import Services
 from licserver.services.releases import StagedRelease
 from licserver.services.tokens import Response, run_once
 from licserver.services.users import TOKEN_FORBIDDEN, TOKEN_REFUSED
-from licserver.web.admin import schemas
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import ADMIN
@@ -33,9 +32,6 @@ from licserver.web.worker_threads import WorkerThreads
 
 MAX_BODY: Final = 1 << 20
 """Bytes of a body of JSON: an allow-list of a thousand entries, and more than room for all else."""
-
-RELEASES: Final = "/products/{slug}/releases"
-"""Where a file is received, which is no operation as the others are."""
 
 _MAX_IDEMPOTENCY_KEY: Final = 255
 _BEARER: Final = {"WWW-Authenticate": 'Bearer realm="licserver"'}
@@ -58,9 +54,9 @@ def create_admin_api(
     api = _AdminApi(services, limits, failures, threads)
     routes: dict[str, dict[str, Handler]] = {}
     for operation, run in OPERATIONS.items():
-        handler = api.authenticated(operation.scope, api.running(operation, run))
+        handle = (api.publishing if operation.takes_file else api.running)(operation, run)
+        handler = api.authenticated(operation.scope, handle)
         routes.setdefault(operation.path, {})[operation.method] = handler
-    routes[RELEASES]["POST"] = api.authenticated(Scope.WRITE, api.publish)
     for path, handlers in routes.items():
         add_route(app, path, handlers)
     add_not_found(app, "", "/{anything:.*}")
@@ -126,48 +122,48 @@ class _AdminApi:
 
         return handle
 
-    async def publish(self, request: web.Request, token: Token) -> web.StreamResponse:
-        """Publish an uploaded file as a version."""
-        if request.query:
-            raise ApiError(422, "This address takes no query parameters.")
-        slug = request.match_info["slug"]
-        await self._threads.run(self._services.products.get, slug)  # an unknown product costs no upload
-        async with received(request, self._services.settings, self._threads, _UPLOAD_FIELDS) as form:
-            version, changelog = form.fields.get("version", ""), form.fields.get("changelog", "")
-            signed = form.fields.get("manifest", "").strip()
-            platform = form.fields.get("platform", "").strip()
-            channel = form.fields.get("channel", "").strip()
-            content = f"{version}\n{changelog}\n{signed}\n{form.file_name}\n{form.sha256.hex()}\n{platform}"
-            content += f"\n{channel}" if channel else ""
-            reach = Reach(
-                *(form.fields.get(name, "").strip() or None for name in ("rollout", "critical_below"))
-            )
-            content += f"\n{reach}" if reach != TO_ALL else ""
-            key = _idempotency_key(request, token, content.encode())
-            manifest = release_manifests.use_signed(signed) if signed else None
-            services = self._acting(token)
+    def publishing(self, operation: Operation, run: Callable[[Call], Any]) -> Authenticated:
+        """Make the handler of the operation that takes a file: it is stored before the transaction."""
 
-            def stage() -> StagedRelease:
-                return services.releases.stage(
-                    slug,
-                    version,
-                    form.path,
-                    changelog,
-                    manifest,
-                    file_name=form.file_name,
-                    platform=platform,
-                    channel=channel,
-                    reach=reach,
+        async def handle(request: web.Request, token: Token) -> web.StreamResponse:
+            if request.query:
+                raise ApiError(422, "This address takes no query parameters.")
+            path, settings, services = dict(request.match_info), self._services.settings, self._acting(token)
+            slug = path["slug"]
+            await self._threads.run(services.products.get, slug)  # an unknown product costs no upload
+            async with received(request, settings, self._threads, _UPLOAD_FIELDS) as form:
+                version, changelog = form.fields.get("version", ""), form.fields.get("changelog", "")
+                signed, platform, channel, rollout, critical_below = (
+                    form.fields.get(name, "").strip()
+                    for name in ("manifest", "platform", "channel", "rollout", "critical_below")
                 )
+                reach = Reach(rollout or None, critical_below or None)
+                content = [version, changelog, signed, form.file_name, form.sha256.hex(), platform]
+                content += [channel] if channel else []
+                content += [str(reach)] if reach != TO_ALL else []
+                key = _idempotency_key(request, token, "\n".join(content).encode())
+                manifest = release_manifests.use_signed(signed) if signed else None
 
-            def add(tx: Services, staged: StagedRelease) -> BaseModel:
-                release = tx.releases.add(staged)
-                audience = tx.releases.describe_audience(slug, release)
-                published = schemas.PublishedRelease.model_validate(release)
-                return published.model_copy(update={"audience": audience})
+                def stage() -> StagedRelease:
+                    return services.releases.stage(
+                        slug,
+                        version,
+                        form.path,
+                        changelog,
+                        manifest,
+                        file_name=form.file_name,
+                        platform=platform,
+                        channel=channel,
+                        reach=reach,
+                    )
 
-            response = await self._threads.run_with_file(_run, services, key, 201, stage, add)
-        return send_content(response.status, response.body)
+                def add(tx: Services, staged: StagedRelease) -> BaseModel:
+                    return operation.response.model_validate(run(Call(tx, path, None, staged)))
+
+                response = await self._threads.run_with_file(_run, services, key, 201, stage, add)
+            return send_content(response.status, response.body)
+
+        return handle
 
     def _acting(self, token: Token) -> Services:
         return self._services.acting_as(Actor(ActorKind.TOKEN, token.name))

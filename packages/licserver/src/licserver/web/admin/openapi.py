@@ -9,7 +9,6 @@ from pydantic.json_schema import models_json_schema
 
 from licserver.protocol.webhook_schemas import PARAMETERS, describe_webhooks
 from licserver.web.admin import schemas
-from licserver.web.admin.app import RELEASES
 from licserver.web.admin.operations import OPERATIONS, Operation
 from licserver.web.middlewares import ADMIN_ROOT
 
@@ -169,7 +168,6 @@ def describe_api() -> dict[str, Any]:
     for operation, run in OPERATIONS.items():
         described = paths.setdefault(ADMIN_ROOT + operation.path, {})
         described[operation.method.lower()] = _describe(operation, run, names)
-    paths[ADMIN_ROOT + RELEASES]["post"] = _describe_publishing(names)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -198,7 +196,6 @@ def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
     """Return all models' schemas, and the models' names in the document."""
     modes: dict[Any, Any] = {one.response: "serialization" for one in OPERATIONS}
     modes |= {one.body: "validation" for one in OPERATIONS if one.body is not None}
-    modes[schemas.PublishedRelease] = "serialization"
     made, whole = models_json_schema(list(modes.items()), ref_template=_REF)
     names = {model: _rename_pages(ref["$ref"].rpartition("/")[2]) for (model, _), ref in made.items()}
     described: dict[str, Any] = json.loads(_rename_pages(json.dumps(whole["$defs"])))
@@ -237,18 +234,12 @@ def _describe(operation: Operation, run: Callable[..., Any], names: dict[Any, st
     if operation.body is not None:
         schema = {"$ref": _REF.format(model=names[operation.body])}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if operation.takes_file:
+        described["description"] += " The file is streamed to the disk."
+        described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
     if operation.creates:
         described["parameters"].append(_IDEMPOTENCY_KEY)
     _add_responses(described, "201" if operation.creates else "200", names[operation.response])
-    return described
-
-
-def _describe_publishing(names: dict[Any, str]) -> dict[str, Any]:
-    described = _outline("publish_release", "Publish an uploaded file as a version.", RELEASES)
-    described["description"] = "Requires a token with the scope `write`. The file is streamed to the disk."
-    described["parameters"].append(_IDEMPOTENCY_KEY)
-    described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
-    _add_responses(described, "201", names[schemas.PublishedRelease])
     return described
 
 

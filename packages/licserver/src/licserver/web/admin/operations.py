@@ -62,6 +62,7 @@ class Operation:
         response: The model of the response, which is read from what the function returns.
         body: The model of the JSON body; None without one.
         creates: Whether it returns 201 and takes an ``Idempotency-Key``.
+        takes_file: Whether the body is a form with a file, which `app` receives; `Call.body` is then staged.
     """
 
     method: str
@@ -71,6 +72,7 @@ class Operation:
     query: type[schemas.RequestModel] = schemas.Nothing
     body: type[schemas.RequestModel] | None = None
     creates: bool = False
+    takes_file: bool = False
 
     def __call__(self, run: Callable[[Call], Any]) -> Callable[[Call], Any]:
         """Add a function, which runs on a thread; name and docstring are part of the OpenAPI document."""
@@ -137,6 +139,16 @@ def list_releases(call: Call) -> Page[Release]:
     """The files of a product's versions, the latest first."""
     releases = call.services.releases.list_all(call.slug)[::-1]
     return call.page_of(releases, lambda one: f"{one.version} {one.platform}")
+
+
+@Operation(
+    "POST", "/products/{slug}/releases", WRITE, schemas.PublishedRelease, creates=True, takes_file=True
+)
+def publish_release(call: Call) -> BaseModel:
+    """Publish an uploaded file as a version."""
+    release = call.services.releases.add(call.body)
+    audience = call.services.releases.describe_audience(call.slug, release)
+    return schemas.PublishedRelease.model_validate(release).model_copy(update={"audience": audience})
 
 
 @Operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release, query=schemas.OfPlatform)
