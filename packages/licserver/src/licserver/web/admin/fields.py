@@ -1,10 +1,10 @@
-"""Types of fields of the admin API's models."""
+"""What the admin API's models are made of: types of fields, and base classes."""
 
 import re
 from datetime import UTC, date, datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from licserver.domain.entitlements import MAX_NUMBER
@@ -55,3 +55,30 @@ Moves = Annotated[int, Field(ge=0, le=MAX_MOVES)]
 TrialDays = Annotated[int, Field(ge=0, le=MAX_TRIAL_DAYS)]
 Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seats = Annotated[int, Field(ge=1, le=MAX_SEATS)]
+
+
+class RequestModel(BaseModel):
+    """Base of requests: an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ResponseModel(BaseModel):
+    """Base of responses, read from the attributes of a record."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+
+def _hide_defaults(schema: dict[str, Any]) -> None:
+    for described in schema["properties"].values():
+        described.pop("default", None)
+
+
+class Change(RequestModel):
+    """Base of changes: only the fields that were sent (`model_fields_set`) are changed (D-149).
+
+    The OpenAPI document has no defaults for them: generated clients would send them, and `slots: null` means
+    no limit.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_hide_defaults)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic.json_schema import models_json_schema
 
 from licserver.protocol.webhook_schemas import PARAMETERS, describe_webhooks
-from licserver.web.admin import schemas
+from licserver.web.admin.fields import RequestModel
 from licserver.web.admin.operations import OPERATIONS, Operation
 from licserver.web.middlewares import ADMIN_ROOT
 
@@ -256,7 +256,7 @@ def _outline(name: str, summary: str, path: str) -> dict[str, Any]:
     }
 
 
-def _query_of(model: type[schemas.RequestModel]) -> list[dict[str, Any]]:
+def _query_of(model: type[RequestModel]) -> list[dict[str, Any]]:
     schema = model.model_json_schema()
     parameters = []
     for name, one in schema.get("properties", {}).items():

@@ -17,6 +17,7 @@ from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_
 from licserver.services.license_terms import has_id_shape
 from licserver.services.rollouts import RolloutStatus
 from licserver.web.admin import schemas
+from licserver.web.admin.fields import RequestModel
 
 READ, WRITE = Scope.READ, Scope.WRITE
 Item = TypeVar("Item")
@@ -69,8 +70,8 @@ class Operation:
     path: str
     scope: Scope
     response: type[BaseModel]
-    query: type[schemas.RequestModel] = schemas.Nothing
-    body: type[schemas.RequestModel] | None = None
+    query: type[RequestModel] = schemas.Nothing
+    body: type[RequestModel] | None = None
     creates: bool = False
     takes_file: bool = False
 

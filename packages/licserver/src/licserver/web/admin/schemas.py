@@ -3,45 +3,30 @@
 from datetime import date, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, BeforeValidator, Field
 
 from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import CUSTOMER_MOVES, STABLE, ActorKind, EnvironmentPolicy, LicenseState
 from licserver.protocol.offline_files import MAX_REQUEST
 from licserver.services import MAX_PAGE
-from licserver.web.admin.fields import Day, Entitlement, Hex, Instant, Moves, Seats, Slots, TrialDays
+from licserver.web.admin.fields import (
+    Change,
+    Day,
+    Entitlement,
+    Hex,
+    Instant,
+    Moves,
+    RequestModel,
+    ResponseModel,
+    Seats,
+    Slots,
+    TrialDays,
+)
 
 Item = TypeVar("Item")
 
 
-class RequestModel(BaseModel):
-    """Base of requests: an unknown field is an error."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class ResponseModel(BaseModel):
-    """Base of responses, read from the attributes of a record."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
-
 # --- requests ---------------------------------------------------------------------------------
-
-
-def _hide_defaults(schema: dict[str, Any]) -> None:
-    for described in schema["properties"].values():
-        described.pop("default", None)
-
-
-class Change(RequestModel):
-    """Base of changes: only the fields that were sent (`model_fields_set`) are changed (D-149).
-
-    The OpenAPI document has no defaults for them: generated clients would send them, and `slots: null` means
-    no limit.
-    """
-
-    model_config = ConfigDict(json_schema_extra=_hide_defaults)
 
 
 class Nothing(RequestModel):
