@@ -19,7 +19,7 @@ from licclient import (
     UntrustedResponseError,
 )
 from licclient._flows.runners import OwnAddress, Wait
-from licclient._flows.verification import call_lock, installation_domain, verify
+from licclient._flows.verification import call_lock, call_name, installation_domain, verify
 
 DAY = timedelta(days=1)
 
@@ -238,7 +238,7 @@ def test_what_others_were_told_without_a_signature_counts_for_nothing(
     pinned.activate(key)
     context = pinned._context
     flow = verify(context, None, force=True)
-    with call_lock(context, context.successes.subject(key, installation_domain(context))) as lock:
+    with call_lock(context, call_name(context.successes.subject(key, installation_domain(context)))) as lock:
         assert lock.is_ours()
         assert isinstance(next(flow), Wait)
         script = service.script

@@ -25,7 +25,7 @@ from licclient import (
     _storage,
 )
 from licclient._flows import verification
-from licclient._flows.verification import call_lock, installation_domain
+from licclient._flows.verification import call_lock, call_name, installation_domain
 from licclient._storage import LEAST_SECONDS, CallLock
 from licclient._transport import Transport
 
@@ -66,7 +66,7 @@ def _go(processes):
 def lock_of(client, key):
     """The lock of a client's call for a key."""
     context = client._context
-    return call_lock(context, context.successes.subject(key, installation_domain(context)))
+    return call_lock(context, call_name(context.successes.subject(key, installation_domain(context))))
 
 
 @pytest.fixture
