@@ -28,7 +28,7 @@ def results(**xfails: str) -> list[Result]:
 
     @catalogue.table("bad", "D-01", "It fails ({0}).", [("one", KEY)])
     def _(_: str, text: str) -> None:
-        expect(wanted=False, message=f"<{text}>\x00")
+        expect(wanted=False, message=f'<{text}>\x00 "http://a/api/v1/update-download?signature=secret"')
 
     @catalogue.case("skipped", "extension D-32", "It is not run.")
     def _(_: str) -> None:
@@ -69,7 +69,8 @@ def test_a_report_hides_keys_and_counts_by_kind() -> None:
     page, badge = format_html("title", ran), format_badge(ran)
     assert "&lt;CP-AAAAAA-…" in page
     assert ET.fromstring(badge).get("aria-label") == "conformance: literal 1/2, reading 0/1"  # noqa: S314
-    assert KEY not in page + badge + format_junit("title", ran).decode()
+    for secret in (KEY, "secret"):
+        assert secret not in page + badge + format_junit("title", ran).decode()
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,18 @@ def test_a_seed_command_can_leave_a_state_out() -> None:
     for _ in range(2):
         with pytest.raises(NotApplicableError, match="does not support `key full`"):
             keys.shared("full")
+
+
+def test_prepared_keys_are_given_out_once(tmp_path: Path) -> None:
+    """Then, and for what nobody prepared, cases are skipped."""
+    path = tmp_path / "keys.json"
+    prepared = {"license_key": "CP-1", "slug": "a", "product": "A"}
+    path.write_text(json.dumps({"valid": [prepared, {**prepared, "license_key": "CP-2"}]}), encoding="utf-8")
+    keys = KeyStore(SeedCommand([sys.executable, "-m", "licconform.recipes.prepared", str(path)]))
+    assert [keys.new("valid").license_key for _ in range(2)] == ["CP-1", "CP-2"]
+    for words in (("key", "valid"), ("key", "full"), ("revoke", "CP-1")):
+        with pytest.raises(NotApplicableError):
+            keys.act(*words)
 
 
 @pytest.mark.parametrize("code", ["1/0", "print('[]')", "print('no')", "print('{}')"])

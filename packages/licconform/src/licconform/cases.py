@@ -10,6 +10,7 @@ Subject = TypeVar("Subject")
 """What a case is run against: a server or a client under test."""
 
 _KEYS = re.compile(r"CP-[A-Z0-9]{6}(?:-[A-Z0-9]{6}){4}")
+_LINKS = re.compile(r"(/update-download\?)[^\s\"']+")
 
 
 class Kind(StrEnum):
@@ -47,13 +48,15 @@ class Case(Generic[Subject]):
 
 
 class Catalogue(Generic[Subject]):
-    """The cases of one side, in order."""
+    """The cases of one side, by kind and section."""
 
     def __init__(self) -> None:
         self._cases: dict[str, Case[Subject]] = {}
 
     def __iter__(self) -> Iterator[Case[Subject]]:
-        return iter(self._cases.values())
+        return iter(
+            sorted(self._cases.values(), key=lambda case: (list(Kind).index(case.kind), case.section))
+        )
 
     def __len__(self) -> int:
         return len(self._cases)
@@ -105,9 +108,9 @@ def kind_of(section: str) -> Kind:
 def expect(wanted: bool, message: str) -> None:
     """Raise `DeviationError` unless a condition holds."""
     if not wanted:
-        raise DeviationError(mask_keys(message))
+        raise DeviationError(mask_secrets(message))
 
 
-def mask_keys(text: str) -> str:
-    """Replace all but the beginning of each license key: reports are published."""
-    return _KEYS.sub(lambda found: f"{found[0][:9]}-…", text)
+def mask_secrets(text: str) -> str:
+    """Shorten license keys and download links, which are credentials: reports are published."""
+    return _LINKS.sub(r"\1…", _KEYS.sub(lambda found: f"{found[0][:9]}-…", text))

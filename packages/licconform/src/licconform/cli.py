@@ -1,5 +1,6 @@
 """The command line: run the cases of one side, write reports, and exit with 0, 1 or 2."""
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +62,7 @@ def report_options(command: Callable[..., None]) -> Callable[..., None]:
 @report_options
 def server(base_url: str, seed: str, public_key: str | None, **options: Any) -> None:
     """Test a server."""
-    seeds = SeedCommand(shlex.split(seed))
+    seeds = SeedCommand(shlex.split(seed, posix=os.name != "nt"))
 
     def run(**more: Any) -> list[Result]:
         return run_server_cases(base_url, seeds, public_key=public_key, **more)

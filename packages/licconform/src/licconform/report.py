@@ -71,7 +71,7 @@ body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70re
 table {{ border-collapse: collapse; width: 100% }}
 td, th {{ border-bottom: 1px solid #d0d7de; padding: .3rem .6rem; text-align: left; vertical-align: top }}
 pre {{ margin: .3rem 0 0; white-space: pre-wrap; overflow-wrap: anywhere }}
-code {{ white-space: nowrap }}
+code, td:nth-child(-n + 2) {{ white-space: nowrap }}
 </style>
 <h1>{html.escape(title)}</h1>
 <p>{html.escape(format_summary(results))}</p>

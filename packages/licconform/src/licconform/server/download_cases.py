@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from licconform.cases import NotApplicableError, expect, mask_keys
+from licconform.cases import NotApplicableError, expect, mask_secrets
 from licconform.server.catalogue import CASES
 from licconform.server.seeds import Seed
 from licconform.server.subject import Answer, Server, expect_error, expect_link
@@ -31,7 +31,7 @@ def fetch(server: Server, url: str, **headers: str) -> Answer:
 def _(server: Server) -> None:
     url = link_of(server, server.shared("valid"))
     wanted = f"{server.base_url}/api/v1/update-download?"
-    expect(url.startswith(wanted), f"expected {wanted}…, not {mask_keys(url.partition('?')[0])}")
+    expect(url.startswith(wanted), f"expected {wanted}…, not {mask_secrets(url.partition('?')[0])}")
 
 
 @CASES.case("link-works", "spec 5", "The link delivers the file, without any login.")

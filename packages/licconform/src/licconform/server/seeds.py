@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from licconform.cases import NotApplicableError, SetupError, mask_keys
+from licconform.cases import NotApplicableError, SetupError, mask_secrets
 
 UNSUPPORTED = 77
 """Exit status of a seed command that cannot make a state; cases that need it are skipped."""
@@ -73,17 +73,17 @@ class SeedCommand:
             NotApplicableError: It exits with status 77.
             SetupError: It fails otherwise, or prints no JSON object.
         """
-        called = mask_keys(" ".join(words))
+        called = mask_secrets(" ".join(words))
         try:
             done = subprocess.run(  # noqa: S603 - the user's own command
                 [*self._command, *words], capture_output=True, text=True, timeout=60, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise SetupError(f"The seed command could not be run: {mask_keys(str(error))}") from error
+            raise SetupError(f"The seed command could not be run: {mask_secrets(str(error))}") from error
         if done.returncode == UNSUPPORTED:
             raise NotApplicableError(done.stderr.strip() or f"The seed command does not support `{called}`.")
         if done.returncode != 0:
-            output = mask_keys((done.stderr or done.stdout)[-2000:])
+            output = mask_secrets((done.stderr or done.stdout)[-2000:])
             raise SetupError(f"The seed command failed for `{called}` ({done.returncode}): {output}")
         try:
             made = json.loads(done.stdout or "{}")

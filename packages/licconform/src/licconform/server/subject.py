@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from licconform.cases import SetupError, expect, mask_keys
+from licconform.cases import SetupError, expect, mask_secrets
 from licconform.server.seeds import KeyStore, Seed
 
 _PATIENCE: Final = 70.0
@@ -33,7 +34,7 @@ class Answer:
 
     def __str__(self) -> str:
         text = self.response.text
-        return mask_keys(f"{self.request}\nanswered {self.response.status_code} {text[:500]}")
+        return mask_secrets(f"{self.request}\nanswered {self.response.status_code} {text[:500]}")
 
     @property
     def status(self) -> int:
@@ -104,12 +105,15 @@ class Server:
             if response.status_code == httpx.codes.TOO_MANY_REQUESTS and after.isdigit():
                 if int(after) > _PATIENCE:
                     raise SetupError(f"The server wants a wait of {after} s: raise its rate limits.")
+                print(f"waiting {after} s: the server limits wrong requests (429)", file=sys.stderr)  # noqa: T201
                 time.sleep(int(after))
                 response = self._client.request(method, url, **options)
         except httpx.HTTPError as error:
-            raise SetupError(f"No response: {mask_keys(str(error)) or type(error).__name__}") from error
+            raise SetupError(f"No response: {mask_secrets(str(error)) or type(error).__name__}") from error
         body = options.get("content", b"")[:300].decode(errors="replace")
-        return Answer(mask_keys(f"{method} {_without_query(url)} {options.get('params') or body}"), response)
+        return Answer(
+            mask_secrets(f"{method} {_without_query(url)} {options.get('params') or body}"), response
+        )
 
     @staticmethod
     def new_domain() -> str:
