@@ -24,7 +24,7 @@ WOO = {"license_key": KEY, "status": "SOLD", "product_id": "App"}
 WOO_WHOLE = WOO | {
     "order_id": 17,
     "expires_at": "2027-01-31 12:00:00",
-    "times_activated_max": "0",
+    "times_activated_max": "4",
     "created_at": "2025-02-03 04:05:06",
     "valid_for": "0",
 }
@@ -41,7 +41,7 @@ KEYGEN = {"key": KEY, "status": "ACTIVE"}
 KEYGEN_WHOLE = KEYGEN | {
     "expiry": "2027-01-31T23:00:00.000-05:00",
     "created": "2025-02-03T04:05:06.000Z",
-    "maxMachines": None,
+    "maxMachines": 4,
     "name": "Jo",
     "metadata": {"email": "jo@example.com"},
 }
@@ -61,12 +61,12 @@ WHOLE = {
     "edd": (EDD_WHOLE, {"lifetime": False, "slots": "3", "note": "Jo, EDD license 9"}),
     "woocommerce": (
         WOO_WHOLE,
-        {"slots": "unlimited", "note": "WooCommerce order 17", "customer_email": None},
+        {"slots": "4", "note": "WooCommerce order 17", "customer_email": None},
     ),
     "lemonsqueezy": ({"attributes": LEMON_WHOLE}, {"slots": "3", "note": "Jo, Lemon Squeezy order 17"}),
     "keygen": (
         {"id": "9", "attributes": KEYGEN_WHOLE},
-        {"slots": "unlimited", "note": "Jo, Keygen license 9", "expires_on": "2027-02-01"},
+        {"slots": "4", "note": "Jo, Keygen license 9", "expires_on": "2027-02-01"},
     ),
     "gumroad": (GUMROAD_WHOLE, {"note": "Jo, Pro, Gumroad order 17", "customer_email": "kim@example.com"}),
 }
@@ -123,12 +123,16 @@ VALID = [
     ("edd", EDD | EXPIRED | {"Expiration Date": "2026-11-23"}, {"expires_on": "2026-11-22"}),
     ("edd", EDD | EXPIRED | {"Expiration Date": "1704067200"}, {"expires_on": "2024-01-01"}),
     ("edd", EDD | {"License Status": " Inactive"}, {"license_key": KEY}),
-    ("woocommerce", WOO, {"expires_on": None, "product": "app"}),
+    ("edd", EDD | {"Purchase Date": "2025-02-03 04:05:06 +0200"}, {"issued_at": "2025-02-03T02:05:06+00:00"}),
+    *(("woocommerce", WOO | {"status": state}, {"product": "app"}) for state in ("DELIVERED", "ACTIVE")),
+    ("woocommerce", WOO | {"valid_for": "0"}, {"expires_on": None, "slots": "unlimited"}),
     ("lemonsqueezy", api(LEMON), {"expires_on": None, "issued_at": None, "note": None}),
+    ("lemonsqueezy", api(LEMON, status="inactive"), {"license_key": KEY}),
+    ("keygen", api(KEYGEN, status="INACTIVE", maxMachines=None), {"slots": "unlimited"}),
     ("lemonsqueezy", api(LEMON, status="expired"), {"expires_on": "2026-11-22"}),
     ("keygen", api(KEYGEN, status="EXPIRING", metadata=7), {"expires_on": None, "customer_email": None}),
     ("keygen", api(KEYGEN, status="EXPIRED", expiry="2026-01-31T00:00:00Z"), {"expires_on": "2026-01-31"}),
-    ("gumroad", GUMROAD, {"license_key": KEY}),
+    ("gumroad", GUMROAD | {"Purchase Email": "jo@example.com"}, {"customer_email": "jo@example.com"}),
     ("gumroad", GUMROAD | {"Purchase Date": "2025-02-03"}, {"issued_at": "2025-02-03T00:00:00+00:00"}),
     ("gumroad", GUMROAD | {"Disputed?": "1", "Dispute Won?": "1"}, {"product": "app"}),
 ]
@@ -185,6 +189,20 @@ def test_a_product_is_known_by_any_of_its_names(products, item, slug):
     """An id of Keygen's product or policy; else what stands for all others."""
     conversion = Conversion(now=NOW, preset=PRESETS["keygen"], products=products)
     assert conversion.convert(api(KEYGEN) | {"relationships": item}, ())["product"] == slug
+
+
+@pytest.mark.parametrize(
+    ("system", "record", "name"),
+    [
+        ("woocommerce", WOO, "App"),
+        ("lemonsqueezy", {"attributes": LEMON}, "7"),
+        ("gumroad", GUMROAD_WHOLE, "abc"),
+        ("gumroad", GUMROAD_WHOLE, "App"),
+    ],
+)
+def test_the_product_is_named_as_the_system_names_it(system, record, name):
+    """By its id or its name."""
+    assert convert(system, record, products=(name,))["product"] == "app"
 
 
 def test_slots_of_a_line_without_any():
