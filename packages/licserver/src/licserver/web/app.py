@@ -52,14 +52,8 @@ def create_app(
 ) -> web.Application:
     """Create the application; the vendor's side is part of it unless the settings give that its own address.
 
-    Args:
-        services: The opened data folder; it stays the caller's to close, after the application.
-        clock: Every decision's `now` comes from here.
-        meter: Counts requests; without one nothing is counted.
-
-    Returns:
-        The application, ready for any aiohttp runner; `connections.Runner` is the one that bounds how
-        long a connection is held.
+    The caller closes the services after it. Any aiohttp runner can run it; only `connections.Runner` bounds
+    how long a connection is held.
 
     Raises:
         SettingsError: when the settings name a Redis or a logo that cannot be used.

@@ -66,14 +66,12 @@ class BackgroundWorker:
         """Add a queue, before the application starts.
 
         Args:
-            queue: Its name.
             run: Does a job: a function on a thread, or a coroutine function in the event loop, which is
                 cancelled when its lease ends. It may be called again for the same job, also after success: it
                 must be idempotent. `RetryJobError` and `BuryJobError` decide what follows; after any
                 other exception the job is repeated by the schedule.
             lease: How long a job may take; then another process repeats it.
             at_once: Jobs of this queue that run in a process at a time.
-            schedule: Pauses between attempts.
         """
         self._queues[queue] = _Queue(run, lease, at_once, schedule)
 

@@ -335,11 +335,7 @@ class ConnectionServer(web.Server):
 class Runner(web.AppRunner):
     """Runs an application on our connections, with its fast path.
 
-    Args:
-        settings: The time limits.
-        shutdown_timeout: Seconds for running requests at the end.
-        held: Counts the connections of all runners of a process.
-        more: For each connection: `access_log`, and what else aiohttp takes.
+    `held` counts the connections of all runners of a process; `more` is what aiohttp takes for each of them.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Miss(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """How a body is parsed, and what responds to it: a function on a thread, or a coroutine function."""
+    """How a body is parsed, and what responds to it."""
 
     parse: Callable[[bytes], Any]
     respond: Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss]]

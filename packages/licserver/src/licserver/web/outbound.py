@@ -71,14 +71,9 @@ async def post(
     allowed: Sequence[Network] = (),
     timeout: float = TIMEOUT,  # noqa: ASYNC109 - one for all steps of a request
 ) -> Answer:
-    """Send a request without following redirects, without proxies and cookies; never raise.
+    """Send JSON to a URL as it was typed, without redirects, proxies and cookies; never raise.
 
-    Args:
-        url: As it was typed; `https`, or `http` to a host in `allowed`.
-        body: JSON.
-        headers: Besides those of any request.
-        allowed: Networks that may be connected to although they are not public.
-        timeout: Seconds for everything.
+    Networks that are `allowed` may be connected to although they are not public, and by http.
     """
     target = URL(url, encoded=True)
     guard = _Guard(target, allowed)

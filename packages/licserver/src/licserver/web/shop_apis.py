@@ -81,11 +81,7 @@ async def fetch_deliveries(
 ) -> AsyncIterator[bytes]:
     """Yield what has happened since an instant, in any order, as bodies of deliveries.
 
-    Args:
-        kind: Of the shop.
-        key: The API key; of WooCommerce, key and secret with a colon between.
-        since: Aware.
-        address: Of a shop that has its own API.
+    The key of WooCommerce is key and secret with a colon between; `address` is of a shop with its own API.
 
     Raises:
         InvalidInputError: This kind has no API that is known here, or it refused or failed.

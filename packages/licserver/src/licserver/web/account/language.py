@@ -39,12 +39,7 @@ def load_texts(language: str) -> Texts:
 
 
 def choose_language(chosen: str, accepted: str) -> str:
-    """Return the language of a page.
-
-    Args:
-        chosen: What the customer chose before, or nothing.
-        accepted: The header ``Accept-Language``.
-    """
+    """Return the language that the customer chose before, or else the best of ``Accept-Language``."""
     if chosen in LANGUAGES:
         return chosen
     wanted = []
