@@ -44,7 +44,6 @@ PACKAGES: Final = {
         "protocol/response_signatures": ("response_signatures",),
         "protocol/ed25519_keys": ("ed25519_keys",),
         "protocol/foreign_exports": ("foreign_exports",),
-        "protocol/license_files": ("license_files", "foreign_exports"),
         "protocol/offline_files": ("offline_requests",),
         "protocol/patches": ("patch_headers",),
         "protocol/release_manifests": ("release_manifests",),
@@ -76,7 +75,6 @@ PACKAGES: Final = {
         "_protocol/rollbacks": ("protocol",),
         "_protocol/seats": ("seats", "protocol"),
         "_protocol/trials": ("trials",),
-        "_signatures/license_files": ("license_files",),
     },
 }
 """package → room → the tests that must notice when it is changed."""

@@ -17,6 +17,7 @@ from licclient import (
     NotEntitledError,
     Quota,
     QuotaExceededError,
+    Reason,
     ServiceUnavailableError,
     UntrustedResponseError,
     explain,
@@ -54,6 +55,21 @@ USED = {"used": 3, "limit": 10, "remaining": 7, "resets_at": "2026-12-01T00:00:0
 def test_what_the_service_answers(status, body, kind):
     """Only what makes sense counts; everything else is an outage."""
     assert isinstance(read_consume(Reply(status, json.dumps(body).encode()), KEY, "exports"), kind)
+
+
+def test_what_an_answer_says():
+    """All of it, also of a period in which nothing was used, or all was."""
+    for used, remaining in ((0, 10), (3, 7), (10, 0)):
+        body = {"name": "exports", **USED, "used": used, "remaining": remaining}
+        read = read_consume(Reply(200, json.dumps(body).encode()), KEY, "exports")
+        assert read == Usage(used, 10, remaining, RESETS)
+    refused = read_consume(Reply(403, b'{"error": "not_activated", "message": "no"}'), KEY, "exports")
+    assert (refused.reason, refused.message) == (Reason.ENVIRONMENT, "no")
+    assert read_consume(Reply(403, b'{"error": "not_entitled"}'), KEY, "exports").entitlement == "exports"
+    over = {"name": "exports", **USED, "remaining": 11}
+    for status, body in ((200, over), (403, {**over, "error": "quota_exceeded"})):
+        outage = read_consume(Reply(status, json.dumps(body).encode()), KEY, "exports")
+        assert str(status) in str(outage)
 
 
 def test_what_is_no_json_is_an_outage():

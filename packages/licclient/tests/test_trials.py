@@ -1,5 +1,6 @@
 """An app starts a trial: what the service may answer, what names the computer, and what is remembered."""
 
+import json
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -39,6 +40,7 @@ KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
         (403, b"<html>", ServiceUnavailableError),
         (403, b'{"error": "something_new", "message": "no"}', ServiceUnavailableError),
         (403, b'{"error": "trial_ended"}', LicenseRefusedError),
+        (404, b'{"error": "product_not_found", "message": "no"}', LicenseRefusedError),
         (422, b'{"message": "no", "errors": {"slug": ["no"]}}', InvalidRequestError),
         (429, b'{"error": "too_many_requests", "message": "no"}', ServiceUnavailableError),
         (503, b"", ServiceUnavailableError),
@@ -47,6 +49,13 @@ KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 def test_what_the_service_answers(status, body, kind):
     """Only the service's own words are a key or a refusal."""
     assert isinstance(read_trial(Reply(status, body.replace(b"KEY", KEY.encode()))), kind)
+
+
+def test_a_refusal_keeps_the_words_of_the_service():
+    """If there are any."""
+    words = {"error": "trial_ended", "message": "It has ended."}
+    assert read_trial(Reply(403, json.dumps(words).encode())).message == "It has ended."
+    assert read_trial(Reply(403, b'{"error": "trial_ended"}')).message == ""
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,9 @@ BAD_JSON = {
     "[" * 100_000: "not a JSON object",
     '{"slug": "app"}': "there is no field 'slug'",
     '{"product": 1}': "product: must be text",
+    '{"product": "app", "license_key": 7}': "license_key: must be text",
+    '{"product": "app", "slots": "10000000000"}': "slots: must be a whole number",
+    '{"product": "app", "floating_seats": "unlimited"}': "floating_seats: must be a whole number from 1",
     '{"product": "app", "slots": true}': "slots: must be a whole number",
     '{"product": "app", "slots": 1.5}': "slots: must be a whole number",
     '{"product": "app", "allowed": "x"}': "allowed: must be a list",
@@ -151,6 +154,27 @@ def test_what_is_wrong_with_json_lines(text):
     assert [line for line, _ in found] == [1, 3, 4]
     assert isinstance(found[1][1], Problem)
     assert BAD_JSON[text] in found[1][1].message
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["\ufeffproduct;note\n", "app;a,b\n"],
+        ["product\tnote\n", "app\ta,b\n"],
+        ["product,note\n", 'app,"a,b"\n'],
+    ],
+)
+def test_a_spreadsheet_of_any_country_is_read(lines):
+    """With its delimiter, and with the mark that it begins a file with (D-148)."""
+    ((line, row),) = read_rows("csv", lines)
+    assert (line, row.product, row.note) == (2, "app", "a,b")
+
+
+def test_lines_are_short():
+    """Text as it is, and no blanks; ten digits are a number of slots."""
+    assert '"note":"é"' in write_row("jsonl", LicenseRow(product="app", note="é"))
+    ((_, row),) = read_rows("jsonl", ['{"product": "app", "slots": " 4294967295 "}'])
+    assert row.slots == 4294967295
 
 
 def test_seats_and_entitlements_are_read_as_they_are_written():
