@@ -57,8 +57,8 @@ MORE: Final = {
     ),
     "/console/licenses.csv": (("a mail address", "q=user77"), ("expired", "state=expired")),
     "/console/audit": (
-        ("by somebody busy", "actor=shop"),
-        ("by somebody with three lines", f"actor={RARE}"),
+        ("of the busiest user", "actor=shop"),
+        ("of a user with three entries", f"actor={RARE}"),
         ("by nobody", "actor=nobody"),
         ("by a kind", "kind=user"),
         ("by a kind that is most of it", "kind=token"),
@@ -66,7 +66,7 @@ MORE: Final = {
         ("of a license", "license={id}"),
         ("of a license, by a kind", "license={id}&kind=cli"),
     ),
-    "/console/audit.csv": (("by somebody with three lines", f"actor={RARE}"),),
+    "/console/audit.csv": (("of a user with three entries", f"actor={RARE}"),),
 }
 """Pages on which something can be asked for: what, and the query."""
 
