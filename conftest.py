@@ -14,7 +14,13 @@ from hypothesis import settings
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-pytest_plugins = ["harness.engines", "harness.leaks", "harness.redis_server", "harness.screen"]
+pytest_plugins = [
+    "harness.cluster",
+    "harness.engines",
+    "harness.leaks",
+    "harness.redis_server",
+    "harness.screen",
+]
 if find_spec("licclient"):  # each package is also tested without the other
     pytest_plugins += ["licclient._pytest_plugin", "harness.hands"]
 if find_spec("licserver"):
@@ -35,6 +41,7 @@ MARKS = {
     "postgres": "postgresql",
     "own_postgres": "postgresql",
     "empty_database": "postgresql",
+    "primary_and_standby": "postgresql",
     "screen": "window",
     "hands": "window",
 }
