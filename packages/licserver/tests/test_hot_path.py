@@ -20,7 +20,7 @@ from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.environments import is_known
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
-from licserver.errors import StoreUnavailableError
+from licserver.errors import StatementRefusedError, StoreUnavailableError
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
@@ -193,6 +193,17 @@ def test_a_judge_that_fails_fails_its_own_claim_alone(world, store, claim, envir
     assert [domain for domain, _ in world.held(key)] == ["a.example", "b.example"]
 
 
+def test_a_text_that_the_database_cannot_take_fails_its_own_request(world, store, environment):
+    """Lookups and update checks of the same moment get their answers."""
+    key = world.services.vault.license_id(world.key(slots=3))
+    good, bad = (Lookup(key, environment(domain)) for domain in ("a.example", "\udcff"))
+    before, failed, after = store.find_licenses([good, bad, good])
+    assert (before.slots, type(failed), after.slots) == (3, StatementRefusedError, 3)
+    queries = [UpdateQuery(key, slug) for slug in ("app", "\udcff", "app")]
+    before, failed, after = store.find_updates(queries)
+    assert (before[1].slug, type(failed), after[1].slug) == ("app", StatementRefusedError, "app")
+
+
 @pytest.mark.parametrize("change", ["revoked", "ended", "full", "gone"])
 def test_the_last_word_is_spoken_on_the_locked_record(world, store, claim, environment, change):
     """What changed between the first look and the claim decides: the claim is judged anew."""
@@ -230,19 +241,19 @@ def test_a_database_that_fails_grants_nothing(world, store, claim, environment, 
     assert admitted(store.activate([claim(key, environment())])) == 1
 
 
-def test_a_write_that_fails_grants_nothing(world, store, claim, environment, meddler):
-    """When the activations cannot be written, nobody of the batch is told that they were."""
-    key = world.key(slots=9)
+def test_a_claim_that_the_database_refuses_fails_alone(world, store, claim, environment, meddler):
+    """Its neighbours in the batch are admitted, each on its own, and share the slots exactly."""
+    key = world.key(slots=2)
     meddler.do(
-        "CREATE TRIGGER full BEFORE INSERT ON activations WHEN NEW.domain = 'b.example' "
-        "BEGIN SELECT RAISE(ABORT, 'disk full'); END",
+        "CREATE TRIGGER no_b BEFORE INSERT ON activations WHEN NEW.domain = 'b.example' "
+        "BEGIN SELECT RAISE(ABORT, 'refused'); END",
         "ALTER TABLE activations ADD CONSTRAINT no_b CHECK (domain <> 'b.example')",
     )
-    with pytest.raises(StoreUnavailableError) as failure:
-        store.activate([claim(key, environment("a.example")), claim(key, environment("b.example"))])
-    assert "a.example" not in str(failure.value)
-    meddler.do("DROP TRIGGER full", "ALTER TABLE activations DROP CONSTRAINT no_b")
-    assert world.held(key) == []
+    verdicts = store.activate([claim(key, environment(f"{name}.example")) for name in "abcd"])
+    meddler.do("DROP TRIGGER no_b", "ALTER TABLE activations DROP CONSTRAINT no_b")
+    assert [type(verdict) for verdict in verdicts] == [Valid, StatementRefusedError, Valid, VerifyRefusal]
+    assert "b.example" not in str(verdicts[1])
+    assert [domain for domain, _ in world.held(key)] == ["a.example", "c.example"]
 
 
 def test_update_lookups_bring_key_and_product_together(world, store):

@@ -64,6 +64,10 @@ class StoreUnavailableError(StoreError):
     """The database is unreachable, full or locked; a retry may succeed."""
 
 
+class StatementRefusedError(StoreUnavailableError):
+    """The database refused a statement or its values; it still works, so another statement may succeed."""
+
+
 class LicenseLockedError(StoreUnavailableError):
     """Another transaction has locked a license; other licenses are not affected."""
 

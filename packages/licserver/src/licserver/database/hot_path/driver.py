@@ -36,13 +36,16 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.util.concurrency import await_, greenlet_spawn, in_greenlet
 
-from licserver.errors import StoreUnavailableError
+from licserver.errors import StatementRefusedError, StoreUnavailableError
 
 RUN_LIMIT: Final = 1.5  # seconds until a run fails; a client has its response within two
 LOCK_LIMIT: Final = 1.2  # seconds that an activation waits for another transaction to release its license
 _LEAST_LIMIT: Final = 0.4
 _LAST_RETRY_BEFORE: Final = 1.0
 _TRIES: Final = 3
+
+_REFUSALS: Final = ("22", "23", "54", "55P03", "P0")
+"""PostgreSQL's errors about a statement's values and rows: data, constraints, sizes, locks, triggers."""
 
 _CHECK_LOG_EVERY: Final = 100
 _LONGEST_LOG: Final = 16_000
@@ -51,6 +54,7 @@ _LONGEST_LOG: Final = 16_000
 _CAN_WATCH: Final = sys.platform != "win32"
 """Whether the event loop can watch sockets that others opened; that of Windows cannot."""
 
+Request = TypeVar("Request")
 Result = TypeVar("Result")
 Row = tuple[Any, ...]
 
@@ -96,7 +100,7 @@ def translated_errors(engine: Engine) -> Iterator[None]:
     except engine.dialect.loaded_dbapi.Error as error:
         raise _unavailable(error) from None
     except UnicodeError:  # the driver's, before anything was sent; its message quotes the text
-        raise StoreUnavailableError("the database failed: it cannot store a text that was sent") from None
+        raise StatementRefusedError("the database failed: it cannot store a text that was sent") from None
     except SQLAlchemyError as error:
         raise StoreUnavailableError(f"the database failed: {type(error).__name__}") from None
 
@@ -108,7 +112,11 @@ def _unavailable(error: BaseException | None) -> StoreUnavailableError:
             "backup: licserver restore FILE --force"
         )
     first_line = str(error).partition("\n")[0]  # further lines of PostgreSQL quote values
-    return StoreUnavailableError(f"the database failed: {first_line}")
+    is_refused = isinstance(error, sqlite3.IntegrityError | sqlite3.DataError) or (
+        getattr(error, "sqlstate", None) or ""
+    ).startswith(_REFUSALS)
+    kind = StatementRefusedError if is_refused else StoreUnavailableError
+    return kind(f"the database failed: {first_line}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,29 @@ class KeptConnection:
             with contextlib.suppress(SQLAlchemyError):
                 connection.invalidate()
                 connection.close()
+
+
+def run_apart(
+    work: Callable[[Sequence[Request]], Sequence[Result]], requests: Sequence[Request]
+) -> Sequence[Result | Exception]:
+    """Call a function with all requests; if the database refuses that, with one after the other (D-247).
+
+    Then an error takes the place of a result. After `RUN_LIMIT` the rest fails as all of them did.
+    """
+    began = time.monotonic()
+    try:
+        return work(requests)
+    except StatementRefusedError as error:
+        if len(requests) == 1:
+            raise
+        refused = error
+    results: list[Result | Exception] = []
+    for request in requests:
+        try:
+            results += [refused] if time.monotonic() > began + RUN_LIMIT else work([request])
+        except StatementRefusedError as error:
+            results.append(error)
+    return results
 
 
 class SqliteConnection(KeptConnection):

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 from licserver.database.engine import Database
-from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, RowWriter
+from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, RowWriter, run_apart
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
 from licserver.database.hot_path.updates import CHANNELS, UPDATES, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
@@ -183,11 +183,14 @@ class BatchStore:
             return reader.run(work)
         return self._sqlite_writer.read(work, otherwise=reader)
 
-    def find_licenses(self, lookups: Sequence[Lookup]) -> list[LicenseSnapshot | None]:
+    def find_licenses(self, lookups: Sequence[Lookup]) -> Sequence[LicenseSnapshot | Exception | None]:
         """Load licenses as their environments see them, in the order of the lookups."""
-        return self._read(self._lookup_reader, lambda connection: find_licenses(connection, lookups))
+        return run_apart(
+            lambda some: self._read(self._lookup_reader, lambda connection: find_licenses(connection, some)),
+            lookups,
+        )
 
-    def activate(self, requests: Sequence[ActivationRequest]) -> list[VerifyVerdict | Exception]:
+    def activate(self, requests: Sequence[ActivationRequest]) -> Sequence[VerifyVerdict | Exception]:
         """Decide requests on locked licenses, and insert the activations of those granted (D-08).
 
         They share one durable transaction, and each sees the slots that those before it took.
@@ -196,7 +199,9 @@ class BatchStore:
             Verdicts in the order of the requests. An exception takes the place of a verdict where `decide`
             raised it, `LicenseLockedError` where another transaction changes the license.
         """
-        return self._writer.run(lambda connection: self._activate(connection, requests))
+        return run_apart(
+            lambda some: self._writer.run(lambda connection: self._activate(connection, some)), requests
+        )
 
     def _activate(
         self, connection: Connection, requests: Sequence[ActivationRequest]
@@ -231,9 +236,9 @@ class BatchStore:
 
     def find_updates(
         self, queries: Sequence[UpdateQuery]
-    ) -> list[tuple[LicenseSnapshot | None, Product | None]]:
+    ) -> Sequence[tuple[LicenseSnapshot | None, Product | None] | Exception]:
         """Load licenses and products, in the order of the queries; a product only with a license."""
-        return self._updates.find(queries)
+        return run_apart(self._updates.find, queries)
 
     def find_download(
         self, license_id: bytes, release_id: int
