@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import time
 
 import pytest
 
@@ -10,7 +11,8 @@ from harness.engines import sqlite_only
 from harness.fetching import fetch
 from licserver.errors import ArtifactsError, StoreUnavailableError
 from licserver.settings import LogFormat
-from licserver.web.logging import HEADER, make_formatter
+from licserver.web import logging as logs
+from licserver.web.logging import HEADER, LimitedHandler, make_formatter
 
 
 def listen(monkeypatch: pytest.MonkeyPatch, name: str = "licserver.web") -> io.StringIO:
@@ -22,6 +24,63 @@ def listen(monkeypatch: pytest.MonkeyPatch, name: str = "licserver.web") -> io.S
     monkeypatch.setattr(log, "handlers", [handler])
     monkeypatch.setattr(log, "propagate", False)
     return stream
+
+
+@pytest.fixture
+def limited(monkeypatch):
+    """A log that writes two equal lines a minute, and what it wrote."""
+    stream = io.StringIO()
+    handler = LimitedHandler(stream, 2)
+    log = logging.getLogger("licserver.limited")
+    monkeypatch.setattr(log, "handlers", [handler])
+    monkeypatch.setattr(log, "propagate", False)
+    log.setLevel(logging.INFO)
+    yield log, lambda: stream.getvalue().splitlines()
+    handler.close()
+
+
+def fail_often(log, times):
+    """As a server does in an outage: a line a request."""
+    for number in range(times):
+        request_id = f"id-{number:x}"
+        log.error("POST /verify: no database (%s)", request_id, extra={"request_id": request_id})
+
+
+def test_equal_lines_are_counted_after_the_first_ones(limited):
+    """An outage is a few lines a minute, not one a request; other lines and requests are not affected."""
+    log, written = limited
+    fail_often(log, 1000)
+    log.error("GET /readyz: no database")
+    for _ in range(5):
+        log.info("GET /healthz 200")
+    assert written() == [
+        "POST /verify: no database (id-0)",
+        "POST /verify: no database (id-1)",
+        "GET /readyz: no database",
+        *["GET /healthz 200"] * 5,
+    ]
+
+
+def test_what_was_left_out_is_counted_within_a_minute(limited, monkeypatch):
+    """Also when nothing else is logged any more; then the next lines are written again."""
+    monkeypatch.setattr(logs, "LOG_WINDOW", 0.2)
+    log, written = limited
+    fail_often(log, 50)
+    deadline = time.monotonic() + 20
+    while len(written()) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert written()[2].startswith("left out 48 more lines in 0 s like: POST /verify: no database (id-0)")
+    fail_often(log, 1)
+    assert written()[3:] == ["POST /verify: no database (id-0)"]
+
+
+def test_the_last_count_is_written_when_the_process_ends(limited):
+    """A server that is stopped in an outage says how many lines it left out."""
+    log, written = limited
+    fail_often(log, 5)
+    log.handlers[0].close()
+    assert written()[2:] == ["left out 3 more lines in 60 s like: POST /verify: no database (id-0)"]
 
 
 @pytest.fixture

@@ -85,6 +85,33 @@ async def test_sigterm_lets_a_running_download_finish(program, tmp_path, workers
         assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.parametrize("workers", WORKERS)
+async def test_load_balancers_have_time_to_notice_that_a_server_stops(program, workers):
+    """For the delay it is not ready and serves as before; then it closes, with an exit code of 0 (D-255)."""
+    program.environ["LICSERVER_DRAIN_DELAY"] = "1.5"
+    (key,) = program.stock(policy="domain")
+    body = {"license_key": key, "domain": "a.example", "ip": "::1"}
+    with program.serve("--workers", workers) as (process, address):
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with aiohttp.ClientSession(address, connector=connector) as session:
+
+            async def is_ready():
+                async with session.get("/readyz") as answer:
+                    return answer.status == 200
+
+            assert await is_ready()
+            process.send_signal(signal.SIGTERM)
+            stopped_at = time.monotonic()
+            while await is_ready():
+                assert time.monotonic() < stopped_at + 1
+            while time.monotonic() < stopped_at + 1:
+                assert not await is_ready()
+                async with session.post("/api/v1/licenses/verify", json=body) as answer:
+                    assert answer.status == 200
+        await refused(address)
+        assert await asyncio.to_thread(process.wait, 30) == 0
+
+
 async def refused(address):
     """Wait until nobody listens at an address any more; with workers it ends with the last of them."""
     host, port = address.removeprefix("http://").rsplit(":", 1)

@@ -53,6 +53,8 @@ GOOD = {
     "LICSERVER_MAIL_ADMIN": ("me@example.com", "mail_admin", "me@example.com"),
     "LICSERVER_PATCH_LIMIT": ("0", "patch_limit", 0),
     "LICSERVER_WEBHOOK_NETWORKS": ("10.1.0.0/16", "webhook_networks", (ip_network("10.1.0.0/16"),)),
+    "LICSERVER_LOG_LIMIT": ("0", "log_limit", 0),
+    "LICSERVER_DRAIN_DELAY": ("5", "drain_delay", 5.0),
     "LICSERVER_DRAIN_TIMEOUT": ("0", "drain_timeout", 0.0),
 }
 

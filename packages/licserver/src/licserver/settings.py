@@ -61,6 +61,8 @@ class Settings(BaseSettings):
         artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket.
         access_log: Whether every request is logged (without its query).
         log_format: ``text``, or ``json`` with an object a line.
+        log_limit: Equal warnings or errors that a process logs in a minute, before it counts them; 0 for
+            no limit.
         metrics_listen: The address for Prometheus, ``127.0.0.1:9464``; default: no metrics.
         activation_days: `licserver sweep` frees a slot that was not seen for so many days; 0 for never,
             otherwise at least 30.
@@ -99,7 +101,9 @@ class Settings(BaseSettings):
         mail_activations: Whether customers get a mail when a new computer is activated.
         mail_admin: Where a mail goes when a webhook endpoint was disabled; default: nowhere.
         paddle_api_key: Key of Paddle's API, to look up the e-mail addresses of customers.
-        drain_timeout: Seconds for running requests and downloads when the server stops.
+        drain_delay: Seconds in which a stopping server still accepts connections, while ``/readyz`` returns
+            503 for load balancers; 0 for none.
+        drain_timeout: Seconds for running requests and downloads after that.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
@@ -115,6 +119,7 @@ class Settings(BaseSettings):
     artifacts_redirect: bool = True
     access_log: bool = False
     log_format: LogFormat = LogFormat.TEXT
+    log_limit: int = Field(default=10, ge=0)
     metrics_listen: str | None = None
     activation_days: int = Field(default=0, ge=0, le=36_500)
     audit_days: int = Field(default=0, ge=0, le=36_500)
@@ -149,6 +154,7 @@ class Settings(BaseSettings):
     mail_activations: bool = False
     mail_admin: str | None = Field(default=None, pattern=r"^[^@\s,;<>]{1,64}@[^@\s,;<>]{1,180}$")
     paddle_api_key: SecretStr | None = None
+    drain_delay: float = Field(default=0.0, ge=0, le=600)
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
 
     @field_validator("trusted_proxies", "webhook_networks", mode="before")

@@ -51,7 +51,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
 
     notify_supervisor = server.take_supervisor()
     settings = load_settings(data_dir=data_dir)
-    set_up_logging(settings.log_format)
+    set_up_logging(settings.log_format, settings.log_limit)
     with ExitStack() as stack:
         # Before the data folder is opened, which ends root's right to ports below 1024.
         sockets = [stack.enter_context(sock) for sock in bind(host, port)]

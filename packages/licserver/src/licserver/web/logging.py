@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 import secrets
 import sys
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -159,12 +160,83 @@ def make_formatter(log_format: LogFormat, text: str = TEXT, dates: str | None = 
     return JsonFormatter() if log_format is LogFormat.JSON else MaskingFormatter(text, dates)
 
 
-def set_up_logging(log_format: LogFormat = LogFormat.TEXT) -> None:
+LOG_WINDOW: Final = 60.0  # seconds in which equal lines are counted
+_MOST_COUNTED: Final = 1000  # different lines counted at a time
+_NUMBER: Final = re.compile(r"\d+")
+
+
+class _Repeated:
+    """A line that was logged in the last minute: how often, and how many of them were left out."""
+
+    def __init__(self, record: logging.LogRecord) -> None:
+        self.record, self.ends_at = record, time.monotonic() + LOG_WINDOW
+        self.count = self.left_out = 0
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes at most `limit` equal warnings or errors a minute, and then how many were left out (D-256).
+
+    In a fault each request has such a line. Lines are equal if they differ in request id and numbers only.
+    """
+
+    def __init__(self, stream: TextIO, limit: int) -> None:
+        super().__init__(stream)
+        self._limit = limit
+        self._lines: dict[tuple[str, int, str], _Repeated] = {}
+        if hasattr(os, "register_at_fork"):  # a new process has not the timers
+            os.register_at_fork(after_in_child=self._lines.clear)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, or count it."""
+        if not self._limit or record.levelno < logging.WARNING or self._is_within_limit(record):
+            super().emit(record)
+
+    def _is_within_limit(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage().replace(getattr(record, "request_id", None) or "\0", "")
+        key = (record.name, record.levelno, _NUMBER.sub("0", text))
+        line = self._lines.get(key)
+        if line is None or time.monotonic() >= line.ends_at:
+            self._report(key)
+            if len(self._lines) >= _MOST_COUNTED:
+                self._report(next(iter(self._lines)))
+            line = self._lines[key] = _Repeated(record)
+        line.count += 1
+        if line.count <= self._limit:
+            return True
+        if not line.left_out:
+            timer = threading.Timer(line.ends_at - time.monotonic(), self._report_in_time, (key, line))
+            timer.daemon = True
+            timer.start()
+        line.left_out += 1
+        return False
+
+    def _report_in_time(self, key: tuple[str, int, str], line: _Repeated) -> None:
+        with self.lock or contextlib.nullcontext():
+            if self._lines.get(key) is line:
+                self._report(key)
+
+    def _report(self, key: tuple[str, int, str]) -> None:
+        """Forget a line; write how many of it were left out."""
+        line = self._lines.pop(key, None)
+        if line is not None and line.left_out:
+            text = "left out %d more lines in %d s like: %s"
+            values = (line.left_out, LOG_WINDOW, line.record.getMessage())
+            super().emit(logging.LogRecord(key[0], key[1], "", 0, text, values, None))
+
+    def close(self) -> None:
+        """Write the counts of what was left out."""
+        with self.lock or contextlib.nullcontext():
+            for key in list(self._lines):
+                self._report(key)
+        super().close()
+
+
+def set_up_logging(log_format: LogFormat = LogFormat.TEXT, limit: int = 0) -> None:
     """Log to standard error, also warnings and uncaught exceptions of threads and destructors.
 
     An error of logging itself is not printed: its report would quote the unmasked arguments of the line.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LimitedHandler(sys.stderr, limit)
     handler.setFormatter(make_formatter(log_format))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)

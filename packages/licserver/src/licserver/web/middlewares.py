@@ -5,9 +5,10 @@ and the label of its requests in the metrics (`ENDPOINT`).
 """
 
 import logging
+import mmap
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
@@ -36,9 +37,14 @@ _CLIENT_GONE: Final = 499  # what proxies log when the client has disconnected
 
 @dataclass(slots=True)
 class Drain:
-    """Whether the process is shutting down: it finishes its requests and accepts no more."""
+    """How far the process is on its way out.
+
+    `active`: it finishes its requests and accepts no more. Before that, while the byte of `not_ready` is 1,
+    it accepts, and only `/readyz` differs (D-255); worker processes share the byte with the first process.
+    """
 
     active: bool = False
+    not_ready: bytearray | mmap.mmap = field(default_factory=lambda: bytearray(1))
 
 
 class ErrorFormat(NamedTuple):

@@ -246,7 +246,8 @@ async def healthz(_request: web.Request) -> web.StreamResponse:
 
 async def readyz(request: web.Request) -> web.StreamResponse:
     """Respond whether to send requests here: not without a database, and not while shutting down."""
-    if request.app[DRAIN].active:
+    drain = request.app[DRAIN]
+    if drain.active or drain.not_ready[0]:
         return send_unavailable()
     if fault := await find_database_fault(request.app):
         _log.warning("not ready: %s", fault)

@@ -303,5 +303,10 @@ async def serve(
         await _listen(runner, socks)
         announce()
         await stop.wait()
+        if delay := services.settings.drain_delay:
+            runner.app[DRAIN].not_ready[0] = 1
+            stop.clear()
+            with contextlib.suppress(TimeoutError):  # a second signal ends the delay
+                await asyncio.wait_for(stop.wait(), delay)
     finally:
         await runner.cleanup()

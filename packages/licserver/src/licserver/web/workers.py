@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import mmap
 import os
 import select
 import signal
@@ -28,6 +29,7 @@ from licserver.services import open_services
 from licserver.settings import Settings
 from licserver.web.connections import Runner
 from licserver.web.logging import make_formatter
+from licserver.web.middlewares import DRAIN
 from licserver.web.server import LINGER, make_runner, open_metrics, tune_interpreter
 
 _log = logging.getLogger("licserver.serving")
@@ -45,9 +47,9 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
     """Starts and replaces the workers, which open what `settings` name."""
 
-    def __init__(self, app: BaseApplication, settings: Settings) -> None:
+    def __init__(self, app: BaseApplication, settings: Settings, not_ready: mmap.mmap) -> None:
         super().__init__(app)
-        self._settings = settings
+        self._settings, self._not_ready = settings, not_ready
 
     def spawn_worker(self) -> int:
         """Fork a worker with the stop signals blocked; `WorkerStartup.begin` unblocks them.
@@ -72,13 +74,22 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
         super().handle_hup()
 
     def stop(self, graceful: bool = True) -> None:
-        """Stop all workers, even if one of them fails while it stops."""
+        """Stop all workers, even if one of them fails while it stops; first let load balancers notice."""
+        if graceful and self._settings.drain_delay:
+            self._not_ready[0] = 1
+            self._rest_unless_signalled(self._settings.drain_delay)
         while True:
             try:
                 super().stop(graceful)
             except HaltServer:  # that worker has ended
                 continue
             return
+
+    def _rest_unless_signalled(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if set(self.wait_for_signals(timeout=left)) & set(_STOP_SIGNALS):
+                return
 
     def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
         """Exit with the code of every failed command."""
@@ -135,10 +146,10 @@ class WorkerStartup:
                 sys.exit(0)
 
 
-def run(app: BaseApplication, settings: Settings) -> None:
-    """Run the workers until SIGTERM or Ctrl-C, then exit."""
+def run(app: BaseApplication, settings: Settings, not_ready: mmap.mmap) -> None:
+    """Run the workers until SIGTERM or Ctrl-C, then exit; `not_ready` is what they have as `Drain`."""
     with contextlib.suppress(HaltServer):
-        Master(app, settings).run()
+        Master(app, settings, not_ready).run()
     sys.exit(_FAILED)
 
 
@@ -155,6 +166,7 @@ def serve_with_workers(
     survive a fork. The first one calls `announce`.
     """
     metrics = open_metrics(settings, workers)
+    not_ready = mmap.mmap(-1, 1)  # one byte, shared after the fork
     # gunicorn closes them: a copy that stays open would go on accepting connections.
     listeners = [sock.detach() for sock in socks]
     for admin_sock in admin_socks:
@@ -169,6 +181,7 @@ def serve_with_workers(
         services = open_services(settings)
         admin = [admin_sock.dup() for admin_sock in admin_socks]  # each worker closes its own
         runner = make_runner(services, metrics, admin, services.close)
+        runner.app[DRAIN].not_ready = not_ready
 
         async def announce_once(_app: web.Application) -> None:
             tune_interpreter()
@@ -207,4 +220,4 @@ def serve_with_workers(
         def load(self) -> Callable[[], Any]:
             return startup.begin
 
-    run(Manager(), settings)
+    run(Manager(), settings, not_ready)
