@@ -44,6 +44,7 @@ def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
     """Write a backup anew as a licserver of that schema would have."""
     older = columns_of(revision, folder)
     written, contents, columns = io.BytesIO(), dict[str, Any](), dict[str, list[str]]()
+    dropped = dict[str, list[str]]()  # columns that later schemas do not have
 
     def is_there(table: str, column: str) -> bool:
         return column in older[table]
@@ -56,10 +57,14 @@ def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
             if member.name == "licserver-backup.json":
                 header = json.loads(content)
                 header["revision"] = revision
-                header["tables"] = [one for one in header["tables"] if one["name"] in older]
+                present = [one for one in header["tables"] if one["name"] in older]
+                gone = older.keys() - {one["name"] for one in present} - {"alembic_version"}
+                header["tables"] = present + [{"name": name, "columns": []} for name in sorted(gone)]
                 for one in header["tables"]:
-                    columns[one["name"]] = [name for name, _ in one["columns"]]
+                    names = columns[one["name"]] = [name for name, _ in one["columns"]]
                     one["columns"] = [pair for pair in one["columns"] if is_there(one["name"], pair[0])]
+                    dropped[one["name"]] = sorted(older[one["name"]] - set(names))
+                    one["columns"] += [[name, "plain"] for name in dropped[one["name"]]]
                 content = json.dumps(header).encode()
             elif member.name.startswith("database/"):
                 table = member.name.split("/")[1]
@@ -67,6 +72,7 @@ def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
                     continue
                 rows = [
                     [value for name, value in zip(columns[table], row, strict=True) if is_there(table, name)]
+                    + [None] * len(dropped[table])
                     for row in json.loads(gzip.decompress(content))
                 ]
                 content = gzip.compress(json.dumps(rows, separators=(",", ":")).encode())

@@ -8,6 +8,7 @@ from harness import engines
 from harness.admin import form
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.hot_path.updates import UpdateQuery
+from licserver.domain.records import Rollout
 from licserver.errors import InvalidInputError
 
 engine_name = engines.engine_name
@@ -56,6 +57,32 @@ def test_the_app_or_the_license_names_channels(world, publish):
     ]
     world.services.releases.withdraw("app", "2.0")
     assert offers(world, queries[:2]) == [stable, stable]
+
+
+def test_a_running_server_sees_each_change_with_the_next_update_check(world, publish):
+    """It keeps what it has read of products: whatever changes one must be counted."""
+    publish("1.0")
+    key = world.services.vault.license_id(world.key())
+    store, changes = BatchStore(world.services.database), world.services
+
+    def offered():
+        return store.find_updates([UpdateQuery(key, "app")])[0][1]
+
+    assert (offered().name, offered().minimum_version, offered().latest.version) == ("App", None, "1.0")
+    changes.products.change("app", name="Renamed", minimum_version="0.9")
+    assert (offered().name, offered().minimum_version) == ("Renamed", "0.9")
+    publish("1.1", "beta")
+    assert offered().latest.version == "1.0"
+    changes.releases.promote("app", "1.1")
+    assert offered().latest.version == "1.1"
+    newest = changes.releases.list_all("app")[-1]
+    changes.repositories.releases.set_rollout(newest, Rollout("7d", world.clock()))
+    assert (offered().latest.rollout.plan, [one.version for one in offered().others]) == ("7d", ["1.0"])
+    changes.repositories.releases.renew_manifest(newest, "anew", world.clock())
+    assert offered().latest.manifest == "anew"
+    changes.releases.withdraw("app", "1.1")
+    assert (offered().latest.version, offered().others) == ("1.0", ())
+    store.close()
 
 
 def test_only_a_channel_has_a_release(world, publish):

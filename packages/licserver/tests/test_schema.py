@@ -129,10 +129,24 @@ def test_what_is_in_the_database_outlives_an_upgrade(database):
     migrate.migrate(database, lambda config: command.upgrade(config, schema.REVISIONS[0]))
     add_rows(database)
     before = held(database)
+    del before["products"]["latest_manifest_id"]  # servers keep it in memory
     assert migrate.upgrade(database) == schema.REVISIONS[0]
     after = held(database)
     assert {table: {name: after[table][name] for name in before[table]} for table in before} == before
     assert after["products"]["release_changes"] == 0
+
+
+def test_a_product_with_files_of_platforms_alone_is_shown_with_the_newest(database):
+    """Its row named no release before 0028."""
+    migrate.migrate(database, lambda config: command.upgrade(config, "0027"))
+    add_rows(database)
+    with database.writing() as connection:
+        connection.exec_driver_sql("UPDATE products SET latest_release_id = NULL")
+        connection.exec_driver_sql(
+            "INSERT INTO latest_releases VALUES (7, 'linux', 8, NULL), (7, 'win', 9, NULL)"
+        )
+    migrate.upgrade(database)
+    assert held(database)["products"]["latest_release_id"] == 9
 
 
 NEXT = f"""

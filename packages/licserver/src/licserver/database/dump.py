@@ -48,6 +48,7 @@ MAX_ROW: Final = 4 << 20
 
 _BLOCK: Final = 1 << 16  # characters that are decompressed at a time
 _FETCHED: Final = 1_000  # rows fetched at a time; the database serves others in between
+_FORMER: Final = ("latest_releases", "channel_releases")  # tables of older schemas
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "bytes": (lambda value: b64encode(value).decode(), b64decode),
     "instant": (lambda value: value.astimezone(UTC).isoformat(), datetime.fromisoformat),
@@ -166,7 +167,7 @@ def holds_something(database: Database) -> bool:
 
 def _drop_all(connection: Connection) -> None:
     ours = MetaData()
-    names = {*metadata.tables, alembic_version.name}
+    names = {*metadata.tables, *_FORMER, alembic_version.name}
     ours.reflect(connection, only=lambda name, _: name in names)
     ours.drop_all(connection)
 

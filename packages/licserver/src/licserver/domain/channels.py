@@ -1,12 +1,12 @@
 """What is offered to apps and licenses that name more channels than `stable` (D-227). Pure."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from packaging.version import Version
 
-from licserver.domain.decisions import latest_by_platform, parse_version
+from licserver.domain.decisions import latest, latest_by_platform
 from licserver.domain.records import STABLE, Release
 
 MAX_CHANNELS: Final = 16  # that an app or a license may name
@@ -23,30 +23,22 @@ def parse_channels(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",")[:MAX_CHANNELS] if is_channel(name))
 
 
-Offered = Mapping[str, Mapping[str, Release]]
-"""By channel and platform; the empty platform is the default, as in `latest_by_platform`."""
-
-
 def latest_by_channel(releases: Sequence[Release]) -> dict[str, dict[str, Release]]:
-    """Return what each channel offers."""
+    """Return what each channel offers, by platform as `latest_by_platform` does."""
     names = dict.fromkeys([STABLE, *(one.channel for one in releases)])
     return {name: latest_by_platform(releases, name) for name in names}
 
 
-def choose_release(offered: Offered, channels: Collection[str], platform: str = "") -> Release | None:
+def latest_of_channels(
+    releases: Sequence[Release], channels: Collection[str], platform: str = ""
+) -> Release | None:
     """Return the highest version that a platform is offered in any of the channels, and in `stable`."""
-    allowed = [files for name, files in offered.items() if name == STABLE or name in channels]
-    found = [files.get(platform, files.get("")) for files in allowed]
-    return max(filter(None, found), key=_version, default=None)
+    found = [latest(releases, platform, channel) for channel in {STABLE, *channels}]
+    return max(filter(None, found), key=lambda one: Version(one.version), default=None)
 
 
 def offer_to(releases: Sequence[Release], channels: Collection[str]) -> dict[str, Release]:
     """Return what a license with these channels is offered, as `latest_by_platform` does."""
-    by_channel = latest_by_channel(releases)
-    platforms = {name for files in by_channel.values() for name in files}
-    chosen = {name: choose_release(by_channel, channels, name) for name in platforms}
+    platforms = {"", *(one.platform for one in releases)}
+    chosen = {name: latest_of_channels(releases, channels, name) for name in platforms}
     return {name: one for name, one in chosen.items() if one is not None and one.platform == name}
-
-
-def _version(release: Release) -> Version:
-    return parse_version(release.version) or Version("0")

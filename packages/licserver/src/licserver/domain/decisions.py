@@ -269,7 +269,7 @@ def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> di
 
     A platform that is missing is offered the default (D-187).
     """
-    platforms = ("", *(one.platform for one in releases))
+    platforms = dict.fromkeys(["", *(one.platform for one in releases)])
     chosen = {platform: latest(releases, platform, channel) for platform in platforms}
     return {name: found for name, found in chosen.items() if found is not None and found.platform == name}
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from licserver.domain.channels import choose_release, latest_by_channel
+from licserver.domain.channels import latest_of_channels
 from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict, parse_version
 from licserver.domain.records import Release, Rollout
 from licserver.errors import InvalidInputError
@@ -127,7 +127,7 @@ def candidates(
 ) -> tuple[Release, ...]:
     """Return what a platform is offered, each release to installations that those before do not reach."""
     found: list[Release] = []
-    while (release := choose_release(latest_by_channel(releases), channels, platform)) is not None:
+    while (release := latest_of_channels(releases, channels, platform)) is not None:
         found.append(release)
         if release.rollout is None:
             break

@@ -223,7 +223,7 @@ def parse_update_check(query: str) -> UpdateRequest | InvalidRequest:
     channels = parse_channels(values["channels"]) if "channels" in values else ()
     return UpdateRequest(
         **fields,
-        platform=platform if is_platform(platform) else "",
+        platform=platform if platform and is_platform(platform) else "",
         channels=channels,
         is_manual=values.get("manual") == "1",
     )

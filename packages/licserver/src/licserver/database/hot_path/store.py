@@ -30,7 +30,7 @@ from sqlalchemy import (
 from licserver.database.engine import Database
 from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, RowWriter, run_apart
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
-from licserver.database.hot_path.updates import CHANNELS, UPDATES, UpdateQuery, UpdateReader
+from licserver.database.hot_path.updates import UPDATES, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
 from licserver.database.repositories.webhooks import WantedEvents
 from licserver.database.tables.licenses import activations, licenses, plans, products, releases
@@ -165,7 +165,7 @@ class BatchStore:
 
     def __init__(self, database: Database, wanted: WantedEvents | None = None) -> None:
         self._wanted = wanted
-        for query in (LOOKUPS, UPDATES, CHANNELS, LOCKS):
+        for query in (LOOKUPS, UPDATES, LOCKS):
             query.compile(database.engine.dialect)
         self.is_remote: Final = database.is_remote
         self._lookup_reader, self._update_reader, self._other_reader = (database.reader() for _ in range(3))

@@ -8,7 +8,6 @@ from sqlalchemy import (
     Row,
     ScalarSelect,
     Select,
-    delete,
     func,
     insert,
     select,
@@ -17,13 +16,11 @@ from sqlalchemy import (
 
 from licserver.database.repositories.base import Repository
 from licserver.database.tables.licenses import (
-    channel_releases,
-    latest_releases,
     manifests,
     products,
     releases,
 )
-from licserver.domain.channels import latest_by_channel
+from licserver.domain.decisions import latest_by_platform
 from licserver.domain.records import (
     STABLE,
     Artifact,
@@ -33,20 +30,12 @@ from licserver.domain.records import (
     Rollout,
 )
 
-_NEWEST_OWN: Final = (
-    select(func.max(latest_releases.c.release_id))
-    .where(latest_releases.c.product_id == products.c.id)
-    .correlate(products)
-)
-# A product without default files is shown with the newest file of a platform.
-_PRODUCTS: Final = (
+PRODUCTS: Final = (
     select(products, releases)
     .select_from(products)
-    .outerjoin(
-        releases,
-        releases.c.id == func.coalesce(products.c.latest_release_id, _NEWEST_OWN.scalar_subquery()),
-    )
+    .outerjoin(releases, releases.c.id == products.c.latest_release_id)
 )
+"""Products as lists show them, for `read_product`."""
 
 
 class ProductRepository(Repository):
@@ -59,16 +48,17 @@ class ProductRepository(Repository):
 
     def change(self, slug: str, **changes: Any) -> None:
         """Change columns of a product."""
-        self._execute(update(products).where(products.c.slug == slug).values(changes))
+        counted = {**changes, "release_changes": products.c.release_changes + 1}
+        self._execute(update(products).where(products.c.slug == slug).values(counted))
 
     def find(self, slug: str) -> Product | None:
         """Load a product."""
-        row = self._first(_PRODUCTS.where(products.c.slug == slug))
+        row = self._first(PRODUCTS.where(products.c.slug == slug))
         return None if row is None else read_product(row)
 
     def list_all(self) -> list[Product]:
         """Load all products, by slug."""
-        return [read_product(row) for row in self._all(_PRODUCTS.order_by(products.c.slug))]
+        return [read_product(row) for row in self._all(PRODUCTS.order_by(products.c.slug))]
 
 
 class ReleaseRepository(Repository):
@@ -183,36 +173,18 @@ def _add_manifest(connection: Connection, release_id: int | None, document: str,
 
 
 def _choose_latest(connection: Connection, product_id: int) -> None:
-    chosen = latest_by_channel([read_release(row) for row in connection.execute(releases_of(product_id))])
-    ids = {
-        (channel, platform): (one.id, _manifest_id(connection, one.id))
-        for channel, files in chosen.items()
-        for platform, one in files.items()
-    }
-    release_id, manifest_id = ids.pop((STABLE, ""), (None, None))
+    """Choose the release that lists show, and count the change, so that servers read the product anew."""
+    offered = latest_by_platform([read_release(row) for row in connection.execute(releases_of(product_id))])
+    # A product without default files is shown with the newest file of a platform.
+    shown = offered.get("") or max(offered.values(), key=lambda one: one.id, default=None)
     connection.execute(
         update(products)
         .where(products.c.id == product_id)
         .values(
-            latest_release_id=release_id,
-            latest_manifest_id=manifest_id,
+            latest_release_id=None if shown is None else shown.id,
             release_changes=products.c.release_changes + 1,
         )
     )
-    for table in (latest_releases, channel_releases):
-        connection.execute(delete(table).where(table.c.product_id == product_id))
-    for (channel, platform), (own_id, own_manifest_id) in ids.items():
-        row = (platform, own_id, own_manifest_id)
-        if channel == STABLE:
-            connection.execute(insert(latest_releases).values((product_id, *row)))
-        else:
-            connection.execute(insert(channel_releases).values((product_id, channel, *row)))
-
-
-def _manifest_id(connection: Connection, release_id: int) -> int | None:
-    of_it = manifests.c.release_id == release_id
-    newest: int | None = connection.scalar(select(func.max(manifests.c.id)).where(of_it))
-    return newest
 
 
 def newest_manifest() -> ScalarSelect[Any]:

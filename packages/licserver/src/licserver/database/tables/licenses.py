@@ -30,16 +30,14 @@ products = sa.Table(
     sa.Column("environment_policy", sa.String(16), nullable=False, key="policy"),
     sa.Column("has_support_policy", sa.Boolean, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
-    # Chosen by decisions.latest in the transaction that publishes or withdraws. No foreign key: the
-    # two tables would point at each other, and releases are never deleted.
+    # What lists show: chosen in the transaction that publishes or withdraws. No foreign key: the two tables
+    # would point at each other, and releases are never deleted.
     sa.Column("latest_release_id", Id),
-    # Chosen with it, so that an update check sees a renewed manifest in the row that it reads anyway.
-    sa.Column("latest_manifest_id", Id),
     sa.Column("accepts_imported_keys", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("customer_moves", sa.Integer, nullable=False, server_default=sa.text("3")),
     sa.Column("trial_days", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("minimum_version", sa.Text),
-    # Counted with each choice of the latest release: servers keep what they have read of releases under it.
+    # Changes of this row and of the product's releases: servers keep what they have read until it grows.
     sa.Column("release_changes", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.CheckConstraint("environment_policy IN ('strict', 'domain', 'either')", name="environment_policy"),
 )
@@ -66,29 +64,6 @@ releases = sa.Table(
     sa.Column("critical_below", sa.Text),
     # The file with the empty platform is the default, for platforms without a file of their own.
     sa.UniqueConstraint("product_id", "version_key", "platform"),
-)
-
-latest_releases = sa.Table(
-    "latest_releases",
-    metadata,
-    sa.Column("product_id", Id, sa.ForeignKey(products.c.id), primary_key=True),
-    sa.Column("platform", Platform, primary_key=True),
-    sa.Column("release_id", Id, nullable=False),
-    sa.Column("manifest_id", Id),
-    comment="What update checks offer to platforms whose latest release is a file of their own.",
-    sqlite_with_rowid=False,
-)
-
-channel_releases = sa.Table(
-    "channel_releases",
-    metadata,
-    sa.Column("product_id", Id, sa.ForeignKey(products.c.id), primary_key=True),
-    sa.Column("channel", Channel, primary_key=True),
-    sa.Column("platform", Platform, primary_key=True),
-    sa.Column("release_id", Id, nullable=False),
-    sa.Column("manifest_id", Id),
-    comment="What update checks offer in channels other than stable; the empty platform is the default.",
-    sqlite_with_rowid=False,
 )
 
 manifests = sa.Table(
