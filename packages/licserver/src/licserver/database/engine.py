@@ -8,11 +8,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
+from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SAWarning
 
+from licserver.database.hosts import split_libpq_url
 from licserver.database.hot_path.driver import (
     RUN_LIMIT,
     KeptConnection,
@@ -22,9 +23,6 @@ from licserver.database.hot_path.driver import (
     translated_errors,
 )
 from licserver.errors import SettingsError
-
-if TYPE_CHECKING:
-    from licserver.database.postgres import CircuitBreaker
 
 WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
@@ -39,7 +37,7 @@ def connect(url: str) -> "Database":
 
     Args:
         url: ``sqlite+pysqlite:///…`` or ``postgresql+psycopg://…``; ``postgresql://…`` and
-            ``postgres://…`` mean the latter.
+            ``postgres://…`` mean the latter, and may name several hosts.
 
     Raises:
         SettingsError: for an unsupported URL, or one whose driver is not installed.
@@ -47,7 +45,8 @@ def connect(url: str) -> "Database":
     if url.startswith("postgres://"):
         url = url.replace("postgres://", "postgresql://", 1)
     try:
-        parsed = make_url(url)
+        url, hosts = split_libpq_url(url)
+        parsed = make_url(url).update_query_dict(hosts)
     except (ArgumentError, ValueError):
         raise SettingsError("LICSERVER_DATABASE_URL is not a database URL") from None
     match parsed.get_backend_name():
@@ -86,7 +85,14 @@ def _connect_postgresql(url: URL) -> "Database":
             "LICSERVER_DATABASE_URL: the driver for PostgreSQL is psycopg: postgresql+psycopg://…"
         )
     try:
-        from licserver.database.postgres import create_breaker, is_retryable  # noqa: PLC0415 - an extra, and slow
+        from licserver.database.connector import Connector  # noqa: PLC0415 - an extra, and slow
+        from licserver.database.postgres import (  # noqa: PLC0415
+            ONE_HOST,
+            SEVERAL_HOSTS,
+            CircuitBreaker,
+            is_retryable,
+            open_connection,
+        )
 
         is_in_loop()  # needs greenlet, which an older installation of the extra may lack
     except ImportError:
@@ -94,23 +100,40 @@ def _connect_postgresql(url: URL) -> "Database":
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
         ) from None
 
-    def create(*, hot: bool, **more: Any) -> "tuple[Engine, CircuitBreaker]":
-        engine = _create(
+    def create(**more: Any) -> Engine:
+        return _create(
             url,
             paramstyle="format",  # by position, so that a statement is prepared once whoever asks
             isolation_level="READ COMMITTED",  # what waited for a lock must see what it waited for
             use_native_hstore=False,
             **more,
         )
-        breaker = create_breaker(engine.dialect.create_connect_args(url)[1], hot=hot)
-        event.listen(engine, "do_connect", lambda *_: breaker.connect())
-        return engine, breaker
 
     # A PostgreSQL server accepts a hundred connections by default, from all processes.
-    engine, breaker = create(hot=False, pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
-    hot_engine, hot_breaker = create(hot=True, poolclass=NullPool)
-    remote = RemoteEngine(is_retryable, hot_breaker.open)
-    return Database(engine, hot_engine, remote, (breaker.close, hot_breaker.close))
+    engine = create(pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
+    hot_engine = create(poolclass=NullPool)
+    try:
+        connector = Connector(engine.dialect.create_connect_args(url)[1])
+    except ValueError:
+        raise _invalid_parameters() from None
+    seconds = SEVERAL_HOSTS if connector.has_several else ONE_HOST
+    breaker, hot_breaker = (
+        CircuitBreaker(partial(connector.connect, partial(open_connection, hot=hot)), seconds)
+        for hot in (False, True)
+    )
+    event.listen(engine, "do_connect", lambda *_: breaker.connect())
+    event.listen(hot_engine, "do_connect", lambda *_: hot_breaker.connect())
+    event.listen(engine, "checkout", partial(_refuse_former, connector.is_former))
+    look = partial(connector.look, partial(open_connection, hot=False))
+    return Database(
+        engine, hot_engine, RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look)
+    )
+
+
+def _refuse_former(is_former: Callable[[Any], bool], connection: Any, *_: Any) -> None:
+    """Let the pool replace a connection to a server that another one has replaced."""
+    if is_former(connection):
+        raise DisconnectionError("a former primary")
 
 
 def _create(url: URL, **more: Any) -> Engine:
@@ -119,10 +142,14 @@ def _create(url: URL, **more: Any) -> Engine:
             warnings.simplefilter("error", SAWarning)  # an unknown option is a warning
             # hide_parameters: an error's text must not contain values
             return create_engine(url, hide_parameters=True, **more)
-    except (NoSuchModuleError, ArgumentError, ImportError):
+    except (NoSuchModuleError, ImportError):
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
-    except (ValueError, SAWarning):  # a query such as ?timeout=soon, or ?foo=bar
-        raise SettingsError("LICSERVER_DATABASE_URL: invalid query parameters") from None
+    except (ArgumentError, ValueError, SAWarning):  # a query such as ?timeout=soon, or ?foo=bar
+        raise _invalid_parameters() from None
+
+
+def _invalid_parameters() -> SettingsError:
+    return SettingsError("LICSERVER_DATABASE_URL: invalid query parameters")
 
 
 def _open_existing(_dialect: Any, _record: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -196,20 +223,12 @@ class Database:
         engine: With a pool.
         hot: For the connections of the hot path, which are kept.
         remote: For PostgreSQL.
-        closers: Called by `close`.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        hot: Engine,
-        remote: RemoteEngine | None = None,
-        closers: Sequence[Callable[[], None]] = (),
-    ) -> None:
+    def __init__(self, engine: Engine, hot: Engine, remote: RemoteEngine | None = None) -> None:
         self.engine = engine
         self._hot = hot
         self._remote = remote
-        self._closers = closers
         self.is_remote: Final = remote is not None
         self.file: Final = None if self.is_remote else Path(str(engine.url.database))
 
@@ -300,8 +319,11 @@ class Database:
             finally:
                 connection.invalidate()  # its settings have changed
 
+    def look(self) -> None:
+        """Look in the background, now and then, whether another host was promoted."""
+        if self._remote is not None:
+            self._remote.look()
+
     def close(self) -> None:
         """Close the pool; kept connections are closed by their owners."""
         self.engine.dispose()
-        for close in self._closers:
-            close()

@@ -4,26 +4,25 @@ A server that was stopped refuses connections at once. One that hangs, or whose 
 answer: every wait has a limit here.
 """
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.waiting import wait_async
 
+from licserver.database.connector import CONNECT_LIMIT, NoAnswerError
+from licserver.database.hosts import Role, Server
 from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT, is_in_loop, wait_in_loop
-
-CONNECT_LIMIT: Final = 1.5
-"""Seconds to wait for a connection; with what follows, a client has its response within two."""
 
 WAIT_LIMIT: Final = 75.0
 """Seconds to wait for a statement beside the hot path; `statement_timeout` is shorter."""
 
-_OPEN_SECONDS: Final = 0.5
-_CLOCK_INTERVAL: Final = 0.1  # seconds between two checks of a limit, as in psycopg
+ONE_HOST: Final = 0.5
+SEVERAL_HOSTS: Final = 0.1
+"""Seconds in which no connection is tried after a failure."""
+
+_CLOCK_INTERVAL: Final = 0.05  # seconds between two checks of a limit; psycopg's own is 0.1
 _SHORTEST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 1.0
 
@@ -62,8 +61,10 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     `deadline` (of the monotonic clock) and `wait_limit` (seconds, of each single wait) may be set. A
     throttled connection pauses before each statement for as long as the server worked for it (D-152).
+    `server` is what it is connected to.
     """
 
+    server: Server
     deadline: float = float("inf")
     wait_limit: float = WAIT_LIMIT
     is_throttled: bool = False
@@ -93,7 +94,7 @@ class LimitedConnection(psycopg.Connection[Any]):
         self._owed = max(owed, 0.0)
 
     def _limited(self, gen: Generator[Yielded, Sent, Result]) -> Generator[Yielded, Sent, Result]:
-        """Pass everything through; psycopg sends 0 ten times a second while nothing arrives."""
+        """Pass everything through; psycopg sends 0 now and then while nothing arrives."""
         limit = min(self.deadline, time.monotonic() + self.wait_limit)
         try:
             wanted = next(gen)
@@ -108,44 +109,28 @@ class LimitedConnection(psycopg.Connection[Any]):
             return result
 
 
-class NoAnswerError(psycopg.OperationalError):
-    """No connection, or no answer on one, within the limit."""
-
-
 class CircuitBreaker:
-    """Opens connections, each within `CONNECT_LIMIT`; after a failure refuses for half a second.
+    """Opens connections; after a failure refuses for a moment.
 
     Without it requests queue behind each other while the server hangs, and take longer than two seconds each.
 
     Args:
-        connect: Opens a connection; may block for any time.
+        connect: Opens a connection within `CONNECT_LIMIT`.
+        seconds: How long to refuse; another host may be there sooner.
     """
 
-    def __init__(self, connect: Callable[[], LimitedConnection]) -> None:
+    def __init__(self, connect: Callable[[], LimitedConnection], seconds: float = ONE_HOST) -> None:
         self._connect = connect
-        self._late: list[Future[LimitedConnection]] = []
+        self._seconds = seconds
         self._open_until = 0.0
         self._reason = ""
 
     def connect(self) -> LimitedConnection:
-        """Open a connection, or take one that came too late for an earlier caller.
-
-        Without the latter, a first host that does not answer would keep the second one from being tried.
-        """
+        """Open a connection."""
         if time.monotonic() < self._open_until:
             raise psycopg.OperationalError(self._reason)
         try:
-            future = self._late.pop()
-        except IndexError:
-            future = Future()
-            # On a thread: looking up a host name cannot be cancelled.
-            threading.Thread(target=self._try, args=(future,), name="postgres-connect", daemon=True).start()
-        try:
-            return future.result(CONNECT_LIMIT)
-        except TimeoutError:
-            self._late.append(future)
-            self.open(error := NoAnswerError("no connection in time"))
-            raise error from None
+            return self._connect()
         except psycopg.OperationalError as error:
             self.open(error)
             raise
@@ -153,49 +138,58 @@ class CircuitBreaker:
     def open(self, error: BaseException) -> None:
         """Refuse connections for a moment, because of an error."""
         self._reason = str(error)
-        self._open_until = time.monotonic() + _OPEN_SECONDS
-
-    def close(self) -> None:
-        """Close the connections that came too late, or still come."""
-        while self._late:
-            self._late.pop().add_done_callback(_close_late)
-
-    def _try(self, future: Future[LimitedConnection]) -> None:
-        try:
-            future.set_result(self._connect())
-        except BaseException as error:  # noqa: BLE001 - raised by `future.result`
-            future.set_exception(error)
+        self._open_until = time.monotonic() + self._seconds
 
 
-def _close_late(future: Future[LimitedConnection]) -> None:
-    with contextlib.suppress(psycopg.Error):
-        future.result().close()
+_OURS: Final = {
+    "connect_timeout": 2,
+    "application_name": "licserver",
+    "client_encoding": "UTF8",  # the server's own default may lack characters that clients send
+    # A peer that has vanished is noticed in seconds and not in hours.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5000,
+}
+"""Parameters of libpq; those of the URL override them."""
+
+_ABOUT: Final = """
+SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+    (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END
+"""
+"""The segment's name begins with the timeline; the control file has a new one only some time later."""
 
 
-def create_breaker(parameters: Mapping[str, Any], *, hot: bool) -> CircuitBreaker:
-    """Create what opens connections to a server; psycopg's `parameters`, from the URL, override ours."""
-    ours = {
-        "connect_timeout": 2,
-        "application_name": "licserver",
-        "client_encoding": "UTF8",  # the server's own default may lack characters that clients send
-        # A peer that has vanished is noticed in seconds and not in hours.
-        "keepalives_idle": 5,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 5000,
-    }
+def open_connection(parameters: Mapping[str, Any], *, hot: bool) -> LimitedConnection:
+    """Open a connection to one address, set its session up, and read what the server is."""
+    connection = LimitedConnection.connect(autocommit=True, **{**_OURS, **parameters})
+    connection.wait_limit = CONNECT_LIMIT
     settings = {**_SETTINGS, **(_HOT_SETTINGS if hot else {})}
-
-    def connect() -> LimitedConnection:
-        connection = LimitedConnection.connect(autocommit=True, **{**ours, **parameters})
-        connection.wait_limit = CONNECT_LIMIT
+    try:
         # SET and not the connection's `options`, which poolers refuse.
         connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+        connection.server = _read_server(connection)
         connection.autocommit = False
-        connection.wait_limit = CONNECT_LIMIT if hot else WAIT_LIMIT
-        return connection
+    except BaseException:
+        connection.close()
+        raise
+    connection.wait_limit = CONNECT_LIMIT if hot else WAIT_LIMIT
+    return connection
 
-    return CircuitBreaker(connect)
+
+def _read_server(connection: LimitedConnection) -> Server:
+    try:
+        ((is_standby, is_read_only, system, segment),) = connection.execute(_ABOUT).fetchall()
+    except psycopg.Error as error:
+        if (error.sqlstate or "57")[:2] in {"08", "57"}:
+            raise
+        # Another engine that speaks PostgreSQL's protocol, or a role that may not ask.
+        ((read_only,),) = connection.execute("SHOW transaction_read_only").fetchall()
+        return Server(Role.READ_ONLY if read_only == "on" else Role.PRIMARY)
+    if is_standby:
+        return Server(Role.STANDBY, str(system))
+    return Server(Role.READ_ONLY if is_read_only else Role.PRIMARY, str(system), int(segment[:8], 16))
 
 
 def is_retryable(error: BaseException | None) -> bool:

@@ -126,10 +126,14 @@ class RemoteEngine:
     Args:
         is_retryable: Whether the same transaction may succeed at once on a new connection.
         open_breaker: Called with a failure that took all the time, so that other requests fail at once.
+        is_former: Whether a driver's connection is to a server that another one has replaced.
+        look: Looks in the background, now and then, whether another one has.
     """
 
     is_retryable: Callable[[BaseException | None], bool]
     open_breaker: Callable[[BaseException], None]
+    is_former: Callable[[Any], bool]
+    look: Callable[[], None]
 
 
 class KeptConnection:
@@ -182,6 +186,8 @@ class KeptConnection:
             raise
 
     def _connect(self, began: float) -> Connection:
+        if self._connection is not None and self._is_former(self._connection):
+            self._drop()
         if self._connection is None:
             connect = self._engine.connect
             self._connection = connect() if self._remote is None else run_blocking(connect)
@@ -189,6 +195,9 @@ class KeptConnection:
             driver: Any = self._connection.connection.driver_connection
             driver.deadline = max(began + RUN_LIMIT, time.monotonic() + _LEAST_LIMIT)
         return self._connection
+
+    def _is_former(self, connection: Connection) -> bool:
+        return self._remote is not None and self._remote.is_former(connection.connection.driver_connection)
 
     def _may_retry(self, error: Exception, began: float) -> bool:
         if self._remote is None:

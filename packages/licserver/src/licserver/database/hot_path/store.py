@@ -165,6 +165,7 @@ class BatchStore:
 
     def __init__(self, database: Database, wanted: WantedEvents | None = None) -> None:
         self._wanted = wanted
+        self._database = database
         for query in (LOOKUPS, UPDATES, LOCKS):
             query.compile(database.engine.dialect)
         self.is_remote: Final = database.is_remote
@@ -255,7 +256,8 @@ class BatchStore:
         return read_license(rows[0]) if rows else None, release
 
     def ping(self) -> None:
-        """Run an empty statement."""
+        """Run an empty statement; look now and then whether another host of the database was promoted."""
+        self._database.look()
         self._other_reader.run(lambda connection: connection.execute(select(literal_column("1"))).close())
 
 

@@ -1,0 +1,231 @@
+"""Connects to all hosts of a PostgreSQL URL at once, and keeps the connection to the right one (D-244).
+
+libpq tries one host after the other, and waits at least two seconds for each: a silent first one would keep
+every process from ever reaching the second.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_attempts
+
+from licserver.database.hosts import WANTED, Server, choose, is_former, split_hosts
+
+if TYPE_CHECKING:
+    from licserver.database.postgres import LimitedConnection
+
+_log = logging.getLogger("licserver.database")
+
+CONNECT_LIMIT: Final = 1.5
+"""Seconds to wait for a connection; with what follows, a client has its response within two."""
+
+_GRACE: Final = 0.2
+"""Seconds that the other hosts have, once one may be used, to report that they were promoted after it."""
+
+_AGAIN: Final = 0.25  # seconds until a host that cannot be used is asked again, while others are silent
+_LOOK_INTERVAL: Final = 2.0
+_MOST_THREADS: Final = 100
+"""Threads that still connect: looking up a name cannot be cancelled, and may take half a minute."""
+
+Open = Callable[[dict[str, Any]], "LimitedConnection"]
+
+
+class NoAnswerError(psycopg.OperationalError):
+    """No connection, or no answer on one, within the limit."""
+
+
+class _Answers:
+    """What the hosts have answered in one attempt; filled by a thread for each address."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.changed = threading.Condition()
+        self.pending = set(names)
+        self.servers: dict[str, Server] = {}
+        self.problems: dict[str, Exception] = {}
+        self.connections: dict[str, LimitedConnection] = {}
+        self.is_over = False
+
+    def expect(self, name: str, addresses: list[str]) -> None:
+        """Replace a host by its addresses."""
+        with self.changed:
+            self.pending.discard(name)
+            self.pending.update(addresses)
+
+    def put(self, name: str, answer: "LimitedConnection | Exception", *, usable: bool = False) -> bool:
+        """Store an answer; return whether to ask again. A connection that nobody needs is closed."""
+        kept = False
+        with self.changed:
+            self.pending.discard(name)
+            self.problems.pop(name, None)
+            self.servers.pop(name, None)
+            if isinstance(answer, Exception):
+                self.problems[name] = answer
+            else:
+                self.servers[name] = answer.server
+                if kept := usable and not self.is_over:
+                    self.connections[name] = answer
+            self.changed.notify_all()
+            again = not (kept or self.is_over)
+        if not kept and not isinstance(answer, Exception):
+            answer.close()
+        return again
+
+    def wait_until_over(self, seconds: float) -> bool:
+        """Wait; return whether the attempt is over."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.is_over, seconds)
+
+
+class Connector:
+    """Opens connections to the hosts of a URL. Thread-safe.
+
+    Args:
+        parameters: libpq's.
+
+    Raises:
+        ValueError: for parameters that contradict each other.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        given = dict(parameters)
+        self._wanted = str(given.pop("target_session_attrs", "read-write"))
+        if self._wanted not in WANTED:
+            raise ValueError("target_session_attrs")
+        self._hosts = split_hosts(given)
+        self._newest: dict[str, int] = {}
+        self._reported: set[str] = set()
+        self._threads = 0
+        self._lock = threading.Lock()
+        self._looked = 0.0
+        self._silent: frozenset[str] = frozenset()
+        self.has_several: Final = len(self._hosts) > 1
+
+    def connect(self, open_: Open) -> "LimitedConnection":
+        """Return a connection to the host to use, within `CONNECT_LIMIT`.
+
+        Args:
+            open_: Opens a connection to one address; may block for longer.
+        """
+        answers = self._ask_all(open_)
+        deadline, chosen = time.monotonic() + CONNECT_LIMIT, None
+        with answers.changed:
+            while answers.pending and (left := deadline - time.monotonic()) > 0:
+                if chosen is None and (chosen := self._choose(answers)) is not None:
+                    deadline = min(deadline, time.monotonic() + _GRACE)
+                elif chosen is not None and answers.pending <= self._silent:
+                    break
+                else:
+                    answers.changed.wait(left)
+            chosen = self._choose(answers)
+            self._silent = frozenset(answers.pending)  # the next one does not wait for these
+            answers.is_over = True
+            answers.changed.notify_all()
+            connection = None if chosen is None else answers.connections.pop(chosen)
+        for other in answers.connections.values():
+            other.close()
+        if connection is None:
+            raise self._problem(answers)
+        return connection
+
+    def is_former(self, connection: "LimitedConnection") -> bool:
+        """Return whether a connection is to a server that has been replaced by another one."""
+        return is_former(connection.server, self._newest)
+
+    def look(self, open_: Open) -> None:
+        """Look in the background, every two seconds at most, whether another host was promoted."""
+        if self.has_several and time.monotonic() - self._looked > _LOOK_INTERVAL:
+            self._looked = time.monotonic()
+            threading.Thread(target=self._look, args=(open_,), name="postgres-look", daemon=True).start()
+
+    def _look(self, open_: Open) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self.connect(open_).close()
+
+    def _choose(self, answers: _Answers) -> str | None:
+        servers = {name: one.server for name, one in answers.connections.items()}
+        return choose(servers, self._wanted, self._newest)
+
+    def _ask_all(self, open_: Open) -> _Answers:
+        if self._threads > _MOST_THREADS:
+            raise NoAnswerError("too many attempts to connect have not ended yet")
+        answers = _Answers(list(self._hosts))
+        for name, parameters in self._hosts.items():
+            self._start(self._ask_host, answers, open_, name, parameters)
+        return answers
+
+    def _start(self, target: Callable[..., None], *arguments: Any) -> None:
+        def run() -> None:
+            try:
+                target(*arguments)
+            finally:
+                with self._lock:
+                    self._threads -= 1
+
+        with self._lock:
+            self._threads += 1
+        threading.Thread(target=run, name="postgres-connect", daemon=True).start()
+
+    def _ask_host(self, answers: _Answers, open_: Open, name: str, parameters: dict[str, Any]) -> None:
+        """Look up a host's addresses, and ask each."""
+        try:
+            found = conninfo_attempts(parameters)
+        except Exception as problem:  # noqa: BLE001 - raised by `connect`
+            answers.put(name, problem)
+            return
+        if len(found) == 1:
+            self._ask(answers, open_, name, dict(found[0]))
+            return
+        addresses = {f"{name} ({one.get('hostaddr')})": dict(one) for one in found}
+        answers.expect(name, list(addresses))
+        for address, its in addresses.items():
+            self._start(self._ask, answers, open_, address, its)
+
+    def _ask(self, answers: _Answers, open_: Open, name: str, parameters: dict[str, Any]) -> None:
+        """Ask an address, and again until it can be used or the attempt is over."""
+        while True:
+            answer: LimitedConnection | Exception
+            try:
+                answer = open_(parameters)
+            except Exception as problem:  # noqa: BLE001 - raised by `connect`
+                answer, usable = problem, False
+            else:
+                usable = self._note(name, answer.server)
+            if not answers.put(name, answer, usable=usable) or answers.wait_until_over(_AGAIN):
+                return
+
+    def _note(self, name: str, server: Server) -> bool:
+        """Remember a server's timeline; return whether it may be used."""
+        with self._lock:
+            newest = self._newest.setdefault(server.system, 0)
+            self._newest[server.system] = max(newest, server.timeline)
+            is_new = is_former(server, self._newest) and name not in self._reported
+            if is_new:
+                self._reported.add(name)
+        if is_new:
+            _log.error(
+                "%s can be written to and is a former primary: another host was promoted since; stop it, or "
+                "make it a standby",
+                name,
+            )
+        return choose({name: server}, self._wanted, self._newest) is not None
+
+    def _problem(self, answers: _Answers) -> Exception:
+        """Return why no host can be used."""
+        said = {name: f" {self._describe(one)}" for name, one in answers.servers.items()}
+        said |= {name: f": {one}".partition("\n")[0] for name, one in answers.problems.items()}
+        said |= dict.fromkeys(answers.pending, " does not answer")
+        if not answers.servers and len(said) == 1:
+            return next(iter(answers.problems.values()), NoAnswerError("no connection in time"))
+        message = "no host can be used: " + "; ".join(name + what for name, what in said.items())
+        return (NoAnswerError if answers.pending else psycopg.OperationalError)(message)
+
+    def _describe(self, server: Server) -> str:
+        return "is a former primary" if is_former(server, self._newest) else f"is {_ROLES[server.role]}"
+
+
+_ROLES: Final = {"primary": "a primary", "standby": "a standby", "read-only": "read-only"}

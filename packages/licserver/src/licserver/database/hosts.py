@@ -1,0 +1,108 @@
+"""The hosts that a PostgreSQL URL names, and which of them to use. Pure."""
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+_HOST: Final = r"(?:\[[^\]@/?]+\]|[^\[\]:/?,@]*)(?::\d*)?"
+_SEVERAL_HOSTS: Final = re.compile(rf"([\w+]+://(?:[^@]*@)?)({_HOST}(?:,{_HOST})+)((?:[/?].*)?)", re.DOTALL)
+_LISTS: Final = ("host", "hostaddr", "port")
+
+
+class Role(enum.StrEnum):
+    """What a server lets a session do."""
+
+    PRIMARY = "primary"
+    READ_ONLY = "read-only"
+    STANDBY = "standby"
+
+
+class Server(NamedTuple):
+    """What a server reports of itself.
+
+    Args:
+        system: Identifies the primary and its standbys; empty if it is unknown.
+        timeline: Each promotion begins a higher one; 0 if it is unknown, or for a standby.
+    """
+
+    role: Role
+    system: str = ""
+    timeline: int = 0
+
+
+READ_WRITE: Final = "read-write"
+WANTED: Final = {
+    READ_WRITE: (Role.PRIMARY,),
+    "primary": (Role.PRIMARY, Role.READ_ONLY),
+    "standby": (Role.STANDBY,),
+    "read-only": (Role.STANDBY, Role.READ_ONLY),
+    "prefer-standby": (Role.STANDBY, Role.PRIMARY, Role.READ_ONLY),
+    "any": (Role.PRIMARY, Role.READ_ONLY, Role.STANDBY),
+}
+"""Values of libpq's `target_session_attrs`, and the roles that they allow, the best first."""
+
+
+def is_former(server: Server, newest: Mapping[str, int]) -> bool:
+    """Return whether another server was promoted since this one; `newest` has each system's timeline."""
+    return 0 < server.timeline < newest.get(server.system, 0)
+
+
+def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]) -> str | None:
+    """Return which server to use, of those that have answered; None if there is none.
+
+    Of two that can be written to, one was not stopped before the other was promoted: the higher timeline
+    wins.
+
+    Args:
+        servers: By name, in the order of their answers, which decides between equals.
+        wanted: A key of `WANTED`.
+        newest: The highest timeline of each system that was ever seen: an older one is a former primary.
+    """
+    roles = WANTED[wanted]
+    usable = [name for name, one in servers.items() if one.role in roles and not is_former(one, newest)]
+    return max(
+        usable,
+        key=lambda name: (-roles.index(servers[name].role), servers[name].timeline),
+        default=None,
+    )
+
+
+def split_libpq_url(url: str) -> tuple[str, dict[str, str]]:
+    """Move the hosts of a URL such as ``postgresql://a:5433,b:5434/db`` into its parameters.
+
+    Returns:
+        The URL, without hosts if there were several, and the parameters `host` and `port` in their place.
+    """
+    found = _SEVERAL_HOSTS.fullmatch(url)
+    if found is None:
+        return url, {}
+    before, hosts, rest = found.groups()
+    names, ports = [], []
+    for one in hosts.split(","):
+        name, _, port = one.rpartition(":") if re.search(r":\d*$", one) else (one, "", "")
+        names.append(unquote(name.strip("[]")))
+        ports.append(port)
+    return before + rest, {"host": ",".join(names), **({"port": ",".join(ports)} if any(ports) else {})}
+
+
+def split_hosts(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the parameters of a connection to each host, by the host's name in messages.
+
+    Raises:
+        ValueError: unless there is one port, or one for each host.
+    """
+    lists = {name: str(parameters[name]).split(",") for name in _LISTS if parameters.get(name)}
+    count = len(lists.get("host") or lists.get("hostaddr") or [""])
+    if len(lists.get("port", "")) == 1:
+        lists["port"] *= count
+    if any(len(values) != count for values in lists.values()):
+        raise ValueError("as many ports as hosts")
+    common = {name: value for name, value in parameters.items() if name not in _LISTS}
+    found = {}
+    for at in range(count):
+        own = {name: values[at] for name, values in lists.items() if values[at]}
+        host = own.get("host") or own.get("hostaddr") or "the local host"
+        found[f"{host}:{own['port']}" if "port" in own else host] = {**common, **own}
+    return found

@@ -1,0 +1,135 @@
+"""A database URL with several hosts: silent ones, standbys, promotions, and a former primary that is back."""
+
+import asyncio
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from harness.cluster import silent_host
+from harness.engines import own_engine
+from harness.standstill import Standstill
+from licserver.database import migrate
+from licserver.database.engine import connect
+from licserver.errors import StoreUnavailableError
+
+RECOVERY = 2.0  # seconds: docs/server/postgresql.md
+
+
+@pytest.fixture
+def cluster(primary_and_standby):
+    """A primary and a standby with the tables of a vendor."""
+    primary_and_standby.create()
+    database = connect(primary_and_standby.primary.url("licserver"))
+    migrate.upgrade(database)
+    database.close()
+    primary_and_standby.wait_until_equal()
+    return primary_and_standby
+
+
+@pytest.fixture
+def opened():
+    """Open databases, which are closed at the end."""
+    with ExitStack() as stack:
+
+        def open_one(url):
+            database = connect(url)
+            stack.callback(database.close)
+            return database
+
+        yield open_one
+
+
+@pytest.fixture
+def reverse():
+    """Whether the URL names the standby first; parametrized by tests."""
+    return False
+
+
+@pytest.fixture
+def world(cluster, reverse, make_world):
+    """A vendor whose URL names both."""
+    return make_world(database_url=cluster.url("licserver", reverse=reverse))
+
+
+def port_of(database):
+    """Return the port of the server that a new connection is to."""
+    with database.reading() as connection:
+        return connection.exec_driver_sql("SHOW port").scalar()
+
+
+def test_a_silent_host_keeps_nobody_from_the_other(cluster, opened):
+    """Neither a first nor a last one; a statement comes back within a second."""
+    with silent_host() as silent:
+        for hosts in (f"{silent},{cluster.primary.host}", f"{cluster.primary.host},{silent}"):
+            began = time.monotonic()
+            database = opened(f"postgresql://postgres@{hosts}/licserver")
+            assert port_of(database) == str(cluster.primary.port)
+            assert time.monotonic() - began < 1
+
+
+def test_a_standby_is_refused_by_its_name(cluster, opened):
+    """Nothing starts on it, unless the URL asks for one, as for a backup."""
+    url = cluster.standby.url("licserver")
+    with pytest.raises(StoreUnavailableError, match=rf"{cluster.standby.host} is a standby"):
+        port_of(opened(url))
+    assert port_of(opened(f"{url}?target_session_attrs=any")) == str(cluster.standby.port)
+    with cluster.primary.frozen():
+        expected = rf"{cluster.standby.host} is a standby; {cluster.primary.host} does not answer"
+        with pytest.raises(StoreUnavailableError, match=expected):
+            port_of(opened(cluster.url("licserver")))
+
+
+def test_a_read_only_database_is_refused(cluster, opened):
+    """As an operator makes it when the disk is nearly full."""
+    cluster.primary.run("ALTER DATABASE licserver SET default_transaction_read_only = on")
+    with pytest.raises(StoreUnavailableError, match=rf"{cluster.primary.host} is read-only"):
+        port_of(opened(cluster.url("licserver")))
+
+
+@own_engine
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("how", ["killed", "frozen", "frozen for long"])
+async def test_a_promotion_is_followed_within_two_seconds(site, world, cluster, how, reverse):
+    """Whichever host comes first, and whether the old primary refuses or is silent."""
+    key = world.key(slots=None)
+    assert (await site.verify(key, "known.example"))[0] == 200
+    await asyncio.to_thread(cluster.wait_until_equal)
+    with ExitStack() as stack:
+        if how == "killed":
+            cluster.primary.kill()
+        else:
+            stack.enter_context(cluster.primary.frozen())
+        asking = [asyncio.create_task(site.verify(key, "known.example")) for _ in range(3)]
+        if how == "frozen for long":
+            for _ in range(3):
+                assert (await site.verify(key, "known.example"))[0] == 503
+        await asyncio.to_thread(cluster.standby.promote)
+        promoted = time.monotonic()
+        with Standstill() as machine:
+            for domain in ("known.example", "new.example"):
+                while (await site.verify(key, domain))[0] != 200:  # noqa: ASYNC110 - there is no event for it
+                    await asyncio.sleep(0.02)
+            recovered = time.monotonic()
+        assert recovered - promoted - machine.within(promoted, recovered) < RECOVERY
+        await asyncio.gather(*asking)
+
+
+@own_engine
+async def test_a_former_primary_is_not_believed(site, world, cluster, opened):
+    """Not by those who start now, nor by those who were connected to it: a revoked key stays refused."""
+    key = world.key(slots=None)
+    assert (await site.verify(key, "known.example"))[0] == 200
+    await asyncio.to_thread(cluster.wait_until_equal)
+    cluster.standby.promote()  # nobody stops the old one
+    fresh = opened(cluster.url("licserver"))
+    assert port_of(fresh) == str(cluster.standby.port)
+    cluster.standby.run("UPDATE licenses SET revoked_at = now()", database="licserver")
+
+    began = time.monotonic()
+    while (await site.verify(key, "known.example"))[0] != 403:
+        assert time.monotonic() - began < RECOVERY
+        await site.call("GET", "/readyz")  # looks at the other hosts
+    cluster.standby.kill()  # and now the old one alone is there
+    with pytest.raises(StoreUnavailableError, match="is a former primary"):
+        port_of(fresh)
