@@ -111,7 +111,7 @@ class Notes(tk.Tk):
         self.deliver(lambda: self.offer(update, asked=True))
 
     def offer(self, update: Update | None, *, asked: bool = False) -> None:
-        """Offer an update; what has been downloaded and verified is yours to install."""
+        """Offer an update; what has been downloaded is yours to install, if it `is_verified`."""
         self.say("" if update else explain(self.licenses.last_update_check))
         if update and (file := offer_update(self.licenses, update, self.folder, self, asked=asked)):
             self.say(f"Version {file.version} is here: {file.path.name}")

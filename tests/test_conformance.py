@@ -47,10 +47,8 @@ def test_licserver_conforms(home: Path, server: str, tmp_path: Path) -> None:
     assert junit.stat().st_size
 
 
-def test_licclient_conforms(home: Path, tmp_path: Path) -> None:
-    """All rules, readings and extensions; it wants a digest of each file (D-55)."""
-    xfails = tmp_path / "licclient.xfails"
-    xfails.write_text("download-without-digest: licclient wants a digest (D-55)\n", encoding="utf-8")
+def test_licclient_conforms(home: Path) -> None:
+    """All rules, readings and extensions."""
     program = [sys.executable, str(ROOT / "examples" / "conform_licclient.py")]
-    done = licconform(home, "client", "--clock", "--kind", "all", "--xfails", str(xfails), "--", *program)
+    done = licconform(home, "client", "--clock", "--kind", "all", "--", *program)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -209,7 +209,7 @@ async def test_an_important_version_reaches_some_first(
         first = tmp_path / "first.zip"
         first.write_bytes(_zip("1.0.0"))
         digest = hashlib.sha256(first.read_bytes()).hexdigest()
-        installed.apply(Downloaded(first, first.stat().st_size, digest, "1.0.0"))
+        installed.apply(Downloaded(first, first.stat().st_size, digest, "1.0.0", is_verified=True))
         started = installed.apply(hands.dialog.file)
         assert installed.roll_back() is not None
         monkeypatch.setattr("sys.argv", [str(started.folder / "photo-lab")])

@@ -305,7 +305,20 @@ def test_download_prints_path_size_and_digest(run, shop, key, tmp_path, monkeypa
         "size": len(FILE),
         "sha256": sha256(FILE).hexdigest(),
         "version": "2.0",
+        "verified": True,
     }
+
+
+def test_a_file_without_a_digest_is_downloaded_with_a_warning(run, shop, key, tmp_path):
+    """Its digest is printed as it arrived; `--require-digest` refuses it."""
+    plain = shop.script
+    shop.script = lambda request: plain(request).replace(b"Repr-Digest", b"X-None")
+    order = ["download", key, "notes", "1.0", "--to", str(tmp_path / "to")]
+    status, out, err = run(*order)
+    assert (status, out.splitlines()[0]) == (0, str(tmp_path / "to" / "notes.zip"))
+    assert err == "licclient: the file was not verified, because the service sent no digest of it\n"
+    assert json.loads(run(*order, "--json")[1])["verified"] is False
+    assert run(*order, "--require-digest")[0] == 3
 
 
 def test_nothing_to_download_is_exit_1(run, shop, key, tmp_path):

@@ -49,7 +49,7 @@ KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LICENSE = License("Notes", date(2027, 12, 31), lifetime=False, checked_at=AT, source=Source.SERVER)
 UPDATE = Update("Notes", "notes", "1.1.0", "<ul><li>Export.</li></ul>", AT, license_key=KEY, size=4_200_000)
-FILE = Downloaded(Path("notes.zip"), 4_200_000, "0" * 64, "2.0")
+FILE = Downloaded(Path("notes.zip"), 4_200_000, "0" * 64, "2.0", is_verified=True)
 REFUSED = LicenseRefusedError(Reason.REVOKED, "License has been revoked.")
 GO, LEAVE, SKIP, CLOSE = (Pressed(action) for action in Action)
 
@@ -190,6 +190,14 @@ def test_an_update_is_offered_downloaded_and_handed_over():
     assert (here.outcome, command) == (FILE, None)
     assert shown(here.view()) == ({"go"}, "Downloaded and verified.")
     assert play(here, GO)[1] == play(here, LEAVE)[1] == play(here, CLOSE)[1] == Command.CLOSE
+
+
+def test_a_file_that_could_not_be_verified_is_not_called_verified():
+    """The app gets it, marked; the person is told what was checked, without a tick (D-55)."""
+    here, _ = play(Offer("en", UPDATE), GO, Ended(replace(FILE, is_verified=False)))
+    assert here.outcome.is_verified is False
+    assert shown(here.view()) == ({"go"}, "Downloaded. Only its size could be verified.")
+    assert here.view().tone is Tone.PLAIN
 
 
 def test_little_is_known_of_some_updates():

@@ -218,6 +218,17 @@ def test_a_file_that_changed_since_it_was_verified(root, lay, change):
     assert names(root) == set()
 
 
+def test_a_file_that_was_not_verified_needs_the_apps_word(root, lay):
+    """Nothing is unpacked without it; with it, the file must still be the one that was downloaded (D-55)."""
+    file = replace(lay("1.1.0"), is_verified=False)
+    with pytest.raises(UntrustedResponseError, match="allow_unverified=True"):
+        Installation(root).apply(file)
+    assert not root.exists()
+    assert Installation(root).apply(file, allow_unverified=True).version == "1.1.0"
+    with pytest.raises(UntrustedResponseError, match="its digest differs"):
+        Installation(root / "other").apply(replace(file, sha256="0" * 64), allow_unverified=True)
+
+
 def test_a_version_that_is_none(root, lay):
     """A folder is never named after what cannot be read."""
     with pytest.raises(ValueError, match="PEP 440"):
@@ -308,7 +319,7 @@ from licclient import Downloaded
 from licclient.install import Installation
 for told in sys.argv[2:]:
     path, size, sha256, version = told.split("|")
-    Installation(sys.argv[1]).apply(Downloaded(Path(path), int(size), sha256, version))
+    Installation(sys.argv[1]).apply(Downloaded(Path(path), int(size), sha256, version, is_verified=True))
 print(sorted(path.name for path in Path(sys.argv[1], "versions").iterdir()))
 """
     installation = Installation(root)

@@ -1,7 +1,7 @@
 import pytest
 from stage.rules import settings
 
-from licclient._protocol.links import is_safe_link, origin, redirect_target
+from licclient._protocol.links import is_protected, is_safe_link, origin, redirect_target
 
 HERE = [
     *("127.0.0.1:80", "127.8.9.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0.0.0.0", "[::1]", "[::]"),  # noqa: S104 - nothing listens
@@ -88,6 +88,22 @@ def test_redirects_stay_within_the_origins_that_the_app_named():
     named = settings(download_origins=["https://cdn.example"])
     assert redirect_target("https://store.example/a", "https://cdn.example/b", named)
     assert redirect_target("https://cdn.example/b", "https://evil.example/c", named) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "link", "protected"),
+    [
+        ("https://store.example", "https://cdn.example/x", True),
+        ("http://nas.local:8000", "http://nas.local:8000/x", True),
+        ("http://nas.local:8000", "http://nas.local/x", False),
+        ("https://nas.local:8000", "http://nas.local:8000/x", False),
+        ("https://store.example", "http://127.0.0.1/x", False),
+        ("https://store.example", "http://[", False),
+    ],
+)
+def test_where_a_file_needs_no_digest(server, link, protected):
+    """Https, or the very origin of the service (D-55)."""
+    assert is_protected(link, settings(server)) is protected
 
 
 def test_origins_have_one_spelling():

@@ -49,9 +49,10 @@ async def test_without_pins_nothing_is_demanded_and_nothing_claimed(client, stor
 
 
 async def test_no_length_and_no_digest_are_needed_from_the_server(pinned, store, fetch):
-    """The manifest alone says how long the file is, and which."""
+    """The manifest alone says how long the file is, and which: it is verified."""
     store.digest, store.length = "", -1
-    assert (await fetch(pinned)).path.read_bytes() == CONTENT
+    done = await fetch(pinned)
+    assert (done.path.read_bytes(), done.is_verified) == (CONTENT, True)
 
 
 async def test_a_part_is_private_until_it_is_verified(pinned, store, folder, key, break_off, fetch):

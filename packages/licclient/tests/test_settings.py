@@ -86,6 +86,7 @@ BAD = [
     ({"public_keys": [Signer(bytes([seed]) * 32).pin for seed in range(17)]}, ValueError, "1 to 16"),
     ({"public_keys": [PIN], "base_url": "https://münchen.example"}, ValueError, "xn--"),
     ({"public_keys": [PIN], "base_url": "https://x.example/a/../b"}, ValueError, r"without /\."),
+    ({"require_digest": None}, TypeError, "require_digest must be True or False"),
     ({"release_keys": PIN}, TypeError, "release_keys"),
     ({"release_keys": []}, ValueError, "release_keys must hold"),
     ({"release_keys": ["ed25519:x"]}, ValueError, "public key"),
@@ -197,3 +198,11 @@ def test_channels_are_a_list_of_names(channels, error):
         read_settings(ClientSettings("https://store.example", slug="notes", channels=channels))
     twice = ClientSettings("https://store.example", slug="notes", channels=["beta", "beta"])
     assert read_settings(twice).channels == ("beta",)
+
+
+@pytest.mark.parametrize(
+    ("options", "required"), [({}, False), ({"require_digest": True}, True), ({"release_keys": [PIN]}, True)]
+)
+def test_pinned_release_keys_require_a_digest(options, required):
+    """A file that cannot be verified is then no file, whatever the app said (D-55)."""
+    assert read_settings(ClientSettings("https://store.example", **options)).require_digest is required

@@ -149,6 +149,17 @@ async def test_a_download_is_cut_and_goes_on(app, license_service, tmp_path):
     assert ranges[-3:] == ["bytes=4-", "bytes=6-", "bytes=7-"]
 
 
+async def test_a_server_may_send_no_digest(app, license_service, tmp_path):
+    """As those of the plain protocol: what the app makes of an unverified file can be tested."""
+    license_service.issue("Notes Pro", activated=True)
+    license_service.publish("1.5.0", content=b"abcdefgh")
+    update = await app.check_for_update(force=True)
+    license_service.misbehave("no_digest")
+    assert (await app.download(update, tmp_path)).is_verified is False
+    license_service.come_back()
+    assert (await app.download(update, tmp_path)).is_verified is True
+
+
 # --- apps that pin keys -----------------------------------------------------------------------
 
 VENDOR, RELEASES = (f"ed25519:{letter * 42}A" for letter in "vr")  # whose private halves nobody here has

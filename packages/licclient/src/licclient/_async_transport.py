@@ -28,6 +28,7 @@ from licclient._incoming import (
 )
 from licclient._model import Settings
 from licclient._network import Connection, own_ip, start_thread
+from licclient._protocol.links import is_protected
 from licclient._protocol.requests import Call, shown_ip
 from licclient._protocol.responses import Attempt
 from licclient._transport import (
@@ -36,6 +37,7 @@ from licclient._transport import (
     MAX_REDIRECTS,
     BaseTransport,
     Body,
+    Way,
     body_stream,
     failure,
     read_reply,
@@ -111,17 +113,18 @@ class AsyncTransport(BaseTransport[httpx.AsyncBaseTransport]):
     @asynccontextmanager
     async def follow(
         self, link: str, headers: Mapping[str, str]
-    ) -> AsyncGenerator[tuple[httpx.Response, Mapping[str, str]]]:
+    ) -> AsyncGenerator[tuple[httpx.Response, Way]]:
         """As `Transport.follow`."""
-        promised = dict[str, str]()
+        way = Way()
         async with _Watch() as watch:
             for redirects_left in reversed(range(MAX_REDIRECTS + 1)):
+                way.is_protected &= is_protected(link, self._settings)
                 sender = await on_daemon_thread(partial(self._prepare, link))
                 response = await _send(sender, self._request(watch, link, headers))
                 try:
-                    target = self._redirect(link, response, promised) if redirects_left else None
+                    target = self._redirect(link, response, way) if redirects_left else None
                     if target is None:
-                        yield response, promised
+                        yield response, way
                         return
                 finally:
                     with suppress(Exception):
@@ -179,12 +182,12 @@ class AsyncIncoming:
     async def _receive_ahead(self, transport: AsyncTransport, link: str, headers: Mapping[str, str]) -> None:
         try:
             with unlogged():
-                async with transport.follow(link, headers) as (response, promised):
+                async with transport.follow(link, headers) as (response, way):
                     if not is_file(response, headers):
                         refusal = await _read_body(response, MAX_REFUSAL_BYTES)
-                        await self._put(read_head(response, {}, refusal))
+                        await self._put(read_head(response, Way(), refusal))
                         return
-                    await self._put(read_head(response, promised))
+                    await self._put(read_head(response, way))
                     async for chunk in _chunks(response):
                         await self._put(chunk)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may contain the address

@@ -67,6 +67,7 @@ class BaseClient(Generic[_W, _T]):
         public_keys: Iterable[str] | None = None,
         release_keys: Iterable[str] | None = None,
         download_origins: Iterable[str] | None = None,
+        require_digest: bool = False,
         buy_url: str | None = None,
         support_url: str | None = None,
         manage_url: str | None = None,

@@ -325,7 +325,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         progress: "Progress | None" = None,
         cancel: "Cancel | None" = None,
     ) -> "Downloaded":
-        """Download an update, verified, into a folder; goes on where an earlier try was cut off (D-48, D-55).
+        """Download an update into a folder, and verify it; an earlier try is resumed (D-48, D-55).
 
         Args:
             update: From `check_for_update`.
@@ -337,7 +337,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
                 ends, and the part stays.
 
         Returns:
-            The file, under the name that the server gave it, made safe; with its size and digest.
+            The file, under the name that the server gave it, made safe; with its size and digest. If the
+            service sent no digest, `is_verified` is False: only the length was checked.
 
         Raises:
             NotActivatedError: The key of a remembered offer was forgotten meanwhile.

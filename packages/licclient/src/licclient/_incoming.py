@@ -10,7 +10,15 @@ import httpx
 
 from licclient._network import Connection, start_thread
 from licclient._protocol.responses import Head, read_retry_after
-from licclient._transport import Transport, body_chunks, check_encoding, failure, read_body, unlogged
+from licclient._transport import (
+    Transport,
+    Way,
+    body_chunks,
+    check_encoding,
+    failure,
+    read_body,
+    unlogged,
+)
 from licclient.errors import ServiceUnavailableError
 
 MAX_REFUSAL_BYTES: Final = 64 * 1024
@@ -40,14 +48,15 @@ def is_file(response: httpx.Response, requested: Mapping[str, str]) -> bool:
     return True
 
 
-def read_head(response: httpx.Response, promised: Mapping[str, str], refusal: bytes = b"") -> Head:
+def read_head(response: httpx.Response, way: Way, refusal: bytes = b"") -> Head:
     """Return the head of a response to a download.
 
     What the service declared in a redirect precedes what the place declares to which it redirects (D-34).
     """
     declared = response.headers.copy()
-    declared.update(promised)
-    return Head(response.status_code, declared, refusal, read_retry_after(response.headers))
+    declared.update(way.promised)
+    retry_after = read_retry_after(response.headers)
+    return Head(response.status_code, declared, refusal, retry_after, way.is_protected)
 
 
 def has_batch(arrived: deque[Arrived]) -> bool:
@@ -112,11 +121,11 @@ class Incoming:
 
     def _run(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
         try:
-            with unlogged(), transport.follow(self._connection, link, headers) as (response, promised):
+            with unlogged(), transport.follow(self._connection, link, headers) as (response, way):
                 if not is_file(response, headers):
-                    self._put(read_head(response, {}, read_body(response, MAX_REFUSAL_BYTES)))
+                    self._put(read_head(response, Way(), read_body(response, MAX_REFUSAL_BYTES)))
                     return
-                self._put(read_head(response, promised))
+                self._put(read_head(response, way))
                 for chunk in body_chunks(response):
                     self._put(chunk)
                     if self._is_closed:

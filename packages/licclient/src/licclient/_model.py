@@ -85,6 +85,8 @@ class Settings:
     """Whose releases update checks ask for besides stable ones (D-227)."""
     machine: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What verify tells about this computer: `label` and `app_version`, or nothing (D-195)."""
+    require_digest: bool = False
+    """Whether a file without a digest is refused; with release keys it always is (D-55)."""
     report_rollbacks: bool = False
     """Whether the service is told of versions that were rolled back here (D-232)."""
 

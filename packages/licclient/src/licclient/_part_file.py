@@ -1,8 +1,9 @@
 """The part file of a download: it grows, is resumed by a later run, is verified, and gets the file's name.
 
 Beside the part lies a sealed note of what the service declared about the file, so that a later run, after a
-crash or a `kill`, requests only the rest. Both are locked while in use: a second download of the same file at
-the same time has a part of its own. `OSError` of the folder is for the app, and escapes.
+crash or a `kill`, requests only the rest; of a file without a digest there is no note. Both are locked while
+in use: a second download of the same file at the same time has a part of its own. `OSError` of the folder is
+for the app, and escapes.
 """
 
 import os
@@ -18,6 +19,7 @@ from licclient._disk_space import demand_room
 from licclient._model import Manifest
 from licclient._protocol.downloads import (
     file_name,
+    is_page,
     read_content_range,
     read_length,
     read_sha256,
@@ -36,19 +38,22 @@ _PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOF
 
 @dataclass(frozen=True, slots=True)
 class Downloaded:
-    """A file that arrived whole and was verified, under its final name. `open` takes it like a path.
+    """A file that arrived whole, under its final name. `open` takes it like a path.
 
     Attributes:
         path: Where it is.
         size: In bytes.
         sha256: Its digest, as lower-case hex: of the bytes as they were written.
         version: The version that it is; higher than the one offered if that was replaced meanwhile (D-33).
+        is_verified: Whether this is the digest that the service or the vendor declared. If not, the service
+            declared none, and only the length was checked (D-55).
     """
 
     path: Path
     size: int
     sha256: str
     version: str
+    is_verified: bool = False
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -59,40 +64,44 @@ class Downloaded:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What is known of the file; only with an entity tag can a later run request the rest."""
+    """What is known of the file; only with digest and entity tag can a later run request the rest."""
 
     name: str
     version: str
     size: int
-    sha256: str
+    sha256: str | None
     etag: str | None
 
 
 @contextmanager
-def open_part(folder: Path, name: str, fallback_name: str) -> Generator["PartFile"]:
+def open_part(
+    folder: Path, name: str, fallback_name: str, *, require_digest: bool = True
+) -> Generator["PartFile"]:
     """Lock a part file, and close it at the end; a part that is not complete stays.
 
     Args:
         folder: Where the file shall be; made if it is missing.
         name: Of the part, as from `record_name`: the same for the same file.
         fallback_name: The file's name if the service declares none.
+        require_digest: Whether a file without a digest is refused.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        part = PartFile(folder, _lock(folder, name, stack), fallback_name)
+        part = PartFile(folder, _lock(folder, name, stack), fallback_name, require_digest=require_digest)
         stack.callback(part.close)
         yield part
 
 
 class PartFile:
-    """One file on its way to the disk: `done` bytes of it are there; if `is_complete`, whole and verified."""
+    """One file on its way to the disk: `done` bytes of it are there; if `is_complete`, whole and checked."""
 
-    def __init__(self, folder: Path, slot: str, fallback_name: str) -> None:
+    def __init__(self, folder: Path, slot: str, fallback_name: str, *, require_digest: bool) -> None:
         self._folder = folder
         self._slot = slot
         self._path = folder / f"{slot}.part"
         self._note_path = folder / f"{slot}.note"
         self._fallback_name = fallback_name
+        self._require_digest = require_digest
         self._expected: Manifest | None = None
         self._note: _Note | None = None
         self._file: BinaryIO | None = None
@@ -177,21 +186,34 @@ class PartFile:
             raise UntrustedResponseError("The service has another file than the one that the vendor signed.")
         if self._expected is not None:
             size, digest = self._expected.size, self._expected.sha256
-        if size is None or digest is None:
-            # Without the one nothing shows where it ends, without the other not that it is the file (D-55).
-            raise ServiceUnavailableError("The file came without its length or its digest.")
+        if size is None:  # nothing shows where it ends
+            raise ServiceUnavailableError("The file came without its length.")
+        if digest is None:
+            self._demand_acceptable(head)
         self._start_over()
         demand_room(self._folder, size, "the download")
         name = file_name(headers.get("Content-Disposition"), self._fallback_name)
         self._note = _Note(name, version, size, digest, strong_etag(headers.get("ETag")))
         self._file = _open(self._path, os.O_CREAT | os.O_EXCL)
-        if self._note.etag is not None:
+        if self._note.etag is not None and digest is not None:  # else nothing would show damage on this disk
             self._note_path.write_bytes(seal(self._slot, asdict(self._note)))
+
+    def _demand_acceptable(self, head: Head) -> None:
+        """Raise `ServiceUnavailableError` for a file without a digest that must have one (D-55)."""
+        if self._require_digest:
+            raise ServiceUnavailableError("The file came without its digest, which require_digest demands.")
+        if not head.is_protected:
+            raise ServiceUnavailableError(
+                "The file came without its digest, and neither by https nor from the service itself."
+            )
+        if is_page(head.headers.get("Content-Type")):  # such as a proxy's
+            raise ServiceUnavailableError("A web page came in place of the file.")
 
     def _begin_rest(self, head: Head) -> None:
         headers, note = head.headers, self._note
         if (
             note is None
+            or (note.sha256 is None and not head.is_protected)
             or strong_etag(headers.get("ETag")) not in (None, note.etag)
             or read_sha256(headers.get("Repr-Digest")) not in (None, note.sha256)
             or read_content_range(headers.get("Content-Range")) != (self.done, note.size - 1, note.size)
@@ -224,7 +246,7 @@ class PartFile:
         self._verify()
 
     def _verify(self) -> None:
-        if self._note is not None and self._note.sha256 == self._hash.hexdigest():
+        if self._note is not None and self._note.sha256 in (None, self._hash.hexdigest()):
             self.is_complete = True
             return
         was_resumed = self._is_resumed
@@ -236,7 +258,7 @@ class PartFile:
             )
 
     def finish(self) -> Downloaded:
-        """Give the verified file its name, over an older one of that name."""
+        """Give the complete file its name, over an older one of that name."""
         if self._file is None or self._note is None:
             raise ValueError("only a complete file gets its name")
         os.fsync(self._file.fileno())
@@ -245,7 +267,8 @@ class PartFile:
         target = self._folder / self._note.name
         replace_file(self._path, target)
         self._note_path.unlink(missing_ok=True)
-        return Downloaded(target, self.done, self._hash.hexdigest(), self._note.version)
+        is_verified = self._note.sha256 is not None
+        return Downloaded(target, self.done, self._hash.hexdigest(), self._note.version, is_verified)
 
     def close(self) -> None:
         """Close the part; it stays where it is."""

@@ -77,6 +77,9 @@ class ClientSettings:
             extra, too.
         download_origins: Where files may come from besides the service itself, such as
             `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
+        require_digest: Whether a file must come with its SHA-256 digest; with `release_keys` it always must.
+            By default one without it is accepted over `https` or from the service itself, and
+            `Downloaded.is_verified` is then False (D-55).
         buy_url: Where a license can be bought; the dialogs show the link where it helps.
         support_url: Where support is found, `mailto:` included; shown likewise.
         manage_url: Where a customer frees a computer; shown when all slots of a license are taken.
@@ -104,6 +107,7 @@ class ClientSettings:
     public_keys: Iterable[str] | None = None
     release_keys: Iterable[str] | None = None
     download_origins: Iterable[str] | None = None
+    require_digest: bool = False
     buy_url: str | None = None
     support_url: str | None = None
     manage_url: str | None = None
@@ -122,6 +126,7 @@ def read_settings(given: ClientSettings) -> Settings:
     server = read_server(given.base_url)
     for name in ("buy_url", "support_url", "manage_url"):
         _check_link(name, getattr(given, name))
+    release_keys = _keys("release_keys", given.release_keys)
     return Settings(
         server=server,
         product=_text("product", given.product, printable=False),
@@ -135,8 +140,9 @@ def read_settings(given: ClientSettings) -> Settings:
         check_every=_span("check_every", given.check_every, MIN_CHECK_EVERY),
         timeout=_timeout(given.timeout),
         public_keys=_public_keys(given.public_keys, server),
-        release_keys=_keys("release_keys", given.release_keys),
+        release_keys=release_keys,
         download_origins=_origins(given.download_origins),
+        require_digest=_flag("require_digest", given.require_digest) or bool(release_keys),
         machine=_machine(given.label, given.version),
         report_rollbacks=given.report_rollbacks,
     )
@@ -181,6 +187,12 @@ def _text(name: str, value: str | None, *, printable: bool = True) -> str | None
         raise ValueError(f"{name} must not be blank")
     if printable and not value.isprintable():
         raise ValueError(f"{name} must not contain control characters")
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):  # None or "no" would switch off what was meant to be on, or the reverse
+        raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
     return value
 
 

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
@@ -30,7 +31,7 @@ from licclient._model import Settings
 from licclient._network import Connection, own_ip, run_with_deadline, system_proxy
 from licclient._pace import PASSING
 from licclient._protocol.downloads import add_promises
-from licclient._protocol.links import redirect_target
+from licclient._protocol.links import is_protected, redirect_target
 from licclient._protocol.requests import Call, shown_ip
 from licclient._protocol.responses import REDIRECTS, Attempt, Reply, read_retry_after, unusable_response
 from licclient.errors import ServiceUnavailableError
@@ -106,6 +107,14 @@ def _has_cause(problem: BaseException | None, kind: type[BaseException]) -> bool
 # --- what both transports share ---------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class Way:
+    """The redirects to a file: what they `promised` of it, and whether each address was protected (D-55)."""
+
+    promised: dict[str, str] = field(default_factory=dict)
+    is_protected: bool = True
+
+
 class BaseTransport(Generic[T]):
     """Build requests, find the way that they take, and read what comes back."""
 
@@ -169,13 +178,13 @@ class BaseTransport(Generic[T]):
         every = {**self._headers, **headers}
         return httpx.Request(method, url, headers=every, content=body, extensions=extensions)
 
-    def _redirect(self, link: str, response: httpx.Response, promised: dict[str, str]) -> str | None:
+    def _redirect(self, link: str, response: httpx.Response, way: Way) -> str | None:
         """Return where a download is redirected, if that is safe; keep what the redirect promises (D-34)."""
         if response.status_code not in REDIRECTS:
             return None
         target = redirect_target(link, response.headers.get("Location", ""), self._settings)
         if target is not None:
-            add_promises(promised, response.headers)
+            add_promises(way.promised, response.headers)
         return target
 
     def _attempt(self, outcome: Reply | Exception) -> Attempt:
@@ -264,16 +273,17 @@ class Transport(BaseTransport[httpx.BaseTransport]):
     @contextmanager
     def follow(
         self, connection: Connection, link: str, headers: Mapping[str, str]
-    ) -> Generator[tuple[httpx.Response, Mapping[str, str]]]:
-        """Request a file along a few safe redirects; yield the response, and what the redirects promised."""
-        promised = dict[str, str]()
+    ) -> Generator[tuple[httpx.Response, Way]]:
+        """Request a file along a few safe redirects; yield the response, and the way to it."""
+        way = Way()
         for redirects_left in reversed(range(MAX_REDIRECTS + 1)):
+            way.is_protected &= is_protected(link, self._settings)
             sender = self._sender(self._find_proxy(link))
             response = sender.handle_request(self._request(connection.watch, link, headers))
             try:
-                target = self._redirect(link, response, promised) if redirects_left else None
+                target = self._redirect(link, response, way) if redirects_left else None
                 if target is None:
-                    yield response, promised
+                    yield response, way
                     return
             finally:
                 with suppress(Exception):

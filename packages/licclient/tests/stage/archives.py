@@ -43,7 +43,7 @@ def downloaded(folder: Path, content: bytes, version: str = "1.0.0") -> Download
     digest = sha256(content).hexdigest()
     path = folder / f"{digest[:8]}.zip"
     path.write_bytes(content)
-    return Downloaded(path, len(content), digest, version)
+    return Downloaded(path, len(content), digest, version, is_verified=True)
 
 
 def app(version: str) -> bytes:

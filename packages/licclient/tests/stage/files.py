@@ -76,12 +76,6 @@ FILES: dict[str, Script] = {
     "a wrong digest": http(200, CONTENT, **TOLD | {"Repr_Digest": digest(b"another file")}),
     "one other byte": http(200, b"!" + CONTENT[1:], **TOLD),
     "two bytes exchanged": http(200, CONTENT[1::-1] + CONTENT[2:], **TOLD),
-    "no digest": http(200, CONTENT, ETag='"v2"'),
-    "a digest of another kind": http(
-        200, CONTENT, **TOLD | {"Repr_Digest": "md5=:1B2M2Y8AsgTpgAmY7PhCfg==:"}
-    ),
-    "a digest that is too short": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=:AAAA:"}),
-    "a digest in hex": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=" + "0" * 64}),
     # --- too short, too long
     "an empty file": http(200, b"", **TOLD),
     "short": http(200, CONTENT, **TOLD)[:-1],
@@ -89,6 +83,9 @@ FILES: dict[str, Script] = {
     "longer than it says": http(200, chunked(CONTENT, b"more"), **TOLD)
     .replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n", 1)
     .replace(b"Content-Length: %d" % len(chunked(CONTENT, b"more")), b"Content-Length: %d" % SIZE),
+    "no length and no digest": http(
+        200, chunked(CONTENT), Transfer_Encoding="chunked", **TOLD | {"Repr_Digest": ""}
+    ),
     "no length": http(200, chunked(CONTENT), Transfer_Encoding="chunked", **TOLD),
     "no framing at all": HEAD.replace(b"Content-Length", b"X-Length") + CONTENT,
     "no end": lambda _: endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536),
@@ -153,3 +150,13 @@ FILES: dict[str, Script] = {
         [GOOD_FILE[:-100]], drip(CONTENT[-100:], pause=0.1)
     ),
 }
+
+UNVERIFIED: dict[str, Script] = {
+    "no digest": http(200, CONTENT, ETag='"v2"', Content_Disposition=TOLD["Content_Disposition"]),
+    "a digest of another kind": http(
+        200, CONTENT, **TOLD | {"Repr_Digest": "md5=:1B2M2Y8AsgTpgAmY7PhCfg==:"}
+    ),
+    "a digest that is too short": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=:AAAA:"}),
+    "a digest in hex": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=" + "0" * 64}),
+}
+"""The file without a digest that can be read: accepted, unless a digest is required."""

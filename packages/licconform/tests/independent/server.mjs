@@ -218,9 +218,10 @@ const server = createServer(async (request, response) => {
     const made = seeds[verb](...words, baseUrl);
     [status, body] = made ? [200, made] : [501, { message: `There is no ${words[0]} here.` }];
   }
-  const isFile = Buffer.isBuffer(body);
-  response.writeHead(status, { "Content-Type": isFile ? "application/octet-stream" : "application/json" });
-  response.end(isFile ? body : JSON.stringify(body));
+  const type = Buffer.isBuffer(body) ? "application/octet-stream" : "application/json";
+  const content = Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body));
+  response.writeHead(status, { "Content-Type": type, "Content-Length": content.length });
+  response.end(content);
 });
 
 server.listen(Number(process.argv[2] ?? 0), "127.0.0.1", () => {

@@ -96,6 +96,7 @@ def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
             state_dir=args.state_dir,
             public_keys=args.public_key,
             release_keys=args.release_key,
+            require_digest=args.require_digest,
             label=args.label,
         )
     for warning in caught:  # without the line of our code that Python would print
@@ -166,8 +167,16 @@ def _download(args: argparse.Namespace, output: Output, client: LicenseClient) -
         return _print_no_update(args, output, client)
     with progress_bar(sys.stderr, shown=not args.json) as progress:
         file = client.download(found, args.to, progress)
-    document = {"path": str(file.path), "size": file.size, "sha256": file.sha256, "version": file.version}
+    document = {
+        "path": str(file.path),
+        "size": file.size,
+        "sha256": file.sha256,
+        "version": file.version,
+        "verified": file.is_verified,
+    }
     output.result(document, str(file.path), f"{file.size} bytes, sha256 {file.sha256}")
+    if not file.is_verified:
+        output.complain("the file was not verified, because the service sent no digest of it")
     return YES
 
 
@@ -176,7 +185,7 @@ def _apply(args: argparse.Namespace, output: Output) -> int:
     from licclient.install import Installation  # noqa: PLC0415 - as above
 
     file = Path(args.file)
-    downloaded = Downloaded(file, file.stat().st_size, args.sha256.lower(), args.version)
+    downloaded = Downloaded(file, file.stat().st_size, args.sha256.lower(), args.version, is_verified=True)
     installed = Installation(args.to).apply(downloaded)
     output.result({"version": installed.version, "folder": str(installed.folder)}, str(installed.folder))
     return YES
@@ -256,7 +265,9 @@ _OPTIONAL: Final = (
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser, environ = _parser(), os.environ
-    args = parser.parse_args(argv, argparse.Namespace(json=False, **dict.fromkeys(_OPTIONAL)))
+    args = parser.parse_args(
+        argv, argparse.Namespace(json=False, require_digest=False, **dict.fromkeys(_OPTIONAL))
+    )
     for name in ("server", "state_dir", "product", "slug", "platform", "domain", "label"):
         if getattr(args, name) is None:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}") or None)
@@ -362,6 +373,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--force", action="store_true", help="ask the server now")
     download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
+    download.add_argument(
+        "--require-digest", action="store_true", help="refuse a file that comes without its digest"
+    )
     apply.add_argument("file", metavar="FILE", help="the zip, as downloaded")
     apply.add_argument("--version", required=True, metavar="VERSION", help="the version in it")
     apply.add_argument("--sha256", required=True, metavar="HEX", help="its digest, as `download` prints it")

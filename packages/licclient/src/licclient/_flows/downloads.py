@@ -49,7 +49,8 @@ def download(context: Context, update: Update, folder: Path, progress: Progress 
     key = key_of_offer(context, update)
     settings = context.settings
     name = record_name("download", settings.server, update.slug, update.version)
-    with open_part(folder, name, f"{update.slug}-{update.version}") as part:
+    fallback = f"{update.slug}-{update.version}"
+    with open_part(folder, name, fallback, require_digest=settings.require_digest) as part:
         if expected is not None:
             part.expect(expected)
         elif not settings.release_keys:  # else nothing is resumed until it is known what was signed

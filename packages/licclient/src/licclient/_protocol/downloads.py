@@ -87,6 +87,12 @@ def read_sha256(repr_digest: str | None) -> str | None:
     return digest.hex() if len(digest) == _SHA256_BYTES else None
 
 
+def is_page(content_type: str | None) -> bool:
+    """Return whether a body is a web page, as a proxy sends it in place of a file."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind in {"text/html", "application/xhtml+xml"}
+
+
 def strong_etag(value: str | None) -> str | None:
     """Return a tag that `If-Range` may carry: weak ones promise no equal bytes (RFC 9110 13.1.5)."""
     return value if value and re.fullmatch(r'"[\x21\x23-\x7e]*"', value) else None

@@ -41,6 +41,12 @@ def is_safe_link(link: str, settings: Settings) -> bool:
     return place.startswith("https://")
 
 
+def is_protected(link: str, settings: Settings) -> bool:
+    """Return whether a file from here may come without a digest: `https`, or the service's own (D-55)."""
+    place = origin(link)
+    return place is not None and (place.startswith("https://") or place == origin(settings.server))
+
+
 def redirect_target(link: str, location: str, settings: Settings) -> str | None:
     """Follow a redirect of a download: never from `https` to `http`, only to a safe address; else None."""
     try:

@@ -85,12 +85,17 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Head of a response to a download; `refusal` is the body if it is no file, at most 64 KiB."""
+    """Head of a response to a download.
+
+    `refusal` is the body if it is no file, at most 64 KiB. `is_protected` is true if every address on the way
+    to it was `https`, or the service's own.
+    """
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
     refusal: bytes = field(default=b"", repr=False)
     retry_after: float | None = None
+    is_protected: bool = False
 
 
 def is_foreign(reply: Reply, read: object) -> bool:

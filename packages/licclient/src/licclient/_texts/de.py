@@ -65,6 +65,7 @@ TEXTS: Final = {
     "update.stopping": "Wird abgebrochen …",
     "update.cut": "Der Download wurde unterbrochen. Bitte gehen Sie online und setzen Sie ihn fort.",
     "update.here": "Heruntergeladen und geprüft.",
+    "update.unverified": "Heruntergeladen. Nur die Größe konnte geprüft werden.",
     "button.activate": "&Aktivieren",
     "button.trial": "&Testen",
     "button.not_now": "&Nicht jetzt",

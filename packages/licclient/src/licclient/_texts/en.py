@@ -75,6 +75,7 @@ TEXTS: Final = {
     "update.stopping": "Cancelling …",
     "update.cut": "The download was interrupted. Please go online and try again; it goes on where it stopped.",
     "update.here": "Downloaded and verified.",
+    "update.unverified": "Downloaded. Only its size could be verified.",
     # buttons
     "button.activate": "&Activate",
     "button.trial": "Start &trial",

@@ -65,6 +65,7 @@ TEXTS: Final = {
     "update.stopping": "Cancelando…",
     "update.cut": "La descarga se interrumpió. Conéctese a Internet e inténtelo de nuevo; continuará donde quedó.",
     "update.here": "Descargada y verificada.",
+    "update.unverified": "Descargada. Solo se ha podido verificar su tamaño.",
     "button.activate": "&Activar",
     "button.trial": "&Probar",
     "button.not_now": "A&hora no",

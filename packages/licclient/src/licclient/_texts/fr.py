@@ -65,6 +65,7 @@ TEXTS: Final = {
     "update.stopping": "Annulation…",
     "update.cut": "Le téléchargement a été interrompu. Connectez-vous à Internet et réessayez ; il reprendra.",
     "update.here": "Téléchargée et vérifiée.",
+    "update.unverified": "Téléchargée. Seule sa taille a pu être vérifiée.",
     "button.activate": "&Activer",
     "button.trial": "&Essayer",
     "button.not_now": "&Pas maintenant",

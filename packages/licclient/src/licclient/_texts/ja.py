@@ -65,6 +65,7 @@ TEXTS: Final = {
     "update.stopping": "キャンセルしています…",
     "update.cut": "ダウンロードが中断されました。インターネットに接続して再試行すると、続きから再開します。",
     "update.here": "ダウンロードと検証が完了しました。",
+    "update.unverified": "ダウンロードが完了しました。検証できたのはサイズだけです。",
     "button.activate": "認証(&A)",
     "button.trial": "試用する(&T)",
     "button.not_now": "後で(&L)",

@@ -65,6 +65,7 @@ TEXTS: Final = {
     "update.stopping": "正在取消……",
     "update.cut": "下载已中断。请连接网络后重试，将从中断处继续。",
     "update.here": "已下载并通过验证。",
+    "update.unverified": "已下载。仅能验证其大小。",
     "button.activate": "激活(&A)",
     "button.trial": "开始试用(&T)",
     "button.not_now": "以后再说(&L)",

@@ -229,10 +229,11 @@ class Offer:
                     leave=Button(text_of("button.cancel", speak), is_enabled=False),
                 )
             case _OfferPhase.HERE:
+                is_verified = self.outcome is not None and self.outcome.is_verified
                 return replace(
                     view,
-                    message=text_of("update.here", speak),
-                    tone=Tone.GOOD,
+                    message=text_of("update.here" if is_verified else "update.unverified", speak),
+                    tone=Tone.GOOD if is_verified else Tone.PLAIN,
                     bar=Bar(1.0),
                     go=Button(text_of("button.continue", speak)),
                 )

@@ -92,7 +92,7 @@ class Installation:
         pointer = self._pointer()
         return None if pointer is None or pointer.previous is None else self._installed(pointer.previous)
 
-    def apply(self, downloaded: "Downloaded") -> Installed:
+    def apply(self, downloaded: "Downloaded", *, allow_unverified: bool = False) -> Installed:
         """Unpack a downloaded zip into a folder of its own, and make it the current version.
 
         The running version is not touched: the new one runs from the next start on. The version before
@@ -101,12 +101,14 @@ class Installation:
 
         Args:
             downloaded: From `download`; its size and digest are checked once more.
+            allow_unverified: Install also a file of which the service sent no digest.
 
         Returns:
             The version that is current now.
 
         Raises:
-            UntrustedResponseError: The file is not the one that was verified.
+            UntrustedResponseError: The file is not the one that was downloaded; or it was not verified, and
+                `allow_unverified` is not set.
             UnusableArchiveError: Not a zip, or it contains what is not allowed (D-80); nothing has changed.
             OSError: The folder cannot be written, has no room, or another process holds it for two minutes.
             TypeError: `downloaded` is not a `Downloaded`.
@@ -116,6 +118,13 @@ class Installation:
 
         if not isinstance(downloaded, Downloaded):
             raise TypeError(f"downloaded must be what download returned, not {type(downloaded).__name__}")
+        if not (downloaded.is_verified or allow_unverified):
+            from licclient.errors import UntrustedResponseError  # noqa: PLC0415 - as above
+
+            raise UntrustedResponseError(
+                "The file was not verified, because the service sent no digest of it. "
+                "To install it all the same, pass allow_unverified=True."
+            )
         name = folder_name(downloaded.version, downloaded.sha256)
         with self._alone():
             before = self._pointer()

@@ -18,6 +18,7 @@ from licclient._policy import is_newer, is_version
 from licclient._protocol.responses import MANIFEST_HEADER
 from licclient._typed_key import is_license_key
 from licclient.testing._clients import LicenseClock
+from licclient.testing._requests import Misbehaviour
 from licclient.testing._signing import Signer
 
 DOWNLOAD_PATH: Final = "/api/v1/update-download"
@@ -278,9 +279,9 @@ class Endpoints:
         )
 
     def download(
-        self, fields: Mapping[str, str], headers: Mapping[str, str], *, wrong: bool, cut: bool
+        self, fields: Mapping[str, str], headers: Mapping[str, str], how: Misbehaviour | None
     ) -> httpx.Response:
-        """Respond to a download (D-30 to D-32): with other bytes if `wrong`, half of the rest if `cut`."""
+        """Respond to a download (D-30 to D-32)."""
         link = self._links.get(fields.get("id", ""))
         if link is None:
             raise RefusedError(403, "invalid_link", "This download address is not valid.")
@@ -298,13 +299,15 @@ class Endpoints:
             "ETag": f'"{digest.hexdigest()}"',
             "Accept-Ranges": "bytes",
         }
+        if how is Misbehaviour.NO_DIGEST:
+            del sent["Repr-Digest"]
         start = _read_range(headers, sent["ETag"], len(content))
         if start:
             sent["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        rest = (bytes(byte ^ 0xFF for byte in content) if wrong else content)[start:]
+        rest = (bytes(byte ^ 0xFF for byte in content) if how is Misbehaviour.WRONG_FILE else content)[start:]
         sent["Content-Length"] = str(len(rest))
         # The last byte is sent: an app that resumes gets the file in the end.
-        body = _Body(rest, len(rest) // 2 if cut and len(rest) > 1 else None)
+        body = _Body(rest, len(rest) // 2 if how is Misbehaviour.CUT and len(rest) > 1 else None)
         return httpx.Response(206 if start else 200, headers=sent, stream=body)
 
 

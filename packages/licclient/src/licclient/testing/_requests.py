@@ -25,6 +25,8 @@ class Misbehaviour(StrEnum):
     """Downloads break off half way; everything else works."""
     WRONG_FILE = "wrong_file"
     """Downloads have other bytes than announced; everything else works."""
+    NO_DIGEST = "no_digest"
+    """Downloads come without a digest, as from a server of the plain protocol; everything else works."""
     UNSIGNED = "unsigned"
     """Nothing is signed, so an app that pins keys can trust nothing; everything else works."""
 

@@ -360,10 +360,7 @@ class LicenseService:
             case "GET", "update-check":
                 return endpoints.check(fields, address.removesuffix(UPDATE_CHECK_PATH))
             case "GET", "download":
-                wrong, cut = (
-                    self._misbehaviour is how for how in (Misbehaviour.WRONG_FILE, Misbehaviour.CUT)
-                )
-                return endpoints.download(fields, headers, wrong=wrong, cut=cut)
+                return endpoints.download(fields, headers, self._misbehaviour)
             case _, "other":
                 raise RefusedError(404, "not_found", "There is nothing at this address.")
             case _:
