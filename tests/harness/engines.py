@@ -227,6 +227,14 @@ def _migrated_file() -> bytes:
         return file.read_bytes()
 
 
+@contextmanager
+def sqlite_file() -> Iterator[str]:
+    """The URL of an empty SQLite file, for a block."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "empty.sqlite3").touch()
+        yield f"sqlite+pysqlite:///{Path(folder, 'empty.sqlite3')}"
+
+
 def create_sqlite(data: Path) -> None:
     """Put a migrated, empty database into a data folder that has none: quicker than migrating each."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)

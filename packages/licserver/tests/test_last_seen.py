@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from harness import engines
-from licserver.database.repositories.statistics import Seen, note_seen
+from licserver.database.repositories.statistics import Seen, is_due, note_seen
 from licserver.database.tables.licenses import activations
 from licserver.domain.records import Environment
 
@@ -64,3 +64,45 @@ def test_a_machine_lives_by_all_activations_that_lend_it_a_half(world, activate,
     query = select(activations.c.last_seen_at).order_by(activations.c.domain)
     with world.services.database.reading() as connection:
         assert [at is not None for at in connection.scalars(query)] == seen
+
+
+def test_with_a_precision_of_a_week_each_license_is_written_once_in_it(world, activate):
+    """Machines that verify daily are spread over the days of the week; after an absence each is written."""
+    days, stored, keys = 7, [], [world.key(slots=None) for _ in range(30)]
+    ids = [world.services.vault.license_id(key) for key in keys]
+    for key in keys:
+        activate(key, *HERE)
+    noon = world.clock()
+
+    def read():
+        query = select(activations.c.license_id, activations.c.last_seen_at)
+        with world.services.database.reading() as connection:
+            return {row.license_id: row.last_seen_at for row in connection.execute(query)}
+
+    note_seen(world.services.database, [Seen(one, HERE, noon) for one in ids], days)
+    assert set(read().values()) == {noon}  # the first time
+    for day in range(1, 15):
+        now, before = noon + timedelta(days=day), read()
+        due = [one for one in ids if is_due(one, before[one].date(), now.date(), days)]
+        note_seen(world.services.database, [Seen(one, HERE, now) for one in ids], days)
+        after = read()
+        assert sorted(due) == sorted(one for one in ids if after[one] != before[one])
+        assert all(now - at < timedelta(days=days) for at in after.values())
+        stored.append(len(due))
+    assert sum(stored) == 2 * len(ids)
+    assert max(stored) < len(ids)
+    later = noon + timedelta(days=14 + days)
+    note_seen(world.services.database, [Seen(one, HERE, later) for one in ids], days)
+    assert set(read().values()) == {later}
+
+
+@engines.postgresql_only
+def test_no_index_names_what_is_noted(world):
+    """Not even in its condition: otherwise PostgreSQL changes all indexes at each update."""
+    with world.services.database.reading() as connection:
+        indexes = connection.exec_driver_sql(
+            "SELECT string_agg(pg_get_indexdef(indexrelid), ' ') FROM pg_index "
+            "WHERE indrelid = 'activations'::regclass"
+        ).scalar_one()
+    assert "license_id" in indexes
+    assert not [name for name in ("last_seen_at", "label", "app_version") if name in indexes]

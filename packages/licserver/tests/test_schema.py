@@ -45,6 +45,8 @@ PARTS_OF_POSTGRESQL = """
     UNION ALL SELECT conrelid::regclass::text, conname || ' ' || pg_get_constraintdef(oid)
               FROM pg_constraint WHERE connamespace = 'public'::regnamespace
     UNION ALL SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'
+    UNION ALL SELECT relname, array_to_string(ARRAY(SELECT unnest(reloptions) ORDER BY 1), ' ')
+              FROM pg_class WHERE relnamespace = 'public'::regnamespace AND reloptions IS NOT NULL
     UNION ALL SELECT objoid::regclass::text, description FROM pg_description
               WHERE classoid = 'pg_class'::regclass AND objoid IN
                     (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
@@ -234,6 +236,7 @@ def test_the_program_knows_all_revisions_without_alembic():
     config.set_main_option("script_location", "licserver.database:migrations")
     script = ScriptDirectory.from_config(config)
     assert tuple(step.revision for step in reversed(list(script.walk_revisions()))) == schema.REVISIONS
+    assert script.get_revision("head").module.oldest_program == schema.OLDEST_PROGRAM
 
 
 def test_a_change_that_no_migration_made_is_found(database):

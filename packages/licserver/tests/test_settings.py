@@ -23,6 +23,7 @@ GOOD = {
     "LICSERVER_ARTIFACTS_REDIRECT": ("no", "artifacts_redirect", False),
     "LICSERVER_ACCESS_LOG": ("true", "access_log", True),
     "LICSERVER_ACTIVATION_DAYS": ("180", "activation_days", 180),
+    "LICSERVER_LAST_SEEN_DAYS": ("7", "last_seen_days", 7),
     "LICSERVER_AUDIT_DAYS": ("400", "audit_days", 400),
     "LICSERVER_LOG_FORMAT": ("json", "log_format", "json"),
     "LICSERVER_METRICS_LISTEN": ("[::1]:9464", "metrics_listen", "[::1]:9464"),

@@ -138,9 +138,9 @@ async def test_what_was_noted_today_is_not_tried_again(world, site, monkeypatch)
     """The lookup of a verify tells: a machine that asks all day costs one write, and the next day another."""
     key, noted = world.key(), []
 
-    def note(database, batch):
+    def note(database, batch, days):
         noted.extend(batch)
-        note_seen(database, batch)
+        note_seen(database, batch, days)
 
     monkeypatch.setattr(tally_room, "note_seen", note)
     for day in (1, 2):

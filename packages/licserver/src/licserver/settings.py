@@ -66,6 +66,7 @@ class Settings(BaseSettings):
         metrics_listen: The address for Prometheus, ``127.0.0.1:9464``; default: no metrics.
         activation_days: `licserver sweep` frees a slot that was not seen for so many days; 0 for never,
             otherwise at least 30.
+        last_seen_days: A machine's "last seen" is stored every so many days, 1 to 7.
         audit_days: `licserver sweep` deletes lines of the audit log after so many days; 0 for never.
         body_timeout: Seconds until a request's body must have arrived.
         header_timeout: Seconds from a connection to the end of its first request's head.
@@ -122,6 +123,7 @@ class Settings(BaseSettings):
     log_limit: int = Field(default=10, ge=0)
     metrics_listen: str | None = None
     activation_days: int = Field(default=0, ge=0, le=36_500)
+    last_seen_days: int = Field(default=1, ge=1, le=7)
     audit_days: int = Field(default=0, ge=0, le=36_500)
     body_timeout: float = Field(default=10.0, gt=0, le=600)
     header_timeout: float = Field(default=10.0, gt=0, le=600)

@@ -77,7 +77,7 @@ def create_database(settings: Settings, printer: Printer) -> None:
 
 @settings_command("upgrade", database_group)
 def upgrade_database(settings: Settings, printer: Printer) -> None:
-    """Upgrade the database to the schema of this program."""
+    """Upgrade the database to the schema of this program; on PostgreSQL the servers go on."""
     from licserver.database import migrate  # noqa: PLC0415
 
     with _connected(settings, create=True) as database:
@@ -85,11 +85,24 @@ def upgrade_database(settings: Settings, printer: Printer) -> None:
             schema.check_expected(database, None, expected=_is_expected(settings))
             schema.check_new(database)
         before = migrate.upgrade(database)
+    if before is not None and before > schema.HEAD:
+        printer.result({"from": before, "to": before}, f"the schema is {before}, which serves this program")
+        return
     done = f"upgraded from {before}" if before else "set up"
     printer.result(
         {"from": before, "to": schema.HEAD},
         f"the schema is {schema.HEAD} already" if before == schema.HEAD else f"{done}: schema {schema.HEAD}",
     )
+
+
+@settings_command("downgrade", database_group)
+def downgrade_database(settings: Settings, printer: Printer) -> None:
+    """Take back the last step of the schema, once no server of this version runs any more."""
+    from licserver.database import migrate  # noqa: PLC0415
+
+    with _connected(settings) as database:
+        after = migrate.downgrade(database)
+    printer.result({"from": schema.HEAD, "to": after}, f"taken back from {schema.HEAD}: schema {after}")
 
 
 def _is_expected(settings: Settings) -> bool:
@@ -108,10 +121,13 @@ def check_database(settings: Settings, printer: Printer) -> None:
     from licserver.database import migrate  # noqa: PLC0415
 
     with _connected(settings) as database:
-        schema.check_version(schema.read_version(database))
-        if found := migrate.differences(database):
+        version = schema.read_version(database)
+        schema.check_version(database, version)
+        is_newer = version != schema.HEAD
+        if not is_newer and (found := migrate.differences(database)):
             raise StoreError(f"the database differs from schema {schema.HEAD}: {'; '.join(found)}")
-    printer.result({"version": schema.HEAD, "ok": True}, f"the schema is {schema.HEAD}, as it should be")
+    ending = f"which serves this program ({schema.HEAD})" if is_newer else "as it should be"
+    printer.result({"version": version, "ok": True}, f"the schema is {version}, {ending}")
 
 
 @settings_command("status", database_group)

@@ -93,7 +93,16 @@ class Snapshot:
 
 @contextmanager
 def take_snapshot(database: Database) -> Iterator[Snapshot]:
-    """Read one state of a database while others write."""
+    """Read one state of a database while others write.
+
+    Raises:
+        StoreError: if a newer program has added columns: this one would leave them out.
+    """
+    if (version := read_version(database)) is not None and version > HEAD:
+        raise StoreError(
+            f"this database has schema {version}, and this program knows {HEAD}: its backup would "
+            "lack what was added; make it with the newer licserver"
+        )
     with database.snapshot() as connection:
         yield Snapshot(connection)
 
@@ -145,6 +154,7 @@ def loading(
         config.attributes["connection"] = connection
         _drop_all(connection)  # what is there is empty, or is to be replaced
         command.upgrade(config, revision)
+        connection.execute(delete(facts))  # the dump has its own
         yield Loading(connection, layouts)
         if revision != HEAD:
             command.upgrade(config, "head")

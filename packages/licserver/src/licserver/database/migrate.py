@@ -1,22 +1,34 @@
 """Upgrade a database's schema, and compare it with the program's, by Alembic."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import cycle
+from typing import Any, Final
 
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import DBAPIError
 
-from licserver.database.engine import Database
-from licserver.database.schema import HEAD, REVISIONS, check_version, read_version
+from licserver.database.engine import Database, stop_throttling
+from licserver.database.migrations.online import is_busy
+from licserver.database.schema import HEAD, REVISIONS, check_version, read_version, serves_this_program
 from licserver.database.tables import metadata
 from licserver.database.tables.licenses import activations, licenses, products, releases
 from licserver.errors import StoreError
 
-_LOCK = 0x6C6963736572766572 % 2**63  # "licserver"
+_LOCK: Final = 0x6C6963736572766572 % 2**63  # "licserver"
+_PATIENCE: Final = 600.0  # seconds in which a step is tried again and again
+_PAUSE: Final = 0.5
+_LOCK_TIMEOUTS: Final = ("300ms", "300ms", "300ms", "1100ms")
+"""Limits of one try after the other, while all later requests wait behind it.
+
+After a second PostgreSQL ends an autovacuum of the table; requests of customers have 1.2 s.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +43,35 @@ class Status:
 
 
 def upgrade(database: Database) -> str | None:
-    """Upgrade a database to this program's schema, in one transaction; return the schema before."""
+    """Upgrade a database to this program's schema, unless a newer one serves it; return the one before.
+
+    A database that is set up, and a SQLite file, get all steps in one transaction. On PostgreSQL each step is
+    one of its own beside the running servers, and long ones are done online.
+    """
     before = read_version(database)
     if before is not None and before not in REVISIONS:
-        check_version(before)
-    migrate(database, lambda config: command.upgrade(config, "head"))
+        check_version(database, before)
+    elif before is None or not database.is_remote:
+        migrate(database, lambda config: command.upgrade(config, "head"))
+    else:
+        _migrate_online(database, lambda config: command.upgrade(config, "head"))
     return before
+
+
+def downgrade(database: Database) -> str:
+    """Take back the last step of this program's schema, and return the schema after it."""
+    version = read_version(database)
+    check_version(database, version)
+    step = ScriptDirectory.from_config(make_config()).get_revision("head")
+    if version != step.revision:
+        raise StoreError(
+            f"this database has schema {version}; only the licserver that made it has the way back"
+        )
+    if not hasattr(step.module, "downgrade"):
+        raise StoreError(f"schema {version} has no way back; restore a backup of the older licserver")
+    run = _migrate_online if database.is_remote else migrate
+    run(database, lambda config: command.downgrade(config, "-1"))
+    return str(step.down_revision)
 
 
 def migrate(database: Database, act: Callable[[Config], None]) -> None:
@@ -50,6 +85,49 @@ def migrate(database: Database, act: Callable[[Config], None]) -> None:
         act(config)
         if not database.is_remote and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
             raise StoreError("the new schema would leave rows that refer to nothing; nothing was changed")
+
+
+def _migrate_online(database: Database, act: Callable[[Config], None]) -> None:
+    """Run an Alembic command with a transaction for each step, again while others hold what it needs."""
+    deadline = time.monotonic() + _PATIENCE
+    for lock_timeout in cycle(_LOCK_TIMEOUTS):
+        try:
+            _try_online(database, act, lock_timeout, deadline)
+        except _BusyError as error:
+            if time.monotonic() > deadline:
+                raise StoreError(
+                    f"{error}; end long transactions (pg_stat_activity), and run the command again"
+                ) from None
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+class _BusyError(Exception):
+    """Another transaction holds a lock that a step needs."""
+
+
+def _try_online(
+    database: Database, act: Callable[[Config], None], lock_timeout: str, deadline: float
+) -> None:
+    config = make_config()
+    with database.background_connection() as connection:
+        stop_throttling(connection)  # what pauses holds no locks meanwhile: `online` does it
+        # Not by waiting: a statement that waits is one that CREATE INDEX CONCURRENTLY waits for.
+        while not connection.scalar(select(func.pg_try_advisory_lock(_LOCK))):
+            connection.rollback()
+            if time.monotonic() > deadline:
+                raise _BusyError("another process changes the schema")
+            time.sleep(_PAUSE)
+        connection.exec_driver_sql(f"SET lock_timeout = '{lock_timeout}'")
+        connection.commit()
+        config.attributes.update(connection=connection, online=True, lock_timeout=lock_timeout)
+        try:
+            act(config)
+        except DBAPIError as error:
+            if is_busy(error):
+                raise _BusyError("other transactions hold locks that the next step needs") from None
+            raise
 
 
 def make_config() -> Config:
@@ -87,7 +165,7 @@ def read_status(database: Database) -> Status:
     numbers = ".".join(map(str, dialect.server_version_info or ()))
     place = f"{url.database} on {url.host or 'this machine'}" if database.is_remote else str(url.database)
     counts: dict[str, int] = {}
-    if version == HEAD:
+    if version is not None and (version == HEAD or serves_this_program(database, version)):
         with database.long_transaction() as connection:
             for table in (products, releases, licenses, activations):
                 counts[table.name] = connection.scalar(select(func.count()).select_from(table)) or 0

@@ -14,6 +14,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    delete,
     func,
     insert,
     inspect,
@@ -32,6 +33,10 @@ REVISIONS: Final = tuple(sorted(file.name[:4] for file in _MIGRATIONS.glob("[0-9
 """All schemas, the oldest first, by the names of their files."""
 
 HEAD: Final = REVISIONS[-1]  # the schema of this program
+OLDEST_PROGRAM: Final = "0028"
+"""The schema of the oldest program that `HEAD` still serves, as its step says."""
+
+_SERVED: Final = "oldest_program"
 _FINGERPRINT: Final = "vault_fingerprint"
 _OWNER: Final = select(facts.c.value).where(facts.c.name == _FINGERPRINT)
 
@@ -56,7 +61,7 @@ def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Da
         check_expected(database, version, expected=expected)
         if version is None and not database.is_remote:
             version = _set_up(database)
-        check_version(version)
+        check_version(database, version)
         _probe(database)
         _check_fingerprint(database, fingerprint, expected=expected)
     except BaseException:
@@ -148,8 +153,22 @@ def read_clock(database: Database) -> datetime | None:
     return now
 
 
-def check_version(version: str | None) -> None:
-    """Raise `StoreError` unless a version from `read_version` is this program's."""
+def note_oldest_program(connection: Connection, version: str, oldest: str) -> None:
+    """Store which programs a schema serves; a step of the schema calls this in its transaction."""
+    connection.execute(delete(facts).where(facts.c.name == _SERVED))
+    connection.execute(insert(facts).values(name=_SERVED, value=f"{version} {oldest}".encode()))
+
+
+def serves_this_program(database: Database, version: str) -> bool:
+    """Return whether a schema newer than this program's only adds to it (D-250)."""
+    with database.reading() as connection:
+        value = connection.scalar(select(facts.c.value).where(facts.c.name == _SERVED))
+    noted, _, oldest = ("" if value is None else bytes(value).decode()).partition(" ")
+    return version > HEAD and noted == version and oldest <= HEAD
+
+
+def check_version(database: Database, version: str | None) -> None:
+    """Raise `StoreError` unless a version from `read_version` is this program's, or newer and serves it."""
     if version is None:
         raise StoreError("this database is not set up yet; run: licserver db upgrade")
     if version in REVISIONS[:-1]:
@@ -161,7 +180,7 @@ def check_version(version: str | None) -> None:
             f"this database has schema {version}, which no released licserver had: export its licenses with "
             "the licserver that wrote it, and import them into a new database"
         )
-    if version != HEAD:
+    if version != HEAD and not serves_this_program(database, version):
         raise StoreError(
             f"this database has schema {version}, which this program does not know (its own is {HEAD}); "
             "use a newer licserver"
@@ -220,6 +239,7 @@ def _set_up(database: Database) -> str | None:
             metadata.create_all(connection)
             alembic_version.create(connection)
             connection.execute(insert(alembic_version).values(version_num=HEAD))
+            note_oldest_program(connection, HEAD, OLDEST_PROGRAM)
             version = HEAD
     return version
 

@@ -66,7 +66,8 @@ class RetentionService:
         What was deleted before the database fails stays deleted.
         """
         now, settings = self._context.now(), self._context.settings
-        unseen = _before(now, settings.activation_days)
+        # What was seen since it was last stored counts.
+        unseen = _before(now, settings.activation_days, more=settings.last_seen_days - 1)
         lines = _before(now, settings.audit_days)
         since = now if unseen is None else self._retention.watched_since(now)
         if dry_run:
@@ -101,5 +102,5 @@ class RetentionService:
         return total
 
 
-def _before(now: datetime, days: int) -> datetime | None:
-    return now - timedelta(days=days) if days else None
+def _before(now: datetime, days: int, more: int = 0) -> datetime | None:
+    return now - timedelta(days=days + more) if days else None

@@ -208,7 +208,7 @@ def _check_database(
             advice = "the first command that needs it makes it: licserver product list"
             yield _bad("database", f"there is no database in {database.file} yet", advice)
             return
-        schema.check_version(version)
+        schema.check_version(database, version)
         if reads_file:
             schema.check_pages(database)
         is_owner = vault is not None and schema.check_owner(database, vault.fingerprint, expected=expected)
@@ -220,7 +220,7 @@ def _check_database(
             )
         unread = database.file is not None and not reads_file
         more = "; `licserver check` also reads all of its file" if unread else ""
-        yield _ok("database", f"{database.engine.dialect.name}, schema {schema.HEAD}{more}")
+        yield _ok("database", f"{database.engine.dialect.name}, schema {version}{more}")
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         repositories = Repositories(database)
         yield from _check_releases(settings, repositories, now)

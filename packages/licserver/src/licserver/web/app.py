@@ -63,7 +63,9 @@ def create_app(
     always = [EventType.ACTIVATION_CREATED] if is_mailed else []  # for mail to customers
     wanted = WantedEvents(services.repositories.webhooks, always)
     app[QUERIES] = queries = PublicQueries(BatchStore(services.database, wanted))
-    app[STATISTICS] = statistics = StatisticsCounter(services.database, clock, wanted)
+    app[STATISTICS] = statistics = StatisticsCounter(
+        services.database, clock, wanted, services.settings.last_seen_days
+    )
     app.cleanup_ctx.append(statistics.running)
     app.cleanup_ctx.append(_close_queries)
     app[BACKGROUND] = background = BackgroundWorker(services.repositories, clock)

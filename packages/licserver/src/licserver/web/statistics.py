@@ -22,6 +22,7 @@ from licserver.database.repositories.statistics import (
     CountKey,
     Seen,
     add_counts,
+    is_due,
     load_slugs,
     note_seen,
     published_versions,
@@ -65,10 +66,15 @@ _log = logging.getLogger("licserver.web")
 
 
 class StatisticsCounter:
-    """The counts of one process; `clock` gives the day that they are added to."""
+    """The counts of one process; `clock` gives the day that they are added to.
 
-    def __init__(self, database: Database, clock: Clock, wanted: WantedEvents | None = None) -> None:
-        self._database, self._clock, self._wanted = database, clock, wanted
+    A known environment is stored as seen every `seen_days`.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, wanted: WantedEvents | None = None, seen_days: int = 1
+    ) -> None:
+        self._database, self._clock, self._wanted, self._seen_days = database, clock, wanted, seen_days
         self._verdicts: _Verdicts = Counter()
         self._seen: _Seen = {}
         self._versions: _Versions = {}
@@ -86,7 +92,12 @@ class StatisticsCounter:
         """Count a final verdict; mark the environment of a valid one as seen. Invalid keys have no lookup."""
         if type(verdict) is Valid:
             self._verdicts[product_id, verdict.takes_slot] += 1
-            if lookup is not None and verdict.license.seen_on != today and len(self._seen) < MAX_SEEN:
+            seen_on = verdict.license.seen_on
+            if (
+                lookup is not None
+                and len(self._seen) < MAX_SEEN
+                and is_due(lookup.license_id, seen_on, today, self._seen_days)
+            ):
                 _, told = self._seen.get(lookup, (None, None))
                 self._seen[lookup] = verdict.license.policy, machine or told
         else:
@@ -140,7 +151,9 @@ class StatisticsCounter:
         counted = {(*one, _LABELS[why]): count for (one, why), count in refused.items()}
         note_refusals(self._database, counted, now, events)
         refused.clear()
-        note_seen(self._database, [Seen(*lookup, now, *told) for lookup, told in seen.items()])
+        note_seen(
+            self._database, [Seen(*lookup, now, *told) for lookup, told in seen.items()], self._seen_days
+        )
 
     def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:
         """Name the counts as the database does; versions that were never published are `OTHER`."""

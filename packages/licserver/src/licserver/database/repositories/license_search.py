@@ -288,15 +288,13 @@ def by_ip(ip: str) -> Scan:
 
 
 def _by_activation(column: Column[str], fits: Callable[[ColumnElement[str]], ColumnElement[bool]]) -> Scan:
-    """Return a scan along an index of the activations that have been seen; it finds each license once."""
+    """Return a scan along an index of the activations; it finds each license once."""
     other = activations.alias("other")
-    of_it = exists().where(
-        other.c.license_id == licenses.c.id, other.c.last_seen_at.is_not(None), fits(other.c[column.name])
-    )
+    of_it = exists().where(other.c.license_id == licenses.c.id, fits(other.c[column.name]))
     before = tuple_(other.c.domain, other.c.ip) < tuple_(activations.c.domain, activations.c.ip)
     return Scan(
         (column, activations.c.license_id),
-        [activations.c.last_seen_at.is_not(None), fits(column), ~of_it.where(before)],
+        [fits(column), ~of_it.where(before)],
         source=activations.join(licenses, licenses.c.id == activations.c.license_id),
         member=of_it,
     )

@@ -1,7 +1,7 @@
 """Written in batches beside the hot path: counts of a day, and when activations were last seen."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple
 
 from sqlalchemy import (
@@ -173,34 +173,43 @@ _NOTES: Final = {
 }
 
 
-def note_seen(database: Database, batch: Sequence[Seen]) -> None:
-    """Store that activations were seen, at most once a day each, a few in a transaction.
+def is_due(license_id: bytes, seen_on: date | None, today: date, days: int) -> bool:
+    """Return whether to store that an activation was seen, if that is done every so many days (D-251).
 
-    From then on an activation is found by its domain: that index holds what was noted, so that taking a slot
-    does not pay for it.
+    Each license has its own day among them, or all that began together would be written on the same one.
     """
+    if seen_on is None or days == 1:
+        return seen_on != today
+    return seen_on != today and ((today - seen_on).days >= days or _is_its_day(license_id, today, days))
+
+
+def _is_its_day(license_id: bytes, today: date, days: int) -> bool:
+    return (today.toordinal() + license_id[0]) % days == 0
+
+
+def note_seen(database: Database, batch: Sequence[Seen], days: int = 1) -> None:
+    """Store that activations were seen, where that `is_due`, a few in a transaction."""
     for start in range(0, len(batch), _BATCH):
-        _note_some_seen(database, batch[start : start + _BATCH])
+        _note_some_seen(database, batch[start : start + _BATCH], days)
 
 
-def _note_some_seen(database: Database, batch: Sequence[Seen]) -> None:
+def _note_some_seen(database: Database, batch: Sequence[Seen], days: int) -> None:
     latest = {one[:2] + one[3:4]: one for one in sorted(batch, key=lambda one: one.at)}
     with database.writing() as connection:
         for policy, note in _NOTES.items():
             # in one order, so that no two of them deadlock
-            rows = [_to_row(latest[key]) for key in sorted(latest) if latest[key].policy is policy]
+            rows = [_to_row(latest[key], days) for key in sorted(latest) if latest[key].policy is policy]
             if rows:
                 connection.execute(note, rows)
 
 
-def _to_row(seen: Seen) -> dict[str, object]:
+def _to_row(seen: Seen, days: int) -> dict[str, object]:
     domain, ip = seen.environment
     label, version = seen.machine or Machine()
     row = {"of": seen.license_id, "in_domain": domain, "new_label": label, "new_version": version}
     if seen.policy is not EnvironmentPolicy.DOMAIN:
         row["in_ip"] = ip
-    return {**row, "seen_at": seen.at, "since": _morning(seen.at)}
-
-
-def _morning(at: datetime) -> datetime:
-    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+    since = seen.at.replace(hour=0, minute=0, second=0, microsecond=0)
+    if not _is_its_day(seen.license_id, seen.at.date(), days):
+        since -= timedelta(days=days - 1)
+    return {**row, "seen_at": seen.at, "since": since}

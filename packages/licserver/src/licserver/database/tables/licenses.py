@@ -3,6 +3,7 @@
 import sqlalchemy as sa
 
 from licserver.database.tables.types import (
+    LARGE,
     Channel,
     Id,
     Instant,
@@ -137,6 +138,7 @@ licenses = sa.Table(
     sa.Column("channels", sa.Text, nullable=False, server_default=sa.text("''")),  # a name a line
     sa.CheckConstraint("slots >= 0", name="slots"),
     sqlite_with_rowid=False,
+    postgresql_with=LARGE,
 )
 # A list is read page by page along an index whose order ends with the id: a million may share an instant.
 # What decides a state follows, so that a license that does not match costs no look-up in the table.
@@ -191,6 +193,7 @@ license_words = sa.Table(
     sa.Index(None, "license_id", "word"),
     comment="Where a license is found by the beginning of a word of its e-mail address or its note.",
     sqlite_with_rowid=False,
+    postgresql_with=LARGE,
 )
 
 activations = sa.Table(
@@ -200,7 +203,7 @@ activations = sa.Table(
     sa.Column("domain", Plain, primary_key=True),
     sa.Column("ip", Plain, primary_key=True),
     sa.Column("activated_at", Instant, nullable=False),
-    # Noted once a day, in batches beside the hot paths (`statistics.note_seen`); NULL until the first time.
+    # Stored every day, or as set, beside the hot paths (`statistics.note_seen`); NULL until the first time.
     sa.Column("last_seen_at", Instant),
     # Personal data, if the app sends it (D-195); refreshed with `last_seen_at`.
     sa.Column("label", sa.Text),
@@ -208,12 +211,12 @@ activations = sa.Table(
     # End of its machine's license file: until then neither customers nor sweeps free the slot.
     sa.Column("offline_until", Instant),
     sqlite_with_rowid=False,
+    # Room for HOT updates of `last_seen_at`.
+    postgresql_with={"fillfactor": 85, **LARGE},
 )
-# Partial, so that a new activation does not pay for it; noting that it was seen adds it.
-index_where(
-    activations.c.last_seen_at, "ix_activations_domain", activations.c.domain, activations.c.license_id
-)
-index_where(activations.c.last_seen_at, "ix_activations_ip", activations.c.ip, activations.c.license_id)
+# Not partial by `last_seen_at`: an update of what an index names, be it in its condition, is never HOT.
+sa.Index("ix_activations_by_domain", activations.c.domain, activations.c.license_id)
+sa.Index("ix_activations_by_ip", activations.c.ip, activations.c.license_id)
 
 refusals = sa.Table(
     "refusals",
@@ -229,6 +232,7 @@ refusals = sa.Table(
     sa.Index(None, "ip"),
     comment="Where a license was refused lately, and why; written in batches, kept for 30 days.",
     sqlite_with_rowid=False,
+    postgresql_with=LARGE,
 )
 
 trials = sa.Table(
@@ -290,6 +294,7 @@ use_ids = sa.Table(
     sa.Column("kept_until", Instant, nullable=False, index=True),
     comment="What was counted already: a use that is sent again counts once.",
     sqlite_with_rowid=False,
+    postgresql_with=LARGE,
 )
 
 audit = sa.Table(
@@ -307,6 +312,7 @@ audit = sa.Table(
     sa.Index(None, "object_kind", "object_id", "id"),
     sa.Index(None, "actor_kind", "actor_name", "id"),
     comment="Who changed what, written in the transaction of the change; never changed, swept when old.",
+    postgresql_with=LARGE,
 )
 
 totals = sa.Table(

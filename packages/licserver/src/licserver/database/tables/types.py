@@ -1,7 +1,7 @@
 """What all tables share: types of columns, names of constraints, the metadata."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
@@ -48,6 +48,13 @@ Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Plain = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 Slug = sa.String(100).with_variant(sa.String(100, collation="C"), "postgresql")
 Platform = Channel = sa.String(40).with_variant(sa.String(40, collation="C"), "postgresql")
+
+# For `postgresql_with` of tables that grow with the licenses: autovacuum's default is to wait for a fifth.
+LARGE: Final = {
+    "autovacuum_analyze_scale_factor": 0.02,
+    "autovacuum_vacuum_insert_scale_factor": 0.05,
+    "autovacuum_vacuum_scale_factor": 0.02,
+}
 
 
 def index_where(column: sa.Column[Any], name: str, *columns: sa.Column[Any]) -> None:
