@@ -18,6 +18,7 @@ pytest_plugins = [
     "harness.cluster",
     "harness.engines",
     "harness.leaks",
+    "harness.pooler",
     "harness.redis_server",
     "harness.screen",
 ]

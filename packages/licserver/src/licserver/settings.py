@@ -49,7 +49,8 @@ class Settings(BaseSettings):
 
     Args:
         data_dir: The folder of the database, the secrets and the artifacts.
-        database_url: SQLAlchemy URL of a SQLite or PostgreSQL database; default: a file in the data folder.
+        database_url: SQLAlchemy URL of a SQLite or PostgreSQL database, with ``?pooler=transaction`` behind a
+            PgBouncer that pools by transaction; default: a file in the data folder.
         base_url: The address that customers use, without a trailing slash; part of every download link.
             Default: the ``Host`` of each request, which is safe only if nobody else can reach the server.
         trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` counts.

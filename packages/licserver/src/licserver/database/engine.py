@@ -30,6 +30,8 @@ _PATIENCE: Final = 10.0
 
 _LOCK_INTERVAL: Final = 0.003
 _POSTGRESQL: Final = "postgresql"
+_POOLER: Final = "pooler"
+"""A parameter of the URL; with `transaction` nothing of ours belongs to a session of the server (D-248)."""
 
 
 def connect(url: str) -> "Database":
@@ -86,10 +88,12 @@ def _connect_postgresql(url: URL) -> "Database":
         )
     try:
         from licserver.database.connector import Connector  # noqa: PLC0415 - an extra, and slow
+        from licserver.database.pooler import PooledConnection, check_sessions  # noqa: PLC0415
         from licserver.database.postgres import (  # noqa: PLC0415
             ONE_HOST,
             SEVERAL_HOSTS,
             CircuitBreaker,
+            LimitedConnection,
             is_retryable,
             open_connection,
         )
@@ -99,6 +103,11 @@ def _connect_postgresql(url: URL) -> "Database":
         raise SettingsError(
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
         ) from None
+
+    pooler, url = url.query.get(_POOLER), url.difference_update_query([_POOLER])
+    if pooler not in (None, "transaction"):
+        raise SettingsError("LICSERVER_DATABASE_URL: pooler must be transaction")
+    kind = PooledConnection if pooler else LimitedConnection
 
     def create(**more: Any) -> Engine:
         return _create(
@@ -118,16 +127,16 @@ def _connect_postgresql(url: URL) -> "Database":
         raise _invalid_parameters() from None
     seconds = SEVERAL_HOSTS if connector.has_several else ONE_HOST
     breaker, hot_breaker = (
-        CircuitBreaker(partial(connector.connect, partial(open_connection, hot=hot)), seconds)
+        CircuitBreaker(partial(connector.connect, partial(open_connection, kind, hot=hot)), seconds)
         for hot in (False, True)
     )
     event.listen(engine, "do_connect", lambda *_: breaker.connect())
     event.listen(hot_engine, "do_connect", lambda *_: hot_breaker.connect())
     event.listen(engine, "checkout", partial(_refuse_former, connector.is_former))
-    look = partial(connector.look, partial(open_connection, hot=False))
-    return Database(
-        engine, hot_engine, RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look)
-    )
+    look = partial(connector.look, partial(open_connection, kind, hot=False))
+    check = None if pooler else partial(check_sessions, engine)
+    remote = RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look, check)
+    return Database(engine, hot_engine, remote)
 
 
 def _refuse_former(is_former: Callable[[Any], bool], connection: Any, *_: Any) -> None:
@@ -268,6 +277,12 @@ class Database:
         ):
             yield connection
 
+    def check_pooler(self) -> None:
+        """Raise a `StoreError` for a pooler that is not safe for what the URL says of it."""
+        if self._remote is not None and self._remote.check_sessions is not None:
+            with translated_errors(self.engine):
+                self._remote.check_sessions()
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Open a throttled transaction that reads one state, whatever is written meanwhile."""
@@ -282,8 +297,8 @@ class Database:
         """Open a throttled connection for temporary tables and long statements."""
         with self._unpooled(is_throttled=True) as connection:
             if self.is_remote:
-                with connection.begin():
-                    connection.exec_driver_sql("SET statement_timeout = 0")
+                driver: Any = connection.connection.driver_connection
+                driver.keep_session()
             yield connection
 
     @contextlib.contextmanager

@@ -29,10 +29,9 @@ _LONGEST_PAUSE: Final = 1.0
 _SETTINGS: Final = {
     "timezone": "UTC",  # elsewhere an instant of the year 9999 is in the year 10000, which Python lacks
     "datestyle": "ISO",  # an instant's text begins with its day, as in SQLite
-    "statement_timeout": "60s",
-    "lock_timeout": "5s",
 }
-_HOT_SETTINGS: Final = {
+_LIMITS: Final = {"statement_timeout": "60s", "lock_timeout": "5s"}
+_HOT_LIMITS: Final = {
     "statement_timeout": f"{RUN_LIMIT * 1000:.0f}ms",
     "lock_timeout": f"{LOCK_LIMIT * 1000:.0f}ms",
     # A machine that dies between lock and commit must not hold the license for hours.
@@ -70,6 +69,16 @@ class LimitedConnection(psycopg.Connection[Any]):
     is_throttled: bool = False
     _owed: float = 0.0
     _answered: float = 0.0
+
+    def configure(self, settings: Mapping[str, str], limits: Mapping[str, str]) -> None:
+        """Make settings of the session, and limits of its statements."""
+        # SET and not the connection's `options`, which poolers refuse.
+        self.execute("; ".join(f"SET {name} = '{value}'" for name, value in {**settings, **limits}.items()))
+
+    def keep_session(self) -> None:
+        """Have temporary tables, and statements that may take any time, until the connection is closed."""
+        self.execute("SET statement_timeout = 0")
+        self.commit()
 
     def wait(self, gen: Any, *arguments: Any, **more: Any) -> Any:
         """Wait as psycopg does, within the limits; in a greenlet the event loop waits."""
@@ -161,14 +170,14 @@ SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
 """The segment's name begins with the timeline; the control file has a new one only some time later."""
 
 
-def open_connection(parameters: Mapping[str, Any], *, hot: bool) -> LimitedConnection:
+def open_connection(
+    kind: type[LimitedConnection], parameters: Mapping[str, Any], *, hot: bool
+) -> LimitedConnection:
     """Open a connection to one address, set its session up, and read what the server is."""
-    connection = LimitedConnection.connect(autocommit=True, **{**_OURS, **parameters})
+    connection = kind.connect(autocommit=True, **{**_OURS, **parameters})
     connection.wait_limit = CONNECT_LIMIT
-    settings = {**_SETTINGS, **(_HOT_SETTINGS if hot else {})}
     try:
-        # SET and not the connection's `options`, which poolers refuse.
-        connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+        connection.configure(_SETTINGS, _HOT_LIMITS if hot else _LIMITS)
         connection.server = _read_server(connection)
         connection.autocommit = False
     except BaseException:
@@ -203,4 +212,4 @@ def is_retryable(error: BaseException | None) -> bool:
     state = error.sqlstate
     if state is None:  # not an error of the server: the connection broke
         return isinstance(error, psycopg.OperationalError)
-    return state in _RETRYABLE or state.startswith("57P")  # it was shut down
+    return state in _RETRYABLE or state.startswith(("57P", "08"))  # it was shut down; a pooler lost it

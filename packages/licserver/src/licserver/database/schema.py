@@ -94,6 +94,7 @@ def read_version(database: Database) -> str | None:
     """
     if database.file is not None and not _has_content(database.file):
         return None
+    database.check_pooler()
     with database.reading() as connection:
         if database.is_remote:
             _check_encoding(connection)
