@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from licserver.domain.channels import parse_channels
@@ -47,8 +47,7 @@ MAX_BODY_BYTES: Final = 16 * 1024  # the longest request body that is read
 _JSON_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResponse:
+class ApiResponse(NamedTuple):
     """A status, and a body of compact JSON in the specification's order of fields."""
 
     status: int
@@ -68,25 +67,30 @@ def format_instant(at: datetime) -> str:
 # --- requests ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class VerifyRequest:
+class VerifyRequest(NamedTuple):
     """A valid verify request (spec 2); without a repr, because it holds a license key."""
 
     license_key: str
     domain: str
     machine: Machine | None = None
 
+    def __repr__(self) -> str:
+        """Return the name alone."""
+        return "VerifyRequest"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DeactivateRequest:
+
+class DeactivateRequest(NamedTuple):
     """A valid request to free the slots of a domain; without a repr, because it holds a license key."""
 
     license_key: str
     domain: str
 
+    def __repr__(self) -> str:
+        """Return the name alone."""
+        return "DeactivateRequest"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class UpdateRequest:
+
+class UpdateRequest(NamedTuple):
     """A valid update check (spec 4.2); without a repr, because it holds a license key."""
 
     license_key: str
@@ -96,6 +100,10 @@ class UpdateRequest:
     platform: str  # empty: none was sent, or no valid name
     channels: tuple[str, ...] = ()
     is_manual: bool = False
+
+    def __repr__(self) -> str:
+        """Return the name alone."""
+        return "UpdateRequest"
 
 
 @dataclass(frozen=True, slots=True)
