@@ -14,6 +14,7 @@ from licserver.database.engine import connect
 from licserver.errors import StoreUnavailableError
 
 RECOVERY = 2.0  # seconds: docs/server/postgresql.md
+CONNECTIONS = 12  # of one process: docs/server/postgresql.md
 
 
 @pytest.fixture
@@ -56,6 +57,13 @@ def port_of(database):
     """Return the port of the server that a new connection is to."""
     with database.reading() as connection:
         return connection.exec_driver_sql("SHOW port").scalar()
+
+
+async def until_valid(site, key, domain):
+    """Verify, again and again, until that is granted."""
+    async with asyncio.timeout(20):
+        while (await site.verify(key, domain))[0] != 200:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.02)
 
 
 def test_a_silent_host_keeps_nobody_from_the_other(cluster, opened):
@@ -108,8 +116,7 @@ async def test_a_promotion_is_followed_within_two_seconds(site, world, cluster, 
         promoted = time.monotonic()
         with Standstill() as machine:
             for domain in ("known.example", "new.example"):
-                while (await site.verify(key, domain))[0] != 200:  # noqa: ASYNC110 - there is no event for it
-                    await asyncio.sleep(0.02)
+                await until_valid(site, key, domain)
             recovered = time.monotonic()
         assert recovered - promoted - machine.within(promoted, recovered) < RECOVERY
         await asyncio.gather(*asking)
@@ -133,3 +140,25 @@ async def test_a_former_primary_is_not_believed(site, world, cluster, opened):
     cluster.standby.kill()  # and now the old one alone is there
     with pytest.raises(StoreUnavailableError, match="is a former primary"):
         port_of(fresh)
+
+
+@own_engine
+async def test_a_lost_synchronous_standby_stops_activations_only(site, world, cluster):
+    """Commits that wait for it are cancelled: no connection stays, known environments are answered."""
+    key, *others = [world.key(slots=None) for _ in range(5)]
+    cluster.make_synchronous()
+    assert (await site.verify(key, "known.example"))[0] == 200
+    cluster.standby.kill()
+    for other in others:
+        await asyncio.sleep(0.15)  # after a failure no connection is tried for 0.1 s
+        new, known = await asyncio.gather(
+            site.verify(other, "new.example"), site.verify(key, "known.example")
+        )
+        assert (new[0], known[0]) == (503, 200)
+    query = "SELECT count(*) FILTER (WHERE wait_event = 'SyncRep'), count(*) FROM pg_stat_activity"
+    ((waiting, connected),) = cluster.primary.run(f"{query} WHERE datname = 'licserver'")
+    assert waiting <= 1
+    assert connected <= CONNECTIONS
+    await asyncio.to_thread(cluster.standby.start)
+    await asyncio.to_thread(cluster.make_synchronous)
+    await until_valid(site, others[0], "back.example")

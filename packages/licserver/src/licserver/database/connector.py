@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg.conninfo import conninfo_attempts
 
+from licserver.database import given_up
 from licserver.database.hosts import WANTED, Server, choose, is_former, split_hosts
 
 if TYPE_CHECKING:
@@ -151,8 +152,8 @@ class Connector:
         return choose(servers, self._wanted, self._newest)
 
     def _ask_all(self, open_: Open) -> _Answers:
-        if self._threads > _MOST_THREADS:
-            raise NoAnswerError("too many attempts to connect have not ended yet")
+        if self._threads > _MOST_THREADS or given_up.are_many():
+            raise NoAnswerError("too many connections that were given up have not ended yet")
         answers = _Answers(list(self._hosts))
         for name, parameters in self._hosts.items():
             self._start(self._ask_host, answers, open_, name, parameters)

@@ -28,6 +28,7 @@ WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
 """Seconds that a service waits for another writer of a SQLite file; the hot path waits `RUN_LIMIT`."""
 
+_LAST_CANCELS: Final = 1.0  # seconds in which a process that ends still cancels statements
 _LOCK_INTERVAL: Final = 0.003
 _POSTGRESQL: Final = "postgresql"
 _POOLER: Final = "pooler"
@@ -88,6 +89,7 @@ def _connect_postgresql(url: URL) -> "Database":
         )
     try:
         from licserver.database.connector import Connector  # noqa: PLC0415 - an extra, and slow
+        from licserver.database.given_up import wait_until_ended  # noqa: PLC0415
         from licserver.database.pooler import PooledConnection, check_sessions  # noqa: PLC0415
         from licserver.database.postgres import (  # noqa: PLC0415
             ONE_HOST,
@@ -134,8 +136,9 @@ def _connect_postgresql(url: URL) -> "Database":
     event.listen(hot_engine, "do_connect", lambda *_: hot_breaker.connect())
     event.listen(engine, "checkout", partial(_refuse_former, connector.is_former))
     look = partial(connector.look, partial(open_connection, kind, hot=False))
+    close = partial(wait_until_ended, _LAST_CANCELS)
     check = None if pooler else partial(check_sessions, engine)
-    remote = RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look, check)
+    remote = RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look, close, check)
     return Database(engine, hot_engine, remote)
 
 
@@ -342,3 +345,5 @@ class Database:
     def close(self) -> None:
         """Close the pool; kept connections are closed by their owners."""
         self.engine.dispose()
+        if self._remote is not None:
+            self._remote.close()

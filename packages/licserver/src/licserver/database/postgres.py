@@ -9,9 +9,11 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg import pq
 from psycopg.waiting import wait_async
 
 from licserver.database.connector import CONNECT_LIMIT, NoAnswerError
+from licserver.database.given_up import give_up
 from licserver.database.hosts import Role, Server
 from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT, is_in_loop, wait_in_loop
 
@@ -94,6 +96,17 @@ class LimitedConnection(psycopg.Connection[Any]):
         self._owed += self._answered - begin
         return result
 
+    def close(self) -> None:
+        """Close it; a statement that has not ended is cancelled."""
+        if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+            self._give_up()
+        super().close()
+
+    def _give_up(self) -> None:
+        """Leave the server's side to be ended in the background; this connection is closed from now on."""
+        given_up, self.pgconn = self.pgconn, _closed()
+        give_up(given_up)
+
     def _pause(self) -> None:
         """Pause for as long as the server worked; time spent on other work since then counts."""
         owed = self._owed - (time.monotonic() - self._answered)
@@ -110,12 +123,18 @@ class LimitedConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield wanted
                 if not ready and time.monotonic() > limit:
-                    self.pgconn.finish()  # a late answer must not be read as that to the next statement
+                    self._give_up()  # a late answer must not be read as that to the next statement
                     raise NoAnswerError("no answer in time")
                 wanted = gen.send(ready)
         except StopIteration as done:
             result: Result = done.value
             return result
+
+
+def _closed() -> pq.abc.PGconn:
+    create: Any = pq.PGconn  # that of the C library takes no argument, and says so
+    connection: pq.abc.PGconn = create(None)
+    return connection
 
 
 class CircuitBreaker:

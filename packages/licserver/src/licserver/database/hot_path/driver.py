@@ -128,6 +128,7 @@ class RemoteEngine:
         open_breaker: Called with a failure that took all the time, so that other requests fail at once.
         is_former: Whether a driver's connection is to a server that another one has replaced.
         look: Looks in the background, now and then, whether another one has.
+        close: Called when the database is closed.
         check_sessions: Raises an error if each transaction may be in another session of the server; None
             where that does no harm.
     """
@@ -136,6 +137,7 @@ class RemoteEngine:
     open_breaker: Callable[[BaseException], None]
     is_former: Callable[[Any], bool]
     look: Callable[[], None]
+    close: Callable[[], None]
     check_sessions: Callable[[], None] | None
 
 
