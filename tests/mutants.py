@@ -39,6 +39,7 @@ PACKAGES: Final = {
         "domain/rollout": ("rollout",),
         "domain/seats": ("seat_decisions",),
         "domain/trials": ("trial_decisions",),
+        "domain/wordpress": ("wordpress_fields",),
         "protocol/consumption": ("consumption_requests",),
         "protocol/downloads": ("download_links", "byte_ranges", "rotation"),
         "protocol/response_signatures": ("response_signatures",),

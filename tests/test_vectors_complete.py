@@ -86,6 +86,8 @@ def test_every_field() -> None:
         "last_updated",
         "requires",
         "tested",
+        "requires_php",
+        "details_url",
         "critical",
     }
     for status in (401, 403, 404):

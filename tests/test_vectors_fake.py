@@ -12,7 +12,7 @@ from harness.vectors import LINK, Case, instant, load, parameters
 from licclient.testing import LicenseClock, LicenseService
 
 # What the fake has no words for: a vendor's side that apps need not play.
-BEYOND = {"subscription_ended_at", "subscription_id", "allowed", "withdrawn"}
+BEYOND = {"subscription_ended_at", "subscription_id", "allowed", "withdrawn", "tested"}
 PLAYED = {
     *("verify", "update-check", "imported-keys", "platforms", "labels", "entitlements", "trials"),
     *("seats", "channels"),

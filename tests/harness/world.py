@@ -18,7 +18,14 @@ from harness.vectors import instant
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
-from licserver.domain.records import Environment, EnvironmentPolicy, IssuedLicense, Product, Rollout
+from licserver.domain.records import (
+    Environment,
+    EnvironmentPolicy,
+    IssuedLicense,
+    Product,
+    Rollout,
+    WordPressFields,
+)
 from licserver.domain.seats import Seat
 from licserver.protocol import public_api
 from licserver.services import open_services
@@ -113,6 +120,7 @@ class World:
         channel: str = "stable",
         rollout: str | None = None,
         critical_below: str | None = None,
+        **wordpress: str,
     ) -> bytes:
         """Publish a file of our making, with what somebody signed about it; returns its bytes."""
         product = self.services.products.get(slug)
@@ -138,6 +146,7 @@ class World:
             channel,
             plan,
             critical_below,
+            WordPressFields(**wordpress),
         )
         if withdrawn:
             self.services.releases.withdraw(slug, version)

@@ -52,7 +52,7 @@ mismatch-is-404 needs-domain-as-hostname never-full no-413 no-field-errors
 no-last-updated no-requires no-slots-at-all no-tested no-versions-is-200 null-is-fine null-lifetime
 null-link-without-support offers-without-support old-name-in-updates order-of-refusals part-digest
 pre-releases-too prefix-only product-before-key product-is-slug product-null race range-ignored
-reason-in-lower-case refuses-ipv6 refuses-when-full repairs-keys requires-text signs-always
+reason-in-lower-case refuses-ipv6 refuses-when-full repairs-keys requires-number signs-always
 signs-another-body signs-without-nonce slot-for-malformed slot-for-update-check
 strict-about-unknown-fields support-unset-is-over takes-new-name text-422 text-order today-is-over
 unknown-is-403 unknown-product-is-mismatch unsigned unsigned-id update-200-for-errors
@@ -369,8 +369,8 @@ class WrongServer:
             "download_url": self.link(key, time.time(), query["slug"]),
             "sections": {"changelog": "Better."},
             "last_updated": "2026-11-05 06:07:08",
-            "requires": "6.0" if self.has("requires-text") else None,
-            "tested": "6.0" if self.has("requires-text") else None,
+            "requires": 6.0 if self.has("requires-number") else None,
+            "tested": 6.0 if self.has("requires-number") else None,
         }
         over = product.policy and (
             key.support_until < TODAY if key.support_until else self.has("support-unset-is-over")

@@ -135,6 +135,7 @@ BY_VENDOR = {
         shop.services.releases.publish("app", "2.0", shop.file, reach=Reach("7d")),
         shop.services.rollouts.change("app", "2.0", paused=True),
     ),
+    "release.wordpress": lambda shop: shop.services.releases.set_wordpress("app", "1.0", tested="6.7"),
     "release.withdraw": lambda shop: shop.services.releases.withdraw("app", "1.0"),
     "license.issue": lambda shop: list(shop.services.licenses.issue_batches("app", LicenseTerms(), 2)),
     "license.reveal": lambda shop: shop.services.licenses.reveal(shop.key),

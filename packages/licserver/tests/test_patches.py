@@ -97,6 +97,7 @@ async def test_a_client_with_an_older_file_gets_the_patch(published, site):
     assert headers["Repr-Digest"] == f"sha-256=:{b64encode(sha256(patch).digest()).decode()}:"
     assert headers["Content-Disposition"] == 'attachment; filename="app 2.zip"'
     assert headers["Vary"] == "Accept-Encoding, Available-Dictionary"
+    assert "Content-MD5" not in headers
 
 
 async def test_everybody_else_gets_the_file_as_before(published, site):

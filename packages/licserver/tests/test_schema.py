@@ -65,7 +65,7 @@ def parts(database):
                 re.sub(r"\s+", " ", part.replace('"', "")).strip(" )"),
             )  # a renamed table's name is quoted
             for table, sql in tables
-            for part in re.split(r',?\s*\n|, (?="?[a-z_]+"? [A-Z])', sql)  # added later: in the last line
+            for part in re.split(r',?\s*\n|, (?="?[a-z0-9_]+"? [A-Z])', sql)  # added later: in the last line
         )
 
 

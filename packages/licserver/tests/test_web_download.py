@@ -6,6 +6,9 @@ from base64 import b64encode
 from contextlib import suppress
 
 import pytest
+from sqlalchemy import update
+
+from licserver.database.tables.licenses import releases
 
 CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset tells itself
 SIZE = len(CONTENT)
@@ -63,6 +66,24 @@ async def test_head_tells_all_but_the_bytes(site, key):
         status, found, body = await site.call("HEAD", link, headers=headers)
         assert (status, found["Content-Length"], found["ETag"], body) == (200, str(SIZE), ETAG, b"")
     assert (await site.call("GET", link))[2] == CONTENT
+
+
+async def test_the_md5_is_that_of_a_whole_body(site, world, key):
+    """WordPress compares it with what it got: a part has none, nor a file without a stored one (D-206)."""
+    link, md5 = await site.link(key), b64encode(hashlib.md5(CONTENT, usedforsecurity=False).digest()).decode()
+    whole, part, beyond = {}, {"Range": "bytes=0-9"}, {"Range": "bytes=99999-"}
+    other = {**part, "If-Range": '"another"'}
+    calls = [("GET", whole), ("HEAD", whole), ("GET", other), ("GET", part), ("GET", beyond)]
+    answers = [await site.call(method, link, headers=headers) for method, headers in calls]
+    assert [(status, headers.get("Content-MD5")) for status, headers, _ in answers] == [
+        *((200, md5) for _ in range(3)),
+        (206, None),
+        (416, None),
+    ]
+    with world.services.database.writing() as connection:
+        connection.execute(update(releases).values(md5=None))
+    status, headers, body = await site.call("GET", link)
+    assert (status, body, "Content-MD5" in headers) == (200, CONTENT, False)
 
 
 async def test_an_empty_file_is_a_file(site, world):

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from licserver.artifacts import ArtifactRedirect, Pieces
+from licserver.artifacts import ArtifactRedirect, Digests, Pieces
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, InvalidInputError, SettingsError
 from licserver.protocol.download_headers import attachment
@@ -98,11 +98,10 @@ class ArtifactBucket:
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
         """Upload a file. It is read twice, because the object's key is its digest."""
         start = source.tell()
-        digest, size = hashlib.sha256(), 0
+        digests = Digests()
         while chunk := source.read(_PIECE_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-        artifact = Artifact(file_name, size, digest.digest())
+            digests.update(chunk)
+        artifact = digests.describe(file_name)
         if not self.holds(artifact):
             source.seek(start)
             self._upload(source, artifact)

@@ -19,9 +19,10 @@ from licserver.cli.common import (
     write_new,
 )
 from licserver.cli.rollouts import show_rollout
+from licserver.cli.wordpress import show_wordpress, wordpress_options
 from licserver.clock import system_clock
 from licserver.domain.decisions import is_slug, parse_version
-from licserver.domain.records import STABLE, Release
+from licserver.domain.records import STABLE, Release, WordPressFields
 from licserver.domain.rollout import Reach
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
@@ -104,6 +105,7 @@ def release_group() -> None:
 
 
 release_group.add_command(show_rollout)
+release_group.add_command(show_wordpress)
 
 
 @release_group.command("publish")
@@ -124,6 +126,7 @@ release_group.add_command(show_rollout)
     metavar="VERSION",
     help="Offer it to installations below VERSION at once, as important.",
 )
+@wordpress_options
 @with_services
 @signing_options
 def publish(
@@ -132,12 +135,14 @@ def publish(
     slug: str,
     version: str,
     file: Path,
+    *,
     changelog: str | None,
     changelog_file: Path | None,
     platform: str,
     channel: str,
     rollout: str | None,
     critical_below: str | None,
+    fields: dict[str, str],
     signer: ManifestSigner | None,
 ) -> None:
     """Publish FILE as VERSION of the product SLUG, signed with --release-key or --manifest.
@@ -158,6 +163,7 @@ def publish(
         platform=platform,
         channel=channel,
         reach=Reach(rollout, critical_below),
+        wordpress=WordPressFields(**fields),
     )
     record = _release_record(release)
     audience = services.releases.describe_audience(slug, release)
@@ -168,6 +174,7 @@ def publish(
         f"sha256 {record['sha256']}" + ("; the changelog was reduced to basic HTML" if is_reduced else ""),
         *filter(None, [audience]),
     ]
+    record |= release.wordpress._asdict()
     printer.result(record | {"audience": audience}, "\n".join(lines))
 
 

@@ -91,11 +91,12 @@ STABLE: Final = "stable"
 
 
 class Artifact(NamedTuple):
-    """The file of a release, as stored."""
+    """The file of a release, as stored; `md5` is None of one that was published before it was computed."""
 
     file_name: str
     size: int
     sha256: bytes
+    md5: bytes | None = None
 
 
 class Rollout(NamedTuple):
@@ -110,13 +111,33 @@ class Rollout(NamedTuple):
     paused_at: datetime | None = None
 
 
+class WordPressFields(NamedTuple):
+    """What WordPress shows of a version (D-199).
+
+    Args:
+        requires: The lowest version of WordPress.
+        tested: The highest version of WordPress with which it was tried.
+        requires_php: The lowest version of PHP.
+        details_url: The page that describes it.
+    """
+
+    requires: str | None = None
+    tested: str | None = None
+    requires_php: str | None = None
+    details_url: str | None = None
+
+
+NO_FIELDS: Final = WordPressFields()
+
+
 class Release(NamedTuple):
-    """A file of a published version; only withdrawal, manifest and rollout can change.
+    """A file of a published version; only withdrawal, manifest, channel, rollout and `wordpress` can change.
 
     A version has one release for each platform that has its own file. The one whose platform is empty is
     for all others. The manifest is a signed statement about the file (`protocol.release_manifests`), or None.
     All files of a version are in the same channel. Without a rollout it reaches all installations. For
-    installed versions below `critical_below` it is important; all files of a version have the same of both.
+    installed versions below `critical_below` it is important; all files of a version have the same of both,
+    and of `wordpress`.
     """
 
     id: int
@@ -131,6 +152,7 @@ class Release(NamedTuple):
     channel: str = STABLE
     rollout: Rollout | None = None
     critical_below: str | None = None
+    wordpress: WordPressFields = NO_FIELDS
 
 
 CUSTOMER_MOVES: Final = 3

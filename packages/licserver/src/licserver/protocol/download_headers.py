@@ -22,6 +22,15 @@ def download_headers(release: Release) -> dict[str, str]:
     }
 
 
+def content_md5(release: Release) -> dict[str, str]:
+    """Return the header with a whole file's MD5 (RFC 1864), which WordPress compares (D-206).
+
+    It is for the body of one response: not for a part or a redirect; of patches none is stored.
+    """
+    md5 = release.artifact.md5
+    return {} if md5 is None else {"Content-MD5": b64encode(md5).decode()}
+
+
 def redirect_headers(release: Release, address: str) -> dict[str, str]:
     """Return the headers of a redirect to a release's file; name and digest are the service's (D-34)."""
     return {

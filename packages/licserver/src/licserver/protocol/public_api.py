@@ -23,7 +23,7 @@ from licserver.domain.decisions import (
 )
 from licserver.domain.entitlements import resolve_stored
 from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain, parse_ip
-from licserver.domain.records import STABLE, Machine, Release
+from licserver.domain.records import STABLE, Machine, Release, WordPressFields
 from licserver.domain.text import read_machine
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
@@ -336,13 +336,18 @@ def _around_link(
     after = {
         "sections": {"changelog": release.changelog},
         "last_updated": release.published_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),  # D-26
-        "requires": None,
-        "tested": None,
+        **_fields_for_wordpress(release.wordpress),
         **({} if release.channel == STABLE else {"channel": release.channel}),
         **({} if minimum is None else {"minimum_version": minimum}),
         **({"critical": True} if is_critical else {}),
     }
     return (_JSON_WRITER.encode(before).encode()[:-1] + b",", _JSON_WRITER.encode(after).encode()[1:])
+
+
+def _fields_for_wordpress(fields: WordPressFields) -> dict[str, str | None]:
+    """Return all fields that spec 2 has, and the others where the vendor has set them (D-199)."""
+    given = fields._asdict().items()
+    return {name: text for name, text in given if text is not None or name in ("requires", "tested")}
 
 
 def invalid_update_response(invalid: InvalidRequest) -> ApiResponse:

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, Unpack
 
 from licserver.domain.decisions import describe_audience, is_platform, version_key
-from licserver.domain.records import STABLE, Artifact, Product, Release
+from licserver.domain.records import NO_FIELDS, STABLE, Artifact, Product, Release, WordPressFields
 from licserver.domain.rollout import TO_ALL, Reach
 from licserver.domain.text import sanitize
+from licserver.domain.wordpress import read_fields
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
 from licserver.protocol.webhooks import EventType
@@ -24,13 +25,14 @@ class PublishOptions(TypedDict, total=False):
 
     `file_name` is what customers see, if not the file's own. With `platform` the file is for that platform
     alone, also of a version that is published already (D-187). An empty `channel` is that of the version, or
-    else `stable`. `reach` is for the first file of a version (D-230).
+    else `stable`. `reach` and `wordpress` are for the first file of a version (D-230, D-199).
     """
 
     file_name: str | None
     platform: str
     channel: str
     reach: Reach
+    wordpress: WordPressFields
 
 
 class StagedRelease(NamedTuple):
@@ -44,6 +46,7 @@ class StagedRelease(NamedTuple):
     platform: str
     channel: str
     reach: Reach
+    wordpress: WordPressFields
 
 
 class ReleaseService:
@@ -81,8 +84,9 @@ class ReleaseService:
         """Do the slow part of `publish`, outside of any transaction: check everything and store the file."""
         platform, reach = options.get("platform", ""), options.get("reach", TO_ALL)
         reach.check(version)
-        product, version, changelog, channel = self._check(
-            slug, version, changelog, platform, options.get("channel", "")
+        wordpress = read_fields(options.get("wordpress", NO_FIELDS))
+        product, version, changelog, channel, wordpress = self._check(
+            slug, version, changelog, platform, options.get("channel", ""), wordpress
         )
         document = None
         if sign is not None:  # before anything is stored: it may be a manifest of another file
@@ -92,14 +96,22 @@ class ReleaseService:
             artifact = self._context.artifacts.store(source, options.get("file_name") or file.name)
         if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
-        return StagedRelease(product, version, changelog, artifact, document, platform, channel, reach)
+        return StagedRelease(
+            product, version, changelog, artifact, document, platform, channel, reach, wordpress
+        )
 
     def _check(
-        self, slug: str, version: str, changelog: str, platform: str, channel: str
-    ) -> tuple[Product, str, str, str]:
-        """Check all but the file; return product, version, changelog and channel as published.
+        self,
+        slug: str,
+        version: str,
+        changelog: str,
+        platform: str,
+        channel: str,
+        wordpress: WordPressFields,
+    ) -> tuple[Product, str, str, str, WordPressFields]:
+        """Check all but the file; return product, and the rest as published.
 
-        A further file of a version has its spelling, its changelog and its channel.
+        A further file of a version has its spelling, its changelog, its channel and its fields.
         """
         product = self._products.get(slug)
         version = version.strip()
@@ -113,7 +125,7 @@ class ReleaseService:
         changelog = _check_changelog(changelog)
         files = self._context.repositories.releases.list_files(product.id, _version_key(version))
         if not files:
-            return product, version, changelog, channel or STABLE
+            return product, version, changelog, channel or STABLE, wordpress
         version = files[0].version
         if any(one.platform == platform for one in files):
             raise _published_already(slug, version, platform)
@@ -128,17 +140,32 @@ class ReleaseService:
                 f"{slug} {version} is in the channel {files[0].channel} already; to move it: "
                 f"licserver release promote {slug} {version} --channel {channel}"
             )
-        return product, version, files[0].changelog, files[0].channel
+        if wordpress not in (NO_FIELDS, files[0].wordpress):
+            raise InvalidInputError(
+                f"{slug} {version} has other fields for WordPress already; to change them: "
+                f"licserver release wordpress {slug} {version}"
+            )
+        return product, version, files[0].changelog, files[0].channel, files[0].wordpress
 
     def add(self, staged: StagedRelease) -> Release:
         """Do the last step of `publish`; a further file of a version has its rollout."""
-        product, version, changelog, artifact, document, platform, channel, reach = staged
+        product, version, changelog, artifact, document, platform, channel, reach, wordpress = staged
         key = _version_key(version)
         with self._context.transaction() as tx:
             releases = tx.repositories.releases.list_all(product.id)
             reached = reach.begin(version, releases, tx.now())
             if not tx.repositories.releases.add(
-                product.id, version, key, changelog, artifact, tx.now(), document, platform, channel, *reached
+                product.id,
+                version,
+                key,
+                changelog,
+                artifact,
+                tx.now(),
+                document,
+                platform,
+                channel,
+                *reached,
+                wordpress=wordpress,
             ):
                 raise _published_already(product.slug, version, platform)
             details = {"platform": platform} if platform else {}
@@ -183,6 +210,21 @@ class ReleaseService:
                 tx.write_audit("release.promote", _object(slug, release.version), channel=old_and_new)
                 promoted = {"product": slug, "version": release.version, "channel": channel}
                 tx.add_events(EventType.RELEASE_PROMOTED, promoted)
+        return self.get(slug, version)
+
+    def set_wordpress(self, slug: str, version: str, **changes: str | None) -> Release:
+        """Change what WordPress shows of a version with all its files; None or an empty text removes a field.
+
+        `changes` has names of `WordPressFields`; what is left out stays.
+        """
+        release = self._get_offered(slug, version)
+        fields = read_fields(release.wordpress._replace(**changes))
+        if release.wordpress != fields:
+            with self._context.transaction() as tx:
+                tx.repositories.releases.set_wordpress(release, fields)
+                pairs = zip(fields._fields, release.wordpress, fields, strict=True)
+                changed = {name: [old, new] for name, old, new in pairs if old != new}
+                tx.write_audit("release.wordpress", _object(slug, release.version), **changed)
         return self.get(slug, version)
 
     def withdraw(self, slug: str, version: str) -> Release:

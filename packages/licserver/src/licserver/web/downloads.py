@@ -14,7 +14,7 @@ from licserver.domain.decisions import DownloadRefusal, DownloadVerdict
 from licserver.domain.records import Release
 from licserver.errors import ArtifactsError
 from licserver.protocol import public_api
-from licserver.protocol.download_headers import download_headers, etag, redirect_headers
+from licserver.protocol.download_headers import content_md5, download_headers, etag, redirect_headers
 from licserver.protocol.downloads import LinkSubject, Span, parse_range
 from licserver.protocol.patches import patch_headers, read_base
 from licserver.services import Services
@@ -113,7 +113,7 @@ def _begin(request: web.Request, release: Release, extra: dict[str, str]) -> tup
     wanted = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
     span = parse_range(wanted, request.headers.get("If-Range"), etag(release), size)
     if span is None:
-        response, span = web.StreamResponse(headers=headers), Span(0, size)
+        response, span = web.StreamResponse(headers=headers | content_md5(release)), Span(0, size)
     elif span.length == 0:
         return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"}), span
     else:

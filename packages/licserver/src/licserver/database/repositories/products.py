@@ -22,12 +22,14 @@ from licserver.database.tables.licenses import (
 )
 from licserver.domain.decisions import latest_by_platform
 from licserver.domain.records import (
+    NO_FIELDS,
     STABLE,
     Artifact,
     EnvironmentPolicy,
     Product,
     Release,
     Rollout,
+    WordPressFields,
 )
 
 PRODUCTS: Final = (
@@ -77,6 +79,7 @@ class ReleaseRepository(Repository):
         channel: str = STABLE,
         rollout: Rollout | None = None,
         critical_below: str | None = None,
+        wordpress: WordPressFields = NO_FIELDS,
     ) -> bool:
         """Add a release with its stored file.
 
@@ -96,12 +99,11 @@ class ReleaseRepository(Repository):
                     version_key=version_key,
                     changelog=changelog,
                     published_at=now,
-                    file_name=artifact.file_name,
-                    size=artifact.size,
-                    sha256=artifact.sha256,
                     platform=platform,
                     channel=channel,
                     critical_below=critical_below,
+                    **artifact._asdict(),
+                    **wordpress._asdict(),
                     **_rollout_columns(rollout),
                 )
                 .returning(releases.c.id)
@@ -122,6 +124,10 @@ class ReleaseRepository(Repository):
     def set_rollout(self, release: Release, rollout: Rollout | None) -> None:
         """Replace or end the rollout of a release's version."""
         self._change(release, **_rollout_columns(rollout))
+
+    def set_wordpress(self, release: Release, fields: WordPressFields) -> None:
+        """Replace what WordPress shows of a release's version."""
+        self._change(release, **fields._asdict())
 
     def _change(self, release: Release, **changes: Any) -> None:
         with self._writing() as connection:
@@ -203,10 +209,9 @@ def read_release(row: Row[Any]) -> Release:
     values = {name: columns[releases.c[name]] for name in _RELEASE}
     plan, *times = (columns[releases.c[name]] for name in _rollout_columns(None))
     values["rollout"] = None if plan is None else Rollout(plan, *times)
-    artifact = Artifact(*(columns[releases.c[name]] for name in Artifact._fields))
-    return Release(
-        artifact=artifact, manifest=columns.get("manifest"), **values
-    )  # only where it was asked for
+    for name, record in (("artifact", Artifact), ("wordpress", WordPressFields)):
+        values[name] = record(*(columns[releases.c[field]] for field in record._fields))
+    return Release(manifest=columns.get("manifest"), **values)  # only where it was asked for
 
 
 def read_product(row: Row[Any]) -> Product:

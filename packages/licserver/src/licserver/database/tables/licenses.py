@@ -63,6 +63,12 @@ releases = sa.Table(
     sa.Column("rollout_started_at", Instant),
     sa.Column("rollout_paused_at", Instant),
     sa.Column("critical_below", sa.Text),
+    # Also the same for all files of a version (`records.WordPressFields`).
+    sa.Column("requires", sa.Text),
+    sa.Column("tested", sa.Text),
+    sa.Column("requires_php", sa.Text),
+    sa.Column("details_url", sa.Text),
+    sa.Column("md5", sa.LargeBinary(16)),  # NULL for files from before schema 0030
     # The file with the empty platform is the default, for platforms without a file of their own.
     sa.UniqueConstraint("product_id", "version_key", "platform"),
 )

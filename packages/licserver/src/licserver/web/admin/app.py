@@ -14,8 +14,9 @@ from pydantic import BaseModel
 
 from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
-from licserver.domain.records import Actor, ActorKind, Scope
+from licserver.domain.records import NO_FIELDS, Actor, ActorKind, Scope, WordPressFields
 from licserver.domain.rollout import TO_ALL, Reach
+from licserver.domain.wordpress import read_fields
 from licserver.protocol import release_manifests
 from licserver.services import Services
 from licserver.services.releases import StagedRelease
@@ -38,6 +39,7 @@ _BEARER: Final = {"WWW-Authenticate": 'Bearer realm="licserver"'}
 _INSUFFICIENT: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="insufficient_scope"'}
 _UPLOAD_FIELDS: Final = frozenset(
     {"version", "changelog", "manifest", "platform", "channel", "rollout", "critical_below"}
+    | {*WordPressFields._fields}
 )
 
 Authenticated = Callable[[web.Request, Token], Awaitable[web.StreamResponse]]
@@ -138,9 +140,12 @@ class _AdminApi:
                     for name in ("manifest", "platform", "channel", "rollout", "critical_below")
                 )
                 reach = Reach(rollout or None, critical_below or None)
+                wordpress = WordPressFields(*(form.fields.get(name) for name in WordPressFields._fields))
+                wordpress = read_fields(wordpress)
                 content = [version, changelog, signed, form.file_name, form.sha256.hex(), platform]
                 content += [channel] if channel else []
                 content += [str(reach)] if reach != TO_ALL else []
+                content += [str(wordpress)] if wordpress != NO_FIELDS else []
                 key = _idempotency_key(request, token, "\n".join(content).encode())
                 manifest = release_manifests.use_signed(signed) if signed else None
 
@@ -155,6 +160,7 @@ class _AdminApi:
                         platform=platform,
                         channel=channel,
                         reach=reach,
+                        wordpress=wordpress,
                     )
 
                 def add(tx: Services, staged: StagedRelease) -> BaseModel:

@@ -166,6 +166,14 @@ def promote_release(call: Call) -> Release:
     return call.services.releases.promote(*call.release, call.body.channel)
 
 
+@Operation(
+    "PATCH", "/products/{slug}/releases/{version}", WRITE, schemas.Release, body=schemas.WordPressChange
+)
+def change_release(call: Call) -> Release:
+    """Change what WordPress shows of a version, with all its files."""
+    return call.services.releases.set_wordpress(*call.release, **_sent(call.body))
+
+
 @Operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE, schemas.Release)
 def withdraw_release(call: Call) -> Release:
     """Withdraw a version with all its files; download links to them stop working."""

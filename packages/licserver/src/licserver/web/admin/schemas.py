@@ -188,6 +188,17 @@ class RolloutChange(Change):
     paused: bool = False
 
 
+class WordPressChange(Change):
+    """What WordPress shows of a version; a field that is left out stays, and null removes it."""
+
+    requires: Annotated[str | None, Field(description="The lowest version of WordPress.")] = None
+    tested: Annotated[str | None, Field(description="The highest version of WordPress that was tried.")] = (
+        None
+    )
+    requires_php: Annotated[str | None, Field(description="The lowest version of PHP.")] = None
+    details_url: Annotated[str | None, Field(description="The page that describes it, https only.")] = None
+
+
 # --- responses --------------------------------------------------------------------------------
 
 
@@ -248,6 +259,34 @@ class Release(ResponseModel):
         bool, BeforeValidator(lambda manifest: manifest is not None), Field(validation_alias="manifest")
     ]
     changelog: str
+    requires: Annotated[
+        str | None,
+        Field(
+            validation_alias=AliasPath("wordpress", "requires"),
+            description="WordPress: its lowest version; null if it is not said, as in the next three.",
+        ),
+    ]
+    tested: Annotated[
+        str | None,
+        Field(
+            validation_alias=AliasPath("wordpress", "tested"),
+            description="WordPress: its highest version that was tried.",
+        ),
+    ]
+    requires_php: Annotated[
+        str | None,
+        Field(
+            validation_alias=AliasPath("wordpress", "requires_php"),
+            description="WordPress: the lowest version of PHP.",
+        ),
+    ]
+    details_url: Annotated[
+        str | None,
+        Field(
+            validation_alias=AliasPath("wordpress", "details_url"),
+            description="WordPress: the page that describes it.",
+        ),
+    ]
 
 
 class PublishedRelease(Release):

@@ -36,6 +36,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "release.renew": "Renewed the signature",
     "release.withdraw": "Withdrew",
     "release.rollout": "Changed the rollout",
+    "release.wordpress": "Changed what WordPress shows of",
     "subscription.end": "Ended the subscription",
     "subscription.resume": "Resumed the subscription",
     "subscription.change": "Changed the end of the subscription",

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from licserver.domain.channels import latest_by_channel
 from licserver.domain.decisions import latest_by_platform
 from licserver.domain.entitlements import format_grants
-from licserver.domain.records import CUSTOMER_MOVES, STABLE, EnvironmentPolicy, Release
+from licserver.domain.records import CUSTOMER_MOVES, STABLE, EnvironmentPolicy, Release, WordPressFields
 from licserver.domain.rollout import Reach
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
@@ -33,6 +33,7 @@ from licserver.web.uploads import Upload
 
 _FORM: Final = (
     *("version", "changelog", "platform", "channel", "rollout", "critical_below"),
+    *WordPressFields._fields,
     *("name", "plan", "entitlements", "is_new"),
 )
 _MOST_DIGITS: Final = 9  # the service says how many are too many
@@ -161,6 +162,7 @@ def export(context: PageContext) -> Csv:
 
 PUBLISH_FIELDS: Final = frozenset(
     {"once", "version", "changelog", "platform", "channel", "rollout", "critical_below"}
+    | {*WordPressFields._fields}
 )
 
 
@@ -178,6 +180,7 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
             platform=context.from_form("platform"),
             channel=context.from_form("channel"),
             reach=Reach(context.from_form("rollout") or None, context.from_form("critical_below") or None),
+            wordpress=WordPressFields(*(context.from_form(name) for name in WordPressFields._fields)),
         )
 
     def add_staged(tx: Services, staged: StagedRelease) -> Redirect:
@@ -207,6 +210,9 @@ def show_release(context: PageContext) -> Page:
             "audience": context.services.releases.describe_audience(slug, release),
             "holders": context.services.licenses.list_entitled(slug, release.version, limit=10).items,
             "changelog": _render_changelog(release.changelog),
+            "wordpress": context.typed(*WordPressFields._fields)
+            if "requires" in context.form
+            else {name: text or "" for name, text in release.wordpress._asdict().items()},
             "here": context.page,
         },
     )
@@ -235,6 +241,12 @@ def _withdraw(context: PageContext) -> Reply:
     return context.back("withdrawn")
 
 
+def _change_wordpress(context: PageContext) -> None:
+    slug, version = context.parts["slug"], context.parts["version"]
+    fields = {name: context.from_form(name) for name in WordPressFields._fields}
+    context.services.releases.set_wordpress(slug, version, **fields)
+
+
 def _change_rollout(context: PageContext) -> None:
     """Pause, resume or finish the rollout of a version, or set its share."""
     slug, version, wanted = context.parts["slug"], context.parts["version"], context.from_form("act")
@@ -251,6 +263,7 @@ RELEASE_ACTIONS: Final[Mapping[str, Show]] = {
     "promote": act("promoted", _promote),
     "withdraw": _withdraw,
     "rollout": act("rollout", _change_rollout),
+    "wordpress": act("wordpress", _change_wordpress),
 }
 
 
@@ -269,6 +282,10 @@ _COLUMNS: Final[Mapping[str, Callable[[Release], Any]]] = {
     "published at": lambda one: one.published_at,
     "withdrawn at": lambda one: one.withdrawn_at,
     "signed": lambda one: one.manifest is not None,
+    "requires": lambda one: one.wordpress.requires,
+    "tested": lambda one: one.wordpress.tested,
+    "requires php": lambda one: one.wordpress.requires_php,
+    "details url": lambda one: one.wordpress.details_url,
 }
 """Of the CSV file of versions."""
 
