@@ -9,6 +9,7 @@ from licclient._protocol.downloads import (
     MAX_NAME_BYTES,
     add_promises,
     file_name,
+    is_page,
     read_content_range,
     read_length,
     read_sha256,
@@ -127,6 +128,21 @@ def test_lengths(value, length):
 def test_only_strong_tags_resume(value, tag):
     """A weak tag does not promise the same bytes."""
     assert strong_etag(value) == tag
+
+
+@pytest.mark.parametrize(
+    ("content_type", "page"),
+    [
+        ("text/html; charset=utf-8", True),
+        ("Application/XHTML+xml", True),
+        ("application/zip", False),
+        ("text/htmlx", False),
+        (None, False),
+    ],
+)
+def test_a_web_page_is_no_file(content_type, page):
+    """What a proxy sends in place of the file, by its type (D-55)."""
+    assert is_page(content_type) is page
 
 
 def test_what_the_service_said_first_is_what_counts():
