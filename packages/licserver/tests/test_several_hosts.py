@@ -12,6 +12,7 @@ from harness.standstill import Standstill
 from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.errors import StoreUnavailableError
+from licserver.services.self_check import Level, check_installation
 
 RECOVERY = 2.0  # seconds: docs/server/postgresql.md
 CONNECTIONS = 12  # of one process: docs/server/postgresql.md
@@ -162,3 +163,35 @@ async def test_a_lost_synchronous_standby_stops_activations_only(site, world, cl
     await asyncio.to_thread(cluster.standby.start)
     await asyncio.to_thread(cluster.make_synchronous)
     await until_valid(site, others[0], "back.example")
+
+
+@own_engine
+async def test_a_server_is_not_ready_while_nothing_can_be_written(site, world, cluster):
+    """Known environments go on; a balancer sends the new ones to nobody, and is told why by `check`."""
+    key = world.key(slots=None)
+    assert (await site.verify(key, "known.example"))[0] == 200
+    assert (await site.call("GET", "/readyz"))[0] == 200
+    await asyncio.to_thread(
+        cluster.primary.run, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"
+    )
+    async with asyncio.timeout(5):
+        while (await site.call("GET", "/readyz"))[0] != 503:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.05)
+
+
+@own_engine
+def test_check_knows_each_host(world, cluster, clock):
+    """A standby that is gone cannot take over; a former primary that nobody stopped loses what it is told."""
+
+    def hosts():
+        found = check_installation(world.settings, clock(), reach=False)
+        return [(one.level, one.said) for one in found if one.about == "database hosts"]
+
+    one, two = cluster.primary.host, cluster.standby.host
+    well = "; ".join(sorted([f"{one} is the primary", f"{two} is a standby"]))
+    assert hosts() == [(Level.OK, well)]
+    cluster.standby.kill()
+    assert hosts() == [(Level.WARNING, f"{two} cannot be reached")]
+    cluster.standby.start()
+    cluster.standby.promote()
+    assert hosts() == [(Level.FAILED, f"{one} is a former primary that can still be written to")]

@@ -51,10 +51,15 @@ def load_command_settings(data_dir: Path | None) -> Settings:
     return settings
 
 
+def open_command_services(settings: Settings, *, new_database: bool = False) -> Services:
+    """Open the services for the user who started the command; see `open_services`."""
+    return open_services(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
+
+
 @contextmanager
 def opened_services(settings: Settings, *, new_database: bool = False) -> Iterator[Services]:
     """Open the services for a block; see `open_services`."""
-    services = open_services(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
+    services = open_command_services(settings, new_database=new_database)
     try:
         yield services
     finally:

@@ -5,15 +5,18 @@ import json
 import logging
 import socket
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import click
 
-from licserver.cli.common import data_dir_option, json_option, load_command_settings, opened_services
-from licserver.errors import InvalidInputError
+from licserver.cli.common import data_dir_option, json_option, load_command_settings, open_command_services
+from licserver.errors import InvalidInputError, StoreUnavailableError
+from licserver.services import Services
 from licserver.services.self_check import Level, check_settings
-from licserver.settings import load_settings
+from licserver.settings import Settings, load_settings
 
 _log = logging.getLogger("licserver.serving")
 
@@ -30,6 +33,19 @@ def bind(host: str, port: int) -> list[socket.socket]:
         raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from None
     except UnicodeError:  # an empty or too long label, or bytes that are not text
         raise InvalidInputError(f"--host: {host!r} is not a name or address") from None
+
+
+def _open(settings: Settings, socks: Sequence[socket.socket], notify: Callable[[str], None]) -> Services:
+    """Open the services; wait for a PostgreSQL that is away, and respond 503 meanwhile (D-246)."""
+    from licserver.web import waiting  # noqa: PLC0415
+
+    try:
+        return open_command_services(settings)
+    except StoreUnavailableError as problem:
+        if settings.database_url is None or not waiting.may_return(problem):
+            raise
+    open_ = partial(open_command_services, settings)
+    return asyncio.run(waiting.open_when_possible(open_, socks, settings, notify))
 
 
 @click.command()
@@ -62,7 +78,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
             addresses["admin"] = server.address_of(admin_sockets[0])
 
         def announce() -> None:
-            notify_supervisor()
+            notify_supervisor("READY=1")
             console = f"{addresses.get('admin', addresses['listening'])}/console"
             if as_json:
                 click.echo(json.dumps({**addresses, "console": console, "data_dir": str(settings.data_dir)}))
@@ -76,7 +92,8 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
                 if finding.level is not Level.OK:
                     _log.warning("%s; %s", finding.said, finding.advice)
 
-        with opened_services(load_command_settings(data_dir)) as services:
+        owned = load_command_settings(data_dir)
+        with closing(_open(owned, [*sockets, *admin_sockets], notify_supervisor)) as services:
             if workers == 1:
                 asyncio.run(server.serve(services, sockets, announce, admin_sockets))
                 return

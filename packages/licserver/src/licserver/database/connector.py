@@ -15,7 +15,7 @@ import psycopg
 from psycopg.conninfo import conninfo_attempts
 
 from licserver.database import given_up
-from licserver.database.hosts import WANTED, Server, choose, is_former, split_hosts
+from licserver.database.hosts import WANTED, HostState, Server, choose, describe, is_former, split_hosts
 
 if TYPE_CHECKING:
     from licserver.database.postgres import LimitedConnection
@@ -132,6 +132,18 @@ class Connector:
         if connection is None:
             raise self._problem(answers)
         return connection
+
+    def ask(self, open_: Open) -> list[HostState]:
+        """Ask every host what it is, within `CONNECT_LIMIT`."""
+        answers = self._ask_all(open_)
+        with answers.changed:
+            answers.changed.wait_for(lambda: not answers.pending, CONNECT_LIMIT)
+            answers.is_over = True
+            answers.changed.notify_all()
+            names = sorted({*answers.servers, *answers.problems, *answers.pending})
+        for connection in answers.connections.values():
+            connection.close()
+        return [describe(name, answers.servers.get(name), self._newest) for name in names]
 
     def is_former(self, connection: "LimitedConnection") -> bool:
         """Return whether a connection is to a server that has been replaced by another one."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SAWarning
 
-from licserver.database.hosts import split_libpq_url
+from licserver.database.hosts import HostState, split_libpq_url
 from licserver.database.hot_path.driver import (
     RUN_LIMIT,
     KeptConnection,
@@ -137,8 +137,9 @@ def _connect_postgresql(url: URL) -> "Database":
     event.listen(engine, "checkout", partial(_refuse_former, connector.is_former))
     look = partial(connector.look, partial(open_connection, kind, hot=False))
     close = partial(wait_until_ended, _LAST_CANCELS)
+    ask = partial(connector.ask, partial(open_connection, kind, hot=False))
     check = None if pooler else partial(check_sessions, engine)
-    remote = RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look, close, check)
+    remote = RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look, close, ask, check)
     return Database(engine, hot_engine, remote)
 
 
@@ -336,6 +337,10 @@ class Database:
                 yield connection
             finally:
                 connection.invalidate()  # its settings have changed
+
+    def ask_hosts(self) -> list[HostState]:
+        """Return what each host of PostgreSQL is."""
+        return [] if self._remote is None else self._remote.ask()
 
     def look(self) -> None:
         """Look in the background, now and then, whether another host was promoted."""

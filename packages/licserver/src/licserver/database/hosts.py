@@ -32,6 +32,15 @@ class Server(NamedTuple):
     timeline: int = 0
 
 
+class HostState(NamedTuple):
+    """What one of several hosts is; `fault` is empty if all is well."""
+
+    name: str
+    said: str
+    fault: str = ""
+    is_away: bool = False
+
+
 READ_WRITE: Final = "read-write"
 WANTED: Final = {
     READ_WRITE: (Role.PRIMARY,),
@@ -47,6 +56,25 @@ WANTED: Final = {
 def is_former(server: Server, newest: Mapping[str, int]) -> bool:
     """Return whether another server was promoted since this one; `newest` has each system's timeline."""
     return 0 < server.timeline < newest.get(server.system, 0)
+
+
+def describe(name: str, server: Server | None, newest: Mapping[str, int]) -> HostState:
+    """Describe a host, and what to do about it; None for one that cannot be reached."""
+    if server is None:
+        fault = "see that it runs: until then it cannot take over"
+        return HostState(name, "cannot be reached", fault, is_away=True)
+    if is_former(server, newest):
+        fault = "stop it, or make it a standby: what is written to it will be lost"
+        return HostState(name, "is a former primary that can still be written to", fault)
+    match server.role:
+        case Role.READ_ONLY:
+            return HostState(
+                name, "is read-only", "no license can be activated; see default_transaction_read_only"
+            )
+        case Role.STANDBY:
+            return HostState(name, "is a standby")
+        case Role.PRIMARY:
+            return HostState(name, "is the primary")
 
 
 def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]) -> str | None:

@@ -221,6 +221,7 @@ def _check_database(
         unread = database.file is not None and not reads_file
         more = "; `licserver check` also reads all of its file" if unread else ""
         yield _ok("database", f"{database.engine.dialect.name}, schema {version}{more}")
+        yield from _check_hosts(database)
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         repositories = Repositories(database)
         yield from _check_releases(settings, repositories, now)
@@ -237,6 +238,16 @@ def _check_database(
         yield _bad("database", said, "run this as the server's user")
     finally:
         database.close()
+
+
+def _check_hosts(database: engine.Database) -> Iterator[Finding]:
+    """Say which host is what, and which cannot take over."""
+    hosts = database.ask_hosts()
+    for host in hosts:
+        if host.fault:
+            yield (_odd if host.is_away else _bad)("database hosts", f"{host.name} {host.said}", host.fault)
+    if len(hosts) > 1 and not any(host.fault for host in hosts):
+        yield _ok("database hosts", "; ".join(f"{host.name} {host.said}" for host in hosts))
 
 
 def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Iterator[Finding]:

@@ -36,6 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.util.concurrency import await_, greenlet_spawn, in_greenlet
 
+from licserver.database.hosts import HostState
 from licserver.errors import StatementRefusedError, StoreUnavailableError
 
 RUN_LIMIT: Final = 1.5  # seconds until a run fails; a client has its response within two
@@ -129,6 +130,7 @@ class RemoteEngine:
         is_former: Whether a driver's connection is to a server that another one has replaced.
         look: Looks in the background, now and then, whether another one has.
         close: Called when the database is closed.
+        ask: Returns what each host is.
         check_sessions: Raises an error if each transaction may be in another session of the server; None
             where that does no harm.
     """
@@ -138,6 +140,7 @@ class RemoteEngine:
     is_former: Callable[[Any], bool]
     look: Callable[[], None]
     close: Callable[[], None]
+    ask: Callable[[], list[HostState]]
     check_sessions: Callable[[], None] | None
 
 

@@ -44,7 +44,7 @@ from licserver.domain.records import (
     Product,
     Release,
 )
-from licserver.errors import LicenseLockedError
+from licserver.errors import LicenseLockedError, StoreUnavailableError
 
 
 def _number(value: int) -> ColumnElement[int]:
@@ -256,9 +256,15 @@ class BatchStore:
         return read_license(rows[0]) if rows else None, release
 
     def ping(self) -> None:
-        """Run an empty statement; look now and then whether another host of the database was promoted."""
+        """Ask whether the database can be written to; look now and then whether another host was promoted."""
         self._database.look()
-        self._other_reader.run(lambda connection: connection.execute(select(literal_column("1"))).close())
+        self._other_reader.run(self._check_writable)
+
+    def _check_writable(self, connection: Connection) -> None:
+        if not self.is_remote:
+            connection.execute(select(literal_column("1"))).close()
+        elif connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on":
+            raise StoreUnavailableError("the database is read-only: activations fail")
 
 
 class _GrantedActivations:
