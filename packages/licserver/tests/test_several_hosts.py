@@ -84,9 +84,9 @@ def test_a_standby_is_refused_by_its_name(cluster, opened):
         port_of(opened(url))
     assert port_of(opened(f"{url}?target_session_attrs=any")) == str(cluster.standby.port)
     with cluster.primary.frozen():
-        expected = rf"{cluster.standby.host} is a standby; {cluster.primary.host} does not answer"
-        with pytest.raises(StoreUnavailableError, match=expected):
+        with pytest.raises(StoreUnavailableError, match=f"{cluster.standby.host} is a standby") as refused:
             port_of(opened(cluster.url("licserver")))
+        assert f"{cluster.primary.host} does not answer" in str(refused.value)
 
 
 def test_a_read_only_database_is_refused(cluster, opened):

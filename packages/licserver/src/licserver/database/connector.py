@@ -234,7 +234,7 @@ class Connector:
         said |= dict.fromkeys(answers.pending, " does not answer")
         if not answers.servers and len(said) == 1:
             return next(iter(answers.problems.values()), NoAnswerError("no connection in time"))
-        message = "no host can be used: " + "; ".join(name + what for name, what in said.items())
+        message = "no host can be used: " + "; ".join(name + what for name, what in sorted(said.items()))
         return (NoAnswerError if answers.pending else psycopg.OperationalError)(message)
 
     def _describe(self, server: Server) -> str:

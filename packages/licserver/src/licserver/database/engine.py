@@ -340,7 +340,8 @@ class Database:
 
     def ask_hosts(self) -> list[HostState]:
         """Return what each host of PostgreSQL is."""
-        return [] if self._remote is None else self._remote.ask()
+        with translated_errors(self.engine):
+            return [] if self._remote is None else self._remote.ask()
 
     def look(self) -> None:
         """Look in the background, now and then, whether another host was promoted."""

@@ -1,0 +1,129 @@
+"""Connecting to all hosts at once, with hosts that are functions."""
+
+import threading
+import time
+
+import psycopg
+import pytest
+
+from licserver.database import given_up
+from licserver.database.connector import Connector, NoAnswerError
+from licserver.database.hosts import Role, Server
+
+ONE, TWO = "127.0.0.1", "127.0.0.2"
+OLD, NEW, STANDBY = Server(Role.PRIMARY, "s", 1), Server(Role.PRIMARY, "s", 2), Server(Role.STANDBY, "s")
+
+
+Answer = Server | Exception | None
+
+
+class Connection:
+    """A connection to a server, which may be closed."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.is_closed = threading.Event()
+
+    def close(self):
+        """Note it."""
+        self.is_closed.set()
+
+
+class Hosts:
+    """What each address answers: a server, an error, or nothing until the end of the test."""
+
+    def __init__(self, one: Answer, two: Answer) -> None:
+        self.answers = {ONE: one, TWO: two}
+        self.end = threading.Event()
+        self.opened = []
+
+    def open(self, parameters):
+        """Open a connection, as psycopg does."""
+        answer = self.answers[parameters["host"]]
+        if answer is None:
+            self.end.wait(10)
+            answer = OLD
+        if isinstance(answer, Exception):
+            raise answer
+        self.opened.append(Connection(answer))
+        return self.opened[-1]
+
+
+@pytest.fixture
+def hosts():
+    """Make hosts; those that are silent answer at the end."""
+    made = []
+
+    def make(one: Answer, two: Answer) -> Hosts:
+        made.append(Hosts(one, two))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end.set()
+
+
+def connector():
+    """A connector to both."""
+    return Connector({"host": f"{ONE},{TWO}"})
+
+
+def timed(work):
+    """Call a function; gives what it returned, and the seconds that it took."""
+    began = time.monotonic()
+    return work(), time.monotonic() - began
+
+
+def test_a_silent_host_is_waited_for_once(hosts):
+    """A moment, because it might have been promoted later; and its late connection is closed."""
+    both, one = hosts(one=None, two=NEW), connector()
+    (first, waited), (second, again) = (timed(lambda: one.connect(both.open)) for _ in range(2))
+    assert first.server is second.server is NEW
+    assert again < 0.15 < waited < 1
+    both.end.set()
+    deadline = time.monotonic() + 5
+    while sum(late.is_closed.is_set() for late in both.opened) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not first.is_closed.is_set()
+
+
+def test_a_standby_that_is_promoted_meanwhile_is_found(hosts):
+    """While the other host is silent, it is asked again and again."""
+    both = hosts(one=None, two=STANDBY)
+    threading.Timer(0.3, both.answers.update, [{TWO: NEW}]).start()
+    connection, took = timed(lambda: connector().connect(both.open))
+    assert connection.server is NEW
+    assert took < 1
+
+
+def test_a_former_primary_is_never_used_again(hosts):
+    """Although it can be written to, and the new one is away; open connections to it are known."""
+    both, one = hosts(one=OLD, two=STANDBY), connector()
+    before = one.connect(both.open)
+    assert not one.is_former(before)
+    both.answers[TWO] = NEW
+    assert one.connect(both.open).server is NEW
+    assert one.is_former(before)
+    both.answers[TWO] = psycopg.OperationalError("connection refused\nby it")
+    with pytest.raises(psycopg.OperationalError) as refused:
+        one.connect(both.open)
+    said = f"no host can be used: {ONE} is a former primary; {TWO}: connection refused"
+    assert str(refused.value) == said
+
+
+def test_no_answer_at_all_is_told_in_time(hosts):
+    """Of both hosts: after a second and a half."""
+    began = time.monotonic()
+    with pytest.raises(NoAnswerError, match=f"{ONE} does not answer; {TWO} does not answer"):
+        connector().connect(hosts(one=None, two=None).open)
+    assert time.monotonic() - began < 2
+
+
+def test_what_has_not_ended_yet_bounds_the_connections(hosts, monkeypatch):
+    """While two dozen that were given up are still being ended, no other is opened."""
+    monkeypatch.setattr(given_up, "_ending", set(range(24)))
+    both = hosts(one=NEW, two=STANDBY)
+    with pytest.raises(NoAnswerError, match="too many connections"):
+        connector().connect(both.open)
+    assert both.opened == []
