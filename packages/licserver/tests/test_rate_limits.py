@@ -296,6 +296,29 @@ async def test_servers_with_one_redis_count_misses_together(make_world, open_sit
 
 
 @sqlite_only
+async def test_who_floods_one_server_is_refused_by_the_others(make_world, open_site, redis, monkeypatch):
+    """What an address takes here is taken there within a second (D-257); another address is not affected."""
+    monkeypatch.setattr(rate_limits, "_SHARE_SECONDS", 0.05)
+    wait_longer(monkeypatch, 20)
+    settings = {"trusted_proxies": PROXY, "flood_limit": 60, "miss_limit": 0, "redis_url": redis.url}
+    flooded, other = [await open_site(make_world(**settings)) for _ in range(2)]
+
+    async def call(site, address):
+        return (await site.call("GET", "/healthz", headers={"X-Forwarded-For": address}))[0]
+
+    assert [await call(flooded, "203.0.113.7") for _ in range(60)] == [200] * 60
+    until = time.monotonic() + 20
+    statuses = [await call(other, "203.0.113.7")]
+    while statuses[-1] == 200 and time.monotonic() < until:
+        await asyncio.sleep(0.1)  # several times as long as until they have shared it
+        statuses.append(await call(other, "203.0.113.7"))
+    assert statuses[-1] == 429
+    assert len(statuses) < 30  # by itself it would have served 60
+    assert await call(other, "203.0.113.8") == 200
+    assert redis.lifetime("licserver/flood/203.0.113.7") <= WINDOW + 5
+
+
+@sqlite_only
 @pytest.mark.parametrize("trouble", ["stopped", "frozen"])
 async def test_without_its_redis_a_server_counts_by_itself(
     make_world, open_site, redis, caplog, monkeypatch, trouble

@@ -77,8 +77,8 @@ class Settings(BaseSettings):
         connection_limit: Connections of an address in a process; 0 for no limit.
         trial_address_limit: New trials of a product in a day, from one address or IPv6 /64; 0 for no limit.
         trial_limit: New trials of a product in a day; 0 for no limit.
-        redis_url: Where several servers count guesses together, ``redis://host:6379/0``; default: each
-            process counts its own.
+        redis_url: Where several servers count guesses and floods together, ``redis://host:6379/0``; default:
+            each process counts its own.
         admin_listen: The address of admin API and console, ``host:port``; default: the public one.
         second_factor_required: Whether every console user needs a second factor.
         session_idle_minutes: Minutes without a request until a console session ends.

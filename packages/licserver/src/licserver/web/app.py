@@ -134,7 +134,7 @@ def _create_root(settings: Settings, meter: Meter | None) -> web.Application:
         app.middlewares.append(create_counter(app))
     app.middlewares.append(create_guard(app))
     app.on_response_prepare.append(_set_common_headers(settings))
-    app.cleanup_ctx.append(_close_limits)
+    app.cleanup_ctx.append(_run_limits)
     return app
 
 
@@ -158,7 +158,8 @@ async def _close_queries(app: web.Application) -> AsyncIterator[None]:
     await app[QUERIES].close()
 
 
-async def _close_limits(app: web.Application) -> AsyncIterator[None]:
+async def _run_limits(app: web.Application) -> AsyncIterator[None]:
+    app[LIMITS].start()
     yield
     await app[LIMITS].close()
 

@@ -4,12 +4,14 @@ A miss is a request whose key, link or token is not valid.
 """
 
 import asyncio
+import contextlib
+import heapq
 import logging
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from aiohttp import web
 
@@ -29,6 +31,7 @@ _LONGEST_REMEMBERED: Final = 96
 """Characters of ``X-Forwarded-For``, enough for two hops: clients may write one of any length."""
 
 _log = logging.getLogger("licserver.web")
+_T = TypeVar("_T")
 
 
 class ClientAddress(NamedTuple):
@@ -144,6 +147,8 @@ class TokenBucket:
         self._full_at: dict[str, float] = {}  # when each bucket will be full again
         self._before: dict[str, float] = {}
         self._turn_at = clock() + WINDOW
+        self.taken: dict[str, int] | None = None
+        """Tokens taken by address since another process was told of them; None where there is no other."""
 
     def take(self, address: str) -> float:
         """Take a token; return 0.0, or the seconds until there is one."""
@@ -159,7 +164,14 @@ class TokenBucket:
         if full_at - now > WINDOW + _ROUNDING:
             return full_at - now - WINDOW
         self._full_at[address] = full_at
+        if self.taken is not None:
+            self.taken[address] = self.taken.get(address, 0) + 1
         return 0.0
+
+    def empty(self, address: str, seconds: float) -> None:
+        """Take tokens until the bucket is full again after so many seconds; it may be emptier already."""
+        full_at = self._clock() + seconds
+        self._full_at[address] = max(full_at, self._full_at.get(address, full_at))
 
     def _turn(self, now: float) -> None:
         """Drop the buckets that are full: nothing was taken from them for a whole window."""
@@ -169,6 +181,16 @@ class TokenBucket:
 
 _REDIS_TIMEOUT: Final = 0.25  # seconds that the response to a miss may wait for the Redis
 _REDIS_PAUSE: Final = 5.0  # seconds without a call after one that failed
+
+
+_TAKE_TOGETHER: Final = """
+local now = redis.call('TIME')
+local ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local full_at = math.max(ms, tonumber(redis.call('GET', KEYS[1]) or 0)) + tonumber(ARGV[1])
+redis.call('SET', KEYS[1], string.format('%.0f', full_at), 'PX', string.format('%.0f', full_at - ms + 1000))
+return math.floor(full_at - ms)
+"""
+"""Takes tokens worth so many milliseconds from the bucket of all servers; returns when it is full again."""
 
 
 class RedisCounter:
@@ -206,15 +228,29 @@ class RedisCounter:
 
     async def take(self, name: str, address: str, limit: int) -> bool | None:
         """Count one of `limit` a minute; return None while the Redis is away or slow."""
+        return await self._ask(lambda: self._limiter.hit(self._per_minute(limit), name, address))
+
+    async def take_together(self, seconds: Mapping[str, float]) -> Mapping[str, float]:
+        """Take tokens worth so many seconds from addresses' buckets; return the seconds until each is full.
+
+        Returns nothing while the Redis is away or slow.
+        """
+        pipeline = self._client.pipeline(transaction=False)
+        for address, worth in seconds.items():
+            pipeline.eval(_TAKE_TOGETHER, 1, f"licserver/flood/{address}", round(worth * 1000))
+        found = await self._ask(pipeline.execute)
+        return {} if found is None else dict(zip(seconds, (ms / 1000 for ms in found), strict=True))
+
+    async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         if time.monotonic() < self._retry_at:
             return None
         try:
             async with asyncio.timeout(_REDIS_TIMEOUT):
-                return await self._limiter.hit(self._per_minute(limit), name, address)
+                return await call()
         except Exception as problem:  # noqa: BLE001 - whatever it is, a customer waits
             if time.monotonic() >= self._retry_at:  # else another request has logged it
                 self._retry_at = time.monotonic() + _REDIS_PAUSE
-                message = "Redis failed (%s); this process counts misses by itself for %g s"
+                message = "Redis failed (%s); this process counts misses and floods by itself for %g s"
                 _log.warning(message, type(problem).__name__, _REDIS_PAUSE)
             return None
 
@@ -240,6 +276,46 @@ class KnownInstallations:
 
     def __contains__(self, pair: int) -> bool:
         return pair in self._recent or pair in self._before
+
+
+_SHARE_SECONDS: Final = 1.0
+_MAX_SHARED: Final = 1_000  # addresses a second
+_SHARED_FROM: Final = 0.1  # of the tokens that come back in that time; who takes fewer floods nobody
+
+
+class SharedBuckets:
+    """Tells other servers once a second who takes many tokens, and is told by them (D-257).
+
+    No request waits for it: a flood passes for up to a second at each server, and then at none.
+    """
+
+    def __init__(self, buckets: TokenBucket, limit: int, redis: RedisCounter) -> None:
+        self._buckets, self._redis = buckets, redis
+        self._interval = WINDOW / limit
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to share."""
+        self._buckets.taken = {}
+        self._task = asyncio.create_task(self._share_for_ever())
+
+    async def stop(self) -> None:
+        """Share no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _share_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_SHARE_SECONDS)
+            taken, self._buckets.taken = self._buckets.taken or {}, {}
+            least = _SHARED_FROM * _SHARE_SECONDS / self._interval
+            many = heapq.nlargest(_MAX_SHARED, ((n, address) for address, n in taken.items() if n >= least))
+            if many:
+                worth = {address: count * self._interval for count, address in many}
+                for address, seconds in (await self._redis.take_together(worth)).items():
+                    self._buckets.empty(address, seconds)
 
 
 class Misses:
@@ -272,11 +348,6 @@ class Misses:
         shared = None if self._shared is None else await self._shared.take(name, address, limit)
         return self._own[name].take(address) if shared is None else shared
 
-    async def close(self) -> None:
-        """Close the connections to the Redis."""
-        if self._shared is not None:
-            await self._shared.close()
-
 
 class Limits:
     """Refuses floods and guesses; a `SettingsError` when the Redis cannot be used as it is named."""
@@ -285,8 +356,12 @@ class Limits:
         self._callers = callers
         self._flood = TokenBucket(settings.flood_limit) if settings.flood_limit else None
         redis_url = settings.redis_url and settings.redis_url.get_secret_value()
-        shared = RedisCounter(redis_url) if redis_url and settings.miss_limit else None
-        self._misses = Misses(settings.miss_limit, shared) if settings.miss_limit else None
+        is_limited = settings.miss_limit or settings.flood_limit
+        self._redis = redis = RedisCounter(redis_url) if redis_url and is_limited else None
+        self._misses = Misses(settings.miss_limit, redis) if settings.miss_limit else None
+        self._shared = None
+        if self._flood is not None and redis is not None:
+            self._shared = SharedBuckets(self._flood, settings.flood_limit, redis)
 
     def flood_delay(self, request: web.Request) -> int:
         """Count a request; return 0, or the seconds after which its address may send one (D-71).
@@ -318,10 +393,17 @@ class Limits:
         """Count a miss; return False after too many from this address or installation."""
         return self._misses is None or await self._misses.take(self._callers.find(request).counted, domain)
 
+    def start(self) -> None:
+        """Begin to share what is counted with other servers."""
+        if self._shared is not None:
+            self._shared.start()
+
     async def close(self) -> None:
         """Close the connections to the Redis."""
-        if self._misses is not None:
-            await self._misses.close()
+        if self._shared is not None:
+            await self._shared.stop()
+        if self._redis is not None:
+            await self._redis.close()
 
 
 LIMITS = web.AppKey("limits", Limits)
