@@ -222,7 +222,7 @@ ABOUT = {
     "token.create": ("token", "ci"),
     "user.add": ("user", "carol"),
 }
-BY_COMMAND = ("backup.write", "secret.rotate", "signing_key.add", "signing_key.retire")
+BY_COMMAND = ("backup.write", "secret.copy", "secret.rotate", "signing_key.add", "signing_key.retire")
 BY_BROWSER = ("list.export", "backup.delete")
 
 

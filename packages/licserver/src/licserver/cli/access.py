@@ -1,5 +1,7 @@
 """Commands on what gives access: console users, tokens, secrets of links, signing keys; and the audit log."""
 
+import shlex
+import subprocess
 import sys
 from dataclasses import asdict
 from datetime import UTC, date, timedelta
@@ -24,16 +26,17 @@ from licserver.clock import system_clock
 from licserver.database.repositories.tokens import Token
 from licserver.domain.records import Role, Scope
 from licserver.domain.text import say_details
-from licserver.errors import InvalidInputError, LicserverError
+from licserver.errors import InvalidInputError, LicserverError, SecretsError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
-from licserver.security import link_secrets, secrets_file
+from licserver.security import copied_secrets, link_secrets, secrets_file
 from licserver.security.redaction import mask
 from licserver.security.secrets_file import open_vault
 from licserver.services import MAX_PAGE, AuditFilter, Services
 from licserver.settings import Settings
 
 name_argument = click.argument("name")
+_LONGEST_SECRETS = 1 << 20
 
 
 # --- users ------------------------------------------------------------------------------------
@@ -190,7 +193,7 @@ def list_secrets(settings: Settings, printer: Printer) -> None:
     metavar="MINUTES",
     default=1,
     show_default=True,
-    help="When the new secret starts to sign; until then, copy it to all machines.",
+    help="When the new secret starts to sign; until then, `secret copy` it to all machines.",
 )
 @click.option("--leaked", is_flag=True, help="Refuse the old secrets at once: existing links stop working.")
 def rotate_secrets(settings: Settings, printer: Printer, after: int, *, leaked: bool) -> None:
@@ -203,6 +206,54 @@ def rotate_secrets(settings: Settings, printer: Printer, after: int, *, leaked: 
     new = statuses[0]
     _record_change(settings, "secret.rotate", ("secret", new.id), signs_from=new.signs_from, leaked=leaked)
     _print_secrets(printer, statuses)
+
+
+@settings_command("copy", secret_group)
+@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.option("--ssh", default="ssh", show_default=True, help="Program that runs a command on HOST.")
+@click.option("--command", default="licserver", show_default=True, help="How licserver is called there.")
+def copy_secrets(
+    settings: Settings, printer: Printer, hosts: tuple[str, ...], ssh: str, command: str
+) -> None:
+    """Copy all secrets to each HOST, by `licserver secret receive` there.
+
+    For a new machine, and after each change. They pass through standard input: no argument or log has them.
+    """
+    text = copied_secrets.export_secrets(settings)
+    failed: dict[str, str] = {}
+    for host in hosts:
+        if problem := _copy_to(host, [*shlex.split(ssh), host, f"{command} secret receive"], text):
+            failed[host] = problem
+        else:
+            _record_change(settings, "secret.copy", ("machine", host))
+    printer.result(
+        {"failed": failed}, "\n".join(f"{host}: {failed.get(host, 'has the secrets')}" for host in hosts)
+    )
+    if failed:
+        raise SecretsError(f"not all machines have the secrets: {', '.join(failed)}")
+
+
+def _copy_to(host: str, command: list[str], text: str) -> str | None:
+    """Run a command with the secrets as its input; return what went wrong."""
+    if host.startswith("-"):
+        raise InvalidInputError(f"{host!r} is not the name of a machine")
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}"
+    lines = done.stderr.strip().splitlines()
+    return None if done.returncode == 0 else mask(lines[-1] if lines else f"exit code {done.returncode}")
+
+
+@settings_command("receive", secret_group)
+def receive_secrets(settings: Settings, printer: Printer) -> None:
+    """Read secrets from standard input, as `secret copy` on another machine sends them.
+
+    Running servers use link secrets within seconds, and signing keys after a restart or SIGHUP.
+    """
+    changed = copied_secrets.import_secrets(settings, sys.stdin.read(_LONGEST_SECRETS))
+    advice = f"; {_RESTART}" if "signing_keys" in changed else ""
+    printer.result({"changed": changed}, f"changed: {', '.join(changed) or 'nothing'}{advice}")
 
 
 def _print_secrets(printer: Printer, statuses: list[link_secrets.SecretStatus]) -> None:

@@ -120,7 +120,7 @@ def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False
                 f"{path} is lost: the database was written with its secrets, and new ones cannot replace "
                 "them; restore the file from your backup, or put its content into LICSERVER_SECRETS"
             )
-        _create_secrets(path)
+        create_secrets(settings, json.dumps(new_secrets(), indent=2))
     return read_vault(read_secrets_file(path), str(path))
 
 
@@ -229,11 +229,14 @@ def read_secrets_file(path: Path) -> str:
         raise SecretsError(f"cannot read {path}: {reason}") from None
 
 
-def _create_secrets(path: Path) -> None:
-    """Write fresh secrets, unless another process has done so."""
+def create_secrets(settings: Settings, text: str) -> bool:
+    """Write a secrets file, unless there is one; return whether this was done."""
+    path = settings.data_dir / SECRETS_FILE
     with _locked(path):
-        if not os.path.lexists(path):
-            _write_secrets(path, json.dumps(new_secrets(), indent=2))
+        if os.path.lexists(path):
+            return False
+        _write_secrets(path, text)
+        return True
 
 
 def _write_secrets(path: Path, text: str) -> None:

@@ -73,6 +73,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "backup.write": "Made a backup",
     "backup.delete": "Deleted a backup",
     "sweep": "Deleted old data",
+    "secret.copy": "Copied the secrets to a machine",
     "secret.rotate": "Rotated the secret of links",
     "signing_key.add": "Added the signing key",
     "signing_key.retire": "Retired the signing key",
