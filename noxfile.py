@@ -149,6 +149,17 @@ def crash(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def failover(session: nox.Session) -> None:
+    """Faults of several hosts, their database, proxy, bucket and Redis; writes the table in `docs/scale.md`.
+
+    Five minutes; the test run does three of them, shorter. Needs haproxy, pgbouncer and PostgreSQL.
+    """
+    longer = {"LICENSING_FAILOVER": "10", "LICENSING_FAILOVER_TABLE": "docs/failover-table.md"}
+    alone = ("-n", "0", "--timeout=0")
+    run(session, "pytest", *EVERYTHING, *alone, "tests/failover", *session.posargs, env=longer)
+
+
+@nox.session(venv_backend="none")
 def hostile(session: nox.Session) -> None:
     """Honest clients beside clients that attack, ten minutes long; the test run does 20 s of it."""
     seconds = {"LICENSING_HOSTILE_SECONDS": "600"}

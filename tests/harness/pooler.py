@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cluster import Node
 from harness.engines import Postgres
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -28,7 +29,7 @@ class Pooler:
         settings: More of its configuration file's settings.
     """
 
-    def __init__(self, server: Postgres, mode: str = "transaction", **settings: object) -> None:
+    def __init__(self, server: Postgres | Node, mode: str = "transaction", **settings: object) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self._folder = Path(tempfile.mkdtemp(prefix="licserver-pooler-"))
@@ -46,7 +47,8 @@ class Pooler:
         }
         file = self._folder / "pgbouncer.ini"
         lines = [f"{name} = {value}\n" for name, value in chosen.items()]
-        databases = f"[databases]\n* = host={server.folder} user=postgres\n"
+        host = f"127.0.0.1 port={server.port}" if isinstance(server, Node) else server.folder
+        databases = f"[databases]\n* = host={host} user=postgres\n"
         file.write_text(f"{databases}[pgbouncer]\n{''.join(lines)}")
         # It refuses root; and only their owner may enter the folder of PostgreSQL's socket.
         owner = server.folder.owner()
@@ -90,7 +92,9 @@ class Pooler:
 
 
 @contextmanager
-def running_pooler(server: Postgres, mode: str = "transaction", **settings: object) -> Iterator[Pooler]:
+def running_pooler(
+    server: Postgres | Node, mode: str = "transaction", **settings: object
+) -> Iterator[Pooler]:
     """Run one for a block."""
     pooler = Pooler(server, mode, **settings)
     try:

@@ -1,0 +1,1 @@
+"""Faults of an installation on several hosts, under load: `nox -s failover`."""
