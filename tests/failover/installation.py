@@ -192,8 +192,8 @@ class Installation:
             time.sleep(1)
         self._count(result)
         self.results[name] = result
-        assert result.wrong == []
-        assert (result.lost, result.above) == (0, 0)
+        judged = (result.wrong, result.lost, result.above)
+        assert judged == ([], 0, 0), f"{judged}"
         assert result.calls > self._rate
 
     def _count(self, result: Result) -> None:

@@ -56,7 +56,7 @@ class Result:
     def add(self, kind: str, expected: int, status: int | None, seconds: float) -> None:
         """Count a call; any definite answer but the expected one is wrong."""
         outcome = "right" if status == expected else "wrong"
-        if status is None or status >= 500:
+        if status is None or status == 429 or status >= 500:  # no verdict (D-40)
             outcome = "failed"
             self.last_failure = time.monotonic()
         elif outcome == "wrong":
