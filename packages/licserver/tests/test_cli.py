@@ -41,7 +41,8 @@ def test_products_are_added_listed_and_renamed(cli):
         "product", "add", "pro", "--name", "Pro", "--environment", "domain", "--support-policy", "--json"
     )
     record = {"slug": "pro", "environment": "domain", "support_policy": True, "accept_imported_keys": False}
-    record |= {"customer_moves": 3, "trial_days": 0, "minimum_version": None, "latest": None, "name": "Pro"}
+    record |= {"customer_moves": 3, "trial_days": 0, "public_feed": False, "minimum_version": None}
+    record |= {"latest": None, "name": "Pro"}
     assert json.loads(added) == record
     assert cli("product", "rename", "app", "--name", "App II") == "renamed app: App II\n"
     assert [product["name"] for product in json.loads(cli("product", "list", "--json"))] == ["App II", "Pro"]
@@ -58,6 +59,8 @@ def test_products_are_added_listed_and_renamed(cli):
         "MOVES",
         "TRIAL",
         "DAYS",
+        "PUBLIC",
+        "FEED",
         "MINIMUM",
         "VERSION",
         "LATEST",

@@ -36,19 +36,20 @@ async def test_a_product_with_the_wrong_rules_is_mended(world, site, alice):
     await alice.get("/console/products/app")
     assert '<option value="strict" selected>' in alice.text
     assert 'name="support">' in alice.text
-    await alice.post("/console/products/app/rules", policy="domain", support="on")
+    await alice.post("/console/products/app/rules", policy="domain", support="on", feed="on")
     assert "The product is changed" in alice.told
     assert '<option value="domain" selected>' in alice.text
-    assert 'name="support" checked>' in alice.text
+    assert ('name="support" checked>' in alice.text, 'name="feed" checked>' in alice.text) == (True, True)
     product = world.services.products.get("app")
-    assert (product.policy, product.has_support_policy) == (EnvironmentPolicy.DOMAIN, True)
+    chosen = (product.policy, product.has_support_policy, product.public_feed)
+    assert chosen == (EnvironmentPolicy.DOMAIN, True, True)
     assert (await site.verify(key, source="127.0.0.2"))[0] == 200
     await alice.post("/console/products/app/rules", policy="domain")
     assert not world.services.products.get("app").has_support_policy
     for policy in ("", "any"):
         await alice.post("/console/products/app/rules", policy=policy, support="on")
         assert (alice.status, "Choose what identifies a machine" in alice.alert) == (422, True)
-    assert world.services.products.get("app") == product._replace(has_support_policy=False)
+    assert world.services.products.get("app") == product._replace(has_support_policy=False, public_feed=False)
 
 
 async def test_an_upload(world, site, alice):

@@ -51,6 +51,7 @@ def product_group() -> None:
     help="How many slots of a license its customer may free in 30 days; 0 for none.",
 )
 @click.option("--trial-days", type=int, default=0, metavar="N", help="How long a trial lasts; 0 for none.")
+@click.option("--public-feed", is_flag=True, help="Offer updates by other updaters without a license.")
 def add_product(
     services: Services, printer: Printer, slug: str, name: str, environment: str, **rules: Any
 ) -> None:
@@ -63,7 +64,7 @@ def add_product(
 def list_products(services: Services, printer: Printer) -> None:
     """List all products."""
     records = map(_product_record, services.products.list_all())
-    printer.table(records, (24, 11, 14, 20, 14, 10, 16, 12, 0), "no products yet")
+    printer.table(records, (24, 11, 14, 20, 14, 10, 11, 16, 12, 0), "no products yet")
 
 
 @services_command("rename", product_group)
@@ -99,6 +100,11 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str) -
 )
 @click.option("--trial-days", type=int, metavar="N", help="How long a new trial lasts; 0 for none.")
 @click.option(
+    "--public-feed/--no-public-feed",
+    default=None,
+    help="Whether feeds for other updaters (Sparkle, Tauri, Velopack) need no license.",
+)
+@click.option(
     "--minimum-version",
     metavar="VERSION",
     help="The lowest version that is supported; apps below it are told to update. '' removes it.",
@@ -120,7 +126,7 @@ def _product_record(product: Product) -> dict[str, Any]:
         "environment": product.policy.value,
         "support_policy": product.has_support_policy,
         "accept_imported_keys": product.accepts_imported_keys,
-        **pick(product, "customer_moves", "trial_days", "minimum_version"),
+        **pick(product, "customer_moves", "trial_days", "public_feed", "minimum_version"),
         "latest": product.latest.version if product.latest else None,
         "name": product.name,
     }

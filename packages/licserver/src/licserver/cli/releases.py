@@ -27,7 +27,9 @@ from licserver.domain.rollout import Reach
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
+from licserver.security.file_signing import file_signer
 from licserver.security.private_files import digest_file, validate_file
 from licserver.services import Services
 
@@ -74,18 +76,26 @@ def signing_options(function: Callable[..., R]) -> Callable[..., R]:
     def command(
         *args: Any, release_keys: tuple[Path, ...], valid_for: int, manifest: Path | None, **parameters: Any
     ) -> R:
-        signer = _read_signer(release_keys, valid_for, manifest)
+        signer = _read_signer(release_keys, valid_for, manifest, parameters.get("file"))
         return function(*args, signer=signer, **parameters)
 
     return command
 
 
-def _read_signer(keys: tuple[Path, ...], valid_for: int, manifest: Path | None) -> ManifestSigner | None:
-    if keys and manifest is not None:
+def _read_signer(
+    paths: tuple[Path, ...], valid_for: int, manifest: Path | None, file: Path | None
+) -> ManifestSigner | None:
+    if paths and manifest is not None:
         raise InvalidInputError("give --release-key or --manifest, not both")
     if manifest is not None:
         return release_manifests.use_signed(_read_text(manifest))
-    return release_manifests.sign_with_keys(_read_keys(keys), timedelta(days=valid_for)) if keys else None
+    return _sign_with(_read_keys(paths), valid_for, file) if paths else None
+
+
+def _sign_with(keys: list[PrivateKey], valid_for: int, file: Path | None) -> ManifestSigner:
+    """Return a signer; of several keys, the first one signs the file for other updaters."""
+    sign_file = file_signer(file, keys[0]) if file is not None else None
+    return release_manifests.sign_with_keys(keys, timedelta(days=valid_for), sign_file)
 
 
 def _read_text(path: Path) -> str:
@@ -219,7 +229,7 @@ def renew(
 def list_releases(services: Services, printer: Printer, slug: str) -> None:
     """List the versions of the product SLUG, a line for each file."""
     releases = services.releases.list_all(slug)
-    printer.table(map(_release_record, releases), (14, 16, 10, 24, 24, 24, 12, 30, 0), "no versions yet")
+    printer.table(map(_release_record, releases), (14, 16, 10, 24, 24, 24, 12, 12, 30, 0), "no versions yet")
 
 
 @services_command("patches", release_group)
@@ -276,6 +286,7 @@ def _release_record(release: Release) -> dict[str, Any]:
         "platform": release.platform or None,
         **pick(release, "channel", "published_at", "withdrawn_at"),
         "signed_until": manifest and manifest.expires_at,
+        "for_updaters": release.file_signatures is not None,
         "size": release.artifact.size,
         "file": release.artifact.file_name,
         "sha256": release.artifact.sha256.hex(),
@@ -300,15 +311,23 @@ def new_key(file: Path, *, as_json: bool) -> None:
 
 @release_group.command("public-key")
 @file_argument
+@click.option(
+    "--for",
+    "updater",
+    type=click.Choice(list(PUBLIC_KEY_FORMS)),
+    default="licclient",
+    show_default=True,
+    help="Who reads it: each updater has its own form.",
+)
 @json_option
-def public_key(file: Path, *, as_json: bool) -> None:
+def public_key(file: Path, updater: str, *, as_json: bool) -> None:
     """Print the public key for apps to pin, of the private key in FILE."""
-    _print_public(_read_keys((file,))[0], as_json=as_json)
+    _print_public(_read_keys((file,))[0], updater, as_json=as_json)
 
 
-def _print_public(key: PrivateKey, *, as_json: bool) -> None:
-    record = {"public_key": key.public.text, "id": key.public.id}
-    Printer(as_json=as_json).result(record, key.public.text)
+def _print_public(key: PrivateKey, updater: str = "licclient", *, as_json: bool) -> None:
+    text = PUBLIC_KEY_FORMS[updater](key.public)
+    Printer(as_json=as_json).result({"public_key": text, "id": key.public.id}, text)
 
 
 @release_group.command("sign")
@@ -345,14 +364,14 @@ def sign(
     now = system_clock().astimezone(UTC)
     wanted = Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
     if add_to is None:
-        signed = release_manifests.sign_with_keys(keys, timedelta(days=valid_for))(wanted)
+        signed = _sign_with(keys, valid_for, file)(wanted)
     else:
         signed = release_manifests.use_signed(_read_text(add_to))(wanted)
         for key in keys:
             signed = release_manifests.add_signature(signed, key)
     if out is None:
-        click.echo(signed.document)
+        click.echo(signed.text)
         return
-    write_new(out, signed.document.encode() + b"\n", 0o644)
+    write_new(out, signed.text.encode() + b"\n", 0o644)
     until = f"{signed.manifest.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     click.echo(f"signed {slug} {version} until {until} by {', '.join(signed.key_ids)}")

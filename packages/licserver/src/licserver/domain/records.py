@@ -138,6 +138,7 @@ class Release(NamedTuple):
     All files of a version are in the same channel. Without a rollout it reaches all installations. For
     installed versions below `critical_below` it is important; all files of a version have the same of both,
     and of `wordpress`.
+    The file signatures are for other updaters (`protocol.file_signatures`), or None.
     """
 
     id: int
@@ -153,6 +154,7 @@ class Release(NamedTuple):
     rollout: Rollout | None = None
     critical_below: str | None = None
     wordpress: WordPressFields = NO_FIELDS
+    file_signatures: str | None = None
 
 
 CUSTOMER_MOVES: Final = 3
@@ -167,7 +169,7 @@ class Product(NamedTuple):
     not reach, in their order. Below `minimum_version` an installation is no longer supported. With
     `accepts_imported_keys` keys that were sold elsewhere are valid as they are. A customer may free
     `customer_moves` slots of a license in 30 days. A machine may start one trial of `trial_days`; 0 for no
-    trials.
+    trials. With `public_feed` other updaters need no license (`web.feeds`).
     """
 
     id: int
@@ -180,6 +182,7 @@ class Product(NamedTuple):
     customer_moves: int = CUSTOMER_MOVES
     trial_days: int = 0
     minimum_version: str | None = None
+    public_feed: bool = False
     others: tuple[Release, ...] = ()
 
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
+from math import nextafter
 from typing import Final, NamedTuple
 
 from licserver.domain.channels import latest_of_channels
@@ -17,6 +18,7 @@ _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})([dh])")
 _STEP: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%(?:@(.+))?")
 _UNITS: Final = {"d": timedelta(days=1), "h": timedelta(hours=1)}
 _BUCKET_BYTES: Final = 6  # a float holds them exactly, so that no bucket is 1.0
+_LAST: Final = nextafter(1.0, 0.0)  # below a share of 1 only
 
 
 class Step(NamedTuple):
@@ -27,7 +29,10 @@ class Step(NamedTuple):
 
 
 class Installation(NamedTuple):
-    """Who checks for updates: its domain, the installed version, and whether a person asked for the check."""
+    """Who checks for updates: its domain, the installed version, and whether a person asked for the check.
+
+    The domain is empty where none was named; whom a rollout reaches last (D-221).
+    """
 
     domain: str
     version: str
@@ -118,6 +123,8 @@ def bucket(slug: str, version: str, domain: str) -> float:
 
     The version is part of it, so that not the same customers are always the first (D-230).
     """
+    if not domain:
+        return _LAST
     digest = sha256(f"{slug}\n{version}\n{domain}".encode()).digest()
     return int.from_bytes(digest[:_BUCKET_BYTES]) / 256.0**_BUCKET_BYTES
 

@@ -8,12 +8,13 @@ replace three lines, load 14 MiB in each server process, and accept base64url th
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import SIGNATURE_BYTES, PrivateKey, from_base64url, to_base64url
+from licserver.protocol.file_signatures import FileSignatures, read_signatures
 
 TYPE: Final = "release-manifest+json"
 """The `typ` of every signature, so that other documents signed with the key are not taken for manifests."""
@@ -24,6 +25,7 @@ ALGORITHMS: Final = ("EdDSA", "Ed25519")
 MAX_DOCUMENT: Final = 2048  # bytes; a third more in the header, and proxies allow 4 KiB for all headers
 VALID_FOR: Final = timedelta(days=180)  # the default from publication to expiry (D-68)
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_FILES: Final = "file_signatures"  # the member of a document that has them
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -41,22 +43,44 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class SignedManifest:
-    """A parsed document: its content, the ids of its keys, and the document in its shortest form."""
+    """A parsed document: its content, the ids of its keys, and the document in its shortest form.
+
+    `files` are signatures of the file itself, by the first key, for updaters that know no manifests.
+    """
 
     manifest: Manifest
     key_ids: tuple[str, ...]
     document: str
+    files: FileSignatures | None = None
 
+    @property
+    def file_signatures(self) -> str | None:
+        """The signatures of the file as they are stored."""
+        return None if self.files is None else self.files.document
+
+    @property
+    def text(self) -> str:
+        """The document with the signatures of the file, which other readers of a JWS ignore."""
+        if self.files is None:
+            return self.document
+        return _compact(json.loads(self.document) | {_FILES: asdict(self.files)}).decode()
+
+
+FileSigner = Callable[[Manifest], FileSignatures]
+"""Returns the signatures of the file of a release that is being signed."""
 
 ManifestSigner = Callable[[Manifest], SignedManifest]
 """Returns the signed manifest of a release that is being published, or raises `InvalidInputError`."""
 
 
-def sign_with_keys(keys: Sequence[PrivateKey], valid_for: timedelta = VALID_FOR) -> ManifestSigner:
-    """Return a signer that signs now, for `valid_for` from the publication."""
+def sign_with_keys(
+    keys: Sequence[PrivateKey], valid_for: timedelta = VALID_FOR, sign_file: FileSigner | None = None
+) -> ManifestSigner:
+    """Return a signer that signs now, for `valid_for` from the publication; `sign_file` signs the file."""
 
     def signer(wanted: Manifest) -> SignedManifest:
-        return sign(replace(wanted, expires_at=wanted.published_at + valid_for), keys)
+        signed = sign(replace(wanted, expires_at=wanted.published_at + valid_for), keys)
+        return signed if sign_file is None else replace(signed, files=sign_file(wanted))
 
     return signer
 
@@ -101,7 +125,7 @@ def sign(manifest: Manifest, keys: Sequence[PrivateKey]) -> SignedManifest:
 
 def add_signature(signed: SignedManifest, key: PrivateKey) -> SignedManifest:
     """Add the signature of another key; a key that has signed already does nothing."""
-    jws = json.loads(signed.document)
+    jws = json.loads(signed.text)
     if key.public.id not in signed.key_ids:
         jws["signatures"].append(_sign_payload(jws["payload"], key))
     return read(_compact(jws).decode())
@@ -115,6 +139,7 @@ def read(document: str) -> SignedManifest:
         kept = [{name: one[name] for name in ("protected", "signature")} for one in signatures]
         key_ids = tuple(map(_read_signature, kept))
         manifest = _read_content(_object(json.loads(from_base64url(payload))))
+        files = _read_files(jws)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f": {error}" if isinstance(error, _ManifestError) else ""
         raise InvalidInputError(f"not a signed release manifest{reason}") from None
@@ -126,7 +151,7 @@ def read(document: str) -> SignedManifest:
             f"the manifest has {len(shortest)} bytes, and a header takes {MAX_DOCUMENT}: "
             "sign it with fewer keys"
         )
-    return SignedManifest(manifest, key_ids, shortest)
+    return SignedManifest(manifest, key_ids, shortest, files)
 
 
 def to_header(document: str) -> str:
@@ -158,6 +183,13 @@ def _read_signature(signature: dict[str, Any]) -> str:
     if len(from_base64url(signature["signature"])) != SIGNATURE_BYTES:
         raise _ManifestError("a signature is not an Ed25519 signature")
     return key_id
+
+
+def _read_files(jws: dict[str, Any]) -> FileSignatures | None:
+    files = read_signatures(jws.get(_FILES))
+    if files is None and _FILES in jws:
+        raise _ManifestError("its file_signatures are not those of `licserver release sign`")
+    return files
 
 
 def _read_content(content: dict[str, Any]) -> Manifest:

@@ -29,6 +29,7 @@ class ProductRules(TypedDict, total=False):
     accepts_imported_keys: bool
     customer_moves: int
     trial_days: int
+    public_feed: bool
 
 
 class ProductChanges(TypedDict, total=False):
@@ -40,6 +41,7 @@ class ProductChanges(TypedDict, total=False):
     accepts_imported_keys: bool | None
     customer_moves: int | None
     trial_days: int | None
+    public_feed: bool | None
     minimum_version: str | None
 
 

@@ -47,6 +47,7 @@ class StagedRelease(NamedTuple):
     channel: str
     reach: Reach
     wordpress: WordPressFields
+    file_signatures: str | None = None
 
 
 class ReleaseService:
@@ -88,16 +89,17 @@ class ReleaseService:
         product, version, changelog, channel, wordpress = self._check(
             slug, version, changelog, platform, options.get("channel", ""), wordpress
         )
-        document = None
+        document = files = None
         if sign is not None:  # before anything is stored: it may be a manifest of another file
             size, sha256 = digest_file(validate_file(file))
-            document = sign(self._describe(slug, version, size, sha256)).document
+            signed = sign(self._describe(slug, version, size, sha256))
+            document, files = signed.document, signed.file_signatures
         with validate_file(file).open("rb") as source:
             artifact = self._context.artifacts.store(source, options.get("file_name") or file.name)
         if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
         return StagedRelease(
-            product, version, changelog, artifact, document, platform, channel, reach, wordpress
+            product, version, changelog, artifact, document, platform, channel, reach, wordpress, files
         )
 
     def _check(
@@ -149,7 +151,7 @@ class ReleaseService:
 
     def add(self, staged: StagedRelease) -> Release:
         """Do the last step of `publish`; a further file of a version has its rollout."""
-        product, version, changelog, artifact, document, platform, channel, reach, wordpress = staged
+        product, version, changelog, artifact, document, platform, channel, reach, wordpress, files = staged
         key = _version_key(version)
         with self._context.transaction() as tx:
             releases = tx.repositories.releases.list_all(product.id)
@@ -166,6 +168,7 @@ class ReleaseService:
                 channel,
                 *reached,
                 wordpress=wordpress,
+                file_signatures=files,
             ):
                 raise _published_already(product.slug, version, platform)
             details = {"platform": platform} if platform else {}
@@ -193,7 +196,9 @@ class ReleaseService:
         signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
         details = {"platform": release.platform} if release.platform else {}
         with self._context.transaction() as tx:
-            tx.repositories.releases.renew_manifest(release, signed.document, tx.now())
+            tx.repositories.releases.renew_manifest(
+                release, signed.document, tx.now(), signed.file_signatures
+            )
             tx.write_audit(
                 "release.renew", _object(slug, release.version), signed_by=signed.key_ids, **details
             )

@@ -8,7 +8,7 @@ from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.webhooks import WantedEvents
-from licserver.protocol import public_api
+from licserver.protocol import public_api, sparkle, tauri, velopack
 from licserver.protocol.webhooks import EventType
 from licserver.security.link_secrets import watch_link_secrets
 from licserver.services import Services
@@ -19,6 +19,7 @@ from licserver.web.background import BACKGROUND, BackgroundWorker
 from licserver.web.console.app import create_console
 from licserver.web.downloads import Downloads
 from licserver.web.extensions import Extensions
+from licserver.web.feeds import Feeds
 from licserver.web.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
 from licserver.web.mail import register_mail
 from licserver.web.metrics import METER, Meter
@@ -100,6 +101,10 @@ def create_app(
     downloads = Downloads(public, services)
     add_route(app, public_api.DOWNLOAD_PATH, get(downloads.send_file))
     add_route(app, public_api.MANIFEST_PATH, get(downloads.send_manifest))
+    feeds = Feeds(public)
+    add_route(app, tauri.PATH, get(feeds.tauri))
+    add_route(app, sparkle.PATH, get(feeds.appcast))
+    add_route(app, velopack.PATH, get(feeds.velopack))
     add_route(app, SALES_PATH, {"POST": deliveries.receive})
     add_route(app, "/healthz", get(healthz))
     add_route(app, "/readyz", get(readyz))

@@ -11,6 +11,7 @@ from aiohttp import web
 from licserver.artifacts import ArtifactRedirect, Pieces, Source
 from licserver.domain import decisions
 from licserver.domain.decisions import DownloadRefusal, DownloadVerdict
+from licserver.domain.feeds import NO_LICENSE, anyone
 from licserver.domain.records import Release
 from licserver.errors import ArtifactsError
 from licserver.protocol import public_api
@@ -79,7 +80,10 @@ class Downloads:
         subject = self.public.links.read(request.rel_url.raw_query_string, self.public.clock())
         if not isinstance(subject, LinkSubject):
             return subject
-        return decisions.evaluate_download(*await self.public.queries.find_download(subject))
+        license_, release = await self.public.queries.find_download(subject)
+        if subject.license_id == NO_LICENSE and release is not None:
+            license_ = anyone(release.product_id)
+        return decisions.evaluate_download(license_, release)
 
     async def _refuse(self, request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
         response = public_api.download_refusal_response(refusal)

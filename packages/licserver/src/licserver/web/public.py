@@ -182,14 +182,7 @@ class PublicEndpoints:
         if isinstance(call, public_api.InvalidRequest):
             return await self.limits.answer_miss(request, public_api.invalid_update_response(call))
         now = self.clock()
-        key = call.license_key
-        imported = not decisions.is_license_key(key)
-        is_key = not imported or decisions.is_imported_key(key)
-        license_id = self.vault.license_id(key) if is_key else None
-        license_, product = await self.queries.find_update(
-            UpdateQuery(license_id, call.slug, call.platform, call.channels)
-        )
-        verdict = decisions.evaluate_update(license_, product, now, imported=imported)
+        verdict = await self.judge_update(call, now)
         verdict = apply_rollout(verdict, Installation(call.domain, call.current_version, call.is_manual), now)
         self.statistics.count_update_check(verdict, call.current_version)
         response = public_api.update_response(verdict, self.sign_link(request, verdict, now))
@@ -199,6 +192,17 @@ class PublicEndpoints:
         elif verdict.release.manifest is not None:
             return send(response, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
         return send(response)
+
+    async def judge_update(self, call: public_api.UpdateRequest, now: datetime) -> UpdateVerdict:
+        """Decide what the license of an update check is offered, before any rollout."""
+        key = call.license_key
+        imported = not decisions.is_license_key(key)
+        is_key = not imported or decisions.is_imported_key(key)
+        license_id = self.vault.license_id(key) if is_key else None
+        license_, product = await self.queries.find_update(
+            UpdateQuery(license_id, call.slug, call.platform, call.channels)
+        )
+        return decisions.evaluate_update(license_, product, now, imported=imported)
 
     def sign_link(self, request: web.Request, verdict: UpdateVerdict, now: datetime) -> str | None:
         """Return the link to download what is offered; None if it may not be downloaded."""

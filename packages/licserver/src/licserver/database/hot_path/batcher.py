@@ -171,6 +171,10 @@ class PublicQueries:
         """Load the license and the release of a download link; downloads are rare, and not batched."""
         return await asyncio.to_thread(self._store.find_download, subject.license_id, subject.release_id)
 
+    async def find_releases(self, slug: str) -> tuple[Product, list[Release]] | None:
+        """Load a product with all its releases, for feeds; not batched either."""
+        return await asyncio.to_thread(self._store.find_releases, slug)
+
     def _run_on_thread(self, work: Callable[[Request], Result], request: Request) -> Awaitable[Result]:
         return asyncio.get_running_loop().run_in_executor(self._thread, work, request)
 

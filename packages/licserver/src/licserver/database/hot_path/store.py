@@ -30,7 +30,7 @@ from sqlalchemy import (
 from licserver.database.engine import Database
 from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, RowWriter, run_apart
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
-from licserver.database.hot_path.updates import UPDATES, UpdateQuery, UpdateReader
+from licserver.database.hot_path.updates import UPDATES, OfferedProducts, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
 from licserver.database.repositories.webhooks import WantedEvents
 from licserver.database.tables.licenses import activations, licenses, plans, products, releases
@@ -171,6 +171,7 @@ class BatchStore:
         self.is_remote: Final = database.is_remote
         self._lookup_reader, self._update_reader, self._other_reader = (database.reader() for _ in range(3))
         self._updates = UpdateReader(partial(self._read, self._update_reader), self._update_reader)
+        self._listed = OfferedProducts(self._other_reader)
         self._sqlite_writer = None if database.is_remote else database.sqlite_writer()
         self._writer = self._sqlite_writer or database.writer()
 
@@ -254,6 +255,10 @@ class BatchStore:
 
         rows, release = self._other_reader.run(load)
         return read_license(rows[0]) if rows else None, release
+
+    def find_releases(self, slug: str) -> tuple[Product, list[Release]] | None:
+        """Load a product with all its releases; what has not changed is not read again."""
+        return self._listed.find_all(slug)
 
     def ping(self) -> None:
         """Ask whether the database can be written to; look now and then whether another host was promoted."""

@@ -79,6 +79,7 @@ class UpdateReader:
 
 
 _NO_CHANNELS: Final[frozenset[str]] = frozenset()
+_CHANGES: Final = select(products.c.id, products.c.release_changes)
 
 
 class _Known(NamedTuple):
@@ -105,9 +106,7 @@ class OfferedProducts:
 
     def find(self, product_id: int, changes: int, channels: Collection[str], platform: str) -> Product:
         """Return a product with the latest release for channels and a platform (D-227), and the `others`."""
-        known = self._known.get(product_id)
-        if known is None or known.changes != changes:
-            known = self._known[product_id] = self._load(product_id, changes)
+        known = self._keep(product_id, changes)
         # What no release has makes no difference, and callers may invent as much as they like.
         of_releases = known.channels.intersection(channels) if channels else _NO_CHANNELS
         key = of_releases, platform if platform in known.platforms else ""
@@ -116,6 +115,25 @@ class OfferedProducts:
             latest, *others = candidates(known.releases, *key) or (None,)
             found = known.offered[key] = known.product._replace(latest=latest, others=tuple(others))
         return found
+
+    def find_all(self, slug: str) -> tuple[Product, list[Release]] | None:
+        """Return a product and its releases; None if there is none with this slug."""
+
+        def load(connection: Connection) -> Row | None:
+            row = connection.execute(_CHANGES.where(products.c.slug == slug)).one_or_none()
+            return None if row is None else tuple(row)
+
+        row = self._reader.run(load)
+        if row is None:
+            return None
+        known = self._keep(*row)
+        return known.product, known.releases
+
+    def _keep(self, product_id: int, changes: int) -> _Known:
+        known = self._known.get(product_id)
+        if known is None or known.changes != changes:
+            known = self._known[product_id] = self._load(product_id, changes)
+        return known
 
     def _load(self, product_id: int, changes: int) -> _Known:
         def load(connection: Connection) -> tuple[Product, list[Release]]:

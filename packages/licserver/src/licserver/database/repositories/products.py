@@ -80,6 +80,8 @@ class ReleaseRepository(Repository):
         rollout: Rollout | None = None,
         critical_below: str | None = None,
         wordpress: WordPressFields = NO_FIELDS,
+        *,
+        file_signatures: str | None = None,
     ) -> bool:
         """Add a release with its stored file.
 
@@ -104,6 +106,7 @@ class ReleaseRepository(Repository):
                     critical_below=critical_below,
                     **artifact._asdict(),
                     **wordpress._asdict(),
+                    file_signatures=file_signatures,
                     **_rollout_columns(rollout),
                 )
                 .returning(releases.c.id)
@@ -138,10 +141,18 @@ class ReleaseRepository(Repository):
             connection.execute(update(releases).where(*same, offered).values(changes))
             _choose_latest(connection, release.product_id)
 
-    def renew_manifest(self, release: Release, manifest: str, now: datetime) -> None:
-        """Replace a release's manifest; the very next update check returns the new one."""
+    def renew_manifest(
+        self, release: Release, manifest: str, now: datetime, file_signatures: str | None = None
+    ) -> None:
+        """Replace a release's manifest, and its file signatures if there are new ones.
+
+        The very next update check returns the new one.
+        """
         with self._writing() as connection:
             lock_product(connection, release.product_id)
+            if file_signatures is not None:
+                of_it = update(releases).where(releases.c.id == release.id)
+                connection.execute(of_it.values(file_signatures=file_signatures))
             _add_manifest(connection, release.id, manifest, now)
             _choose_latest(connection, release.product_id)
 

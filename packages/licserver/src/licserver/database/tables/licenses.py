@@ -38,6 +38,7 @@ products = sa.Table(
     sa.Column("customer_moves", sa.Integer, nullable=False, server_default=sa.text("3")),
     sa.Column("trial_days", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("minimum_version", sa.Text),
+    sa.Column("public_feed", sa.Boolean, nullable=False, server_default=sa.false()),
     # Changes of this row and of the product's releases: servers keep what they have read until it grows.
     sa.Column("release_changes", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.CheckConstraint("environment_policy IN ('strict', 'domain', 'either')", name="environment_policy"),
@@ -69,6 +70,7 @@ releases = sa.Table(
     sa.Column("requires_php", sa.Text),
     sa.Column("details_url", sa.Text),
     sa.Column("md5", sa.LargeBinary(16)),  # NULL for files from before schema 0030
+    sa.Column("file_signatures", sa.Text),
     # The file with the empty platform is the default, for platforms without a file of their own.
     sa.UniqueConstraint("product_id", "version_key", "platform"),
 )

@@ -110,6 +110,7 @@ def add_product(call: Call) -> Product:
         accepts_imported_keys=new.accept_imported_keys,
         customer_moves=new.customer_moves,
         trial_days=new.trial_days,
+        public_feed=new.public_feed,
     )
 
 
@@ -131,6 +132,7 @@ def change_product(call: Call) -> Product:
         accepts_imported_keys=wanted.get("accept_imported_keys"),
         customer_moves=wanted.get("customer_moves"),
         trial_days=wanted.get("trial_days"),
+        public_feed=wanted.get("public_feed"),
         minimum_version=(wanted["minimum_version"] or "") if "minimum_version" in wanted else None,
     )
 

@@ -85,6 +85,7 @@ class ProductRules(RequestModel):
     accept_imported_keys: bool = False
     customer_moves: Moves = CUSTOMER_MOVES
     trial_days: TrialDays = 0
+    public_feed: bool = False
 
 
 class NewProduct(ProductRules):
@@ -227,6 +228,7 @@ class Product(ResponseModel):
         int, Field(description="How often a customer may free a slot of a license in 30 days.")
     ]
     trial_days: Annotated[int, Field(description="How long a trial lasts; 0 for no trials.")]
+    public_feed: Annotated[bool, Field(description="Whether feeds for other updaters need no license.")]
     minimum_version: Annotated[
         str | None, Field(description="Apps below it are told to update to go on being supported.")
     ]
@@ -257,6 +259,14 @@ class Release(ResponseModel):
     sha256: Annotated[Hex, Field(validation_alias=AliasPath("artifact", "sha256"))]
     signed: Annotated[
         bool, BeforeValidator(lambda manifest: manifest is not None), Field(validation_alias="manifest")
+    ]
+    signed_for_updaters: Annotated[
+        bool,
+        BeforeValidator(lambda signatures: signatures is not None),
+        Field(
+            validation_alias="file_signatures",
+            description="Whether feeds for Sparkle and Tauri can offer it.",
+        ),
     ]
     changelog: str
     requires: Annotated[

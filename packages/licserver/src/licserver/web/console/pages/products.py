@@ -59,7 +59,7 @@ PLATFORMS: Final = (
 def show_all(context: PageContext) -> Page:
     """Show all products, and the form for a new one."""
     usual = {"moves": str(CUSTOMER_MOVES), "trial": "0", "policy": EnvironmentPolicy.DOMAIN.value}
-    form = context.typed("name", "slug", "policy", "support", "imported", "moves", "trial")
+    form = context.typed("name", "slug", "policy", "support", "imported", "feed", "moves", "trial")
     form = {name: text or usual.get(name, "") for name, text in form.items()}
     products = context.services.products.list_all()
     return Page("products.html", {"products": products, "policies": POLICIES, "form": form})
@@ -84,6 +84,7 @@ def _rules(context: PageContext) -> dict[str, Any]:
         "policy": policy,
         "has_support_policy": bool(context.from_form("support")),
         "accepts_imported_keys": bool(context.from_form("imported")),
+        "public_feed": bool(context.from_form("feed")),
         **{name: int(text[:_MOST_DIGITS]) for name, text in numbers.items() if text},
     }
 
@@ -95,6 +96,7 @@ def show(context: PageContext) -> Page:
         "policy": product.policy.value,
         "support": product.has_support_policy,
         "imported": product.accepts_imported_keys,
+        "feed": product.public_feed,
         "moves": product.customer_moves,
         "trial": product.trial_days,
         "minimum": product.minimum_version or "",

@@ -1,0 +1,126 @@
+"""Feeds for apps that have another updater: what it asks for, judged as an update check (D-213)."""
+
+from dataclasses import dataclass
+
+from aiohttp import hdrs, web
+
+from licserver.domain import decisions
+from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict
+from licserver.domain.feeds import Listed, list_releases, offer_to_anyone
+from licserver.domain.rollout import Installation, apply_rollout
+from licserver.protocol import feeds, public_api, sparkle, tauri, velopack
+from licserver.protocol.public_api import UpdateRequest, parse_query
+from licserver.web.public import PublicEndpoints
+from licserver.web.responses import send, send_content
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """What other updaters read."""
+
+    public: PublicEndpoints
+
+    async def tauri(self, request: web.Request) -> web.StreamResponse:
+        """Respond to Tauri's updater with what is newer, or with nothing."""
+        path = request.match_info
+        platform = tauri.read_platform(path["target"], path["arch"])
+        call = _parse(request, platform, version=path["version"])
+        verdict = await self._offer(call)
+        if isinstance(verdict, Offer):
+            link = self.public.sign_link(request, verdict, self.public.clock())
+            found = link and tauri.format_update(verdict, call.current_version, link)
+            return send(found) if found else _send_nothing()
+        if verdict is UpdateRefusal.NO_VERSIONS:
+            return _send_nothing()
+        return await self._refuse(request, call, verdict)
+
+    async def appcast(self, request: web.Request) -> web.StreamResponse:
+        """Respond to Sparkle with a list from which the app chooses."""
+        call, now = _parse(request, sparkle.PLATFORM), self.public.clock()
+        verdict, installation = await self._judge(call)
+        listed: list[tuple[Listed, str]] = []
+        if isinstance(verdict, Offer) and verdict.downloadable:
+            _, releases = await self.public.queries.find_releases(call.slug) or (None, [])
+            for one in list_releases(verdict, releases, call.channels, call.platform, installation, now):
+                link = self.public.sign_link(request, verdict._replace(release=one.release), now)
+                listed.append((one, link or ""))
+        elif not isinstance(verdict, Offer) and verdict is not UpdateRefusal.NO_VERSIONS:
+            return await self._refuse(request, call, verdict)
+        name = verdict.product.name if isinstance(verdict, Offer) else call.slug
+        return send_content(200, sparkle.format_appcast(name, listed), sparkle.TYPE)
+
+    async def velopack(self, request: web.Request) -> web.StreamResponse:
+        """Respond to Velopack with a feed, or lead it to a package."""
+        name = velopack.read_index(request.match_info["name"])
+        if name is None:
+            return await self._send_package(request)
+        query = parse_query(request.rel_url.raw_query_string)
+        channel, platform = velopack.read_channel(name, query.get("os", ""), query.get("arch", ""))
+        installed, domain = query.get("localVersion", ""), query.get("stagingId", "")
+        call = _parse(request, platform, version=installed, domain=domain, channel=channel)
+        verdict = await self._offer(call)
+        if isinstance(verdict, Offer):
+            return send(velopack.format_feed(verdict))
+        if verdict is UpdateRefusal.NO_VERSIONS:
+            return send(velopack.format_feed(None))
+        return await self._refuse(request, call, verdict)
+
+    async def _send_package(self, request: web.Request) -> web.StreamResponse:
+        """Redirect to a signed link, if the license may have the package."""
+        slug, name = request.match_info["slug"], request.match_info["name"]
+        _, releases = await self.public.queries.find_releases(slug) or (None, [])
+        found = velopack.find_package(releases, name)
+        call = (
+            _parse(request, "") if found is None else _parse(request, found.platform, channel=found.channel)
+        )
+        verdict, _ = await self._judge(call)
+        if not isinstance(verdict, Offer):
+            return await self._refuse(request, call, verdict)
+        link = found and self.public.sign_link(request, verdict._replace(release=found), self.public.clock())
+        if not link:
+            raise web.HTTPNotFound
+        return web.Response(status=307, headers={hdrs.LOCATION: link, hdrs.CACHE_CONTROL: "no-store"})
+
+    async def _offer(self, call: UpdateRequest) -> UpdateVerdict | None:
+        """Decide what an installation is offered, and count it."""
+        verdict, installation = await self._judge(call)
+        if verdict is None:
+            return None
+        verdict = apply_rollout(verdict, installation, self.public.clock())
+        if call.current_version:
+            self.public.statistics.count_update_check(verdict, call.current_version)
+        return verdict
+
+    async def _judge(self, call: UpdateRequest) -> tuple[UpdateVerdict | None, Installation]:
+        """Decide what the caller is offered, before any rollout; None if it needs a license and sends none.
+
+        A license that is sent counts also where none is needed. Without a domain, all copies of a license are
+        one installation; without a license, they are those that a rollout reaches last (D-221).
+        """
+        domain, verdict = call.domain, None
+        if call.license_key:
+            verdict = await self.public.judge_update(call, self.public.clock())
+            domain = domain or self.public.vault.license_id(call.license_key).hex()
+        elif (found := await self.public.queries.find_releases(call.slug)) and found[0].public_feed:
+            verdict = offer_to_anyone(*found, call.channels, call.platform)
+        return verdict, Installation(domain, call.current_version, call.is_manual)
+
+    async def _refuse(
+        self, request: web.Request, call: UpdateRequest, refusal: UpdateRefusal | None
+    ) -> web.StreamResponse:
+        if refusal is None:
+            return send(feeds.license_required_response())
+        response = public_api.update_response(refusal, None)
+        if refusal in decisions.MISSES:
+            return await self.public.limits.answer_miss(request, response, call.domain)
+        return send(response)
+
+
+def _parse(request: web.Request, platform: str, **defaults: str) -> UpdateRequest:
+    authorization = request.headers.get(hdrs.AUTHORIZATION, "")
+    query = request.rel_url.raw_query_string
+    return feeds.parse_call(request.match_info["slug"], authorization, query, platform, **defaults)
+
+
+def _send_nothing() -> web.StreamResponse:
+    return web.Response(status=204, headers={"Cache-Control": "no-store"})
