@@ -6,6 +6,7 @@
 import json
 import os
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,7 @@ def build(source: Path, version: str, folder: Path) -> Path:
     (room,) = source.rglob("licserver/__init__.py")
     room.write_text(re.sub(r'__version__ = ".*"', f'__version__ = "{version}"', room.read_text()))
     tell("uv", "build", "--quiet", "--wheel", room.parents[2], "-o", folder)
+    shutil.rmtree(source)  # its tests have keys, and the search for written ones would find them
     return folder
 
 
@@ -249,7 +251,7 @@ def test_the_machine_has_written_no_key(machine: Machine) -> None:
 
 def test_an_upgrade_to_a_later_schema_and_back(tree: Path, wheels: Path, versions: dict[str, Path]) -> None:
     """The page's upgrade: the present licserver's database goes on in a next one, and back."""
-    (block,) = told("Upgrades")
+    block, _ = told("Upgrades")  # the second is for several machines
     first, rest = block.split("\n", 1)
     assert first.startswith("lics backup")
     settings = f"LICSERVER_BASE_URL=https://{NAME}\nLICSERVER_TRUSTED_PROXIES=127.0.0.1,::1\n"
