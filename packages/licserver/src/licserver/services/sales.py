@@ -5,6 +5,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Final
 
+from licserver.database.repositories.queue import Job
 from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source, SourceMapping
 from licserver.domain.records import Actor, ActorKind, LicenseTerms
 from licserver.domain.text import plural
@@ -42,40 +43,52 @@ class SaleService:
         events = load_events(event.content or "[]")
         return next((one.customer_id for one in events if not one.customer_email), None)
 
-    def process(self, event_id: int, email: str | None = None) -> None:
+    def process(self, event_id: int, email: str | None = None, job: Job | None = None) -> bool:
         """Do what a delivery asks for; nothing if that was done before.
 
         Args:
             event_id: The delivery's.
             email: The customer's, if the delivery does not contain it.
+            job: Finished in the same transaction.
+
+        Returns:
+            Whether the job was finished.
 
         Raises:
             BuryJobError: a person has to do something first; what could be done is done.
         """
         try:
-            problem = self._process(event_id, email)
+            problem = self._process(event_id, email, job)
         except InvalidInputError as wrong:  # rolled back; the same would fail again
             problem = str(wrong)[:MAX_REASON]
             self._context.repositories.sales.set_event(event_id, DEAD, problem, self._context.now())
         if problem:
             raise BuryJobError(problem)
+        return job is not None
 
-    def _process(self, event_id: int, email: str | None) -> str:
+    def _process(self, event_id: int, email: str | None, job: Job | None) -> str:
         """Return what a person has to do; empty if all is done."""
         with self._context.transaction() as tx:
-            sales = tx.repositories.sales
-            event = sales.find_event(event_id)
-            source = None if event is None else sales.find_source(event.source, locked=True)
-            event = sales.find_event(event_id)  # again: another process may have done it meanwhile
-            if source is None or event is None or event.content is None or event.state != WAITING:
-                return ""
-            worker = SaleWorker(tx.acting_as(Actor(ActorKind.SYSTEM, f"source {source.name}")), source)
-            for sale in load_events(event.content):
-                worker.apply(sale if email is None else replace(sale, customer_email=email))
-            problem = worker.problem()
-            state, reason = (DEAD, problem) if problem else (DONE, worker.summary())
-            sales.set_event(event_id, state, reason, tx.now())
+            problem = _apply_delivery(tx, event_id, email)
+            if job is not None and not problem:
+                tx.repositories.queue.finish(job, tx.now())
             return problem
+
+
+def _apply_delivery(tx: Context, event_id: int, email: str | None) -> str:
+    sales = tx.repositories.sales
+    event = sales.find_event(event_id)
+    source = None if event is None else sales.find_source(event.source, locked=True)
+    event = sales.find_event(event_id)  # again: another process may have done it meanwhile
+    if source is None or event is None or event.content is None or event.state != WAITING:
+        return ""
+    worker = SaleWorker(tx.acting_as(Actor(ActorKind.SYSTEM, f"source {source.name}")), source)
+    for sale in load_events(event.content):
+        worker.apply(sale if email is None else replace(sale, customer_email=email))
+    problem = worker.problem()
+    state, reason = (DEAD, problem) if problem else (DONE, worker.summary())
+    sales.set_event(event_id, state, reason, tx.now())
+    return problem
 
 
 class SaleWorker:

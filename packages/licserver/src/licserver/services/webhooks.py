@@ -155,15 +155,19 @@ class WebhookService:
 
     # --- background ---
 
-    def fan_out(self, job: Job) -> None:
-        """Store the body of an event, and a delivery for each endpoint that wants it; for `EVENTS`."""
+    def fan_out(self, job: Job) -> bool:
+        """Store the body of an event, and a delivery for each endpoint that wants it; for `EVENTS`.
+
+        Returns:
+            Whether the job was finished in the same transaction.
+        """
         type_, data = job.payload["type"], {**job.payload["data"]}
         if type_ == EventType.ACTIVATION_CREATED:
             license_id = bytes.fromhex(data["license_id"])
             MailService(self._context).send_activation(job.key, license_id, data["domain"])
         endpoints = [one.id for one in self._webhooks.list_endpoints() if one.wants(type_)]
         if not endpoints:
-            return
+            return False
         if "license_id" in data:
             found = self._context.repositories.licenses.find(bytes.fromhex(data["license_id"]))
             if found is not None:
@@ -172,6 +176,8 @@ class WebhookService:
         body = webhooks.format_event(type_, datetime.fromisoformat(job.payload["at"]), data)
         with self._context.transaction() as tx:
             tx.repositories.webhooks.add_deliveries(job.key, type_, body, endpoints, tx.now())
+            tx.repositories.queue.finish(job, tx.now())
+        return True
 
     def prepare(self, job: Job) -> Attempt | None:
         """Return what to send for a delivery; None if its endpoint has been removed."""
@@ -186,21 +192,25 @@ class WebhookService:
             keys.append(self._decrypt(endpoint.id, endpoint.encrypted_previous))
         return Attempt(endpoint.url, body, webhooks.signed_headers(delivery.event_id, now, body, keys))
 
-    def record(self, job: Job, status: int | None, answer: str) -> None:
-        """Store what an attempt came to; raise `RetryJobError` or `BuryJobError` unless it was delivered."""
+    def record(self, job: Job, status: int | None, answer: str) -> bool:
+        """Store what an attempt came to; raise `RetryJobError` or `BuryJobError` unless it was delivered.
+
+        Returns:
+            Whether the job was finished in the same transaction.
+        """
         now, outcome = self._context.now(), webhooks.judge_response(status)
         due_at = webhooks.next_attempt(job.attempts, now, random.random())  # noqa: S311 - jitter
         with self._context.transaction() as tx:
             tx.repositories.webhooks.note_attempt(job.id, status, answer, now)
             delivery = tx.repositories.webhooks.find_delivery(job.id)
             if delivery is None:
-                return
+                return False
             endpoint = WebhookService(tx).get(delivery.endpoint_id)
             failing_since = None if outcome is Outcome.DELIVERED else endpoint.failing_since or now
             if failing_since != endpoint.failing_since:
                 tx.repositories.webhooks.change_endpoint(endpoint.id, failing_since=failing_since)
             if failing_since is None:
-                return
+                return tx.repositories.queue.finish(job, now)
             if outcome is Outcome.GONE:
                 WebhookService(tx).disable(endpoint.id, "it answered 410 Gone")
             elif now - failing_since >= webhooks.MAX_FAILING:

@@ -19,6 +19,9 @@ from licserver.database.repositories.queue import Job
 from licserver.errors import BuryJobError, LicserverError, RetryJobError
 
 POLL_SECONDS: Final = 1.0
+LOOK_PAUSE: Final = 0.1
+"""Seconds between two looks for jobs: what falls due meanwhile is claimed together. Without it looking was a
+quarter of the background's work beside 17 purchases a second."""
 LONGEST_PAUSE: Final = 30.0  # seconds between two polls while the database is away
 LEASE: Final = timedelta(seconds=60)
 KEPT: Final = timedelta(days=90)  # finished jobs, which the command line and the console show
@@ -33,7 +36,8 @@ _THREADS: Final = 1
 _log = logging.getLogger("licserver.background")
 
 Result = TypeVar("Result")
-Handler = Callable[[Job], Awaitable[None] | None]
+Handler = Callable[[Job], Awaitable[bool | None] | bool | None]
+"""Does a job; True if its transaction has finished the job as well, which spares a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class BackgroundWorker:
         run: Handler,
         *,
         lease: timedelta = LEASE,
-        at_once: int = 4,
+        at_once: int = 8,
         schedule: Sequence[timedelta] = SCHEDULE,
     ) -> None:
         """Add a queue, before the application starts.
@@ -132,6 +136,7 @@ class BackgroundWorker:
             # Not `wait_for`: Python 3.11's ignores a cancellation that meets `wake`; this would never end.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
+                    await asyncio.sleep(LOOK_PAUSE)
                     await self._woken.wait()
 
     async def _start_due(self) -> None:
@@ -161,12 +166,14 @@ class BackgroundWorker:
         try:
             if inspect.iscoroutinefunction(queue.run):
                 async with asyncio.timeout(queue.lease.total_seconds()):
-                    await queue.run(job)
+                    is_finished = await queue.run(job)
             else:
-                await self.on_thread(lambda: queue.run(job))
+                is_finished = await self.on_thread(lambda: queue.run(job))
         except Exception as error:  # noqa: BLE001 - fails this job alone
             end = self._on_failure(job, queue, error)
         else:
+            if is_finished:
+                return
             end = lambda: self._repositories.queue.finish(job, self._clock())  # noqa: E731 - one of three
         try:
             await self.on_thread(end)

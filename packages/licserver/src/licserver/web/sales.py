@@ -63,12 +63,12 @@ def add_sale_jobs(background: BackgroundWorker, services: Services) -> None:
     key = "" if secret is None else secret.get_secret_value()
     is_test = shop_apis.is_sandbox(key)
 
-    async def process(job: Job) -> None:
+    async def process(job: Job) -> bool:
         event, email = int(job.payload["event"]), None
         if key and (
             customer := await background.on_thread(lambda: sales.find_customer(event, is_test=is_test))
         ):
             email = await shop_apis.find_email(key, customer)
-        await background.on_thread(lambda: sales.process(event, email))
+        return await background.on_thread(lambda: sales.process(event, email, job))
 
-    background.register(QUEUE, process, at_once=2)
+    background.register(QUEUE, process)

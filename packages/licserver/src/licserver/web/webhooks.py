@@ -17,11 +17,12 @@ def register_webhooks(background: BackgroundWorker, services: Services, wanted: 
     """Let a process find endpoints for events, send these, and write events of what ends by itself."""
     webhooks, networks = services.webhooks, services.settings.webhook_networks
 
-    async def deliver(job: Job) -> None:
+    async def deliver(job: Job) -> bool:
         attempt = await background.on_thread(lambda: webhooks.prepare(job))
-        if attempt is not None:
-            answer = await post(attempt.url, attempt.body, attempt.headers, networks)
-            await background.on_thread(lambda: webhooks.record(job, *answer))
+        if attempt is None:
+            return False
+        answer = await post(attempt.url, attempt.body, attempt.headers, networks)
+        return await background.on_thread(lambda: webhooks.record(job, *answer))
 
     background.register(EVENTS, webhooks.fan_out)
     background.register(DELIVERIES, deliver, at_once=AT_ONCE)
