@@ -294,6 +294,26 @@ class SqliteConnection(KeptConnection):
             driver.execute("PRAGMA wal_checkpoint(RESTART)")  # waits for readers, and other writers for it
 
 
+@contextlib.contextmanager
+def pipeline(connection: Connection, *, commits: bool = False) -> Iterator[None]:
+    """Send PostgreSQL the statements of a block one behind the other, and wait for all of them at its end.
+
+    A batch of activations waits twice instead of five times. With half a millisecond between two machines
+    that is a third less time for a batch of 16.
+
+    Args:
+        commits: Whether the block's end commits, in the same round trip.
+    """
+    driver: Any = connection.connection.driver_connection
+    if connection.dialect.name == "sqlite":
+        yield
+        return
+    with driver.pipeline():
+        yield
+        if commits:
+            driver.commit()
+
+
 # --- statements -------------------------------------------------------------------------------
 
 _Processors = list[tuple[int, Callable[[Any], Any]]]  # positions in a row, with what converts the value there
@@ -322,6 +342,10 @@ class BatchedQuery:
         Returns:
             The rows in any order; each begins with the number of its request.
         """
+        return self.send(connection, requests)()
+
+    def send(self, connection: Connection, requests: Sequence[Row]) -> Callable[[], list[Row]]:
+        """Run the statement, or in a pipeline send it; return what reads the rows, then or after its end."""
         count = len(requests)
         size = 1 << (count - 1).bit_length()  # few sizes: few statements to compile and prepare
         sql, processors = self._statement(connection.dialect, size)
@@ -330,12 +354,18 @@ class BatchedQuery:
         cursor = connection.connection.cursor()
         try:
             cursor.execute(sql, parameters)
-            rows = list(cursor.fetchall())
-        finally:
+        except BaseException:
             cursor.close()
-        if size > count:
-            rows = [row for row in rows if row[0] < count]
-        return [_convert(row, processors) for row in rows] if processors else rows
+            raise
+
+        def read() -> list[Row]:
+            with contextlib.closing(cursor):
+                rows = list(cursor.fetchall())
+            if size > count:
+                rows = [row for row in rows if row[0] < count]
+            return [_convert(row, processors) for row in rows] if processors else rows
+
+        return read
 
     def compile(self, dialect: Dialect) -> None:
         """Compile the statements of the usual sizes."""

@@ -3,7 +3,7 @@
 No license rule is here: SQL selects the rows worth loading, and an activation request brings its decision.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -28,7 +28,14 @@ from sqlalchemy import (
 )
 
 from licserver.database.engine import Database
-from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, RowWriter, run_apart
+from licserver.database.hot_path.driver import (
+    BatchedQuery,
+    KeptConnection,
+    Row,
+    RowWriter,
+    pipeline,
+    run_apart,
+)
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
 from licserver.database.hot_path.updates import UPDATES, OfferedProducts, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
@@ -212,13 +219,13 @@ class BatchStore:
         verdicts: list[VerifyVerdict | Exception] = []
         granted = _GrantedActivations()
         lookups = [request.lookup for request in requests]
-        locked: set[bytes] | None = None
-        if self.is_remote:
+        with pipeline(connection):
             # A statement of its own: what a statement reads beside the rows that it locks may be older
             # than the lock.
-            rows = LOCKS.rows(connection, [(lookup.license_id,) for lookup in lookups])
-            locked = {license_id for _, license_id in rows}
-        for request, license_ in zip(requests, find_licenses(connection, lookups), strict=True):
+            read_locks = LOCKS.send(connection, [one[:1] for one in lookups]) if self.is_remote else None
+            read_licenses = LOOKUPS.send(connection, _parameters(lookups))
+        locked = None if read_locks is None else {license_id for _, license_id in read_locks()}
+        for request, license_ in zip(requests, _in_order(lookups, read_licenses()), strict=True):
             if license_ is not None and locked is not None and license_.id not in locked:
                 verdicts.append(LicenseLockedError("another operation changes this license; try again"))
                 continue
@@ -231,9 +238,10 @@ class BatchStore:
             if isinstance(verdict, Valid) and verdict.takes_slot:
                 granted.add(request)
         if granted.rows:
-            ACTIVATIONS.write(connection, granted.rows)
             if self._wanted is not None:
                 self._wanted.add_activations(connection, granted.rows)
+            with pipeline(connection, commits=True):
+                ACTIVATIONS.write(connection, granted.rows)
         return verdicts
 
     def find_updates(
@@ -302,9 +310,16 @@ class _GrantedActivations:
 
 def find_licenses(connection: Connection, lookups: Sequence[Lookup]) -> list[LicenseSnapshot | None]:
     """Load licenses as their environments see them, in the order of the lookups."""
+    return _in_order(lookups, LOOKUPS.rows(connection, _parameters(lookups)))
+
+
+def _parameters(lookups: Sequence[Lookup]) -> list[Row]:
+    return [(license_id, *environment) for license_id, environment in lookups]
+
+
+def _in_order(lookups: Sequence[Lookup], rows: Iterable[Row]) -> list[LicenseSnapshot | None]:
     found: list[LicenseSnapshot | None] = [None] * len(lookups)
-    requests = [(license_id, *environment) for license_id, environment in lookups]
-    for row in LOOKUPS.rows(connection, requests):
+    for row in rows:
         plan, overrides, day, count_and_match = row[-4:]
         seen_on = None if day is None else date.fromisoformat(day)
         license_ = read_license(row, count_and_match >> 2, _MATCHES[count_and_match & 3], seen_on)
