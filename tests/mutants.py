@@ -36,6 +36,7 @@ PACKAGES: Final = {
         "domain/entitlements": ("entitlements", "consumption_requests"),
         "domain/moves": ("moves",),
         "domain/offline": ("offline_requests",),
+        "domain/php_versions": ("php_versions",),
         "domain/rollout": ("rollout",),
         "domain/seats": ("seat_decisions",),
         "domain/trials": ("trial_decisions",),

@@ -138,3 +138,19 @@ async def test_in_the_console(world, alice):
     assert rows(await alice.get("/console/products/app/releases.csv"))[1][-4:] == ["6.4", "6.8", "", PAGE]
     await alice.get("/console/audit")
     assert "Changed what WordPress shows of" in alice.text
+
+
+async def test_a_version_that_wordpress_orders_otherwise(api, alice, publish, cli, tmp_path):
+    """Command, admin API and the version's page say so when it is published; others have no warning."""
+    publish("1.1.0")
+    file, sentence = ("app.zip", b"zip"), "WordPress does not take 1.2.0+b to be newer than 1.2.0"
+    for version, warns in (("1.2.0", False), ("1.2.0+b", True)):
+        published = (await api("POST", "/products/app/releases", **form(version=version, file=file)))[1]
+        assert (published["warning"] or "").startswith(sentence) is warns
+        await alice.get(f"/console/products/app/releases/{version}")
+        assert (sentence in alice.text) is warns
+    (tmp_path / "app.zip").write_bytes(b"zip")
+    cli("product", "add", "app", "--name", "App")
+    for version, warns in (("1.2.0", False), ("v1.3.0", True)):
+        printed = cli("release", "publish", "app", version, str(tmp_path / "app.zip"))
+        assert ("WordPress does not take v1.3.0 to be newer than 1.2.0" in printed) is warns

@@ -177,15 +177,16 @@ def publish(
     )
     record = _release_record(release)
     audience = services.releases.describe_audience(slug, release)
+    warning = services.releases.describe_order(slug, release)
     for_platform = f" for {platform}" if platform else ""
     is_reduced = bool(changelog) and release.changelog != changelog
     lines = [
         f"published {slug} {release.version}{for_platform}: {release.artifact.size:,} bytes, "
         f"sha256 {record['sha256']}" + ("; the changelog was reduced to basic HTML" if is_reduced else ""),
-        *filter(None, [audience]),
+        *filter(None, [audience, warning]),
     ]
     record |= release.wordpress._asdict()
-    printer.result(record | {"audience": audience}, "\n".join(lines))
+    printer.result(record | {"audience": audience, "warning": warning}, "\n".join(lines))
 
 
 @release_group.command("renew")

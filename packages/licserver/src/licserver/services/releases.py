@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, Unpack
 
 from licserver.domain.decisions import describe_audience, is_platform, version_key
+from licserver.domain.php_versions import explain_order
 from licserver.domain.records import NO_FIELDS, STABLE, Artifact, Product, Release, WordPressFields
 from licserver.domain.rollout import TO_ALL, Reach
 from licserver.domain.text import sanitize
@@ -270,6 +271,11 @@ class ReleaseService:
     def describe_audience(self, slug: str, release: Release) -> str | None:
         """Return to whom a pre-release is offered, as a sentence; None if it is stable."""
         return describe_audience(release, self.list_all(slug))
+
+    def describe_order(self, slug: str, release: Release) -> str | None:
+        """Return a warning, as a sentence, if WordPress orders a version in another way; else None."""
+        others = [one.version for one in self.list_all(slug) if one.withdrawn_at is None]
+        return explain_order(release.version, others)
 
     def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
         now = self._context.now()

@@ -130,6 +130,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "signed_for_updaters": True,
     "changelog": "Faster export.",
     "audience": None,
+    "warning": None,
     "percent": 50.0,
     "paused": True,
     "rollout": {"plan": "7d", "started_at": "2026-11-20T12:00:00Z", "paused_at": None},

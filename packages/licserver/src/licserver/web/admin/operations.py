@@ -151,7 +151,9 @@ def publish_release(call: Call) -> BaseModel:
     """Publish an uploaded file as a version."""
     release = call.services.releases.add(call.body)
     audience = call.services.releases.describe_audience(call.slug, release)
-    return schemas.PublishedRelease.model_validate(release).model_copy(update={"audience": audience})
+    warning = call.services.releases.describe_order(call.slug, release)
+    published = schemas.PublishedRelease.model_validate(release)
+    return published.model_copy(update={"audience": audience, "warning": warning})
 
 
 @Operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release, query=schemas.OfPlatform)

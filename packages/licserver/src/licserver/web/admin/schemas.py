@@ -303,6 +303,9 @@ class PublishedRelease(Release):
     """A file that was just published; if it is not for everybody, `audience` says who is offered it."""
 
     audience: str | None = None
+    warning: Annotated[
+        str | None, Field(description="If WordPress orders the version in another way than licserver.")
+    ] = None
 
 
 class Use(ResponseModel):

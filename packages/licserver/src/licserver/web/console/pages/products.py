@@ -210,6 +210,7 @@ def show_release(context: PageContext) -> Page:
             "offered_versions": _list_versions(offered),
             "status": context.services.rollouts.get(slug, release.version),
             "audience": context.services.releases.describe_audience(slug, release),
+            "warning": context.services.releases.describe_order(slug, release),
             "holders": context.services.licenses.list_entitled(slug, release.version, limit=10).items,
             "changelog": _render_changelog(release.changelog),
             "wordpress": context.typed(*WordPressFields._fields)
