@@ -103,6 +103,7 @@ def lay_out(folder: Path, package: str, room: str) -> None:
     own = ROOT / "packages" / package
     shutil.copytree(own / "src", folder / "src")
     shutil.copytree(ROOT / "tests" / "harness", folder / "tests" / "harness")
+    shutil.copytree(ROOT / "tests" / "vectors", folder / "tests" / "vectors")
     if (own / "tests" / "stage").exists():
         shutil.copytree(own / "tests" / "stage", folder / "tests" / "stage")
     shutil.copy(ROOT / "conftest.py", folder)
