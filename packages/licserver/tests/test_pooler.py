@@ -4,11 +4,13 @@ import asyncio
 import io
 import json
 import time
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 
 import psycopg
 import pytest
 
+from harness.standstill import Standstill
+from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.schema import read_version
 from licserver.domain.records import LicenseTerms
@@ -17,6 +19,18 @@ from licserver.protocol.license_files import read_rows
 from licserver.services.backup import write_backup
 
 pytestmark = pytest.mark.system_tools
+
+
+@asynccontextmanager
+async def gone(server, how):
+    """Let PostgreSQL be away for a block."""
+    if how == "frozen":
+        with server.frozen():
+            yield
+        return
+    await asyncio.to_thread(server.stop)
+    yield
+    await asyncio.to_thread(server.start)
 
 
 @pytest.fixture
@@ -116,6 +130,39 @@ def test_an_import_keeps_its_session_and_gives_it_up(world, postgres, database, 
         while direct.execute(staged).fetchone() != (0,):
             assert time.monotonic() < deadline
             time.sleep(0.02)  # until the pooler has ended the session
+
+
+@pytest.mark.parametrize("how", ["stopped", "frozen"])
+async def test_an_outage_behind_it_is_told_at_once_and_over_soon(
+    make_pooler, own_postgres, make_world, open_site, how
+):
+    """Customers get 503 within two seconds, and verdicts within five after the database's return."""
+    name = own_postgres.make()
+    url = make_pooler(own_postgres, server_login_retry=1).url(name)
+    with closing(connect(url)) as database:
+        migrate.upgrade(database)
+    world = make_world(database_url=url)
+    site, key = await open_site(world), world.key(slots=None)
+    domains = iter(f"{number}.example" for number in range(10**6))
+
+    async def ask():
+        with Standstill() as machine:
+            began = time.monotonic()
+            answers = [await site.verify(key, "known.example"), await site.verify(key, next(domains))]
+            ended = time.monotonic()
+        return [status for status, _ in answers], ended - began - machine.within(began, ended)
+
+    assert (await ask())[0] == [200, 200]
+    async with gone(own_postgres, how):
+        for _ in range(5):
+            statuses, seconds = await ask()
+            assert statuses == [503, 503]
+            assert seconds < 2 * 2.0  # one after the other
+            await asyncio.sleep(0.2)
+    back = time.monotonic()
+    while (await ask())[0] != [200, 200]:
+        assert time.monotonic() - back < 5
+        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("mode", ["transaction", "session", None])
