@@ -160,6 +160,17 @@ def failover(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def upgrade(session: nox.Session) -> None:
+    """A schema step and its way back beside servers under load, with ten million licenses; an hour.
+
+    The test run does it with a hundred thousand. `LICENSING_UPGRADE_DATABASE` names an empty database.
+    """
+    rows = {"LICENSING_UPGRADE_ROWS": "10000000"}
+    tests = ("-s", "--timeout=0", "tests/test_upgrade_live.py")
+    run(session, "pytest", *EVERYTHING, *tests, *session.posargs, env=rows)
+
+
+@nox.session(venv_backend="none")
 def hostile(session: nox.Session) -> None:
     """Honest clients beside clients that attack, ten minutes long; the test run does 20 s of it."""
     seconds = {"LICENSING_HOSTILE_SECONDS": "600"}

@@ -4,12 +4,15 @@ import io
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import func, select
 
 from harness import engines
 from harness.engines import ENGINES
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import audit as rooms
+from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.statistics import Seen, note_seen
+from licserver.database.tables.licenses import refusals
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError
 from licserver.services import Services, open_services
@@ -133,14 +136,51 @@ def test_old_lines_of_the_log_go(activate, monkeypatch):
 def test_many_batches_free_all(activate, monkeypatch):
     """More activations than fit into a batch are freed all the same, each once."""
     monkeypatch.setattr(rooms, "BATCH", 4)
+    monkeypatch.setattr(rooms, "RANGE", 5)
     world = activate.world
     keys = [world.key(slots=None) for _ in range(3)]
     world.services.retention.sweep()
     for key in keys:
         activate(key, *(f"host-{number}.example" for number in range(7)))
     world.clock.forward(days=41)
+    assert world.services.retention.sweep(dry_run=True).activations == 21
     assert world.services.retention.sweep().activations == 21
     assert not any(world.held(key) for key in keys)
+
+
+def test_what_has_expired_goes_in_batches(activate, monkeypatch):
+    """More refusals than fit into a batch, of many licenses; the young ones stay."""
+    monkeypatch.setattr(rooms, "BATCH", 4)
+    world = activate.world
+    refused = {
+        (
+            world.services.vault.license_id(world.key()),
+            Environment(f"{at}.example", "192.0.2.1"),
+            "revoked",
+        ): 1
+        for at in range(9)
+    }
+    note_refusals(world.services.database, refused, world.clock())
+    world.clock.forward(days=29)
+    note_refusals(world.services.database, dict(list(refused.items())[:2]), world.clock())
+    world.clock.forward(days=2)
+    world.services.retention.sweep()
+    with world.services.database.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(refusals)) == 2
+
+
+def test_a_longer_precision_frees_nobody_earlier(activate):
+    """What is stored once a week may be six days behind: a sweep waits for as long."""
+    world = activate.world
+    settings = world.settings.model_copy(update={"last_seen_days": 7})
+    services = Services(replace(world.services.context, settings=settings))
+    key = world.key()
+    services.retention.sweep()
+    activate(key, "weekly.example")
+    world.clock.forward(days=45)
+    assert services.retention.sweep().activations == 0
+    world.clock.forward(days=2)
+    assert services.retention.sweep().activations == 1
 
 
 def test_a_holiday_is_no_absence(monkeypatch):

@@ -7,7 +7,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    tuple_,
+)
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
@@ -128,6 +142,7 @@ def _read_entry(row: Row[Any]) -> Entry:
 # --- retention --------------------------------------------------------------------------------
 
 BATCH: Final = 1_000  # rows of a transaction
+RANGE: Final = 10_000  # activations that a statement looks at
 WATCHED: Final = "activations_watched_since"
 """The fact that says when sweeps began: an activation counts as seen then."""
 
@@ -166,23 +181,34 @@ class Retention:
             return
         is_stale = _is_stale(before)
         key = tuple_(*activations.primary_key)
-        place: tuple[Any, ...] | None = None
-        while True:
+        for within in self._ranges():
             with self._database.reading() as connection:
-                statement = select(*activations.primary_key).where(is_stale)
-                if place is not None:
-                    statement = statement.where(key > place)
-                rows = connection.execute(statement.order_by(*activations.primary_key).limit(BATCH)).all()
-            if not rows:
+                rows = connection.execute(select(*activations.primary_key).where(within, is_stale)).all()
+            for start in range(0, len(rows), BATCH):
+                freed = Counter[bytes]()
+                with self._database.writing() as connection:
+                    for row in rows[start : start + BATCH]:
+                        # Checked again: it may have been seen meanwhile.
+                        one = delete(activations).where(key == tuple(row), is_stale)
+                        freed[row.license_id] += connection.execute(one).rowcount
+                yield +freed
+
+    def _ranges(self) -> Iterator[ColumnElement[bool]]:
+        """Divide the activations by their licenses; yield conditions, each of some thousand rows.
+
+        To look for the next stale one, a single statement might read all: no index has `last_seen_at`.
+        """
+        column = activations.c.license_id
+        after: ColumnElement[bool] = true()
+        while True:
+            ends = select(column).where(after).order_by(column).offset(RANGE - 1).limit(1)
+            with self._database.reading() as connection:
+                end = connection.scalar(ends)
+            if end is None:
+                yield after
                 return
-            place = tuple(rows[-1])
-            freed = Counter[bytes]()
-            with self._database.writing() as connection:
-                for row in rows:
-                    # Checked again: it may have been seen meanwhile.
-                    one = delete(activations).where(key == tuple(row), is_stale)
-                    freed[row.license_id] += connection.execute(one).rowcount
-            yield +freed
+            yield and_(after, column <= end)
+            after = column > end
 
     def old_lines(self, before: datetime) -> Iterator[int]:
         """Remove lines of the audit log, in batches; yield the number of each."""
@@ -200,27 +226,37 @@ class Retention:
         Beside these: known addresses, and counts of attempts.
         """
         has_ended = or_(sessions.c.expires_at < now, sessions.c.last_used_at < idle_since)
-        unused, yesterday = now - ADDRESS_KEPT, now.date() - timedelta(days=1)
         with self._database.writing() as connection:
-            ended = connection.execute(delete(sessions).where(has_ended)).rowcount
             delete_old_attempts(connection, now)
-            connection.execute(delete(known_addresses).where(known_addresses.c.last_used_at < unused))
-            connection.execute(delete(moves).where(moves.c.freed_at < now - MOVES_COUNT_FOR))
-            connection.execute(delete(seats).where(seats.c.expires_at <= now))
-            connection.execute(delete(refusals).where(refusals.c.last_at < now - REFUSALS_KEPT))
-            connection.execute(delete(failed_logins).where(failed_logins.c.day < yesterday))
-            forgotten = connection.execute(
-                delete(idempotency_keys).where(idempotency_keys.c.created_at < responses_before)
-            ).rowcount
-        return ended, forgotten
+        self._delete(known_addresses, known_addresses.c.last_used_at < now - ADDRESS_KEPT)
+        self._delete(moves, moves.c.freed_at < now - MOVES_COUNT_FOR)
+        self._delete(seats, seats.c.expires_at <= now)
+        self._delete(refusals, refusals.c.last_at < now - REFUSALS_KEPT)
+        self._delete(failed_logins, failed_logins.c.day < now.date() - timedelta(days=1))
+        ended = self._delete(sessions, has_ended)
+        return ended, self._delete(idempotency_keys, idempotency_keys.c.created_at < responses_before)
+
+    def _delete(self, table: Table, condition: ColumnElement[bool]) -> int:
+        """Delete the rows that a condition selects, some in each transaction; return their number."""
+        key, total = tuple_(*table.primary_key), 0
+        chosen = key.in_(select(*table.primary_key).where(condition).limit(BATCH))
+        while True:
+            with self._database.writing() as connection:
+                count = connection.execute(delete(table).where(chosen)).rowcount
+            total += count
+            if count < BATCH:
+                return total
 
     def count_stale(self, before: datetime, watched_since: datetime) -> int:
         """Count what `stale` would free; looks at all activations."""
         if watched_since >= before:
             return 0
-        with self._database.snapshot() as connection:
-            statement = select(func.count()).select_from(activations).where(_is_stale(before))
-            return connection.scalar(statement) or 0
+        count = select(func.count()).select_from(activations).where(_is_stale(before))
+        total = 0
+        for within in self._ranges():
+            with self._database.reading() as connection:
+                total += connection.scalar(count.where(within)) or 0
+        return total
 
     def count_lines(self, before: datetime) -> int:
         """Count what `old_lines` would remove."""
