@@ -82,7 +82,7 @@ def test_defaults_are_safe():
 def test_every_setting_is_shown_here():
     """A new setting needs a line in this file."""
     secret = {"LICSERVER_DATABASE_URL", "LICSERVER_REDIS_URL", "LICSERVER_SECRETS"}
-    secret |= {"LICSERVER_MAIL_PASSWORD", "LICSERVER_PADDLE_API_KEY"}
+    secret |= {"LICSERVER_MAIL_PASSWORD", "LICSERVER_PADDLE_API_KEY", "LICSERVER_REPLICA_URL"}
     others = {"LICSERVER_MAIL_HOST"}  # needs another one
     assert {f"LICSERVER_{name.upper()}" for name in Settings.model_fields} == set(GOOD) | secret | others
 
@@ -103,6 +103,7 @@ def test_mail_needs_a_sender_and_a_password_needs_encryption(monkeypatch):
 def test_what_may_hold_a_password_is_not_shown(monkeypatch):
     """The database's address and the secrets stay out of every repr, and reach only who asks."""
     monkeypatch.setenv("LICSERVER_DATABASE_URL", "postgresql://me:hunter2@db/x")
+    monkeypatch.setenv("LICSERVER_REPLICA_URL", "postgresql://me:hunter2@standby/x")
     monkeypatch.setenv("LICSERVER_SECRETS", '{"index_secret": "hunter2"}')
     monkeypatch.setenv("LICSERVER_REDIS_URL", "redis://:hunter2@redis/0")
     monkeypatch.setenv("LICSERVER_PADDLE_API_KEY", "pdl_live_apikey_hunter2")

@@ -51,6 +51,7 @@ class Settings(BaseSettings):
         data_dir: The folder of the database, the secrets and the artifacts.
         database_url: SQLAlchemy URL of a SQLite or PostgreSQL database, with ``?pooler=transaction`` behind a
             PgBouncer that pools by transaction; default: a file in the data folder.
+        replica_url: URL of a standby of the PostgreSQL database, for lists and exports; default: none.
         base_url: The address that customers use, without a trailing slash; part of every download link.
             Default: the ``Host`` of each request, which is safe only if nobody else can reach the server.
         trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` counts.
@@ -112,6 +113,7 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(default_factory=lambda: platformdirs.user_data_path("licserver", appauthor=False))
     database_url: SecretStr | None = None  # may contain a password
+    replica_url: SecretStr | None = None  # as above
     base_url: str | None = None
     trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
     ipv6_prefix: int = Field(default=128, ge=1, le=128)
@@ -185,6 +187,15 @@ class Settings(BaseSettings):
         ):
             raise ValueError("must look like https://licenses.example.com")
         return value.rstrip("/")
+
+    @field_validator("replica_url")
+    @classmethod
+    def _check_replica_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        database = info.data.get("database_url")
+        for url in (value, database) if value is not None else ():
+            if url is None or not url.get_secret_value().startswith("postgres"):
+                raise ValueError("names a standby of the PostgreSQL database of LICSERVER_DATABASE_URL")
+        return value
 
     @field_validator("account_color")
     @classmethod

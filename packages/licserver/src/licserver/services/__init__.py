@@ -10,6 +10,7 @@ from datetime import datetime
 
 from licserver.artifacts import open_artifacts
 from licserver.clock import Clock, system_clock
+from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.audit import AuditFilter
 from licserver.database.schema import is_in_use, open_database
@@ -116,6 +117,8 @@ class Services:
         """End what runs in the background, and close the database."""
         self.context.background.close()
         self.database.close()
+        if self.context.replica is not None:
+            self.context.replica.close()
 
 
 def open_services(
@@ -137,7 +140,11 @@ def open_services(
     try:
         note_database(settings, vault)
         artifacts = open_artifacts(settings)
+        url = settings.replica_url
+        replica = None if url is None else Replica(url.get_secret_value(), vault.fingerprint)
     except BaseException:
         database.close()
         raise
-    return Services(Context(settings, vault, database, artifacts, clock, actor, Repositories(database)))
+    return Services(
+        Context(settings, vault, database, artifacts, clock, actor, Repositories(database), replica=replica)
+    )

@@ -38,7 +38,9 @@ class AuditService:
         name = which.name if which.actor is None else which.actor.name
         if not all(map(is_printable, (*(which.object or ()), name or ""))):
             raise InvalidInputError("an actor or an object is named in one line of text")
-        found = self._context.repositories.audit.list_page(which, place[0] if place else None, limit + 1)
+        # The history of one object stands beside it as it is now.
+        context = self._context.for_lists() if which.object is None else self._context
+        found = context.repositories.audit.list_page(which, place[0] if place else None, limit + 1)
         return cut_page(found, limit, lambda last: [last.id])
 
 

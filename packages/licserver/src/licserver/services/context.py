@@ -9,6 +9,7 @@ from typing import Any
 from licserver.artifacts import Artifacts
 from licserver.clock import Clock
 from licserver.database.engine import Database
+from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.webhooks import NewEvent
 from licserver.domain.records import Actor
@@ -31,6 +32,7 @@ class Context:
     actor: Actor
     repositories: Repositories
     background: Background = field(default_factory=Background)
+    replica: Replica | None = None
 
     def now(self) -> datetime:
         """Return the current instant."""
@@ -47,7 +49,16 @@ class Context:
         Other writers wait until the block ends: nothing slow belongs there.
         """
         with self.repositories.transaction() as repositories:
-            yield replace(self, repositories=repositories)
+            yield replace(self, repositories=repositories, replica=None)
+
+    def for_lists(self) -> "Context":
+        """Return a context that reads from the replica, if there is one that answers; it must not write.
+
+        Within a transaction it is the context itself.
+        """
+        if self.replica is None or not self.replica.answers():
+            return self
+        return replace(self, repositories=Repositories(self.replica.database), replica=None)
 
     def add_events(self, type_: EventType, *data: Mapping[str, Any]) -> None:
         """Write events for webhook endpoints, in the transaction of the change, if any wants the type.

@@ -111,17 +111,17 @@ class LicenseService:
     def list_all(self, slug: str | None = None) -> Iterator[IssuedLicense]:
         """Return all licenses, or those of one product, by the instant of issue."""
         product_id = None if slug is None else self._products.get(slug).id
-        return self._context.repositories.licenses.list_all(product_id)
+        return self._context.for_lists().repositories.licenses.list_all(product_id)
 
     def search(
         self, which: LicenseFilter = _ALL, cursor: str | None = None, limit: int = 50
     ) -> Page[IssuedLicense]:
         """Return a page of licenses: the latest first; by expiry or by what matches if searched for that."""
-        return lists.search(self._context, which, cursor, limit)
+        return lists.search(self._context.for_lists(), which, cursor, limit)
 
     def count(self, which: LicenseFilter = _ALL) -> tuple[int, bool] | None:
         """Count what a search finds: the number, and whether there are more; None if that takes long."""
-        return lists.count(self._context, which)
+        return lists.count(self._context.for_lists(), which)
 
     def find_pasted(self, text: str) -> IssuedLicense | None:
         """Return the license of a key, or of a link to the console, in a text that somebody pasted."""
@@ -138,8 +138,8 @@ class LicenseService:
         self, slug: str, version: str, cursor: str | None = None, limit: int = 50
     ) -> Page[IssuedLicense]:
         """Return a page of the licenses that may download a release; none once it is withdrawn."""
-        release = ReleaseService(self._context).get(slug, version)
-        return lists.list_entitled(self._context, self._products.get(slug), release, cursor, limit)
+        release, product = ReleaseService(self._context).get(slug, version), self._products.get(slug)
+        return lists.list_entitled(self._context.for_lists(), product, release, cursor, limit)
 
     def list_activations(
         self, reference: str, cursor: str | None = None, limit: int = 50

@@ -54,7 +54,8 @@ class SubscriptionService:
         """Return a page of all subscriptions, by id."""
         check_limit(limit)
         place = read_place(cursor, str)
-        found = self._context.repositories.subscriptions.list_page(place[0] if place else None, limit + 1)
+        subscriptions = self._context.for_lists().repositories.subscriptions
+        found = subscriptions.list_page(place[0] if place else None, limit + 1)
         return cut_page(found, limit, lambda last: [last.id])
 
     def _set_end(self, subscription_id: str, at: datetime | None, action: str) -> int:

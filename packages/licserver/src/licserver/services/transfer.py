@@ -311,7 +311,8 @@ class TransferService:
         return self._export(None if product is None else product.id)
 
     def _export(self, product_id: int | None) -> Iterator[LicenseRow]:
-        for license_, activations in self._context.repositories.licenses.list_with_activations(product_id):
+        licenses = self._context.for_lists().repositories.licenses
+        for license_, activations in licenses.list_with_activations(product_id):
             yield LicenseRow(
                 license_key=self._context.vault.decrypt_key(license_.encrypted_key, license_.id),
                 product=license_.product_slug,
