@@ -25,7 +25,7 @@ from sqlalchemy import Connection, MetaData, Table, insert, select
 from bench import databases
 from licserver.database import migrate
 from licserver.database.engine import Database, connect
-from licserver.database.schema import HEAD, REVISIONS
+from licserver.database.schema import HEAD, REVISIONS, read_version
 from licserver.errors import StoreUnavailableError
 
 _BATCH: Final = 20_000
@@ -140,7 +140,8 @@ def measure(url: str, count: int) -> Iterator[tuple[str, float, Waiting, Waiting
 
 
 def _to(database: Database, revision: str) -> None:
-    migrate.migrate(database, lambda config: command.upgrade(config, revision))
+    run = migrate.migrate if read_version(database) is None else migrate.migrate_beside_servers
+    run(database, lambda config: command.upgrade(config, revision))
 
 
 def _row(engine: str, step: tuple[str, float, Waiting, Waiting]) -> str:

@@ -51,10 +51,9 @@ def upgrade(database: Database) -> str | None:
     before = read_version(database)
     if before is not None and before not in REVISIONS:
         check_version(database, before)
-    elif before is None or not database.is_remote:
-        migrate(database, lambda config: command.upgrade(config, "head"))
     else:
-        _migrate_online(database, lambda config: command.upgrade(config, "head"))
+        run = migrate if before is None else migrate_beside_servers
+        run(database, lambda config: command.upgrade(config, "head"))
     return before
 
 
@@ -69,8 +68,7 @@ def downgrade(database: Database) -> str:
         )
     if not hasattr(step.module, "downgrade"):
         raise StoreError(f"schema {version} has no way back; restore a backup of the older licserver")
-    run = _migrate_online if database.is_remote else migrate
-    run(database, lambda config: command.downgrade(config, "-1"))
+    migrate_beside_servers(database, lambda config: command.downgrade(config, "-1"))
     return str(step.down_revision)
 
 
@@ -87,8 +85,14 @@ def migrate(database: Database, act: Callable[[Config], None]) -> None:
             raise StoreError("the new schema would leave rows that refer to nothing; nothing was changed")
 
 
-def _migrate_online(database: Database, act: Callable[[Config], None]) -> None:
-    """Run an Alembic command with a transaction for each step, again while others hold what it needs."""
+def migrate_beside_servers(database: Database, act: Callable[[Config], None]) -> None:
+    """Run an Alembic command with a transaction for each step, again while others hold what it needs.
+
+    For SQLite it is one transaction, as by `migrate`.
+    """
+    if not database.is_remote:
+        migrate(database, act)
+        return
     deadline = time.monotonic() + _PATIENCE
     for lock_timeout in cycle(_LOCK_TIMEOUTS):
         try:
@@ -112,6 +116,11 @@ def _try_online(
 ) -> None:
     config = make_config()
     with database.background_connection() as connection:
+        if hasattr(connection.connection.driver_connection, "begins"):  # a `PooledConnection`
+            raise StoreError(
+                "servers may be at work: upgrade their database by a connection to PostgreSQL itself, with "
+                "its address in LICSERVER_DATABASE_URL and without pooler=transaction"
+            )
         stop_throttling(connection)  # what pauses holds no locks meanwhile: `online` does it
         # Not by waiting: a statement that waits is one that CREATE INDEX CONCURRENTLY waits for.
         while not connection.scalar(select(func.pg_try_advisory_lock(_LOCK))):
