@@ -42,7 +42,7 @@ from licserver.database.tables.licenses import facts, patches, products, release
 from licserver.domain.records import Artifact
 from licserver.errors import StoreError
 
-ROWS: Final = 10_000  # rows of a piece, and in memory at a time
+ROWS: Final = 2_500  # rows of a piece, and in memory at a time
 MAX_ROW: Final = 4 << 20
 """Characters of a row; the longest possible one, a changelog in emoji, has 2.4 million."""
 
