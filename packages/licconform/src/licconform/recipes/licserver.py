@@ -1,17 +1,22 @@
 """A seed command for licserver: makes states through its admin API.
 
-`docs/conformance.md` has the commands. It needs the environment variable LICSERVER_TOKEN.
+`docs/conformance.md` has the commands. It needs the environment variable LICCONFORM_TOKEN, and for a link of
+the past the secrets in the server's data folder, LICSERVER_DATA_DIR.
 """
 
 import hashlib
+import hmac
 import json
 import os
 import secrets
 import sys
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import parse_qsl, urlencode
 from urllib.request import Request, urlopen
 
 UNSUPPORTED = 77
@@ -20,6 +25,7 @@ CHANGELOG = "Better than before."
 NEVER = "2099-12-31"
 PAST = "2020-01-31"
 BOUNDARY = "licconform-form"
+LINK_CONTEXT = b"licserver download link v1\n"
 
 PRODUCTS: dict[str, dict[str, Any]] = {
     "support-active": {"support_policy": True},
@@ -55,12 +61,13 @@ class Seed:
     """Makes states on one server."""
 
     def __init__(self, base_url: str, token: str) -> None:
-        self._api, self._token = f"{base_url}/admin/api/v1", token
+        self._url, self._api, self._token = base_url, f"{base_url}/admin/api/v1", token
 
     def key(self, state: str) -> dict[str, Any]:
         """Make a product and a key in a state."""
-        if state == "old-link":
-            sys.exit(UNSUPPORTED)  # no server of a vendor can sign a link for the past
+        if state == "old-link" and "LICSERVER_DATA_DIR" not in os.environ:
+            print("Set LICSERVER_DATA_DIR, to sign a link of the past.", file=sys.stderr)  # noqa: T201 - the reason
+            sys.exit(UNSUPPORTED)
         slug = f"conform-{secrets.token_hex(4)}"
         self._post("/products", {"slug": slug, "name": NAME, **PRODUCTS.get(state, {})})
         digest = None
@@ -89,7 +96,29 @@ class Seed:
         if state == "renamed":
             made["new_name"] = f"{NAME} 2"
             self._send("PATCH", f"/products/{slug}", json.dumps({"name": made["new_name"]}).encode())
+        if state == "old-link":
+            made["download_url"] = self._old_link(issued["license_key"], slug)
         return made
+
+    def _old_link(self, key: str, slug: str) -> str:
+        """Return a link of two hours ago, signed with the server's secret."""
+        asked = {
+            "license_key": key,
+            "slug": slug,
+            "current_version": "1.0.0",
+            "domain": "conform.example.org",
+        }
+        url = f"{self._url}/api/v1/update-check?{urlencode(asked)}"
+        with urlopen(url, timeout=30) as response:  # noqa: S310 - the user's URL
+            address, _, query = json.load(response)["download_url"].partition("?")
+        fields = dict(parse_qsl(query))
+        del fields["signature"]
+        fields["expires"] = str(int(fields["expires"]) - 2 * 3600)
+        kept = json.loads(Path(os.environ["LICSERVER_DATA_DIR"], "secrets.json").read_text(encoding="utf-8"))
+        secret = next(one["secret"] for one in kept["link_secrets"] if one["id"] == fields["key"])
+        query = urlencode(sorted(fields.items()))
+        signature = hmac.digest(b64decode(secret), LINK_CONTEXT + query.encode(), "sha256")
+        return f"{address}?{query}&signature={urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
     def revoke(self, key: str) -> dict[str, Any]:
         """Revoke a key."""
@@ -124,9 +153,9 @@ class Seed:
 def main() -> None:
     """Run one seed command: BASE_URL (key STATE | revoke KEY | release SLUG VERSION)."""
     base_url, verb, *words = sys.argv[1:]
-    if "LICSERVER_TOKEN" not in os.environ:
-        sys.exit("Set LICSERVER_TOKEN to a token with the scope write: `licserver token create`.")
-    seed = Seed(base_url, os.environ["LICSERVER_TOKEN"])
+    if "LICCONFORM_TOKEN" not in os.environ:
+        sys.exit("Set LICCONFORM_TOKEN to a token with the scope write: `licserver token create`.")
+    seed = Seed(base_url, os.environ["LICCONFORM_TOKEN"])
     verbs: dict[str, Callable[..., dict[str, Any]]]
     verbs = {"key": seed.key, "revoke": seed.revoke, "release": seed.release}
     made = verbs[verb](*words)
