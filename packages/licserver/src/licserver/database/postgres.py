@@ -104,6 +104,10 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     def _give_up(self) -> None:
         """Leave the server's side to be ended in the background; this connection is closed from now on."""
+        if self.pgconn.pipeline_status != pq.PipelineStatus.OFF:
+            # The pipeline would still use it, beside the thread. It only sets limits (`pooler`).
+            self.pgconn.finish()
+            return
         given_up, self.pgconn = self.pgconn, _closed()
         give_up(given_up)
 
