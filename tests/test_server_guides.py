@@ -100,6 +100,9 @@ PAGES = {
             "lics backup": BOOTED,
         },
     ),
+    "docs/feeds.md": Page(
+        before=f"{PHOTO_LAB}; mkdir Releases; touch Releases/PhotoLab-1.5.0{{,-linux}}-full.nupkg"
+    ),
     "docs/server.md": Page(),
     "docs/server/account-page.md": Page(
         before='licserver product add my-app --name "My App"',
@@ -110,7 +113,12 @@ PAGES = {
         after=f"{PHOTO_LAB}; licserver release publish photo-lab 1.2.0 photo-lab-1.2.0.zip; licserver check"
     ),
     "docs/server/channels.md": Page(before=f"{PHOTO_LAB}; touch dist/photo-lab-2.0b1.zip"),
-    "docs/server/data-folder.md": Page(before=PHOTO_LAB),
+    "docs/server/data-folder.md": Page(
+        before=PHOTO_LAB,
+        elsewhere={
+            "licserver secret copy": "`test_copied_secrets.py` does it with a program in place of ssh"
+        },
+    ),
     "docs/server/floating-seats.md": Page(),
     "docs/server/limits.md": Page(after="licserver serve"),
     "docs/server/mail.md": Page(),
@@ -138,6 +146,7 @@ PAGES = {
     "docs/server/signing.md": Page(
         before=f"{PHOTO_LAB}; export LICSERVER_BASE_URL=https://licenses.example.com"
     ),
+    "docs/wordpress.md": Page(before="touch dist/photo-gallery-1.4.0.zip"),
 }
 RUN_ELSEWHERE = {
     "README.md": "tests/test_readme.py",
@@ -146,6 +155,7 @@ RUN_ELSEWHERE = {
     "docs/admin-api.md": "tests/test_guides.py",
     "docs/tutorial.md": "tests/test_tutorial.py",
     "docs/app/updates.md": "tests/frozen",
+    "docs/other-languages.md": "tests/test_other_languages.py",
 }
 NOT_RUN = {
     "CONTRIBUTING.md": "runs the tests",
