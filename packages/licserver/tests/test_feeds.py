@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.engines import both_engines
 from harness.feeds import (
     GROUPS,
     read_appcast,
@@ -399,6 +400,7 @@ async def test_a_license_is_judged_as_in_an_update_check(site, world, publish, n
     assert (await check(site, world.key(support_until=day)))[0] == 200
 
 
+@both_engines
 async def test_without_a_license_only_a_public_feed_answers(site, world, publish):
     """The setting is off by default; unknown products are answered like those without a public feed."""
     publish("1.4")

@@ -44,6 +44,7 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
         fetch(f"{address}/api/v1/licenses/verify", {**call, "license_key": "no key"})
         fetch(f"{address}/api/v1/licenses/verify", {})
         fetch(f"{address}/wp-login.php?{key}")
+        fetch(f"{address}/feeds/no-product/appcast.xml")
         deadline = time.monotonic() + 30
         while read(text_of(f"http://127.0.0.1:{port}/metrics"))["licserver_workers",] < int(workers):
             assert time.monotonic() < deadline  # the first one answers while others still start
@@ -59,6 +60,7 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
         assert found["licserver_verifies_total", "format"] == 1
         assert found["licserver_requests_total", "verify", "422"] == 1
         assert found["licserver_requests_total", "other", "404"] == 1
+        assert found["licserver_requests_total", "feed", "401"] == 1
         assert found["licserver_request_duration_seconds_count", "verify"] == 23
         assert found["licserver_workers",] == int(workers)
         assert ".example" not in text

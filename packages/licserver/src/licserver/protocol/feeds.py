@@ -10,7 +10,8 @@ from licserver.domain.decisions import Offer, is_platform, parse_version
 from licserver.domain.environments import InvalidDomainError, normalise_domain
 from licserver.protocol.public_api import ApiResponse, UpdateRequest, error_response, parse_query
 
-ROOT: Final = "/feeds/{slug:[a-z0-9-]{1,100}}"
+PREFIX: Final = "/feeds/"
+ROOT: Final = PREFIX + "{slug:[a-z0-9-]{1,100}}"
 _AUTHORIZATION: Final = re.compile(r"(bearer|basic) +([!-~]{1,2048}) *", re.IGNORECASE)
 _SYSTEMS: Final = {"darwin": "macos", "osx": "macos", "win": "windows"}
 _MACHINES: Final = {"aarch64": "arm64", "x64": "x86_64", "i686": "x86"}

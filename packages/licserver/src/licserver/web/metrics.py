@@ -26,18 +26,19 @@ from licserver import __version__
 from licserver.domain.decisions import (
     VerifyRefusal,
 )
-from licserver.protocol import public_api
+from licserver.protocol import feeds, public_api
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 
 OTHER: Final = "other"
+FEED: Final = "feed"
 ADMIN: Final = "admin"
 CONSOLE: Final = "console"
 ACCOUNT: Final = "account"
 ENDPOINTS: Final = (
-    *("verify", "update_check", "download", "manifest", "health"),
+    *("verify", "update_check", "download", "manifest", FEED, "health"),
     *(ADMIN, CONSOLE, ACCOUNT, OTHER),
 )
 STATUSES: Final = (
@@ -90,7 +91,7 @@ class Meter:
     def measuring(self, path: str, handler: Handler) -> Handler:
         """Wrap a handler so that its responses and their durations are counted; unknown paths as `OTHER`."""
         cells = self._cells
-        endpoint = _PATHS.get(path, OTHER)
+        endpoint = _PATHS.get(path) or (FEED if path.startswith(feeds.PREFIX) else OTHER)
         is_verify = endpoint == "verify"
         statuses = {status: _AT["requests", endpoint, str(status)] for status in STATUSES}
         other_status = _AT["requests", endpoint, OTHER]
