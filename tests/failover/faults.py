@@ -5,7 +5,6 @@ import signal
 import time
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
 
 import psycopg
 
@@ -157,20 +156,18 @@ def first_host_silent(there: Installation, _seconds: float) -> None:
 
 
 def standby_only(there: Installation, _seconds: float) -> None:
-    """A URL that names the standby alone, without `target_session_attrs`: nothing starts on it."""
+    """A URL that names the standby alone, without `target_session_attrs`: such a host is never ready."""
     host = there.add_host(there.other.url("licserver"))
     with there.fault("a URL names the standby alone") as result:
-        with suppress(AssertionError):
-            host.start()
-        if host.process is None:
-            result.notes.append("a new host refuses to start")
-        else:
-            result.notes.append(f"`/readyz` {host.ask('/readyz')}")
-            assert host.ask("/readyz") == 503
+        host.launch()
+        try:
+            wait_for(lambda: host.ask("/readyz") == 503)
+            status = host.verify(there.stock.known[0], "home.example")
+            code = there.check(host)
+        finally:
             host.stop()
-        code = there.check(host)
-        result.notes.append(f"`check` fails with {code}")
-        assert code == 1
+    result.notes.append(f"a new host waits: `/readyz` 503, verify {status}; `check` fails with {code}")
+    assert (status, code) == (503, 1)
 
 
 def pooler_between(there: Installation, seconds: float) -> None:

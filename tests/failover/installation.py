@@ -2,8 +2,8 @@
 
 import itertools
 import json
-import os
 import shutil
+import signal
 import ssl
 import subprocess
 import time
@@ -14,14 +14,15 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 import trustme
 from pydantic import SecretStr
 
 from failover.load import Load, Result, Stock
 from harness.bucket import S3Server
 from harness.cluster import Cluster, Node, wait_for
-from harness.programs import SCRIPTS, environment, licserver, serving_process
-from harness.proxies import create_site, free_port, running
+from harness.programs import SCRIPTS, environment, licserver
+from harness.proxies import create_site, free_port, running, tool
 from harness.redis_server import Redis
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.public_api import VERIFY_PATH
@@ -39,26 +40,33 @@ class Host:
     def __init__(self, home: Path, port: int, settings: dict[str, str]) -> None:
         self.home, self.port, self.settings = home, port, settings
         self.url = f"http://127.0.0.1:{port}"
-        self.process: subprocess.Popen[str] | None = None
-        self._running = ExitStack()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
+        """Start it, without waiting until it is ready."""
+        self.process = subprocess.Popen(
+            [str(SCRIPTS / "licserver"), "serve", "--port", str(self.port)],
+            env=environment(self.home, **self.settings),
+            stdout=subprocess.DEVNULL,
+        )
 
     def start(self) -> float:
-        """Start it; return the seconds until it answered."""
+        """Start it; return the seconds until it was ready."""
         began = time.monotonic()
-        serving = serving_process(["serve", "--port", str(self.port)], self.home, None, **self.settings)
-        self.process, _ = self._running.enter_context(serving)
+        self.launch()
+        wait_for(lambda: self.ask("/readyz") == 200, 60)
         return time.monotonic() - began
 
-    def stop(self) -> None:
-        """Stop it with SIGTERM; return when it has ended."""
-        self._running.close()
-        self.process = None
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop it; return when it has ended. Nothing happens if it does not run."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(60)
+            self.process = None
 
     def kill(self) -> None:
         """End it on the spot."""
-        assert self.process is not None
-        self.process.kill()
-        self.stop()
+        self.stop(signal.SIGKILL)
 
     def run(self, *arguments: str) -> str:
         """Run a command on it, which must succeed."""
@@ -80,10 +88,14 @@ class Host:
 
 
 class Installation:
-    """Two hosts behind haproxy, on a primary with a synchronous standby, a bucket and a Redis."""
+    """Two hosts behind haproxy, on a primary with a synchronous standby, a bucket and a Redis.
 
-    def __init__(self, folder: Path, rate: float) -> None:
-        self.folder, self._stack, self._rate = folder, ExitStack(), rate
+    Closing `stack` ends everything.
+    """
+
+    def __init__(self, stack: ExitStack, folder: Path, rate: float) -> None:
+        self.folder, self._stack, self._rate = folder, stack, rate
+        tool("haproxy")  # or the test is skipped
         self._hosts = itertools.count()
         self.cluster = Cluster()
         self._stack.callback(self.cluster.close)
@@ -102,8 +114,8 @@ class Installation:
         self.cluster.make_synchronous()
         self.hosts = [first, self.add_host()]
         for host in self.hosts:
-            host.start()
             self._stack.callback(host.stop)
+            host.start()
         self._activate()
         authority = trustme.CA()
         self.trust = ssl.create_default_context()
@@ -140,7 +152,9 @@ class Installation:
         return host
 
     def _open(self, host: Host) -> Services:
-        os.environ.update({**self.s3.environ, "AWS_ALLOW_HTTP": "true"})
+        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
+        for name, value in {**self.s3.environ, "AWS_ALLOW_HTTP": "true"}.items():
+            patch.setenv(name, value)
         services = open_services(
             Settings(
                 data_dir=self._data(host),
@@ -219,10 +233,6 @@ class Installation:
         """Wait until both hosts are ready, and the proxy knows it."""
         wait_for(lambda: [host.ask("/readyz") for host in self.hosts] == [200, 200])
         time.sleep(2)  # haproxy believes the second answer
-
-    def close(self) -> None:
-        """End everything."""
-        self._stack.close()
 
 
 def promoted(cluster: Cluster) -> Node:

@@ -5,6 +5,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,8 @@ RATE = 60.0  # calls a second
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
     """One installation for all faults."""
-    made = Installation(tmp_path, RATE)
-    try:
-        yield made
-    finally:
-        made.close()
+    with ExitStack() as stack:
+        yield Installation(stack, tmp_path, RATE)
 
 
 # aiohttp leaves the socket of a cancelled attempt to connect to the collector.
@@ -38,8 +36,8 @@ def test_no_fault_makes_an_answer_wrong_loses_a_slot_or_gives_one_too_many(
     for fault in faults.ALL if IS_FULL else faults.SHORT:
         try:
             fault(installation, SECONDS)
-        except AssertionError as problem:
-            problems.append(f"{fault.__name__}: {problem}")
+        except Exception as problem:  # noqa: BLE001 - the other faults are caused all the same
+            problems.append(f"{fault.__name__}: {problem!r}")
     written = table.make(installation.results)
     if file := os.environ.get("LICENSING_FAILOVER_TABLE"):
         Path(file).write_text(written)

