@@ -4,6 +4,7 @@ import base64
 import hashlib
 import http.client
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from harness.programs import environment
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, Server, World
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
@@ -27,7 +29,18 @@ from licserver.security.secrets_file import format_signing_key, new_secrets
 PAGE = (Path(__file__).parents[1] / "docs" / "other-languages.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^<!-- (\S+) -->\n```\w+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 NODE, TSC = shutil.which("node"), shutil.which("tsc")
-NEEDED = {"node": NODE, "sh": shutil.which("curl") and shutil.which("openssl")}
+
+
+def has_openssl() -> bool:
+    """Return whether there is an openssl of the page; that of macOS is another program."""
+    try:
+        done = subprocess.run(["openssl", "version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return False
+    return re.match(r"OpenSSL [3-9]", done.stdout) is not None
+
+
+NEEDED = {"node": NODE, "sh": os.name != "nt" and shutil.which("curl") and has_openssl()}
 YES, NO, NO_ANSWER = 0, 1, 3
 COMPONENTS = '"@status" "content-type" "content-digest" "@method";req "@target-uri";req "content-digest";req'
 VALID = {"valid": True, "product": NAME, "expiry": None, "lifetime": True}
@@ -140,7 +153,7 @@ class Client:
     def __init__(self, language: str, folder: Path, url: str, public_key: str) -> None:
         self._language, self._folder = language, folder
         self._environ = {
-            "PATH": "/usr/bin:/bin",
+            **environment(folder / "home"),
             "LICENSE_SERVER": url,
             "LICENSE_PUBLIC_KEY": public_key,
             "LICENSE_PRODUCT": NAME,
@@ -190,7 +203,7 @@ def client(
 ) -> Client:
     """Either client, pinned to the service's key."""
     if not NEEDED[request.param]:
-        pytest.skip("needs node (apt install nodejs), curl and openssl")
+        pytest.skip("needs node (apt install nodejs), or a POSIX shell with curl and openssl 3")
     (tmp_path / "client").mkdir()
     return Client(request.param, tmp_path / "client", between.url, signing_key.private.public.text)
 
