@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from licserver.database.engine import Database
-from licserver.database.hot_path.driver import RowWriter
+from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.migrate import make_config
 from licserver.database.repositories.audit import WATCHED
 from licserver.database.schema import HEAD, alembic_version, read_version

@@ -26,7 +26,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import WRITES, Database, stop_throttling
-from licserver.database.hot_path.driver import Row, RowWriter
+from licserver.database.hot_path.driver import Row
+from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.repositories.licenses import IMPORT_LOCK, license_row
 from licserver.database.tables.licenses import activations, license_words, licenses
 from licserver.domain.records import LISTS, IssuedLicense

@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -26,10 +26,8 @@ from sqlalchemy import (
     Engine,
     Integer,
     Select,
-    Table,
     bindparam,
     column,
-    insert,
     literal_column,
     values,
 )
@@ -316,11 +314,9 @@ def pipeline(connection: Connection, *, commits: bool = False) -> Iterator[None]
 
 # --- statements -------------------------------------------------------------------------------
 
-_Processors = list[tuple[int, Callable[[Any], Any]]]  # positions in a row, with what converts the value there
+Processors = list[tuple[int, Callable[[Any], Any]]]  # positions in a row, with what converts the value there
 _COMPILED_AT_START: Final = (1, 2, 4, 8, 16, 32)
 """Sizes of batches; compiling one takes 3 to 30 ms, in the event loop."""
-
-_COPY_FROM: Final = 500  # rows from which on PostgreSQL's COPY is faster than INSERT; many take half the time
 
 
 class BatchedQuery:
@@ -334,7 +330,7 @@ class BatchedQuery:
     def __init__(self, columns: Sequence[ColumnClause[Any]], build: Callable[[CTE], Select[Any]]) -> None:
         self._columns: Final = columns
         self._build: Final = build
-        self._compiled: Final[dict[tuple[str, int], tuple[str, _Processors]]] = {}
+        self._compiled: Final[dict[tuple[str, int], tuple[str, Processors]]] = {}
 
     def rows(self, connection: Connection, requests: Sequence[Row]) -> list[Row]:
         """Run the statement for a batch of at least one request, each with the values of `columns`.
@@ -372,7 +368,7 @@ class BatchedQuery:
         for size in _COMPILED_AT_START:
             self._statement(dialect, size)
 
-    def _statement(self, dialect: Dialect, size: int) -> tuple[str, _Processors]:
+    def _statement(self, dialect: Dialect, size: int) -> tuple[str, Processors]:
         key = (dialect.name, size)
         if key not in self._compiled:
             numbered = [
@@ -388,7 +384,7 @@ class BatchedQuery:
             wanted = [f"{one.name}_{row}" for row in range(size) for one in self._columns]
             if list(compiled.positiontup or ()) != wanted:
                 raise AssertionError("a batched statement takes no parameters but the requests")
-            processors: _Processors = [
+            processors: Processors = [
                 (at, process)
                 for at, one in enumerate(statement.selected_columns)
                 if not isinstance(one.type, Boolean)  # 0 and 1 will do
@@ -398,56 +394,10 @@ class BatchedQuery:
         return self._compiled[key]
 
 
-def _convert(row: Row, processors: _Processors) -> Row:
+def _convert(row: Row, processors: Processors) -> Row:
     """Convert the driver's values to those of the columns' types; most of these are NULL."""
     converted = list(row)
     for at, process in processors:
         if converted[at] is not None:
             converted[at] = process(converted[at])
     return tuple(converted)
-
-
-class RowWriter:
-    """An INSERT of rows into a table, without the columns `leaving`."""
-
-    def __init__(self, table: Table, leaving: Collection[str] = ()) -> None:
-        self._table: Final = table
-        self._columns: Final = [one for one in table.columns if one.key not in leaving]
-        self._compiled: Final[dict[str, tuple[str, _Processors]]] = {}
-
-    def write(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Write rows within a transaction; each has the values of the columns in their order."""
-        sql, processors = self._statement(connection.dialect)
-        ready = [list(row) for row in rows]
-        for at, process in processors:
-            for row in ready:
-                row[at] = process(row[at])
-        cursor: Any = connection.connection.cursor()
-        try:
-            if len(ready) < _COPY_FROM or connection.dialect.name == "sqlite":
-                cursor.executemany(sql, ready)
-                return
-            with cursor.copy(self._copy_statement(connection.dialect)) as copy:
-                for row in ready:
-                    copy.write_row(row)
-        finally:
-            cursor.close()
-
-    def _copy_statement(self, dialect: Dialect) -> str:
-        quote = dialect.identifier_preparer.quote
-        names = ", ".join(quote(one.name) for one in self._columns)
-        return f"COPY {quote(self._table.name)} ({names}) FROM STDIN"
-
-    def _statement(self, dialect: Dialect) -> tuple[str, _Processors]:
-        if dialect.name not in self._compiled:
-            names = [one.key for one in self._columns]
-            compiled = insert(self._table).compile(dialect=dialect, column_keys=names)
-            if list(compiled.positiontup or ()) != names:
-                raise AssertionError("an INSERT of rows takes their values in the table's order")
-            processors: _Processors = [
-                (at, process)
-                for at, one in enumerate(self._columns)
-                if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
-            ]
-            self._compiled[dialect.name] = str(compiled), processors
-        return self._compiled[dialect.name]

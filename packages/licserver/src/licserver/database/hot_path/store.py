@@ -28,15 +28,9 @@ from sqlalchemy import (
 )
 
 from licserver.database.engine import Database
-from licserver.database.hot_path.driver import (
-    BatchedQuery,
-    KeptConnection,
-    Row,
-    RowWriter,
-    pipeline,
-    run_apart,
-)
+from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, pipeline, run_apart
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
+from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.hot_path.updates import UPDATES, OfferedProducts, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
 from licserver.database.repositories.webhooks import WantedEvents

@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from licserver.database.hot_path.driver import RowWriter
+from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.repositories.base import Repository
 from licserver.database.tables.licenses import activations, license_words, licenses, products
 from licserver.domain.entitlements import dump, load
