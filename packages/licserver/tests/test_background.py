@@ -128,7 +128,7 @@ async def test_two_workers_share_jobs_of_functions_and_coroutines(world, queue):
     workers = [BackgroundWorker(world.repositories, world.clock) for _ in range(2)]
     for worker in workers:
         worker.register("mail", on_thread)
-        worker.register("webhooks", in_loop)
+        worker.register("webhooks", in_loop, at_once=4)
     async with running(workers[0]), running(workers[1]):
         await until(lambda: len(queue.list_page("webhooks", JobState.DONE)) == 12)
         await until(lambda: len(queue.list_page("mail", JobState.DONE)) == 12)
