@@ -3,7 +3,7 @@
 import pytest
 
 from licserver.database.engine import connect
-from licserver.database.hosts import Role, Server, choose, split_hosts, split_libpq_url
+from licserver.database.hosts import Role, Server, choose, describe, split_hosts, split_libpq_url
 from licserver.errors import SettingsError
 
 OLD, NEW = Server(Role.PRIMARY, "s", 1), Server(Role.PRIMARY, "s", 2)
@@ -85,3 +85,28 @@ def test_a_url_of_one_host_is_left_alone():
         "postgresql://u@/db?host=a,b",
     ):
         assert split_libpq_url(url) == (url, {})
+
+
+@pytest.mark.parametrize(
+    ("server", "said", "fault"),
+    [
+        (None, "cannot be reached", "until then it cannot take over"),
+        (OLD, "is a former primary that can still be written to", "what is written to it will be lost"),
+        (READ_ONLY, "is read-only", "no license can be activated"),
+        (STANDBY, "is a standby", ""),
+        (NEW, "is the primary", ""),
+        (UNKNOWN, "is the primary", ""),
+    ],
+)
+def test_what_check_says_of_a_host(server, said, fault):
+    """What is wrong comes with what to do; only a host that is silent is away."""
+    state = describe("db1:5432", server, {"s": 2})
+    assert (state.name, state.said, state.is_away) == ("db1:5432", said, server is None)
+    assert state.fault.endswith(fault) or state.fault.startswith(fault)
+    assert bool(state.fault) is bool(fault)
+
+
+def test_ports_for_other_hosts_are_refused():
+    """One port is for all hosts; two are not for three."""
+    with pytest.raises(ValueError, match="as many ports as hosts"):
+        split_hosts({"host": "a,b,c", "port": "1,2"})
