@@ -104,11 +104,9 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     def _give_up(self) -> None:
         """Leave the server's side to be ended in the background; this connection is closed from now on."""
-        if self.pgconn.pipeline_status != pq.PipelineStatus.OFF:
-            # The pipeline would still use it, beside the thread. It only sets limits (`pooler`).
-            self.pgconn.finish()
-            return
         given_up, self.pgconn = self.pgconn, _closed()
+        if self._pipeline is not None:  # psycopg's: it would go on using the other one, beside the thread
+            self._pipeline.pgconn = self.pgconn
         give_up(given_up)
 
     def _pause(self) -> None:
