@@ -163,3 +163,12 @@ def test_a_client_is_any_program(program: str, status: int, text: str) -> None:
     command = [sys.executable, "-c", f"import sys; {program}"]
     done = CliRunner().invoke(main, ["client", *cases, "--", *command])
     assert (done.exit_code, text in done.output) == (status, True), done.output
+
+
+@pytest.mark.parametrize("kind", ["literal", "reading", "extension", "all"])
+def test_kinds_are_typed_as_the_page_has_them(kind: str) -> None:
+    """Whatever release of click is installed; nothing answers here, which is another complaint."""
+    options = ["--base-url", "http://127.0.0.1:1", "--seed", "false", "--kind", kind]
+    done = CliRunner().invoke(main, ["server", *options])
+    assert "Invalid value" not in done.output
+    assert done.exit_code == 2
