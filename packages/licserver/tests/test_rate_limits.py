@@ -1,6 +1,7 @@
 """Who guesses is slowed down and who bought is not (D-70); who floods is turned away at the door (D-71)."""
 
 import asyncio
+import contextlib
 import sys
 import time
 
@@ -316,6 +317,32 @@ async def test_who_floods_one_server_is_refused_by_the_others(make_world, open_s
     assert len(statuses) < 30  # by itself it would have served 60
     assert await call(other, "203.0.113.8") == 200
     assert redis.lifetime("licserver/flood/203.0.113.7") <= WINDOW + 5
+
+
+class LosesCancellations:
+    """A Redis whose client may go on when cancelled, as `asyncio.wait_for` does until 3.12."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def take_together(self, _seconds):
+        """Wait to be cancelled, and return as if that had not been."""
+        self.asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return {}
+
+
+async def test_a_server_stops_even_if_its_redis_client_loses_the_cancellation(monkeypatch):
+    """It once shared for ever then, and a server that was told to stop did not."""
+    monkeypatch.setattr(rate_limits, "_SHARE_SECONDS", 0.01)
+    buckets, redis = TokenBucket(60), LosesCancellations()
+    shared = rate_limits.SharedBuckets(buckets, 60, redis)
+    shared.start()
+    taken(buckets)
+    await redis.asked.wait()
+    _, unfinished = await asyncio.wait([asyncio.create_task(shared.stop())], timeout=10)
+    assert not unfinished
 
 
 @sqlite_only

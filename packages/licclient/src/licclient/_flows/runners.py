@@ -220,7 +220,8 @@ async def _carry_out(operation: Operation, open_transport: "Callable[[], AsyncTr
             return await (await asyncio.to_thread(open_transport)).own_ip()
         case Wait(seconds, asyncio.Event() as wake):
             with suppress(TimeoutError):
-                await asyncio.wait_for(wake.wait(), seconds)
+                async with asyncio.timeout(seconds):  # `wait_for` may lose a cancellation until 3.12
+                    await wake.wait()
             wake.clear()
         case Wait(seconds):
             await asyncio.sleep(seconds)

@@ -285,8 +285,7 @@ class FailureReport:
         """Log what is left."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
         await self._write()
 
     async def _write_every_minute(self) -> None:

@@ -4,7 +4,6 @@ A miss is a request whose key, link or token is not valid.
 """
 
 import asyncio
-import contextlib
 import heapq
 import logging
 import math
@@ -293,21 +292,22 @@ class SharedBuckets:
         self._buckets, self._redis = buckets, redis
         self._interval = WINDOW / limit
         self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def start(self) -> None:
         """Begin to share."""
         self._buckets.taken = {}
-        self._task = asyncio.create_task(self._share_for_ever())
+        self._task = asyncio.create_task(self._share_repeatedly())
 
     async def stop(self) -> None:
         """Share no more."""
+        self._is_stopped = True  # a cancellation may be lost: redis uses `wait_for`, which does so until 3.12
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
 
-    async def _share_for_ever(self) -> None:
-        while True:
+    async def _share_repeatedly(self) -> None:
+        while not self._is_stopped:
             await asyncio.sleep(_SHARE_SECONDS)
             taken, self._buckets.taken = self._buckets.taken or {}, {}
             least = _SHARED_FROM * _SHARE_SECONDS / self._interval

@@ -4,7 +4,6 @@ No request waits for it; a killed process loses its last seconds.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -174,8 +173,7 @@ class StatisticsCounter:
         task = asyncio.create_task(self._flush_repeatedly())
         yield
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait([task])
         await self.flush()
         self._thread.shutdown(wait=False)
 
