@@ -9,6 +9,7 @@ import pytest
 from licserver.database import given_up
 from licserver.database.connector import Connector, NoAnswerError
 from licserver.database.hosts import Role, Server
+from licserver.database.timelines import Timelines
 
 ONE, TWO = "127.0.0.1", "127.0.0.2"
 OLD, NEW, STANDBY = Server(Role.PRIMARY, "s", 1), Server(Role.PRIMARY, "s", 2), Server(Role.STANDBY, "s")
@@ -63,9 +64,9 @@ def hosts():
         one.end.set()
 
 
-def connector():
-    """A connector to both."""
-    return Connector({"host": f"{ONE},{TWO}"})
+def connector(folder=None):
+    """A connector to both, of a process with a data folder."""
+    return Connector({"host": f"{ONE},{TWO}"}, Timelines(folder))
 
 
 def timed(work):
@@ -108,8 +109,36 @@ def test_a_former_primary_is_never_used_again(hosts):
     both.answers[TWO] = psycopg.OperationalError("connection refused\nby it")
     with pytest.raises(psycopg.OperationalError) as refused:
         one.connect(both.open)
-    said = f"no host can be used: {ONE} is a former primary; {TWO}: connection refused"
+    said = (
+        f"no host can be used: {ONE} is a former primary (its timeline is 1, and another host had 2); {TWO}: "
+        "connection refused; if an older state was restored on purpose, stop licserver on every machine, and "
+        "start it again"
+    )
     assert str(refused.value) == said
+
+
+def test_a_former_primary_is_known_after_a_restart(hosts, tmp_path):
+    """By what the data folder keeps; a fresh cluster that was filled from a backup is another system."""
+    connector(tmp_path).connect(hosts(one=OLD, two=NEW).open)
+    with pytest.raises(psycopg.OperationalError, match="former primary") as refused:
+        connector(tmp_path).connect(hosts(one=OLD, two=None).open)
+    assert f"delete {tmp_path / 'timelines.json'}" in str(refused.value)
+    fresh = Server(Role.PRIMARY, "fresh", 1)
+    assert connector(tmp_path).connect(hosts(one=fresh, two=None).open).server is fresh
+    (tmp_path / "timelines.json").unlink()  # after a restore to the older state
+    assert connector(tmp_path).connect(hosts(one=OLD, two=None).open).server is OLD
+
+
+def test_one_name_that_moves_to_another_host_is_noticed(hosts):
+    """Although open connections to the old one work."""
+    both, one = hosts(one=OLD, two=OLD), Connector({"host": ONE})
+    before = one.connect(both.open)
+    both.answers[ONE] = NEW
+    assert one.look(both.open) == 10
+    deadline = time.monotonic() + 5
+    while not one.is_former(before):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_no_answer_at_all_is_told_in_time(hosts):

@@ -26,6 +26,7 @@ from licserver.cli.common import (
 from licserver.clock import system_clock
 from licserver.database import schema
 from licserver.database.engine import Database, connect
+from licserver.database.timelines import Timelines
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError, SettingsError, StoreError
 from licserver.security import secrets_file
@@ -52,7 +53,7 @@ def _connected(settings: Settings, *, create: bool = False) -> Iterator[Database
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     elif settings.database_url is None and not settings.data_dir.is_dir():
         raise missing
-    database = connect(settings.database)
+    database = connect(settings.database, Timelines(settings.data_dir))
     try:
         if not (create or database.file is None or database.file.exists()):
             raise missing

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_attempts
 
 from licserver.database import given_up
 from licserver.database.hosts import WANTED, HostState, Server, choose, describe, is_former, split_hosts
+from licserver.database.timelines import Timelines
 
 if TYPE_CHECKING:
     from licserver.database.postgres import LimitedConnection
@@ -30,6 +31,7 @@ _GRACE: Final = 0.2
 
 _AGAIN: Final = 0.25  # seconds until a host that cannot be used is asked again, while others are silent
 _LOOK_INTERVAL: Final = 2.0
+_LOOK_INTERVAL_OF_ONE: Final = 10.0
 _MOST_THREADS: Final = 100
 """Threads that still connect: looking up a name cannot be cancelled, and may take half a minute."""
 
@@ -87,22 +89,22 @@ class Connector:
 
     Args:
         parameters: libpq's.
+        timelines: The highest ones that were seen: a server with a lower one is a former primary.
 
     Raises:
         ValueError: for parameters that contradict each other.
     """
 
-    def __init__(self, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, parameters: Mapping[str, Any], timelines: Timelines | None = None) -> None:
         given = dict(parameters)
         self._wanted = str(given.pop("target_session_attrs", "read-write"))
         if self._wanted not in WANTED:
             raise ValueError("target_session_attrs")
         self._hosts = split_hosts(given)
-        self._newest: dict[str, int] = {}
+        self._timelines = timelines or Timelines()
         self._reported: set[str] = set()
         self._threads = 0
         self._lock = threading.Lock()
-        self._looked = 0.0
         self._silent: frozenset[str] = frozenset()
         self.has_several: Final = len(self._hosts) > 1
 
@@ -143,17 +145,20 @@ class Connector:
             names = sorted({*answers.servers, *answers.problems, *answers.pending})
         for connection in answers.connections.values():
             connection.close()
-        return [describe(name, answers.servers.get(name), self._newest) for name in names]
+        return [describe(name, answers.servers.get(name), self._timelines.newest) for name in names]
 
     def is_former(self, connection: "LimitedConnection") -> bool:
         """Return whether a connection is to a server that has been replaced by another one."""
-        return is_former(connection.server, self._newest)
+        return is_former(connection.server, self._timelines.newest)
 
-    def look(self, open_: Open) -> None:
-        """Look in the background, every two seconds at most, whether another host was promoted."""
-        if self.has_several and time.monotonic() - self._looked > _LOOK_INTERVAL:
-            self._looked = time.monotonic()
-            threading.Thread(target=self._look, args=(open_,), name="postgres-look", daemon=True).start()
+    def look(self, open_: Open) -> float:
+        """Look in the background whether another host was promoted; return after how many seconds to repeat.
+
+        A single name is looked up again, too: it may have moved to another host, while the old one keeps our
+        connections.
+        """
+        threading.Thread(target=self._look, args=(open_,), name="postgres-look", daemon=True).start()
+        return _LOOK_INTERVAL if self.has_several else _LOOK_INTERVAL_OF_ONE
 
     def _look(self, open_: Open) -> None:
         with contextlib.suppress(psycopg.Error):
@@ -161,7 +166,7 @@ class Connector:
 
     def _choose(self, answers: _Answers) -> str | None:
         servers = {name: one.server for name, one in answers.connections.items()}
-        return choose(servers, self._wanted, self._newest)
+        return choose(servers, self._wanted, self._timelines.newest)
 
     def _ask_all(self, open_: Open) -> _Answers:
         if self._threads > _MOST_THREADS or given_up.are_many():
@@ -213,10 +218,10 @@ class Connector:
 
     def _note(self, name: str, server: Server) -> bool:
         """Remember a server's timeline; return whether it may be used."""
+        self._timelines.note(server)
+        newest = self._timelines.newest
         with self._lock:
-            newest = self._newest.setdefault(server.system, 0)
-            self._newest[server.system] = max(newest, server.timeline)
-            is_new = is_former(server, self._newest) and name not in self._reported
+            is_new = is_former(server, newest) and name not in self._reported
             if is_new:
                 self._reported.add(name)
         if is_new:
@@ -225,7 +230,7 @@ class Connector:
                 "make it a standby",
                 name,
             )
-        return choose({name: server}, self._wanted, self._newest) is not None
+        return choose({name: server}, self._wanted, newest) is not None
 
     def _problem(self, answers: _Answers) -> Exception:
         """Return why no host can be used."""
@@ -235,10 +240,16 @@ class Connector:
         if not answers.servers and len(said) == 1:
             return next(iter(answers.problems.values()), NoAnswerError("no connection in time"))
         message = "no host can be used: " + "; ".join(name + what for name, what in sorted(said.items()))
+        if any(is_former(one, self._timelines.newest) for one in answers.servers.values()):
+            message += f"; if an older state was restored on purpose, {self._timelines.how_to_forget}"
         return (NoAnswerError if answers.pending else psycopg.OperationalError)(message)
 
     def _describe(self, server: Server) -> str:
-        return "is a former primary" if is_former(server, self._newest) else f"is {_ROLES[server.role]}"
+        newest = self._timelines.newest
+        if is_former(server, newest):
+            known = newest[server.system]
+            return f"is a former primary (its timeline is {server.timeline}, and another host had {known})"
+        return f"is {_ROLES[server.role]}"
 
 
 _ROLES: Final = {"primary": "a primary", "standby": "a standby", "read-only": "read-only"}

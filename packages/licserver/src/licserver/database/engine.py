@@ -22,6 +22,7 @@ from licserver.database.hot_path.driver import (
     is_in_loop,
     translated_errors,
 )
+from licserver.database.timelines import Timelines
 from licserver.errors import SettingsError
 
 WRITES: Final = "licserver_writes"
@@ -35,12 +36,14 @@ _POOLER: Final = "pooler"
 """A parameter of the URL; with `transaction` nothing of ours belongs to a session of the server (D-248)."""
 
 
-def connect(url: str) -> "Database":
+def connect(url: str, timelines: Timelines | None = None) -> "Database":
     """Return the database of a URL; nothing is opened yet.
 
     Args:
         url: ``sqlite+pysqlite:///…`` or ``postgresql+psycopg://…``; ``postgresql://…`` and
             ``postgres://…`` mean the latter, and may name several hosts.
+        timelines: Which servers of PostgreSQL are former primaries; None if only what this process sees
+            counts.
 
     Raises:
         SettingsError: for an unsupported URL, or one whose driver is not installed.
@@ -56,7 +59,7 @@ def connect(url: str) -> "Database":
         case "sqlite":
             return _connect_sqlite(parsed)
         case "postgresql":
-            return _connect_postgresql(parsed)
+            return _connect_postgresql(parsed, timelines)
         case other:
             raise SettingsError(
                 f"LICSERVER_DATABASE_URL: {other!r} is not supported; use sqlite or postgresql"
@@ -80,7 +83,7 @@ def _connect_sqlite(url: URL) -> "Database":
     return Database(*engines)
 
 
-def _connect_postgresql(url: URL) -> "Database":
+def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
     if url.drivername == _POSTGRESQL:
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername != "postgresql+psycopg":
@@ -124,7 +127,7 @@ def _connect_postgresql(url: URL) -> "Database":
     engine = create(pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
     hot_engine = create(poolclass=NullPool)
     try:
-        connector = Connector(engine.dialect.create_connect_args(url)[1])
+        connector = Connector(engine.dialect.create_connect_args(url)[1], timelines)
     except ValueError:
         raise _invalid_parameters() from None
     seconds = SEVERAL_HOSTS if connector.has_several else ONE_HOST
@@ -343,10 +346,13 @@ class Database:
         with translated_errors(self.engine):
             return [] if self._remote is None else self._remote.ask()
 
-    def look(self) -> None:
-        """Look in the background, now and then, whether another host was promoted."""
-        if self._remote is not None:
-            self._remote.look()
+    def look(self) -> float | None:
+        """Look in the background whether another host was promoted; connections are replaced then.
+
+        Returns:
+            After how many seconds to repeat; None for a database that has no other host.
+        """
+        return None if self._remote is None else self._remote.look()
 
     def close(self) -> None:
         """Close the pool; kept connections are closed by their owners."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from licserver.database.engine import connect
 from licserver.database.schema import check_owner
+from licserver.database.timelines import Timelines
 from licserver.errors import LicserverError, SettingsError
 
 _log = logging.getLogger("licserver.database")
@@ -18,12 +19,13 @@ class Replica:
     Args:
         url: Any host that it names will do, a standby first.
         fingerprint: Of the secrets that the database was written with.
+        timelines: Those of the database: a former primary is no replica.
     """
 
-    def __init__(self, url: str, fingerprint: bytes) -> None:
+    def __init__(self, url: str, fingerprint: bytes, timelines: Timelines | None = None) -> None:
         query = "" if "target_session_attrs" in url else "target_session_attrs=prefer-standby"
         try:
-            self.database: Final = connect(f"{url}{'&' if '?' in url else '?'}{query}")
+            self.database: Final = connect(f"{url}{'&' if '?' in url else '?'}{query}", timelines)
         except SettingsError as error:
             raise SettingsError(str(error).replace("_DATABASE_URL", "_REPLICA_URL")) from None
         self._fingerprint = fingerprint

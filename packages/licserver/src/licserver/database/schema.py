@@ -25,6 +25,7 @@ from licserver.database.engine import Database, connect
 from licserver.database.repositories.base import insert_into
 from licserver.database.tables import metadata
 from licserver.database.tables.licenses import facts
+from licserver.database.timelines import Timelines
 from licserver.errors import ConflictError, StoreError
 from licserver.security.private_files import describe_link
 
@@ -48,14 +49,16 @@ alembic_version: Final = Table(
 )
 
 
-def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Database:
+def open_database(
+    url: str, fingerprint: bytes, timelines: Timelines | None = None, *, expected: bool = False
+) -> Database:
     """Open a database; create the tables of an empty SQLite file.
 
     PostgreSQL's are created by ``licserver db upgrade``: a database there may belong to another program.
     Nothing is changed in a database with another schema or other secrets, or where an expected one is missing
     (D-158): that is a `StoreError`.
     """
-    database = connect(url)
+    database = connect(url, timelines)
     try:
         version = read_version(database)
         check_expected(database, version, expected=expected)
@@ -70,9 +73,9 @@ def open_database(url: str, fingerprint: bytes, *, expected: bool = False) -> Da
     return database
 
 
-def is_in_use(url: str) -> bool:
+def is_in_use(url: str, timelines: Timelines | None = None) -> bool:
     """Return whether a database was written with some secrets; a missing one is not created."""
-    database = connect(url)
+    database = connect(url, timelines)
     try:
         return has_owner(database)
     finally:

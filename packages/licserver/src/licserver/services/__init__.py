@@ -14,6 +14,7 @@ from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.audit import AuditFilter
 from licserver.database.schema import is_in_use, open_database
+from licserver.database.timelines import Timelines
 from licserver.domain.records import SYSTEM, Actor
 from licserver.security.secrets_file import expects_database, note_database, open_vault
 from licserver.services.account import AccountService
@@ -134,14 +135,15 @@ def open_services(
     is a `LicserverError`.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    vault = open_vault(settings, lambda: is_in_use(settings.database))
+    timelines = Timelines(settings.data_dir)
+    vault = open_vault(settings, lambda: is_in_use(settings.database, timelines))
     expected = expects_database(settings, vault) and not new_database
-    database = open_database(settings.database, vault.fingerprint, expected=expected)
+    database = open_database(settings.database, vault.fingerprint, timelines, expected=expected)
     try:
         note_database(settings, vault)
         artifacts = open_artifacts(settings)
         url = settings.replica_url
-        replica = None if url is None else Replica(url.get_secret_value(), vault.fingerprint)
+        replica = None if url is None else Replica(url.get_secret_value(), vault.fingerprint, timelines)
     except BaseException:
         database.close()
         raise

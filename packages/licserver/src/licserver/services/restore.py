@@ -13,6 +13,7 @@ from typing import IO, Any, Self
 from licserver.artifacts import Artifacts, open_artifacts
 from licserver.database import engine, schema
 from licserver.database.dump import Layout, Loading, holds_something, loading
+from licserver.database.timelines import Timelines
 from licserver.errors import BackupError, ConflictError, InvalidInputError, StoreError
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
@@ -122,7 +123,8 @@ class Target:
     """The database to fill: a fresh SQLite file beside the old one's place, or one on a server."""
 
     def __init__(self, settings: Settings, *, force: bool) -> None:
-        found = engine.connect(settings.database)
+        timelines = Timelines(settings.data_dir)
+        found = engine.connect(settings.database, timelines)
         try:
             self._file = found.file
             holds = _holds_something(found)
@@ -143,7 +145,7 @@ class Target:
             os.close(handle)
             self._staged = Path(name)
             url = f"sqlite+pysqlite:///{self._staged}"
-        self.database = engine.connect(url)
+        self.database = engine.connect(url, timelines)
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
 from licserver.database.repositories import Repositories
+from licserver.database.timelines import Timelines
 from licserver.domain.channels import latest_by_channel
 from licserver.domain.records import Release
 from licserver.errors import LicserverError, SecretsError
@@ -192,7 +193,7 @@ def _check_database(
     settings: Settings, vault: KeyVault | None, now: datetime, *, reads_file: bool
 ) -> Iterator[Finding]:
     try:
-        database = engine.connect(settings.database)
+        database = engine.connect(settings.database, Timelines(settings.data_dir, keep=False))
     except LicserverError as problem:
         made = settings.database_url is None
         advice = (

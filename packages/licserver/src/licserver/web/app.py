@@ -1,5 +1,6 @@
 """The application: its routes and its sub-applications."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import hdrs, web
@@ -68,7 +69,7 @@ def create_app(
         services.database, clock, wanted, services.settings.last_seen_days
     )
     app.cleanup_ctx.append(statistics.running)
-    app.cleanup_ctx.append(_close_queries)
+    app.cleanup_ctx.append(_run_queries)
     app[BACKGROUND] = background = BackgroundWorker(services.repositories, clock)
     register_webhooks(background, services, wanted)
     register_mail(background, services)
@@ -158,8 +159,11 @@ async def _to_console(_request: web.Request) -> web.StreamResponse:
     return web.Response(status=302, headers={hdrs.LOCATION: "/console"})
 
 
-async def _close_queries(app: web.Application) -> AsyncIterator[None]:
+async def _run_queries(app: web.Application) -> AsyncIterator[None]:
+    watching = asyncio.create_task(app[QUERIES].watch_hosts())
     yield
+    watching.cancel()
+    await asyncio.wait([watching])
     await app[QUERIES].close()
 
 

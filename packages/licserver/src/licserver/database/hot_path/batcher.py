@@ -178,6 +178,14 @@ class PublicQueries:
     def _run_on_thread(self, work: Callable[[Request], Result], request: Request) -> Awaitable[Result]:
         return asyncio.get_running_loop().run_in_executor(self._thread, work, request)
 
+    async def watch_hosts(self) -> None:
+        """Look again and again whether another host of the database was promoted, and has to be used."""
+        while True:
+            pause = self._store.look()
+            if pause is None:
+                return
+            await asyncio.sleep(pause)
+
     async def ping(self) -> None:
         """Run an empty statement."""
         await asyncio.to_thread(self._store.ping)

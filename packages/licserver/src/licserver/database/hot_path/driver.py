@@ -126,7 +126,7 @@ class RemoteEngine:
         is_retryable: Whether the same transaction may succeed at once on a new connection.
         open_breaker: Called with a failure that took all the time, so that other requests fail at once.
         is_former: Whether a driver's connection is to a server that another one has replaced.
-        look: Looks in the background, now and then, whether another one has.
+        look: Looks in the background whether another one has; returns after how many seconds to repeat.
         close: Called when the database is closed.
         ask: Returns what each host is.
         check_sessions: Raises an error if each transaction may be in another session of the server; None
@@ -136,7 +136,7 @@ class RemoteEngine:
     is_retryable: Callable[[BaseException | None], bool]
     open_breaker: Callable[[BaseException], None]
     is_former: Callable[[Any], bool]
-    look: Callable[[], None]
+    look: Callable[[], float]
     close: Callable[[], None]
     ask: Callable[[], list[HostState]]
     check_sessions: Callable[[], None] | None

@@ -262,9 +262,12 @@ class BatchStore:
         """Load a product with all its releases; what has not changed is not read again."""
         return self._listed.find_all(slug)
 
+    def look(self) -> float | None:
+        """Do as `Database.look`."""
+        return self._database.look()
+
     def ping(self) -> None:
-        """Ask whether the database can be written to; look now and then whether another host was promoted."""
-        self._database.look()
+        """Ask whether the database can be written to."""
         self._other_reader.run(self._check_writable)
 
     def _check_writable(self, connection: Connection) -> None:
