@@ -213,11 +213,13 @@ def test_activations_come_page_by_page(world, activate):
     activate(other, "a.example", "192.0.2.9")
     for n in range(5):
         activate(key, f"{n}.example", "192.0.2.1")
+    first = world.clock()
+    world.clock.forward(days=1)
     seen = Seen(world.services.vault.license_id(key), Environment("3.example", "192.0.2.1"), world.clock())
     note_seen(world.services.database, [seen])
     items, pages = walk(lambda *place: world.services.licenses.list_activations(key, *place), 2)
     assert [one.environment.domain for one in items] == [f"{n}.example" for n in range(5)]
-    assert [one.last_seen_at for one in items] == [None, None, None, world.clock(), None]
+    assert [one.last_seen_at for one in items] == [first, first, first, world.clock(), first]
     assert pages == 3
 
 

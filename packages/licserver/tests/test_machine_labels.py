@@ -2,6 +2,7 @@
 
 import io
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -29,14 +30,15 @@ def machines(services, key):
 
 @pytest.fixture
 def activated(world, activate):
-    """A key that is activated on two machines behind one address, and what notes a machine as seen."""
+    """A key that takes slots on two machines behind one address; what notes a machine a day later."""
     key = world.key(slots=None)
     for domain in ("a.example", "b.example"):
         activate(key, domain, HERE.ip)
 
     def note(machine, policy=EnvironmentPolicy.STRICT):
         license_id = world.services.vault.license_id(key)
-        note_seen(world.services.database, [Seen(license_id, HERE, world.clock(), policy, machine)])
+        tomorrow = world.clock() + timedelta(days=1)
+        note_seen(world.services.database, [Seen(license_id, HERE, tomorrow, policy, machine)])
         return machines(world.services, key)
 
     return key, note
@@ -68,7 +70,8 @@ async def test_a_known_machine_is_named_with_the_next_batch(world, site, caplog)
     key = world.key()
     verify = {"license_key": key, "domain": "a.example", "ip": "::1"}
     told = {**verify, "label": ANNAS.label, "app_version": ANNAS.app_version}
-    for body in (verify, told, verify):
+    for days, body in enumerate((verify, told, verify)):
+        world.clock.forward(days=days % 2)
         status, _, _ = await site.call("POST", "/api/v1/licenses/verify", json=body)
         assert status == 200
     assert machines(world.services, key)["a.example"] == Machine()
@@ -135,6 +138,7 @@ def test_labels_are_swept_with_their_activations(make_world, activate):
     world.services.retention.sweep()
     key = world.key()
     activate(key, *HERE)
+    world.clock.forward(days=1)
     note_seen(
         world.services.database,
         [Seen(world.services.vault.license_id(key), HERE, world.clock(), machine=ANNAS)],

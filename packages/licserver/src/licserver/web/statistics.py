@@ -88,12 +88,13 @@ class StatisticsCounter:
         today: date,
         machine: Machine | None = None,
     ) -> None:
-        """Count a final verdict; mark the environment of a valid one as seen. Invalid keys have no lookup."""
+        """Count a final verdict; mark a known environment as seen. Invalid keys have no lookup."""
         if type(verdict) is Valid:
             self._verdicts[product_id, verdict.takes_slot] += 1
             seen_on = verdict.license.seen_on
             if (
                 lookup is not None
+                and not verdict.takes_slot  # or it was stored as seen together with its slot
                 and len(self._seen) < MAX_SEEN
                 and is_due(lookup.license_id, seen_on, today, self._seen_days)
             ):

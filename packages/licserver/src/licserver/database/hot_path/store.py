@@ -131,7 +131,7 @@ _ID: Final = column("id", LargeBinary)
 LOOKUPS: Final = BatchedQuery([_ID, column("domain", Text), column("ip", Text)], _lookups)
 LOCKS: Final = BatchedQuery([_ID], _locks)
 LICENSES: Final = BatchedQuery([_ID], _licenses)
-ACTIVATIONS: Final = RowWriter(activations, leaving={"last_seen_at", "offline_until"})
+ACTIVATIONS: Final = RowWriter(activations, leaving={"offline_until"})
 
 
 class Lookup(NamedTuple):
@@ -288,7 +288,9 @@ class _GrantedActivations:
         """Add the activation of a granted request."""
         license_id, environment = request.lookup
         self._environments.setdefault(license_id, []).append(environment)
-        self.rows.append((license_id, *environment, request.now, *(request.machine or Machine())))
+        # As seen now: to store that afterwards would write the same pages again.
+        times = request.now, request.now
+        self.rows.append((license_id, *environment, *times, *(request.machine or Machine())))
 
     def apply_to(self, license_: LicenseSnapshot | None, lookup: Lookup) -> LicenseSnapshot | None:
         """Return a license as the next request must see it."""

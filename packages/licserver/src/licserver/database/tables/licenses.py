@@ -211,7 +211,8 @@ activations = sa.Table(
     sa.Column("domain", Plain, primary_key=True),
     sa.Column("ip", Plain, primary_key=True),
     sa.Column("activated_at", Instant, nullable=False),
-    # Stored every day, or as set, beside the hot paths (`statistics.note_seen`); NULL until the first time.
+    # At first `activated_at`, then stored every day, or as set, beside the hot paths
+    # (`statistics.note_seen`). NULL in rows of older programs.
     sa.Column("last_seen_at", Instant),
     # Personal data, if the app sends it (D-195); refreshed with `last_seen_at`.
     sa.Column("label", sa.Text),
