@@ -101,7 +101,7 @@ def test_a_url_of_one_host_is_left_alone():
 def test_what_check_says_of_a_host(server, said, fault):
     """What is wrong comes with what to do; only a host that is silent is away."""
     state = describe("db1:5432", server, {"s": 2})
-    assert (state.name, state.said, state.is_away) == ("db1:5432", said, server is None)
+    assert (state.name, state.said, state.is_warning) == ("db1:5432", said, server is None)
     assert state.fault.endswith(fault) or state.fault.startswith(fault)
     assert bool(state.fault) is bool(fault)
 

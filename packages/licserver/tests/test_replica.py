@@ -1,8 +1,10 @@
 """Lists may be read from a standby, which is some moments behind; all else is not (D-252)."""
 
 import logging
+import re
 
 import pytest
+from pydantic import SecretStr
 
 from licserver.database import migrate
 from licserver.database.engine import connect
@@ -10,6 +12,7 @@ from licserver.database.hot_path.store import BatchStore, Lookup
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms
 from licserver.errors import SettingsError
 from licserver.services import LicenseFilter, open_services
+from licserver.services.self_check import Level, check_installation
 from licserver.settings import Settings, load_settings
 
 
@@ -92,6 +95,51 @@ def test_a_standby_of_another_installation_is_not_read(installation, primary_and
         assert lengths(mixed) == (2, 2, 2, 2, 2)
     finally:
         mixed.close()
+
+
+def checked(installation, replica_url=None):
+    """What `licserver check` says of the replica, if it is another one."""
+    settings = installation.settings
+    if replica_url is not None:
+        settings = settings.model_copy(update={"replica_url": SecretStr(replica_url)})
+    (found,) = [
+        one for one in check_installation(settings, installation.now(), reach=False) if one.about == "replica"
+    ]
+    return found.level, found.said
+
+
+def test_check_says_how_far_it_is_behind(installation, primary_and_standby, monkeypatch):
+    """In bytes and seconds; above a limit that is a warning. A moment is waited for what is on its way."""
+    issue(installation)
+    level, said = checked(installation)
+    assert level is Level.OK
+    assert re.fullmatch(r"LICSERVER_REPLICA_URL is a standby, [\d,]+ bytes behind; .* is \d+ s old", said)
+    monkeypatch.setattr("licserver.database.replica._MOST_BYTES", 1)
+    assert checked(installation)[0] is Level.WARNING
+    primary_and_standby.standby.run("SELECT pg_wal_replay_resume()")
+    assert checked(installation) == (Level.OK, "LICSERVER_REPLICA_URL is a standby, less than 1 s behind")
+    primary_and_standby.standby.kill()
+    level, said = checked(installation)
+    assert level is Level.WARNING
+    assert "cannot be read from: " in said
+
+
+def test_check_knows_what_is_no_replica(installation, empty_database):
+    """The primary itself is useless; a copy that follows nobody, and another installation, are wrong."""
+    level, said = checked(installation, installation.settings.database)
+    assert (level, said) == (Level.WARNING, "LICSERVER_REPLICA_URL names no standby")
+    database = connect(empty_database)
+    migrate.upgrade(database)
+    database.close()
+    level, said = checked(installation, empty_database)
+    assert level is Level.FAILED
+    assert "this PostgreSQL database is not licserver's" in said
+    open_services(
+        Settings(data_dir=installation.settings.data_dir, database_url=empty_database), new_database=True
+    ).close()
+    level, said = checked(installation, empty_database)
+    assert level is Level.FAILED
+    assert said == "LICSERVER_REPLICA_URL names another database, which does not follow the primary"
 
 
 def test_only_a_standby_of_the_database_can_be_set(monkeypatch):

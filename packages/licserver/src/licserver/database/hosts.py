@@ -33,12 +33,12 @@ class Server(NamedTuple):
 
 
 class HostState(NamedTuple):
-    """What one of several hosts is; `fault` is empty if all is well."""
+    """What a host is; `fault` is what to do, and empty if all is well."""
 
     name: str
     said: str
     fault: str = ""
-    is_away: bool = False
+    is_warning: bool = False
 
 
 READ_WRITE: Final = "read-write"
@@ -62,7 +62,7 @@ def describe(name: str, server: Server | None, newest: Mapping[str, int]) -> Hos
     """Describe a host, and what to do about it; None for one that cannot be reached."""
     if server is None:
         fault = "see that it runs: until then it cannot take over"
-        return HostState(name, "cannot be reached", fault, is_away=True)
+        return HostState(name, "cannot be reached", fault, is_warning=True)
     if is_former(server, newest):
         fault = "stop it, or make it a standby: what is written to it will be lost"
         return HostState(name, "is a former primary that can still be written to", fault)

@@ -2,15 +2,31 @@
 
 import logging
 import time
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
-from licserver.database.engine import connect
+from sqlalchemy import Connection
+
+from licserver.database.engine import Database, connect
+from licserver.database.hosts import HostState, Role, Server
 from licserver.database.schema import check_owner
 from licserver.database.timelines import Timelines
-from licserver.errors import LicserverError, SettingsError
+from licserver.errors import LicserverError, SettingsError, StoreUnavailableError
 
 _log = logging.getLogger("licserver.database")
 _AWAY: Final = 30.0  # seconds until a replica that failed is asked again
+
+_WRONG: Final = "name a standby of the database of LICSERVER_DATABASE_URL"
+_PATIENCE: Final = 1.0  # seconds that a standby has to reach what the primary has written
+_INTERVAL: Final = 0.05
+_MOST_SECONDS: Final = 30.0
+_MOST_BYTES: Final = 64 << 20
+
+_BEHIND: Final = """
+SELECT pg_wal_lsn_diff(%s::pg_lsn, pg_last_wal_replay_lsn())::bigint,
+    extract(epoch FROM %s - pg_last_xact_replay_timestamp())::float8
+"""
+"""The age is that of the last change that it has, by the primary's clock; it is behind for less."""
 
 
 class Replica:
@@ -43,6 +59,64 @@ class Replica:
             return False
         return True
 
+    def examine(self, primary: Database) -> HostState:
+        """Find out what it is, and how far it is behind; waits for it for a second."""
+        name = "LICSERVER_REPLICA_URL"
+        try:
+            check_owner(self.database, self._fingerprint, expected=True)
+            said, fault = self._compare(primary)
+        except StoreUnavailableError as problem:
+            fault = "see that it runs; until then lists are read from the primary"
+            return HostState(name, f"cannot be read from: {problem}", fault, is_warning=True)
+        except LicserverError as problem:
+            return HostState(name, f"cannot be read from: {problem}", _WRONG)
+        return HostState(name, said, fault, is_warning=fault != _WRONG)
+
+    def _compare(self, primary: Database) -> tuple[str, str]:
+        with primary.reading() as one, self.database.reading() as other:
+            ours, theirs = (_server_of(connection) for connection in (one, other))
+            if not ours.system or not theirs.system:
+                return "answers; how far it is behind, this database cannot say", ""
+            if theirs.system != ours.system:
+                return "names another database, which does not follow the primary", _WRONG
+            if theirs.role is not Role.STANDBY:
+                advice = "name a standby: lists cost the primary as much as without"
+                return "names no standby", advice
+            row = one.exec_driver_sql("SELECT pg_current_wal_flush_lsn()::text, clock_timestamp()").one()
+            return _describe(*_measure(other, *row))
+
     def close(self) -> None:
         """Close its connections."""
         self.database.close()
+
+
+def _server_of(connection: Connection) -> Server:
+    driver: Any = connection.connection.driver_connection
+    server: Server = driver.server
+    return server
+
+
+def _measure(standby: Connection, position: str, now: datetime) -> tuple[int, float | None]:
+    """Return how many bytes and seconds a standby is behind a position of the primary's log."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        size, seconds = standby.exec_driver_sql(_BEHIND, (position, now)).one()
+        if size <= 0:
+            return 0, 0.0
+        if time.monotonic() > deadline:
+            return size, seconds
+        time.sleep(_INTERVAL)
+
+
+def _describe(size: int, seconds: float | None) -> tuple[str, str]:
+    if not size:
+        return f"is a standby, less than {_PATIENCE:g} s behind", ""
+    age = (
+        "and has got no change since it started"
+        if seconds is None
+        else f"its last change is {seconds:.0f} s old"
+    )
+    said = f"is a standby, {size:,} bytes behind; {age}"
+    if size < _MOST_BYTES and seconds is not None and seconds < _MOST_SECONDS:
+        return said, ""
+    return said, "lists are as old; see its log, its way to the primary, and max_standby_streaming_delay"

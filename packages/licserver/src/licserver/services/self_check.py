@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
+from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
 from licserver.database.timelines import Timelines
 from licserver.domain.channels import latest_by_channel
@@ -223,6 +226,8 @@ def _check_database(
         more = "; `licserver check` also reads all of its file" if unread else ""
         yield _ok("database", f"{database.engine.dialect.name}, schema {version}{more}")
         yield from _check_hosts(database)
+        if vault is not None and settings.replica_url is not None:
+            yield from _check_replica(settings, settings.replica_url, vault, database)
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         repositories = Repositories(database)
         yield from _check_releases(settings, repositories, now)
@@ -246,9 +251,26 @@ def _check_hosts(database: engine.Database) -> Iterator[Finding]:
     hosts = database.ask_hosts()
     for host in hosts:
         if host.fault:
-            yield (_odd if host.is_away else _bad)("database hosts", f"{host.name} {host.said}", host.fault)
+            yield (_odd if host.is_warning else _bad)(
+                "database hosts", f"{host.name} {host.said}", host.fault
+            )
     if len(hosts) > 1 and not any(host.fault for host in hosts):
         yield _ok("database hosts", "; ".join(f"{host.name} {host.said}" for host in hosts))
+
+
+def _check_replica(
+    settings: Settings, url: SecretStr, vault: KeyVault, database: engine.Database
+) -> Iterator[Finding]:
+    timelines = Timelines(settings.data_dir, keep=False)
+    replica = Replica(url.get_secret_value(), vault.fingerprint, timelines)
+    try:
+        found = replica.examine(database)
+    finally:
+        replica.close()
+    if found.fault:
+        yield (_odd if found.is_warning else _bad)("replica", f"{found.name} {found.said}", found.fault)
+    else:
+        yield _ok("replica", f"{found.name} {found.said}")
 
 
 def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Iterator[Finding]:
