@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
-from licserver.database.hot_path.batcher import MAX_BATCH, Batcher
+from licserver.database.hot_path.batcher import MAX_BATCH, Batcher, PublicQueries
+from licserver.errors import StoreUnavailableError
 
 
 class Counter:
@@ -211,3 +213,33 @@ async def test_what_never_waits_is_served_in_the_loop(counter):
     assert await queue.submit("a") == "aa"
     assert counter.batches == [["a", "bad", "b"], ["a", "break"], ["a"]]
     assert set(served_on) == {threading.current_thread()}
+
+
+class SlowStore:
+    """Each of its transactions takes nearly as long as it may, as with a standby that is slow to confirm."""
+
+    is_remote = False
+    find_licenses = find_updates = None
+
+    def activate(self, requests: list[str]) -> list[str]:
+        """Grant all."""
+        time.sleep(1.4)
+        return requests
+
+    def close(self) -> None:
+        """Close nothing."""
+
+
+async def test_an_activation_behind_a_slow_one_fails_in_time():
+    """It would be part of the second transaction, and have its response after 2.8 s."""
+    queries = PublicQueries(SlowStore())
+    first = asyncio.ensure_future(queries.activate("first"))
+    await asyncio.sleep(0.05)
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailableError, match="no activation in time"):
+        await queries.activate("second")
+    assert 1.8 < time.monotonic() - began < 2
+    assert await first == "first"
+    with pytest.raises(StoreUnavailableError):
+        await queries.activate("third", began)  # its lookup has taken all of the time
+    await queries.close()

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -147,6 +148,7 @@ class PublicEndpoints:
     async def verify(self, request: web.Request) -> web.StreamResponse:
         """Respond whether a key is valid in this environment (spec 4.1)."""
         call = public_api.parse_verify(await self.read_body(request))
+        began = time.monotonic()
         if isinstance(call, public_api.InvalidRequest):
             return await self.limits.answer_miss(request, public_api.invalid_verify_response(call))
         caller = self.callers.find(request)
@@ -164,7 +166,7 @@ class PublicEndpoints:
             verdict = decide(license_)
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
                 self.callers.look_for_a_proxy(request)
-                verdict = await self.queries.activate(ActivationRequest(lookup, decide, now, machine))
+                verdict = await self.queries.activate(ActivationRequest(lookup, decide, now, machine), began)
         else:
             verdict = decide(None)  # no lookup; the same rule decides
         product_id = None if license_ is None else license_.product_id

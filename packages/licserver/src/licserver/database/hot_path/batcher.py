@@ -17,10 +17,11 @@ from licserver.database.hot_path.store import ActivationRequest, BatchStore, Loo
 from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import VerifyVerdict
 from licserver.domain.records import LicenseSnapshot, Product, Release
-from licserver.errors import LicenseLockedError
+from licserver.errors import LicenseLockedError, StoreUnavailableError
 from licserver.protocol.downloads import LinkSubject
 
 MAX_BATCH: Final = 256  # requests of one statement; bounds its length, and how long the last one waits
+ANSWER_LIMIT: Final = 1.9  # seconds until a request fails; a client has its response within two
 LOCK_PAUSE: Final = 0.02  # seconds between two attempts to lock a license
 
 Request = TypeVar("Request")
@@ -148,11 +149,26 @@ class PublicQueries:
         """Load a license as an environment sees it."""
         return self._lookups.submit(lookup)
 
-    async def activate(self, request: ActivationRequest) -> VerifyVerdict:
+    async def activate(self, request: ActivationRequest, began: float | None = None) -> VerifyVerdict:
         """Decide a request on the locked license; if it is granted, take the slot durably.
 
-        On PostgreSQL, retry while another transaction has the license locked; requests for other licenses do
-        not wait.
+        A request that waits for one slow batch and is part of the next one would take as long as both: after
+        `ANSWER_LIMIT` it fails. What its batch writes stays, and a retry finds it.
+
+        Args:
+            began: When the client's request began, by the monotonic clock; default: now.
+        """
+        spent = 0.0 if began is None else time.monotonic() - began
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT - spent):
+                return await self._activate(request)
+        except TimeoutError:
+            raise StoreUnavailableError("the database failed: no activation in time") from None
+
+    async def _activate(self, request: ActivationRequest) -> VerifyVerdict:
+        """Do as `activate`. On PostgreSQL, retry while another transaction has the license locked.
+
+        Requests for other licenses do not wait.
         """
         deadline = time.monotonic() + LOCK_LIMIT
         while True:
