@@ -112,6 +112,16 @@ async def test_load_balancers_have_time_to_notice_that_a_server_stops(program, w
         assert await asyncio.to_thread(process.wait, 30) == 0
 
 
+@pytest.mark.slow
+@forking
+def test_ctrl_c_waits_for_no_load_balancer_when_the_workers_have_ended(program):
+    """It ends them at once; the first process once rested for the delay after it."""
+    program.environ["LICSERVER_DRAIN_DELAY"] = "60"
+    with program.serve("--workers", "2") as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(40) == 0
+
+
 async def refused(address):
     """Wait until nobody listens at an address any more; with workers it ends with the last of them."""
     host, port = address.removeprefix("http://").rsplit(":", 1)

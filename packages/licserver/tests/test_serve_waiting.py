@@ -1,16 +1,22 @@
 """A server that starts while PostgreSQL is away: it waits, and says 503 meanwhile."""
 
 import json
+import os
+import signal
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
 from harness.cluster import wait_for
 from licserver.database import migrate
 from licserver.database.engine import connect
+from licserver.settings import StandaloneSettings
+from licserver.web import shutdown, waiting
 
 BACK_WITHIN = 2.0  # seconds: docs/server/postgresql.md
 
@@ -79,6 +85,25 @@ def test_a_server_that_waits_can_be_stopped(program, installed, port):
         wait_for(lambda: ask(port, "/healthz") == 200)
         process.terminate()
         assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
+async def test_a_server_that_is_stopped_while_it_finds_its_database_does_not_serve(monkeypatch):
+    """The signal is not lost; it once was, and the server began to serve."""
+    monkeypatch.setattr(shutdown, "_start_timer", lambda *_: None)
+    closed = []
+
+    def open_services():
+        os.kill(os.getpid(), signal.SIGTERM)
+        stopped.wait(20)
+        return SimpleNamespace(close=lambda: closed.append(True))
+
+    stopped = threading.Event()
+    monkeypatch.setattr(waiting, "exit_at_next_signal", stopped.set)
+    with pytest.raises(SystemExit) as ended:
+        await waiting.open_when_possible(open_services, [], StandaloneSettings(), print)
+    assert ended.value.code == 0
+    assert closed == [True]
 
 
 @pytest.mark.slow

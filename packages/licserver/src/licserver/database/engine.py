@@ -95,6 +95,7 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
         from licserver.database.given_up import wait_until_ended  # noqa: PLC0415
         from licserver.database.pooler import PooledConnection, check_sessions  # noqa: PLC0415
         from licserver.database.postgres import (  # noqa: PLC0415
+            LAST_WAIT,
             ONE_HOST,
             SEVERAL_HOSTS,
             CircuitBreaker,
@@ -112,7 +113,8 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
     pooler, url = url.query.get(_POOLER), url.difference_update_query([_POOLER])
     if pooler not in (None, "transaction"):
         raise SettingsError("LICSERVER_DATABASE_URL: pooler must be transaction")
-    kind = PooledConnection if pooler else LimitedConnection
+    base = PooledConnection if pooler else LimitedConnection
+    kind: type[LimitedConnection] = type(base.__name__, (base,), {})  # of this database alone: `end_soon`
 
     def create(**more: Any) -> Engine:
         return _create(
@@ -142,7 +144,10 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
     close = partial(wait_until_ended, _LAST_CANCELS)
     ask = partial(connector.ask, partial(open_connection, kind, hot=False))
     check = None if pooler else partial(check_sessions, engine)
-    remote = RemoteEngine(is_retryable, hot_breaker.open, connector.is_former, look, close, ask, check)
+    end_soon = partial(setattr, kind, "longest_wait", LAST_WAIT)
+    remote = RemoteEngine(
+        is_retryable, hot_breaker.open, connector.is_former, look, close, end_soon, ask, check
+    )
     return Database(engine, hot_engine, remote)
 
 
@@ -353,6 +358,11 @@ class Database:
             After how many seconds to repeat; None for a database that has no other host.
         """
         return None if self._remote is None else self._remote.look()
+
+    def end_soon(self) -> None:
+        """Wait no longer than `LAST_WAIT` for an answer of PostgreSQL from now on."""
+        if self._remote is not None:
+            self._remote.end_soon()
 
     def close(self) -> None:
         """Close the pool; kept connections are closed by their owners."""

@@ -6,7 +6,7 @@ answer: every wait has a limit here.
 
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -19,6 +19,8 @@ from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT, is_in_loop
 
 WAIT_LIMIT: Final = 75.0
 """Seconds to wait for a statement beside the hot path; `statement_timeout` is shorter."""
+
+LAST_WAIT: Final = 2.0  # the same in a process that ends
 
 ONE_HOST: Final = 0.5
 SEVERAL_HOSTS: Final = 0.1
@@ -60,14 +62,16 @@ Result = TypeVar("Result")
 class LimitedConnection(psycopg.Connection[Any]):
     """A connection that is closed when the server does not answer in time.
 
-    `deadline` (of the monotonic clock) and `wait_limit` (seconds, of each single wait) may be set. A
-    throttled connection pauses before each statement for as long as the server worked for it (D-152).
-    `server` is what it is connected to.
+    `deadline` (of the monotonic clock) and `wait_limit` (seconds, of each single wait) may be set, and for
+    all connections of a class `longest_wait`, which holds for those that wait already. A throttled connection
+    pauses before each statement for as long as the server worked for it (D-152). `server` is what it is
+    connected to.
     """
 
     server: Server
     deadline: float = float("inf")
     wait_limit: float = WAIT_LIMIT
+    longest_wait: ClassVar[float] = float("inf")
     is_throttled: bool = False
     _owed: float = 0.0
     _answered: float = 0.0
@@ -119,12 +123,13 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     def _limited(self, gen: Generator[Yielded, Sent, Result]) -> Generator[Yielded, Sent, Result]:
         """Pass everything through; psycopg sends 0 now and then while nothing arrives."""
-        limit = min(self.deadline, time.monotonic() + self.wait_limit)
+        began = time.monotonic()
+        limit = min(self.deadline, began + self.wait_limit)
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                if not ready and time.monotonic() > limit:
+                if not ready and time.monotonic() > min(limit, began + self.longest_wait):
                     self._give_up()  # a late answer must not be read as that to the next statement
                     raise NoAnswerError("no answer in time")
                 wanted = gen.send(ready)

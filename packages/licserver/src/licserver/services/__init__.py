@@ -114,6 +114,12 @@ class Services:
         with self.context.transaction() as context:
             yield Services(context)
 
+    def end_soon(self) -> None:
+        """Wait no longer than a moment for a database on another machine: the process ends."""
+        self.database.end_soon()
+        if self.context.replica is not None:
+            self.context.replica.database.end_soon()
+
     def close(self) -> None:
         """End what runs in the background, and close the database."""
         self.context.background.close()

@@ -27,6 +27,7 @@ LEASE: Final = timedelta(seconds=60)
 KEPT: Final = timedelta(days=90)  # finished jobs, which the command line and the console show
 SWEEP_SECONDS: Final = 3600.0
 DRAIN_SECONDS: Final = 5.0  # for running jobs when the process ends; others repeat the rest after the lease
+CANCEL_SECONDS: Final = 1.0  # for those that are cancelled then: `wait_for` may lose that until Python 3.12
 SCHEDULE: Final = tuple(timedelta(seconds=one) for one in (5, 30, 120, 600, 3600, 6 * 3600, 24 * 3600))
 """Pauses after the first failed attempt, the second, …; after the last one a job is dead."""
 
@@ -101,8 +102,10 @@ class BackgroundWorker:
             await asyncio.wait(loops)
         if self._running:
             await asyncio.wait(self._running, timeout=DRAIN_SECONDS)
+        if self._running:
             for task in [*self._running]:
                 task.cancel()
+            await asyncio.wait(self._running, timeout=CANCEL_SECONDS)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def on_thread(self, work: Callable[[], Result]) -> Result:

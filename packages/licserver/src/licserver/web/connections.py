@@ -4,8 +4,8 @@ Slow clients hold one for a bounded time (D-72); each client holds a bounded num
 closed when descriptors are scarce (D-163).
 
 Private names of aiohttp used here: `RequestHandler._force_close`, `_next_keepalive_close_time`, `_paused`,
-`_request_count` and `_waiter`, `AppRunner._make_server` and `_reg_site`, `Server.request_handler`,
-`SockSite._sock` and `_backlog`.
+`_request_count`, `_task_handler` and `_waiter`, `AppRunner._make_server` and `_reg_site`,
+`Server.request_handler`, `SockSite._sock` and `_backlog`.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
 from licserver.web.logging import ThrottledLog
 from licserver.web.middlewares import HOT_ROUTES, create_request_handler
+from licserver.web.name_lookups import look_up_apart
 from licserver.web.rate_limits import ONE_CUSTOMER
 from licserver.web.responses import HSTS, send_error
 
@@ -39,6 +40,8 @@ _DISCARD_BYTES: Final = 4 << 20
 """How much of an unread body is discarded after its response, so that an honest client reads the response
 before the connection closes (D-153)."""
 
+
+_BREAK_OFF_SECONDS: Final = 0.5  # for a request that is broken off, such as to remove its upload
 
 _MAX_HEADERS: Final = 64  # fields of a request's head
 _MAX_HEAD: Final = 32 << 10  # bytes of a head before its end: what a connection without a request may hold
@@ -188,6 +191,20 @@ class Connection(web.RequestHandler):
                 await closed.wait()
         self.force_close()
         return sent
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's argument
+        """Let a running request end within the timeout, then break it off.
+
+        aiohttp waits as long once more for what reads no body, and without bound if the timeout is 0.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if timeout is None else timeout + _BREAK_OFF_SECONDS):
+                await super().shutdown(timeout)
+                return
+        if self._task_handler is not None:
+            self._task_handler.cancel()
+            await asyncio.wait([self._task_handler], timeout=_BREAK_OFF_SECONDS)
+        self._abort()  # last: asyncio bears no `abort` while it sends a file
 
     def _abort(self) -> None:
         if self.transport is not None:
@@ -365,7 +382,9 @@ class Runner(web.AppRunner):
     async def setup(self) -> None:
         """Prepare to serve."""
         await super().setup()
-        asyncio.get_running_loop().set_exception_handler(self._held.handle_loop_error)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._held.handle_loop_error)
+        look_up_apart(loop)
 
     def _reg_site(self, site: web.BaseSite) -> None:
         """Accept few connections at a time: asyncio accepts a whole backlog."""

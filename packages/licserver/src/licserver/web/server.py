@@ -24,6 +24,7 @@ from licserver.web.metrics import Meters
 from licserver.web.middlewares import DRAIN
 from licserver.web.public import find_database_fault
 from licserver.web.rate_limits import ClientAddresses
+from licserver.web.shutdown import END_SECONDS, ProcessEnd, exit_at_next_signal
 
 if sys.platform != "win32":
     import resource
@@ -132,8 +133,11 @@ class DrainingRunner(Runner):
     """Shuts down without losing a response.
 
     It stops accepting, and readiness turns false. Each open connection gets one more response, with
-    ``Connection: close``; an idle one is closed after `LINGER`. Running requests have `drain_timeout`.
+    ``Connection: close``; an idle one is closed after `LINGER`. Running requests have `drain_timeout`; then
+    `on_drained` is called.
     """
+
+    on_drained: Callable[["DrainingRunner"], None] | None = None
 
     async def cleanup(self) -> None:
         """Drain, then shut down."""
@@ -146,6 +150,11 @@ class DrainingRunner(Runner):
                 break
         await super().cleanup()
 
+    async def _cleanup_server(self) -> None:
+        if self.on_drained is not None:
+            self.on_drained(self)
+        await super()._cleanup_server()
+
     async def stop_accepting(self) -> None:
         """Accept no more connections, and report not ready."""
         self.app[DRAIN].active = True
@@ -157,21 +166,24 @@ class DrainingRunner(Runner):
 class ServerRunner(DrainingRunner):
     """Runs the application, and the admin application where that has an address of its own.
 
-    Both drain at the same time: a supervisor kills a process that takes twice as long. `on_end` is called
-    when both have shut down.
+    Both drain at the same time: a supervisor kills a process that takes twice as long. Then it closes the
+    services. The process exits when that takes too long.
     """
 
     def __init__(
         self,
         app: web.Application,
-        settings: Settings,
+        services: Services,
         *,
         admin: tuple[DrainingRunner, Sequence[socket.socket]] | None,
-        on_end: Callable[[], None] | None,
         **more: Any,
     ) -> None:
-        super().__init__(app, settings, **more)
-        self._admin, self._on_end = admin, on_end
+        super().__init__(app, services.settings, **more)
+        self._services, self._admin = services, admin
+        self._end = ProcessEnd(services.settings.drain_timeout + END_SECONDS)
+        self._draining = [self, *([] if admin is None else [admin[0]])]
+        for one in self._draining:
+            one.on_drained = self._note_drained
 
     async def setup(self) -> None:
         """Start the admin application, and prepare the other, whose sites the caller starts."""
@@ -181,8 +193,14 @@ class ServerRunner(DrainingRunner):
             await runner.setup()
             await _listen(runner, socks)
 
+    def _note_drained(self, runner: DrainingRunner) -> None:
+        self._draining.remove(runner)
+        if not self._draining:
+            self._services.end_soon()
+
     async def cleanup(self) -> None:
         """Drain both, then shut down."""
+        self._end.begin()
         drains = [super().cleanup()]
         if self._admin is not None:
             await self.stop_accepting()
@@ -190,11 +208,11 @@ class ServerRunner(DrainingRunner):
             drains.append(self._admin[0].cleanup())
         # Not `TaskGroup`: if one fails, the clients of the other still get their responses.
         ended = await asyncio.gather(*drains, return_exceptions=True)
-        if self._on_end is not None:
-            self._on_end()
-        for problem in ended:
-            if problem is not None:
-                raise problem
+        self._services.close()
+        problems = [problem for problem in ended if problem is not None]
+        self._end.finish(1 if problems else 0)
+        for problem in problems:
+            raise problem
 
 
 class MetricsSite(NamedTuple):
@@ -242,9 +260,8 @@ def make_runner(
     services: Services,
     metrics: MetricsSite | None,
     admin_socks: Sequence[socket.socket],
-    on_end: Callable[[], None] | None = None,
 ) -> ServerRunner:
-    """Make the runner of one process."""
+    """Make the runner of one process, which closes the services at its end."""
     settings = services.settings
     meter = None if metrics is None else metrics.meters.claim()
     app = create_app(services, meter=meter)
@@ -259,7 +276,7 @@ def make_runner(
     admin = None
     if admin_socks:
         admin = DrainingRunner(create_admin_app(services, meter=meter), settings, **more), admin_socks
-    return ServerRunner(app, settings, admin=admin, on_end=on_end, **more)
+    return ServerRunner(app, services, admin=admin, **more)
 
 
 def raise_descriptor_limit() -> int | None:
@@ -288,7 +305,10 @@ async def serve(
     announce: Callable[[], None],
     admin_socks: Sequence[socket.socket] = (),
 ) -> None:
-    """Serve in this process until SIGTERM or Ctrl-C; `announce` is called once it accepts connections."""
+    """Serve in this process until SIGTERM or Ctrl-C, and close the services; another signal exits at once.
+
+    `announce` is called once it accepts connections.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -307,6 +327,8 @@ async def serve(
             runner.app[DRAIN].not_ready[0] = 1
             stop.clear()
             with contextlib.suppress(TimeoutError):  # a second signal ends the delay
-                await asyncio.wait_for(stop.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await stop.wait()
     finally:
+        exit_at_next_signal()
         await runner.cleanup()

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -18,6 +18,7 @@ from licserver.protocol import public_api
 from licserver.settings import Settings
 from licserver.web.connections import Runner
 from licserver.web.responses import send, send_unavailable
+from licserver.web.shutdown import END_SECONDS, ProcessEnd, exit_at_next_signal
 
 _log = logging.getLogger("licserver.serving")
 
@@ -29,7 +30,15 @@ _EXTEND: Final = "EXTEND_TIMEOUT_USEC=60000000"  # systemd waits a minute more f
 _REFUSED: Final = re.compile("authentication failed|no pg_hba.conf entry|does not exist|permission denied")
 """Of PostgreSQL's English messages, those for what does not mend itself."""
 
-Result = TypeVar("Result")
+
+class Closeable(Protocol):
+    """What is opened, and closed again if it is not needed any more."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+Result = TypeVar("Result", bound=Closeable)
 
 
 def may_return(problem: StoreUnavailableError) -> bool:
@@ -55,26 +64,38 @@ async def open_when_possible(
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        stop.set()
+        exit_at_next_signal()
+        ProcessEnd(END_SECONDS).begin()  # a database that hangs holds the thread
+
     for name in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):  # Windows
-            loop.add_signal_handler(name, stop.set)
+            loop.add_signal_handler(name, end)
     runner = await _respond(socks, settings)
     logged = extended = -_LOG_INTERVAL
     try:
         while not stop.is_set():
             try:
-                return await asyncio.to_thread(open_)
+                opened = await asyncio.to_thread(open_)
             except StoreUnavailableError as problem:
                 if not may_return(problem):
                     raise
                 if time.monotonic() - logged > _LOG_INTERVAL:
                     logged = time.monotonic()
                     _log.error("all requests get 503 until the database is there: %s", problem)
+            else:
+                if stop.is_set():  # while it was opened
+                    opened.close()
+                    break
+                return opened
             if time.monotonic() - extended > _EXTEND_INTERVAL:
                 extended = time.monotonic()
                 notify(_EXTEND)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _PAUSE)
+                async with asyncio.timeout(_PAUSE):
+                    await stop.wait()
         sys.exit(0)
     finally:
         await runner.cleanup()

@@ -30,7 +30,8 @@ from licserver.settings import Settings
 from licserver.web.connections import Runner
 from licserver.web.logging import make_formatter
 from licserver.web.middlewares import DRAIN
-from licserver.web.server import LINGER, make_runner, open_metrics, tune_interpreter
+from licserver.web.server import make_runner, open_metrics, tune_interpreter
+from licserver.web.shutdown import END_SECONDS, exit_at_next_signal
 
 _log = logging.getLogger("licserver.serving")
 
@@ -75,15 +76,21 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
 
     def stop(self, graceful: bool = True) -> None:
         """Stop all workers, even if one of them fails while it stops; first let load balancers notice."""
-        if graceful and self._settings.drain_delay:
+        if graceful and self._settings.drain_delay and self.WORKERS:  # after Ctrl-C they have ended already
             self._not_ready[0] = 1
             self._rest_unless_signalled(self._settings.drain_delay)
+        exit_at_next_signal(self._kill_workers)
         while True:
             try:
                 super().stop(graceful)
             except HaltServer:  # that worker has ended
                 continue
             return
+
+    def _kill_workers(self) -> None:
+        for pid in list(self.WORKERS):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _rest_unless_signalled(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -180,7 +187,7 @@ def serve_with_workers(
     async def make_worker() -> Runner:
         services = open_services(settings)
         admin = [admin_sock.dup() for admin_sock in admin_socks]  # each worker closes its own
-        runner = make_runner(services, metrics, admin, services.close)
+        runner = make_runner(services, metrics, admin)
         runner.app[DRAIN].not_ready = not_ready
 
         async def announce_once(_app: web.Application) -> None:
@@ -206,7 +213,8 @@ def serve_with_workers(
                 "bind": [f"fd://{listener}" for listener in listeners],
                 "workers": workers,
                 "worker_class": "aiohttp.GunicornWebWorker",
-                "graceful_timeout": math.ceil(settings.drain_timeout + 2 * LINGER),
+                # More than they give themselves: killed, they could not say what had kept them.
+                "graceful_timeout": math.ceil(settings.drain_timeout + END_SECONDS) + 2,
                 "loglevel": "warning",
                 "logger_class": MaskedLogger,
                 "proc_name": "licserver",

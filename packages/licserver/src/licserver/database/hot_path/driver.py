@@ -128,6 +128,7 @@ class RemoteEngine:
         is_former: Whether a driver's connection is to a server that another one has replaced.
         look: Looks in the background whether another one has; returns after how many seconds to repeat.
         close: Called when the database is closed.
+        end_soon: Bounds all waits from now on, because the process ends.
         ask: Returns what each host is.
         check_sessions: Raises an error if each transaction may be in another session of the server; None
             where that does no harm.
@@ -138,6 +139,7 @@ class RemoteEngine:
     is_former: Callable[[Any], bool]
     look: Callable[[], float]
     close: Callable[[], None]
+    end_soon: Callable[[], None]
     ask: Callable[[], list[HostState]]
     check_sessions: Callable[[], None] | None
 
