@@ -3,6 +3,8 @@
 import asyncio
 import json
 import random
+import subprocess
+import sys
 from base64 import b64encode
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -151,6 +153,32 @@ async def test_what_no_patch_can_be_made_for_fails_its_job_alone(world):
     job = SimpleNamespace(payload={"slug": "app", "version": "7.0", "platform": ""})
     with pytest.raises(PatchesFailedError, match="exited with 1"):
         await queues["patches"](job)
+
+
+PARENT = """
+import multiprocessing, os, signal, time
+from licserver.web.patches import end_with_parent
+
+def work():
+    end_with_parent()
+    print("it runs", flush=True)
+    time.sleep(120)
+
+if __name__ == "__main__":
+    multiprocessing.get_context("spawn").Process(target=work).start()
+    time.sleep(120)
+"""
+
+
+@pytest.mark.slow
+def test_the_process_that_makes_patches_outlives_no_server(tmp_path):
+    """Also not one that is killed: another server has the job then, and both would do it."""
+    program = tmp_path / "parent.py"
+    program.write_text(PARENT)
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout.readline() == b"it runs\n"
+        parent.kill()
+        assert parent.communicate(timeout=30) == (b"", None)  # the end comes when neither holds the pipe
 
 
 def test_the_command_lists_patches(cli, tmp_path):

@@ -345,6 +345,35 @@ async def test_a_server_stops_even_if_its_redis_client_loses_the_cancellation(mo
     assert not unfinished
 
 
+class Mistaken:
+    """A Redis whose client fails in a way that nobody has thought of."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.asked_again = asyncio.Event()
+
+    async def take_together(self, _seconds):
+        """Fail."""
+        self.asked += 1
+        if self.asked > 1:
+            self.asked_again.set()
+        raise ValueError
+
+
+async def test_a_mistake_does_not_end_the_sharing_of_counts(monkeypatch, caplog):
+    """It is logged, and the next second is shared; it once ended the sharing without a word."""
+    monkeypatch.setattr(rate_limits, "_SHARE_SECONDS", 0.01)
+    buckets, redis = TokenBucket(60), Mistaken()
+    shared = rate_limits.SharedBuckets(buckets, 60, redis)
+    shared.start()
+    async with asyncio.timeout(20):
+        while not redis.asked_again.is_set():
+            taken(buckets)
+            await asyncio.sleep(0.01)
+    await shared.stop()
+    assert "counted by this process alone" in caplog.text
+
+
 @sqlite_only
 @pytest.mark.parametrize("trouble", ["stopped", "frozen"])
 async def test_without_its_redis_a_server_counts_by_itself(

@@ -6,9 +6,10 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from datetime import timedelta
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, Final
 
 from licserver.database.repositories.queue import Job
@@ -50,7 +51,19 @@ def register_patches(background: BackgroundWorker, services: Services) -> None:
     background.register(PATCHES, make, lease=LEASE, at_once=1)
 
 
+def end_with_parent() -> None:
+    """End this process when the one that started it has ended, also if that was killed."""
+
+    def wait() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _make_patches(settings: Settings, release: Mapping[str, Any]) -> None:
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the server, which ends this
     with contextlib.suppress(AttributeError, OSError):  # Windows has no nice
         os.nice(_NICENESS)

@@ -309,13 +309,19 @@ class SharedBuckets:
     async def _share_repeatedly(self) -> None:
         while not self._is_stopped:
             await asyncio.sleep(_SHARE_SECONDS)
-            taken, self._buckets.taken = self._buckets.taken or {}, {}
-            least = _SHARED_FROM * _SHARE_SECONDS / self._interval
-            many = heapq.nlargest(_MAX_SHARED, ((n, address) for address, n in taken.items() if n >= least))
-            if many:
-                worth = {address: count * self._interval for count, address in many}
-                for address, seconds in (await self._redis.take_together(worth)).items():
-                    self._buckets.empty(address, seconds)
+            try:
+                await self._share()
+            except Exception:  # noqa: BLE001 - the next time
+                _log.exception("floods of the last second are counted by this process alone")
+
+    async def _share(self) -> None:
+        taken, self._buckets.taken = self._buckets.taken or {}, {}
+        least = _SHARED_FROM * _SHARE_SECONDS / self._interval
+        many = heapq.nlargest(_MAX_SHARED, ((n, address) for address, n in taken.items() if n >= least))
+        if many:
+            worth = {address: count * self._interval for count, address in many}
+            for address, seconds in (await self._redis.take_together(worth)).items():
+                self._buckets.empty(address, seconds)
 
 
 class Misses:
