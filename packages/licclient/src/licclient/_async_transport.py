@@ -5,8 +5,7 @@ Import it on a thread: loading httpx takes a third of a second, in which a windo
 
 import asyncio
 import socket
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -18,13 +17,12 @@ import httpx
 from licclient._incoming import (
     LOOK_SECONDS,
     MAX_REFUSAL_BYTES,
-    READ_AHEAD,
+    READ_BYTES,
     Arrived,
+    Queue,
     Received,
-    has_batch,
     is_file,
     read_head,
-    take,
 )
 from licclient._model import Settings
 from licclient._network import Connection, own_ip, start_thread
@@ -141,7 +139,7 @@ class AsyncIncoming:
     """A response to a download, received ahead in a task. Leaving it, on any thread, ends the task."""
 
     def __init__(self, transport: AsyncTransport, link: str, headers: Mapping[str, str]) -> None:
-        self._arrived = deque[Arrived]()
+        self._arrived = Queue()
         self._has_batch, self._has_room = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._run = partial(self._receive_ahead, transport, link, headers)
@@ -161,21 +159,21 @@ class AsyncIncoming:
         deadline = monotonic() + seconds
         while True:
             left = deadline - monotonic()
-            if not has_batch(self._arrived):
+            if not self._arrived.has_batch():
                 self._has_batch.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, min(left, LOOK_SECONDS))):
                         await self._has_batch.wait()
             if self._arrived or left <= 0:
-                received = take(self._arrived)
+                received = self._arrived.take()
                 self._has_room.set()
                 return received
 
     async def _put(self, arrived: Arrived) -> None:
-        self._arrived.append(arrived)
-        if has_batch(self._arrived):
+        self._arrived.put(arrived)
+        if self._arrived.has_batch():
             self._has_batch.set()
-        if len(self._arrived) >= READ_AHEAD:
+        if self._arrived.is_full():
             self._has_room.clear()
             await self._has_room.wait()
 
@@ -187,8 +185,9 @@ class AsyncIncoming:
                         refusal = await _read_body(response, MAX_REFUSAL_BYTES)
                         await self._put(read_head(response, Way(), refusal))
                         return
-                    await self._put(read_head(response, way))
-                    async for chunk in _chunks(response):
+                    head = read_head(response, way)
+                    await self._put(head)
+                    async for chunk in _file_chunks(response, transport.find_reader(response, head)):
                         await self._put(chunk)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may contain the address
             await self._put(failure(problem))
@@ -226,6 +225,23 @@ async def _send(sender: httpx.AsyncBaseTransport, request: httpx.Request) -> htt
 
 def _chunks(response: httpx.Response) -> AsyncIterable[bytes]:
     return cast("httpx.AsyncByteStream", response.stream)  # by `_send`
+
+
+async def _file_chunks(
+    response: httpx.Response, read: Callable[[int], Awaitable[bytes]] | None
+) -> AsyncIterator[bytes]:
+    """As that of `_incoming`."""
+    chunks = aiter(_chunks(response))
+    if read is None:
+        async for chunk in chunks:
+            yield chunk
+        return
+    left = int(response.headers["Content-Length"])
+    chunk = await anext(chunks, b"")
+    while chunk:
+        yield chunk
+        left -= len(chunk)
+        chunk = await read(min(left, READ_BYTES)) if left else b""
 
 
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:

@@ -2,9 +2,9 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import httpx
 
@@ -24,8 +24,17 @@ from licclient.errors import ServiceUnavailableError
 MAX_REFUSAL_BYTES: Final = 64 * 1024
 """Longest body of a refused download that is read."""
 
-READ_AHEAD: Final = 64
-"""Chunks that wait in memory for the disk: 16 KiB each over TLS, at most 64 KiB without."""
+READ_BYTES: Final = 256 * 1024
+"""How much is read at once; over TLS no more than 16 KiB come."""
+
+BATCH_BYTES: Final = 1024 * 1024
+"""How much is handed over at once: to do so for each chunk costs as much as hashing it."""
+
+AHEAD_BYTES: Final = 4 * BATCH_BYTES
+"""How much waits in memory for the disk."""
+
+LEAST_BYTES: Final = 1024
+"""What a chunk counts at least: one of a single byte takes memory, too."""
 
 LOOK_SECONDS: Final = 0.05
 """How long chunks wait for a batch of them: so often is progress reported, and a cancel noticed."""
@@ -59,24 +68,44 @@ def read_head(response: httpx.Response, way: Way, refusal: bytes = b"") -> Head:
     return Head(response.status_code, declared, refusal, retry_after, way.is_protected)
 
 
-def has_batch(arrived: deque[Arrived]) -> bool:
-    """Return whether to hand over what has arrived; to do so for each chunk costs as much as hashing it."""
-    return len(arrived) >= READ_AHEAD // 2 or (bool(arrived) and not isinstance(arrived[-1], bytes))
+class Queue:
+    """What has arrived, in its order."""
 
+    def __init__(self) -> None:
+        self._arrived = deque[Arrived]()
+        self._bytes = 0
 
-def take(arrived: deque[Arrived]) -> Received:
-    """Remove and return what comes next: all chunks at once."""
-    chunks = list[bytes]()
-    while arrived:
-        first = arrived[0]
-        if not isinstance(first, bytes):
-            if chunks:
-                break
-            arrived.popleft()
-            return first
-        chunks.append(first)
-        arrived.popleft()
-    return chunks
+    def __bool__(self) -> bool:
+        return bool(self._arrived)
+
+    def put(self, arrived: Arrived) -> None:
+        """Append what has arrived."""
+        self._arrived.append(arrived)
+        if isinstance(arrived, bytes):
+            self._bytes += max(len(arrived), LEAST_BYTES)
+
+    def has_batch(self) -> bool:
+        """Return whether to hand over what has arrived."""
+        ends = bool(self._arrived) and not isinstance(self._arrived[-1], bytes)
+        return ends or self._bytes >= BATCH_BYTES
+
+    def is_full(self) -> bool:
+        """Return whether to stop receiving."""
+        return self._bytes >= AHEAD_BYTES
+
+    def take(self) -> Received:
+        """Remove and return what comes next: all chunks at once."""
+        chunks, self._bytes = list[bytes](), 0
+        while self._arrived:
+            first = self._arrived[0]
+            if not isinstance(first, bytes):
+                if chunks:
+                    break
+                self._arrived.popleft()
+                return first
+            chunks.append(first)
+            self._arrived.popleft()
+        return chunks
 
 
 class Incoming:
@@ -84,7 +113,7 @@ class Incoming:
 
     def __init__(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
         self._connection = Connection()
-        self._arrived = deque[Arrived]()
+        self._arrived = Queue()
         self._changed = threading.Condition()
         self._is_closed = False
         start_thread(lambda: self._run(transport, link, headers))
@@ -104,19 +133,19 @@ class Incoming:
         with self._changed:
             while True:
                 left = deadline - monotonic()
-                self._changed.wait_for(lambda: has_batch(self._arrived), max(0.0, min(left, LOOK_SECONDS)))
+                self._changed.wait_for(self._arrived.has_batch, max(0.0, min(left, LOOK_SECONDS)))
                 if self._arrived or is_cancelled() or left <= 0:
                     break
-            received = take(self._arrived)
+            received = self._arrived.take()
             self._changed.notify_all()
             return received
 
     def _put(self, arrived: Arrived) -> None:
         with self._changed:
-            while len(self._arrived) >= READ_AHEAD and not self._is_closed:
+            while self._arrived.is_full() and not self._is_closed:
                 self._changed.wait()
-            self._arrived.append(arrived)
-            if has_batch(self._arrived):
+            self._arrived.put(arrived)
+            if self._arrived.has_batch():
                 self._changed.notify_all()
 
     def _run(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
@@ -125,8 +154,9 @@ class Incoming:
                 if not is_file(response, headers):
                     self._put(read_head(response, Way(), read_body(response, MAX_REFUSAL_BYTES)))
                     return
-                self._put(read_head(response, way))
-                for chunk in body_chunks(response):
+                head = read_head(response, way)
+                self._put(head)
+                for chunk in _file_chunks(response, transport.find_reader(response, head)):
                     self._put(chunk)
                     if self._is_closed:
                         return
@@ -134,3 +164,17 @@ class Incoming:
             self._put(failure(problem))
         else:
             self._put(None)
+
+
+def _file_chunks(response: httpx.Response, read: Callable[[int], Any] | None) -> Iterator[bytes]:
+    """Return the body as it comes; all but the first chunk by `read`, if that is given."""
+    chunks = iter(body_chunks(response))
+    if read is None:
+        yield from chunks
+        return
+    left = int(response.headers["Content-Length"])
+    chunk = next(chunks, b"")  # everything that h11 has by now
+    while chunk:
+        yield chunk
+        left -= len(chunk)
+        chunk = read(min(left, READ_BYTES)) if left else b""

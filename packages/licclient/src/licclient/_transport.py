@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
@@ -30,10 +30,10 @@ import truststore
 from licclient._model import Settings
 from licclient._network import Connection, own_ip, run_with_deadline, system_proxy
 from licclient._pace import PASSING
-from licclient._protocol.downloads import add_promises
+from licclient._protocol.downloads import add_promises, read_sha256
 from licclient._protocol.links import is_protected, redirect_target
 from licclient._protocol.requests import Call, shown_ip
-from licclient._protocol.responses import REDIRECTS, Attempt, Reply, read_retry_after, unusable_response
+from licclient._protocol.responses import REDIRECTS, Attempt, Head, Reply, read_retry_after, unusable_response
 from licclient.errors import ServiceUnavailableError
 
 MAX_REDIRECTS: Final = 3
@@ -186,6 +186,17 @@ class BaseTransport(Generic[T]):
         if target is not None:
             add_promises(way.promised, response.headers)
         return target
+
+    def find_reader(self, response: httpx.Response, head: Head) -> Callable[[int], Any] | None:
+        """Return what reads a file from its connection, past h11, whose copies take as long as SHA-256.
+
+        None if the body is framed otherwise, or no digest would show that a byte is missing.
+        """
+        headers, stream = response.headers, response.extensions.get("network_stream")
+        is_plain = self._given is None and "Transfer-Encoding" not in headers and "Content-Length" in headers
+        if not is_plain or stream is None or read_sha256(head.headers.get("Repr-Digest")) is None:
+            return None
+        return partial(stream.read, timeout=self._seconds)
 
     def _attempt(self, outcome: Reply | Exception) -> Attempt:
         """Describe a response, or why there is none."""

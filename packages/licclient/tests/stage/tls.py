@@ -38,7 +38,10 @@ class TlsService:
                     connection.sendall(piece if isinstance(piece, bytes) else bytes([piece]))
                 return
             with self.context.wrap_socket(connection, server_side=True) as secured:
-                while b"}" not in self.heard and (piece := secured.recv(65536)):
+                ends = b"}", b"\r\n\r\n"  # of a POST, and of a GET
+                while ends[self.heard.startswith(b"GET")] not in self.heard and (
+                    piece := secured.recv(65536)
+                ):
                     self.heard += piece
                 for piece in self.wrapped_answer:
                     secured.sendall(piece)
