@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import sys
 from importlib.util import find_spec
@@ -33,6 +34,9 @@ if find_spec("licserver"):
         "harness.console",
         "harness.sales",
     ]
+# Nothing of what is loaded goes away again: the collector would look at it hundreds of times, a second for
+# each worker. It begins when all tests are known, and never on the controller of workers.
+gc.disable()
 
 # Hundreds of processes are started, and each would compile all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -47,10 +51,20 @@ MARKS = {
     "hands": "window",
 }
 """Fixture → the mark of each test that uses it."""
+WHOLLY_MARKED = re.compile(
+    r"^pytestmark = (\[\s+)?pytest\.mark\.(browser|crash|slow|system_tools)\b", re.MULTILINE
+)
+"""In a file of which the default selection has no test."""
 
 
-def pytest_configure() -> None:
-    """Let Ctrl-C end the run."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C end the run, and each worker begin to collect in another folder.
+
+    In a fresh clone all test files are compiled first: five seconds, in each worker.
+    """
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % len(config.args)
+        config.args = config.args[number:] + config.args[:number]
     # A run that a shell began in the background ignores Ctrl-C, and so would all programs that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -66,9 +80,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if all(map(Path.is_file, paths)) else (os.cpu_count() or 1) + 1
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over files all of whose tests are left out: each worker would load a browser's library and others.
+
+    A file that is named is not passed over.
+    """
+    is_default = config.option.markexpr == config.getini("addopts")[-1]
+    if not is_default or collection_path.suffix != ".py":
+        return None
+    return WHOLLY_MARKED.search(collection_path.read_text(encoding="utf-8")) is not None or None
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures they use."""
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Mark tests by the fixtures they use; all workers must have them in the same order."""
+    folders = config.getini("testpaths")
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in folders])
     for item in items:
         for name in MARKS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(MARKS[name])
@@ -78,3 +106,4 @@ def pytest_collection_finish() -> None:
     """Let the collector pass over what stays until the end, a twentieth of all processor time."""
     gc.collect()
     gc.freeze()
+    gc.enable()

@@ -4,11 +4,10 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
 
 from harness import chromium
 from harness.flavours import opened
@@ -16,6 +15,9 @@ from harness.screen import Screen
 from harness.shop import PRODUCT, SLUG, Open
 from harness.world import MovableClock, Server, World, utc
 from licclient import LicenseClient
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
 
 BIGGEST_PICTURE = 100_000  # bytes
 
@@ -28,7 +30,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def program() -> AsyncIterator[Browser]:
+async def program() -> AsyncIterator["Browser"]:
     """One chromium for a module's tests; each opens a window of its own."""
     async with chromium.browser() as running:
         yield running

@@ -34,30 +34,53 @@ def test_the_search_finds_what_it_looks_for() -> None:
     assert find_patterns(b"Repr-Digest: sha-256=:" + b64encode(b"x" * 32) + b":") == []
 
 
-@pytest.mark.parametrize(
-    ("statement", "workers", "found"),
-    [
-        ("print(KEY)", 2, "a license key in test_it.py::test_it (call)"),
-        ("(tmp_path / 'log').write_text(KEY)", 2, "a license key in the file "),
-        ("pass", 0, None),
-    ],
-)
-def test_a_run_that_writes_a_key_fails(statement: str, workers: int, found: str | None) -> None:
-    """Every test passes, and the run fails all the same: on whichever worker."""
-    with tempfile.TemporaryDirectory() as name:  # not in this run's own folder, which is searched as well
+LEAKING = """
+KEY = "-".join(["CP", *["ABC123"] * 5])
+def test_output(): print(KEY)
+def test_file(tmp_path): (tmp_path / "log").write_text(KEY)
+"""
+
+
+def run_pytest(test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a test file with the search, in a folder of its own: this run's is searched as well."""
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = ["KEY = '-'.join(['CP', *['ABC123'] * 5])", "def test_it(tmp_path):", f"    {statement}"]
-        (folder / "test_it.py").write_text("\n".join(lines), encoding="utf-8")
-        plugins = ["--disable-plugin-autoload", "-p", "xdist", "-p", "harness.leaks"]
-        command = [sys.executable, "-m", "pytest", *plugins, "-n", str(workers)]
-        done = subprocess.run(
-            [*command, "-p", "no:cacheprovider", "--rootdir=.", "--basetemp=temporary"],
+        (folder / "test_it.py").write_text(test, encoding="utf-8")
+        plugins = [
+            "--disable-plugin-autoload",
+            "-p",
+            "xdist",
+            "-p",
+            "harness.leaks",
+            "-p",
+            "no:cacheprovider",
+        ]
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", *plugins, *options, "--rootdir=.", "--basetemp=temporary"],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
             capture_output=True,
             text=True,
             check=False,
         )
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
-    assert done.returncode == (0 if found is None else 1)
-    assert found is None or found in done.stdout
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_writes_a_key_fails(workers: int) -> None:
+    """Every test passes, and the run fails all the same: on whichever worker; each find is told once."""
+    done = run_pytest(LEAKING, "-n", str(workers))
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1
+    assert done.stdout.count("a license key in test_it.py::test_output (call)") == 1
+    assert done.stdout.count("a license key in the file ") == 1
+
+
+def test_a_run_that_writes_none_passes() -> None:
+    """In one process, as files and single tests run."""
+    assert run_pytest("def test_it(): pass").returncode == 0
+
+
+def test_the_files_of_a_worker_that_crashes_are_searched() -> None:
+    """It has searched nothing itself."""
+    crash = LEAKING + "def test_crash(): import os; os._exit(1)"
+    assert "a license key in the file " in run_pytest(crash, "-n", "1", "--max-worker-restart=0").stdout

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.flavours import both_flavours, opened
-from harness.shop import MIB, PRODUCT, SLUG, Open
+from harness.shop import PRODUCT, SIZE, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
 
@@ -33,7 +33,10 @@ def test_a_cable_pulled_half_way(
 ) -> None:
     """A download cut half way goes on where it stopped, and the file is the vendor's to the last byte."""
     shop = make_world(base_url=None)
-    shop.stock({"products": [PRODUCT], "licenses": []})
+    # More than the sockets hold.
+    shop.stock(
+        {"products": [PRODUCT | {"releases": [PRODUCT["releases"][1] | {"size": 4 << 20}]}], "licenses": []}
+    )
     with (
         shop.serving() as server,
         Cable(server.port).plugged() as cable,
@@ -43,7 +46,7 @@ def test_a_cable_pulled_half_way(
     ):
         update = client.check_for_update(shop.new_key(SLUG))
         assert update is not None
-        cable.cut_after = [2 * MIB]
+        cable.cut_after = [2 << 20]
         path = client.download(update, tmp_path).path
     content = shop.files["1.1.0"]
     assert path.read_bytes() == content
@@ -87,7 +90,7 @@ def test_the_next_update_is_a_patch(shop: World, open_client: Open, tmp_path: Pa
     first, totals = dict[str, int](), list[int]()
     for version in ("1.1.0", "1.2.0", "1.3.0"):
         if version != "1.1.0":
-            shop.publish(SLUG, version, "2026-11-20T12:00:00Z", size=4 * MIB)
+            shop.publish(SLUG, version, "2026-11-20T12:00:00Z", size=SIZE)
         if version == "1.2.0":
             shop.services.patches.make(SLUG, version)
         update = client.check_for_update(key, force=True)
@@ -96,4 +99,4 @@ def test_the_next_update_is_a_patch(shop: World, open_client: Open, tmp_path: Pa
         done = client.download(update, folder, progress=lambda _, total, __: totals.append(total))
         assert (done.version, done.path.read_bytes()) == (version, shop.files[version])
         first[version] = totals[0]
-    assert first["1.2.0"] < MIB < first["1.3.0"] == len(shop.files["1.3.0"])
+    assert first["1.2.0"] < SIZE / 4 < first["1.3.0"] == len(shop.files["1.3.0"])

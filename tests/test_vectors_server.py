@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
-from openapi_core import Config, OpenAPI
-from openapi_core.testing import MockRequest, MockResponse
 
 from harness.oracle import Answered, Asked, digest, verify, wish
 from harness.vectors import LINK, Case, instant, load, parameters
@@ -97,14 +95,16 @@ def running(case: Case, shared: Running, tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def openapi() -> OpenAPI:
+def openapi() -> Any:
     """The document, itself checked against the OpenAPI 3.1 schema when it is loaded."""
+    from openapi_core import Config, OpenAPI  # noqa: PLC0415 - a quarter of a second, in each worker
+
     media_types: dict[str, Callable[[bytes], Any]] = {"application/jose+json": json.loads}
     return OpenAPI.from_dict(DOCUMENT, config=Config(extra_media_type_deserializers=media_types))
 
 
 @pytest.mark.parametrize("case", parameters(load()))
-def test_the_server_answers_exactly_this(case: Case, running: Running, openapi: OpenAPI) -> None:
+def test_the_server_answers_exactly_this(case: Case, running: Running, openapi: Any) -> None:
     """The case gives its status, body and activations; the answer is documented, and signed."""
     world, server = running
     method, path = case.request["method"], case.request["path"]
@@ -130,6 +130,8 @@ def test_the_server_answers_exactly_this(case: Case, running: Running, openapi: 
         assert world.machines(key) == machines
 
     if status not in {404, 405} or "routes" not in case.file:
+        from openapi_core.testing import MockRequest, MockResponse  # noqa: PLC0415 - as above
+
         request = MockRequest("http://localhost", method.lower(), path, args=query)
         told = dict(headers.items())
         response = MockResponse(body, status, told, content_type=str(headers["Content-Type"]))

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+if TYPE_CHECKING:  # it takes a quarter of a second, and the default selection has no browser
+    from playwright.async_api import Browser, BrowserContext, Page
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "there is no chromium here: nothing of the console was tried in a browser (apt install chromium)"
@@ -19,8 +20,10 @@ _AXE = Path(__file__).parents[1] / "vendored" / "axe.min.js"
 
 
 @asynccontextmanager
-async def browser() -> AsyncIterator[Browser]:
+async def browser() -> AsyncIterator["Browser"]:
     """Start chromium; it is ended with the block."""
+    from playwright.async_api import async_playwright  # noqa: PLC0415 - as above
+
     async with async_playwright() as play:
         program = await play.chromium.launch(executable_path=PROGRAM)
         yield program
@@ -30,7 +33,7 @@ async def browser() -> AsyncIterator[Browser]:
 class Visitor:
     """Drive one tab of a browser, and collect everything that goes wrong in its pages."""
 
-    def __init__(self, context: BrowserContext, page: Page, url: str) -> None:
+    def __init__(self, context: "BrowserContext", page: "Page", url: str) -> None:
         self.context, self.page, self.url = context, page, url
         self.troubles: list[str] = []
         page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
@@ -91,7 +94,7 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(program: Browser, url: str, **context: Any) -> AsyncIterator[Visitor]:
+async def visiting(program: "Browser", url: str, **context: Any) -> AsyncIterator[Visitor]:
     """Open a window; in the end, nothing may have gone wrong in any of its pages."""
     context.setdefault("viewport", DESK)
     window = await program.new_context(**context)

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,24 @@ def _migrated_file() -> bytes:
         migrate.upgrade(database)
         database.close()
         return file.read_bytes()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_cuts() -> Iterator[None]:
+    """Let nothing in this process wait for the disk: no machine loses power here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        if find_spec("licserver"):
+            from licserver.database import engine  # noqa: PLC0415 - `licclient` is tested without it
+
+            prepare = engine._prepare_sqlite
+
+            def prepare_quickly(patience: float, connection: sqlite3.Connection, record: Any) -> None:
+                prepare(patience, connection, record)
+                connection.execute("PRAGMA synchronous = OFF")
+
+            patch.setattr(engine, "_prepare_sqlite", prepare_quickly)
+        yield
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Fail a run that has written a license key, a secret or a signed link: as output, in a log, or to a file.
 
-A pytest plugin. With xdist the search runs once, on the controller, over output and folders of all workers.
+A pytest plugin. With xdist the controller searches all output, and each worker its own files.
 """
 
 import json
 import os
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ ALLOWED = {
 }
 """File name or suffix → what the file is made for."""
 
+FOUND = "leaks"
+"""In what a worker hands to the controller."""
+
 LARGEST = 64 << 20
 """Bytes. Larger files are release files full of zeros."""
 
@@ -43,6 +46,15 @@ class LeakSearch:
 
     def __init__(self) -> None:
         self._found: list[str] = []
+        self._searched: set[str] = set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Note what a worker has found in its folder; that of one that crashed is searched at the end."""
+        if found := getattr(node, "workeroutput", {}).get(FOUND):
+            folder, leaks = found
+            self._searched.add(folder)
+            self._found += leaks
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Search a test's captured output, log and failure text."""
@@ -53,7 +65,7 @@ class LeakSearch:
     @pytest.hookimpl(trylast=True)  # all workers have ended
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Search the files, and fail the run if anything was found."""
-        self._found += search_folder(session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+        self._found += search_folder(_base(session), self._searched)
         if self._found and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -64,10 +76,25 @@ class LeakSearch:
             terminalreporter.write_line("\n".join(self._found))
 
 
+class WorkerSearch:
+    """Search a worker's files, beside the other workers."""
+
+    @pytest.hookimpl(trylast=True)  # all fixtures have ended
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Search, and tell the controller."""
+        folder = _base(session)
+        session.config.workeroutput[FOUND] = str(folder), search_folder(folder)  # type: ignore[attr-defined]
+
+
+def _base(session: pytest.Session) -> Path:
+    folder: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    return folder
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Search on the controller, or in the only process."""
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(LeakSearch(), "leak-search")
+    """Search in each process."""
+    search = WorkerSearch() if hasattr(config, "workerinput") else LeakSearch()
+    config.pluginmanager.register(search, "leak-search")
 
 
 def find_patterns(content: bytes) -> list[str]:
@@ -75,25 +102,31 @@ def find_patterns(content: bytes) -> list[str]:
     return [name for name, pattern in PATTERNS.items() if pattern.search(content)]
 
 
-def search_folder(folder: Path) -> list[str]:
-    """Search all files below a folder, and their names; returns what was found where."""
+def search_folder(folder: Path, searched: Container[str] = ()) -> list[str]:
+    """Search all files below a folder, and their names; returns what was found where.
+
+    Args:
+        folder: The folder.
+        searched: Folders below it to pass over.
+    """
     found = []
-    for path in _files(folder):
+    for path in _files(folder, searched):
         name = str(path).encode("utf-8", "surrogateescape")
         allowed = ALLOWED.get(path.name, set()) | ALLOWED.get(path.suffix, set())
         if path.match("activation-*.state"):  # `activate` without a keyring (D-57)
             if os.name != "nt" and path.stat().st_mode & 0o077:
                 found.append(f"others may read {path}")
             allowed = {"a license key"} - set(find_patterns(name))
-        leaks = find_patterns(name + b"\n" + path.read_bytes())
-        found += [f"{leak} in the file {path}" for leak in leaks if leak not in allowed]
+        leaks = {*find_patterns(name), *find_patterns(path.read_bytes())}
+        found += [f"{leak} in the file {path}" for leak in sorted(leaks - allowed)]
         if path.name == SECRETS:
             found += [f"secrets in {copy}" for copy in _copies(path)]
     return found
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):  # passes over folders that a process of a test deletes meanwhile
+def _files(folder: Path, searched: Container[str] = ()) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):  # passes over what a process of a test deletes meanwhile
+        folders[:] = [name for name in folders if str(Path(parent, name)) not in searched]
         for path in (Path(parent, name) for name in names):
             if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST:
                 yield path

@@ -6,7 +6,8 @@ from typing import Any
 from licclient import LicenseClient
 
 SLUG, NAME = "photo-lab", "Photo Lab"
-MIB = 1 << 20
+SIZE = 64 << 10
+"""Bytes of the newer version: several reads and writes."""
 
 Open = Callable[..., LicenseClient]
 """Opens a client; settings that differ from the stories' are given by name."""
@@ -18,6 +19,6 @@ PRODUCT: dict[str, Any] = {
     "support_policy": True,
     "releases": [
         {"version": "1.0.0", "published_at": "2026-11-01T08:30:00Z", "changelog": "The first."},
-        {"version": "1.1.0", "published_at": "2026-11-05T08:30:00Z", "changelog": "Export.", "size": 4 * MIB},
+        {"version": "1.1.0", "published_at": "2026-11-05T08:30:00Z", "changelog": "Export.", "size": SIZE},
     ],
 }

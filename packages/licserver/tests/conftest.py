@@ -29,7 +29,7 @@ from licserver.domain.environments import parse_ip
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms, Release
 from licserver.security.secrets_file import SECRETS_FILE
 from licserver.services import open_services
-from licserver.settings import Settings
+from licserver.settings import StandaloneSettings
 from licserver.web import create_app
 from licserver.web.connections import Runner
 from licserver.web.logging import AccessLogger
@@ -81,7 +81,7 @@ class World:
     ) -> None:
         self.clock = clock
         self.folder = folder
-        self.settings = Settings(data_dir=folder / "data", **settings)
+        self.settings = StandaloneSettings(data_dir=folder / "data", **settings)
         if is_stocked:
             self.settings.data_dir.mkdir(mode=0o700, parents=True)
             for name, content in _stocked_files().items():

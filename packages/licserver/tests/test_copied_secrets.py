@@ -3,76 +3,72 @@
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from licserver.security.copied_secrets import export_secrets
+from licserver.settings import Settings
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-in for ssh runs a shell")
 
 SSH = """
-import os, subprocess, sys
-host, command = sys.argv[1:]
-if host == "away":
-    sys.exit("ssh: connect to host away port 22: Connection refused")
-there = {**os.environ, "LICSERVER_DATA_DIR": os.path.join(FOLDER, host)}
-sys.exit(subprocess.call(command, shell=True, env=there))
+[ "$1" != away ] || { echo "ssh: connect to host away port 22: Connection refused" >&2; exit 255; }
+LICSERVER_DATA_DIR={folder}/$1 exec sh -c "$2"
 """
 
 
 @pytest.fixture
-def copy(program, tmp_path):
-    """Copy the secrets of a machine (a data folder) to others; a script stands for ssh."""
-    ssh = tmp_path / "ssh.py"
-    ssh.write_text(SSH.replace("FOLDER", repr(str(tmp_path))))
+def machines(cli, tmp_path, capsys):
+    """This machine, and others by the names of their data folders; a script stands for ssh."""
+    (tmp_path / "ssh").write_text(SSH.replace("{folder}", str(tmp_path)))
+    cli("product", "add", "app", "--name", "App")
 
-    def run(*hosts: str, check: bool = True):
-        python = sys.executable
-        options = ("--ssh", f"{python} {ssh}", "--command", f"{python} -m licserver")
-        return program.run("secret", "copy", *hosts, *options, check=check)
+    def copy(*hosts: str, expect: int = 0) -> str:
+        options = ("--ssh", f"sh {tmp_path}/ssh", "--command", f"{sys.executable} -m licserver")
+        return cli("secret", "copy", *hosts, *options, expect=expect)
 
-    return run
+    def run_on(host: str, *command: str, **more: object) -> str:
+        return cli(*command, "--data-dir", str(tmp_path / host), **more)
 
+    def receive(host: str, expect: int = 0) -> str:
+        """Run what `copy` runs there, in this process."""
+        sent = export_secrets(Settings(data_dir=cli.folder))
+        return run_on(host, "secret", "receive", stdin=sent, expect=expect)
 
-@pytest.fixture
-def run_on(program, tmp_path):
-    """Run a command on another machine."""
+    def secrets_of(host: str) -> object:
+        return json.loads((tmp_path / host / "secrets.json").read_text())
 
-    def run(host: str, *arguments: str):
-        return program.run(*arguments, "--data-dir", str(tmp_path / host))
-
-    return run
-
-
-def secrets_of(folder):
-    """Read a machine's secrets."""
-    return json.loads((folder / "secrets.json").read_text())
+    return SimpleNamespace(
+        here=cli.folder.name, copy=copy, run_on=run_on, receive=receive, secrets_of=secrets_of
+    )
 
 
-def test_one_command_brings_new_secrets_to_all_machines(program, copy, tmp_path):
+def test_one_command_brings_new_secrets_to_all_machines(cli, machines, tmp_path):
     """A new machine gets all of them, and each later change; what is printed and noted has none."""
-    program.run("product", "add", "app", "--name", "App")
-    copy("two", "three")
-    program.run("secret", "rotate")
-    program.run("signing-key", "add")
-    done = copy("two", "three")
-    assert done.stdout.splitlines() == ["two: has the secrets", "three: has the secrets"]
-    here = secrets_of(program.folder)
+    machines.copy("two")
+    cli("secret", "rotate")
+    cli("signing-key", "add")
+    printed = machines.copy("two", "three")
+    assert printed.splitlines() == ["two: has the secrets", "three: has the secrets"]
+    here = machines.secrets_of(machines.here)
     for host in ("two", "three"):
-        assert secrets_of(tmp_path / host) == here
+        assert machines.secrets_of(host) == here
         assert (tmp_path / host / "secrets.json").stat().st_mode & 0o777 == 0o600
-    lines = json.loads(program.run("audit", "--json").stdout)
+    lines = json.loads(cli("audit", "--json"))
     noted = [one["object"] for one in lines if one["action"] == "secret.copy"]
-    assert noted == ["three", "two", "three", "two"]
+    assert noted == ["three", "two", "two"]
     for one in here["link_secrets"] + here["signing_keys"]:
-        assert one["secret"] not in done.stdout + done.stderr + json.dumps(lines)
+        assert one["secret"] not in printed + json.dumps(lines)
 
 
-def test_a_machine_that_cannot_be_reached_is_named_and_the_others_served(program, copy, tmp_path):
-    """And the command fails."""
-    program.run("secret", "rotate")
-    done = copy("away", "two", check=False)
-    assert done.returncode == 1
-    assert "away: ssh: connect to host away port 22: Connection refused" in done.stdout
-    assert secrets_of(tmp_path / "two") == secrets_of(program.folder)
+def test_a_machine_that_cannot_be_reached_is_named_and_the_others_served(machines):
+    """So is one that refuses them; and the command fails."""
+    machines.run_on("other", "product", "add", "app", "--name", "App")
+    error = machines.copy("away", "other", "two", expect=1)
+    assert "not all machines have the secrets: away, other" in error
+    assert machines.secrets_of("two") == machines.secrets_of(machines.here)
+    assert machines.secrets_of("other") != machines.secrets_of(machines.here)
 
 
 @pytest.mark.parametrize(
@@ -82,23 +78,20 @@ def test_a_machine_that_cannot_be_reached_is_named_and_the_others_served(program
         (["signing-key", "add"], "has the signing key"),
     ],
 )
-def test_what_only_the_other_machine_has_is_not_lost(program, copy, run_on, tmp_path, change, reason):
+def test_what_only_the_other_machine_has_is_not_lost(machines, change, reason):
     """Somebody has rotated there: its secrets stay, and the message says what to do."""
-    program.run("product", "add", "app", "--name", "App")
-    copy("two")
-    run_on("two", *change)
-    before = secrets_of(tmp_path / "two")
-    done = copy("two", check=False)
-    assert done.returncode == 1
-    assert reason in done.stdout
-    assert "copy the secrets from here instead" in done.stdout
-    assert secrets_of(tmp_path / "two") == before
+    machines.receive("two")
+    machines.run_on("two", *change)
+    before = machines.secrets_of("two")
+    error = machines.receive("two", expect=2)
+    assert reason in error
+    assert "copy the secrets from here instead" in error
+    assert machines.secrets_of("two") == before
 
 
-def test_secrets_of_another_database_are_refused(program, copy, run_on, tmp_path):
+def test_secrets_of_another_database_are_refused(machines):
     """They would make every key unreadable."""
-    program.run("product", "add", "app", "--name", "App")
-    run_on("two", "product", "add", "app", "--name", "App")
-    before = secrets_of(tmp_path / "two")
-    assert "these are the secrets of another database" in copy("two", check=False).stdout
-    assert secrets_of(tmp_path / "two") == before
+    machines.run_on("two", "product", "add", "app", "--name", "App")
+    before = machines.secrets_of("two")
+    assert "these are the secrets of another database" in machines.receive("two", expect=2)
+    assert machines.secrets_of("two") == before

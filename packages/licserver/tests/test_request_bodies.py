@@ -26,9 +26,9 @@ PACKED = {"Content-Encoding": "gzip"}
 NEWLINES = b"\n" * (4 << 20)
 
 ATTACKS = {
-    "a packed form": (UPLOAD, {**OF_A_BROWSER, **PACKED}, gzip.compress(b"\n" * (20 << 20)), 1),
+    "a packed form": (UPLOAD, {**OF_A_BROWSER, **PACKED}, b"\n", 1),
     "a form of line breaks": (UPLOAD, OF_A_BROWSER, NEWLINES, 1),
-    "packed verify calls": (VERIFY, PACKED, gzip.compress(b" " * (20 << 20)), 12),
+    "packed verify calls": (VERIFY, PACKED, b" ", 12),
     "a form of line breaks with a token": (PUBLISH, BOUNDARY, NEWLINES, 4),
 }
 HONEST_SECONDS = 0.25
@@ -47,6 +47,8 @@ SLOW = pytest.mark.slow
 def test_a_body_holds_up_no_verify_call(world, path, headers, body, times):
     """Up to four attacks a second are refused, and each honest call takes 250 ms at most."""
     key, program = world.key(), Program(world.settings.data_dir)
+    if "Content-Encoding" in headers:
+        body = gzip.compress(body * (20 << 20))
     if path == PUBLISH:
         headers = {**headers, "Authorization": f"Bearer {world.services.tokens.create('ci', Scope.WRITE)[1]}"}
     statuses, calls = [], []

@@ -3,10 +3,9 @@
 import json
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import pytest
-import standardwebhooks
-import svix.webhooks
 
 from licserver.protocol.webhooks import (
     EventType,
@@ -33,9 +32,10 @@ def test_the_published_vector_is_signed_as_published():
     }
 
 
-@pytest.mark.parametrize("library", [standardwebhooks.Webhook, svix.webhooks.Webhook])
-def test_others_verify_what_is_signed_with_either_secret(library):
+@pytest.mark.parametrize("module", ["standardwebhooks", "svix.webhooks"])
+def test_others_verify_what_is_signed_with_either_secret(module):
     """While a secret rotates, receivers with the new and with the old one accept the same request."""
+    library = import_module(module).Webhook  # here: svix takes a quarter of a second
     secrets = [bytes([number]) * 32 for number in range(3)]
     body = format_event(EventType.LICENSE_ISSUED, NOON, {"license_id": "ab"}).encode()
     headers = signed_headers("msg_1", datetime.now(UTC), body, secrets[:2])
