@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakSet
 
 import httpx
 import truststore
@@ -247,6 +248,14 @@ def check_encoding(response: httpx.Response, requested: str = "") -> None:
 class Transport(BaseTransport[httpx.BaseTransport]):
     """Sends requests and receives downloads. Safe to share among threads."""
 
+    def __init__(self, settings: Settings, agent: str, given: httpx.BaseTransport | None = None) -> None:
+        super().__init__(settings, agent, given)
+        self._connections = WeakSet[Connection]()  # of what is on its way
+
+    def _add(self, connection: Connection) -> None:
+        with self._guard:
+            self._connections.add(connection)
+
     def _create(self, proxy: str | None) -> httpx.BaseTransport:
         return httpx.HTTPTransport(verify=self._certificates, limits=LIMITS, proxy=proxy)
 
@@ -265,6 +274,7 @@ class Transport(BaseTransport[httpx.BaseTransport]):
     def send(self, call: Call, seconds: float, is_cancelled: Callable[[], bool]) -> Attempt:
         """Send one request, once, and read the whole response within so many seconds; never raises."""
         connection, deadline = Connection(), monotonic() + seconds
+        self._add(connection)
 
         def work() -> Reply:
             with unlogged():
@@ -287,6 +297,7 @@ class Transport(BaseTransport[httpx.BaseTransport]):
     ) -> Generator[tuple[httpx.Response, Way]]:
         """Request a file along a few safe redirects; yield the response, and the way to it."""
         way = Way()
+        self._add(connection)
         for redirects_left in reversed(range(MAX_REDIRECTS + 1)):
             way.is_protected &= is_protected(link, self._settings)
             sender = self._sender(self._find_proxy(link))
@@ -302,8 +313,13 @@ class Transport(BaseTransport[httpx.BaseTransport]):
             link = target
 
     def close(self) -> None:
-        """Close what is open."""
-        for sender in self._close_all():
+        """Close what is open; what is on its way on other threads ends without a response."""
+        senders = self._close_all()
+        with self._guard:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.shut_down()  # a thread that reads does not notice that its socket was closed
+        for sender in senders:
             sender.close()
 
 
