@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from harness.engines import sqlite_only
+from licserver.database.hot_path.batcher import PublicQueries
 from licserver.settings import StandaloneSettings
 from licserver.web import connections
 
@@ -72,6 +73,55 @@ async def test_a_body_that_does_not_come_is_a_408(make_world, open_site):
         answer = await sent_until_closed(site, *parts)
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b'{"error":"timeout"' in answer
+
+
+QUERY = b"license_key=CP-AAAAAA-AAAAAA-AAAAAA-AAAAAA-AAAAAA&slug=app&current_version=1&domain=a.example"
+CHECK = b"GET /api/v1/update-check?" + QUERY + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+"""A request of a hot route; the first one of a connection is handled by aiohttp's own task."""
+
+
+async def test_requests_of_one_connection_are_answered_in_their_order(make_world, open_site):
+    """Those of the hot routes, which wait for the database, and others that need not."""
+    site = await open_site(make_world())
+    other, last = HEAD + b"\r\n", HEAD + b"Connection: close\r\n\r\n"
+    invalid = CHECK.replace(b"slug", b"s")
+    parts = [other, CHECK, CHECK + other, invalid, CHECK, other, CHECK + CHECK, invalid, last]
+    answer = await sent_until_closed(site, *parts)
+    statuses = [int(one[:3]) for one in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [200, 401, 401, 200, 422, 401, 200, 401, 401, 422, 200]
+
+
+async def test_a_hot_request_that_waits_is_answered_before_the_next_and_the_end(
+    make_world, open_site, monkeypatch
+):
+    """What arrives meanwhile on its connection is answered after it, and a server that ends waits for it."""
+    site = await open_site(make_world())
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    find, begun, end = PublicQueries.find_update, asyncio.Event(), asyncio.Event()
+
+    async def find_late(queries, query):
+        begun.set()
+        await end.wait()
+        return await find(queries, query)
+
+    monkeypatch.setattr(PublicQueries, "find_update", find_late)
+    for later in (HEAD + b"\r\n", b""):
+        writer.write(HEAD + b"\r\n")
+        await reader.readuntil(b'"ok"}')
+        writer.write(CHECK)
+        await begun.wait()
+        writer.write(later)
+        await asyncio.sleep(0.05)  # it has arrived
+        closing = None if later else asyncio.create_task(site.stop())
+        await asyncio.sleep(0.05)
+        end.set()
+        assert b"HTTP/1.1 401 " in await reader.readuntil(b"}")
+        if later:
+            await reader.readuntil(b'"ok"}')
+            begun.clear(), end.clear()
+    assert await reader.read() == b""
+    await closing
+    writer.close()
 
 
 LARGE = b"0123456789abcdef" * (1 << 19)
@@ -150,7 +200,7 @@ async def test_who_was_not_paused_may_be_resumed():
     loop = asyncio.get_running_loop()
     settings = StandaloneSettings()
     held = connections.OpenConnections(settings)
-    connection = connections.Connection(web.Server(None, loop=loop), settings, held, loop=loop)
+    connection = connections.Connection(web.Server(None, loop=loop), settings, held, {}, loop=loop)
     connection.resume_writing()
     connection.pause_writing()
     connection.resume_writing()

@@ -26,8 +26,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from licserver.domain.environments import IpNetwork, normalise_ip, parse_ip
 from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
+from licserver.web.hot_requests import HotRequestHandler
 from licserver.web.logging import ThrottledLog
-from licserver.web.middlewares import HOT_ROUTES, create_request_handler
+from licserver.web.middlewares import HOT_ROUTES, HotRoutes, create_request_handler
 from licserver.web.name_lookups import look_up_apart
 from licserver.web.rate_limits import ONE_CUSTOMER
 from licserver.web.responses import HSTS, send_error
@@ -78,7 +79,7 @@ class _Discarded:
         self._end.set()
 
 
-class Connection(web.RequestHandler):
+class Connection(HotRequestHandler):
     """A client's connection. aiohttp itself closes one without a request for `IDLE_TIMEOUT`.
 
     What is added costs a timer a connection, and a microsecond a request.
@@ -89,11 +90,12 @@ class Connection(web.RequestHandler):
         server: web.Server,
         settings: Settings,
         held: "OpenConnections",
+        hot_routes: HotRoutes,
         *,
         is_https: bool = False,
         **more: Any,
     ) -> None:
-        super().__init__(server, **more)
+        super().__init__(server, hot_routes, **more)
         self._settings, self._held, self._is_https = settings, held, is_https
         self._head_size = 0
         self._client: str | None = None
@@ -120,10 +122,11 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse data; close the connection when a head is too long."""
+        requests = self._request_count
         super().data_received(data)
         waiter = self._waiter
-        if self._request_count and (waiter is None or waiter.done()):
-            self._head_size = 0  # a request is being answered: its head was whole
+        if self._request_count != requests or (requests and (waiter is None or waiter.done())):
+            self._head_size = 0  # a request is being answered, or has been: its head was whole
             return
         self._head_size += len(data)
         if self._head_size > _MAX_HEAD and not self._force_close:
@@ -159,13 +162,17 @@ class Connection(web.RequestHandler):
         if self._paused:  # sending a file over TLS, asyncio resumes what was not paused
             super().resume_writing()
 
+    def add_headers(self, response: web.StreamResponse) -> None:
+        """Have browsers use HTTPS only."""
+        if self._is_https and not response.prepared:
+            response.headers[hdrs.STRICT_TRANSPORT_SECURITY] = HSTS
+
     def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         """Send a response; the last one if the request's body has not arrived whole."""
         # Every response comes by here, also the one to what is not HTTP (D-73).
-        if self._is_https and not resp.prepared:
-            resp.headers[hdrs.STRICT_TRANSPORT_SECURITY] = HSTS
+        self.add_headers(resp)
         sending = super().finish_response
         if request.content.is_eof():
             return sending(request, resp, start_time)
@@ -376,6 +383,7 @@ class Runner(web.AppRunner):
             "max_line_size": MAX_FIELD,
             "max_field_size": MAX_FIELD,
             "held": self._held,
+            "hot_routes": app.get(HOT_ROUTES, {}),
             **more,
         }
 

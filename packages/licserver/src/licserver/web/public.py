@@ -226,10 +226,12 @@ class PublicEndpoints:
 
     async def keep_body(self, request: web.Request) -> bytes:
         """Read the body within the time limit, and keep it for further reads."""
+        if request.content.is_eof():
+            return await request.read()  # it arrived with the headers; `client_max_size` bounds its length
         await send_continue(request)
         try:
             async with asyncio.timeout(self.settings.body_timeout):
-                return await request.read()  # `client_max_size` bounds its length
+                return await request.read()
         except TimeoutError:
             raise web.HTTPRequestTimeout from None
 

@@ -243,6 +243,8 @@ class RedisCounter:
     async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         if time.monotonic() < self._retry_at:
             return None
+        if asyncio.current_task() is None:  # see `web.hot_requests`
+            await asyncio.sleep(0)
         try:
             async with asyncio.timeout(_REDIS_TIMEOUT):
                 return await call()
