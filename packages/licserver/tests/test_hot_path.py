@@ -301,8 +301,9 @@ def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, en
         for table, width in ((LOOKUPS, 3), (LOCKS, 1), (LICENSES, 1)):
             sql, _ = table._statement(connection.dialect, len(asks))
             values = [value for ask in asks for value in ask[:width]]
-            cursor = connection.connection.cursor()
-            cursor.execute(f"EXPLAIN (VERBOSE) {sql}", values)
+            explained = f"EXPLAIN (VERBOSE) {sql}"
+            cursor = connection.connection.driver_connection.cursor_for(explained)
+            cursor.execute(explained, values)
             yield from (line for (line,) in cursor.fetchall())
 
     plan = "\n".join(store._lookup_reader.run(lambda connection: list(explain(connection))))

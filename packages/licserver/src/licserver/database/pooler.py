@@ -43,6 +43,10 @@ class _Cursor(psycopg.Cursor[Any]):
         return super().copy(*arguments, **more)
 
 
+class _RawCursor(_Cursor, psycopg.RawCursor[Any]):
+    """The same, for statements whose parameters are numbered."""
+
+
 class _ServerCursor(psycopg.ServerCursor[Any]):
     """The same, for results that are fetched piece by piece."""
 
@@ -56,6 +60,7 @@ class _ServerCursor(psycopg.ServerCursor[Any]):
 class PooledConnection(LimitedConnection):
     """A connection to a pooler, whose every transaction may be in another session."""
 
+    raw_cursor = _RawCursor
     _limits: Mapping[str, str] = {}
     _is_kept: bool = False
 

@@ -68,6 +68,7 @@ class LimitedConnection(psycopg.Connection[Any]):
     connected to.
     """
 
+    raw_cursor: type[psycopg.RawCursor[Any]] = psycopg.RawCursor
     server: Server
     deadline: float = float("inf")
     wait_limit: float = WAIT_LIMIT
@@ -75,6 +76,16 @@ class LimitedConnection(psycopg.Connection[Any]):
     is_throttled: bool = False
     _owed: float = 0.0
     _answered: float = 0.0
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._cursors: dict[str, psycopg.RawCursor[Any]] = {}
+
+    def cursor_for(self, sql: str) -> psycopg.RawCursor[Any]:
+        """Return the cursor that is kept for a statement, as is what psycopg finds out about its types."""
+        if sql not in self._cursors:
+            self._cursors[sql] = self.raw_cursor(self)
+        return self._cursors[sql]
 
     def configure(self, settings: Mapping[str, str], limits: Mapping[str, str]) -> None:
         """Make settings of the session, and limits of its statements."""
@@ -104,6 +115,7 @@ class LimitedConnection(psycopg.Connection[Any]):
         """Close it; a statement that has not ended is cancelled."""
         if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
             self._give_up()
+        self._cursors.clear()
         super().close()
 
     def _give_up(self) -> None:

@@ -93,7 +93,8 @@ class HotRequestHandler(web.RequestHandler):
         self._waiter = waiter
         if is_last or self._close or self._force_close:
             self.force_close()
-        elif self._messages and not waiter.done():
+            return
+        if self._messages and not waiter.done():
             waiter.set_result(None)
         close_time = self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if self._keepalive_handle is None:

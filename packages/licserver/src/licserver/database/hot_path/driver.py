@@ -317,8 +317,11 @@ def pipeline(connection: Connection, *, commits: bool = False) -> Iterator[None]
 # --- statements -------------------------------------------------------------------------------
 
 Processors = list[tuple[int, Callable[[Any], Any]]]  # positions in a row, with what converts the value there
-_COMPILED_AT_START: Final = (1, 2, 4, 8, 16, 32)
-"""Sizes of batches; compiling one takes 3 to 30 ms, in the event loop."""
+_SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Sizes of batches, up to the largest: few statements to compile and prepare, and few rows too many."""
+
+_COMPILED_AT_START: Final = _SIZES[:10]
+"""Compiling one takes 3 to 30 ms, in the event loop."""
 
 
 class BatchedQuery:
@@ -345,20 +348,15 @@ class BatchedQuery:
     def send(self, connection: Connection, requests: Sequence[Row]) -> Callable[[], list[Row]]:
         """Run the statement, or in a pipeline send it; return what reads the rows, then or after its end."""
         count = len(requests)
-        size = 1 << (count - 1).bit_length()  # few sizes: few statements to compile and prepare
+        size = next(size for size in _SIZES if size >= count)
         sql, processors = self._statement(connection.dialect, size)
         parameters = list(chain.from_iterable(requests))
         parameters += requests[-1] * (size - count)  # the last one again, under unused numbers
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(sql, parameters)
-        except BaseException:
-            cursor.close()
-            raise
+        cursor = _cursor(connection, sql)
+        cursor.execute(sql, parameters)
 
         def read() -> list[Row]:
-            with contextlib.closing(cursor):
-                rows = list(cursor.fetchall())
+            rows: list[Row] = cursor.fetchall()
             if size > count:
                 rows = [row for row in rows if row[0] < count]
             return [_convert(row, processors) for row in rows] if processors else rows
@@ -392,8 +390,22 @@ class BatchedQuery:
                 if not isinstance(one.type, Boolean)  # 0 and 1 will do
                 and (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
             ]
-            self._compiled[key] = str(compiled), processors
+            sql = str(compiled)
+            if (
+                dialect.name != "sqlite"
+            ):  # parameters as the server numbers them; psycopg would do it each time
+                first, *others = sql.split("%s")
+                sql = first + "".join(f"${number}{part}" for number, part in enumerate(others, 1))
+            self._compiled[key] = sql, processors
         return self._compiled[key]
+
+
+def _cursor(connection: Connection, sql: str) -> Any:
+    """Return a cursor for a statement whose parameters are numbered."""
+    if connection.dialect.name == "sqlite":
+        return connection.connection.cursor()
+    driver: Any = connection.connection.driver_connection
+    return driver.cursor_for(sql)
 
 
 def _convert(row: Row, processors: Processors) -> Row:
