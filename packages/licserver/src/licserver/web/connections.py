@@ -26,9 +26,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from licserver.domain.environments import IpNetwork, normalise_ip, parse_ip
 from licserver.protocol.response_signatures import MAX_FIELD
 from licserver.settings import Settings
-from licserver.web.hot_requests import HotRequestHandler
+from licserver.web.hot_requests import HotRequestHandler, HotRoutes
 from licserver.web.logging import ThrottledLog
-from licserver.web.middlewares import HOT_ROUTES, HotRoutes, create_request_handler
+from licserver.web.middlewares import HOT_ROUTES, create_request_handler
 from licserver.web.name_lookups import look_up_apart
 from licserver.web.rate_limits import ONE_CUSTOMER
 from licserver.web.responses import HSTS, send_error

@@ -10,7 +10,7 @@ Private names of aiohttp used here: `RequestHandler._close`, `_force_close`, `_k
 
 import asyncio
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -18,8 +18,7 @@ from aiohttp import hdrs, web
 from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.typedefs import Handler
 
-from licserver.web.middlewares import HotRoutes
-
+HotRoutes = Mapping[tuple[str, str], Handler]  # handlers by method and path
 Waiter = asyncio.Future[None]
 
 
@@ -27,7 +26,7 @@ class HotRequestHandler(web.RequestHandler):
     """A connection that handles a request of a hot route at once, if nothing else is to be done on it.
 
     All others are aiohttp's: the first request of a connection, one whose body has not arrived whole, the
-    last one, and those that arrive together. A handler that needs a task awaits `asyncio.sleep(0)`.
+    last one, and those that arrive together. A handler that needs a task awaits `enter_task`.
     """
 
     def __init__(self, server: web.Server, hot_routes: HotRoutes, **more: Any) -> None:
@@ -110,6 +109,12 @@ class HotRequestHandler(web.RequestHandler):
             self._hot_task = self._loop.create_task(_rest(coroutine))
         else:
             waits_for.add_done_callback(partial(self._step, coroutine))
+
+
+async def enter_task() -> None:
+    """Go on in a task, if the caller runs in none: `asyncio.timeout` needs one."""
+    if asyncio.current_task() is None:
+        await asyncio.sleep(0)  # `_step` creates it
 
 
 @types.coroutine

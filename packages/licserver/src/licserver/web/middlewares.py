@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from licserver.errors import LicserverError
+from licserver.web.hot_requests import HotRoutes
 from licserver.web.logging import REQUEST_IDS, RequestIds
 from licserver.web.metrics import METER
 from licserver.web.rate_limits import LIMITS, Limits
@@ -59,7 +60,6 @@ ERRORS = web.AppKey("errors", ErrorFormat)
 ENDPOINT = web.AppKey("endpoint", str)
 """The label of an application's requests in the metrics; without one, each path has its own."""
 
-HotRoutes = Mapping[tuple[str, str], Handler]  # handlers by method and path
 HOT_ROUTES: web.AppKey[HotRoutes] = web.AppKey("hot_routes")
 
 PUBLIC_ERRORS: Final = ErrorFormat(logging.getLogger("licserver.web"), respond_as_json)

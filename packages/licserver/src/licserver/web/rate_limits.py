@@ -18,6 +18,7 @@ from licserver.domain.environments import client_ip, normalise_ip, parse_ip
 from licserver.errors import SettingsError
 from licserver.protocol import public_api
 from licserver.settings import Settings
+from licserver.web.hot_requests import enter_task
 from licserver.web.responses import send, send_too_many
 
 _NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none
@@ -243,8 +244,7 @@ class RedisCounter:
     async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         if time.monotonic() < self._retry_at:
             return None
-        if asyncio.current_task() is None:  # see `web.hot_requests`
-            await asyncio.sleep(0)
+        await enter_task()
         try:
             async with asyncio.timeout(_REDIS_TIMEOUT):
                 return await call()

@@ -348,7 +348,7 @@ class BatchedQuery:
     def send(self, connection: Connection, requests: Sequence[Row]) -> Callable[[], list[Row]]:
         """Run the statement, or in a pipeline send it; return what reads the rows, then or after its end."""
         count = len(requests)
-        size = next(size for size in _SIZES if size >= count)
+        size = next((size for size in _SIZES if size >= count), count)
         sql, processors = self._statement(connection.dialect, size)
         parameters = list(chain.from_iterable(requests))
         parameters += requests[-1] * (size - count)  # the last one again, under unused numbers
