@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -243,6 +243,30 @@ def _no_power_cuts() -> Iterator[None]:
                 connection.execute("PRAGMA synchronous = OFF")
 
             patch.setattr(engine, "_prepare_sqlite", prepare_quickly)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once() -> Iterator[None]:
+    """Share compiled statements between all engines of this process: half the time of a test with a database.
+
+    SQLAlchemy keeps them by engine and dialect, and each test has its own.
+    """
+    if not find_spec("licserver"):
+        yield
+        return
+    from sqlalchemy import create_engine  # noqa: PLC0415 - as above
+    from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg  # noqa: PLC0415
+    from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite  # noqa: PLC0415
+
+    from licserver.database import engine  # noqa: PLC0415
+
+    shared = {"compiled_cache": dict[Any, Any]()}
+    with pytest.MonkeyPatch.context() as patch:
+        for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
+            patch.setattr(dialect, "__eq__", lambda one, other: type(one) is type(other))
+            patch.setattr(dialect, "__hash__", lambda one: hash(type(one)))
+        patch.setattr(engine, "create_engine", partial(create_engine, execution_options=shared))
         yield
 
 
