@@ -173,3 +173,8 @@ def velopack_app(folder: Path, address: str, channel: str = "linux", version: st
         IsPortable=True,
     )
     return velopack.UpdateManager(address, None, locator)
+
+
+def bearer(key: str) -> dict[str, str]:
+    """Return the header in which an app sends its license."""
+    return {"Authorization": f"Bearer {key}"}

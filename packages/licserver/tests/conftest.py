@@ -27,6 +27,10 @@ from licserver.database.repositories import Repositories
 from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
 from licserver.domain.environments import parse_ip
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms, Release
+from licserver.domain.rollout import Reach
+from licserver.protocol.ed25519_keys import PrivateKey
+from licserver.protocol.release_manifests import sign_with_keys
+from licserver.security.file_signing import file_signer
 from licserver.security.secrets_file import SECRETS_FILE
 from licserver.services import open_services
 from licserver.settings import StandaloneSettings
@@ -193,6 +197,31 @@ def meddler(world: World) -> Iterator[Meddler]:
     meddler = Meddler(url and url.get_secret_value(), world.settings.data_dir / "licserver.sqlite3")
     yield meddler
     meddler.close()
+
+
+@pytest.fixture
+def publish(world: World, tmp_path: Path) -> Callable[..., Any]:
+    """Publish a file, signed with the key of 32 ones as on the command line unless a test wants otherwise."""
+    key = PrivateKey(b"1" * 32)
+
+    def publish(
+        version: str,
+        *,
+        name: str | None = None,
+        content: bytes = b"an installer\n" * 100,
+        is_signed: bool = True,
+        changelog: str = "",
+        rollout: str | None = None,
+        critical_below: str | None = None,
+        **more: Any,
+    ) -> Release:
+        file = tmp_path / (name or f"app-{version}.AppImage")
+        file.write_bytes(content)
+        sign = sign_with_keys([key], sign_file=file_signer(file, key)) if is_signed else None
+        reach = Reach(rollout, critical_below)
+        return world.services.releases.publish("app", version, file, changelog, sign, reach=reach, **more)
+
+    return publish
 
 
 class Site:
