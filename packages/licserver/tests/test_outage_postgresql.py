@@ -1,7 +1,9 @@
 """PostgreSQL stopped, killed and frozen under a server: told at once, never wrong, soon well again."""
 
 import asyncio
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -68,9 +70,11 @@ async def gone(postgres, how):
         with postgres.frozen():
             yield
         return
-    await asyncio.to_thread(postgres.stop if how == "stopped" else postgres.crash)
-    yield
-    await asyncio.to_thread(postgres.start)
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as thread:  # of its own: those of asyncio may be busy
+        await loop.run_in_executor(thread, postgres.stop if how == "stopped" else postgres.crash)
+        yield
+        await loop.run_in_executor(thread, postgres.start)
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed", "frozen"])
@@ -90,6 +94,49 @@ async def test_an_outage_is_told_at_once_and_over_soon(customers, own_postgres, 
     while (await customers())[0] != [200] * 4:
         assert time.monotonic() - back < SOON
         await asyncio.sleep(0.05)
+
+
+async def test_seats_fail_in_time_and_keep_nobody_waiting(site, world, customers, own_postgres):
+    """Dozens that wait for a frozen PostgreSQL, each on a thread: they and all others have their answer."""
+    key = world.key(floating_seats=2)
+
+    async def renew(number):
+        began = time.monotonic()
+        call = {"license_key": key, "domain": "a.example", "seat": f"{number:032x}"}
+        status, _, _ = await site.call("POST", "/api/v1/licenses/seat", json=call)
+        return status, began, time.monotonic()
+
+    assert (await renew(0))[0] == 200
+    async with asyncio.timeout(30), gone(own_postgres, "frozen"):
+        with Standstill() as machine:
+            seats = [asyncio.create_task(renew(number)) for number in range(30)]
+            await asyncio.sleep(0.1)
+            others = [await customers() for _ in range(3)]
+            answers = await asyncio.gather(*seats)
+    for status, began, ended in [*answers, *((min(found), *times) for found, *times in others)]:
+        assert status == 503
+        assert ended - began - machine.within(began, ended) < AT_ONCE
+    back = time.monotonic()
+    while (await customers())[0] != [200] * 4 or (await renew(0))[0] != 200:
+        assert time.monotonic() - back < SOON
+        await asyncio.sleep(0.05)
+
+
+async def test_a_silent_bucket_keeps_nobody_from_the_database(site, world, own_postgres):
+    """Downloads may have all of asyncio's threads, just when connections have to be replaced."""
+    key, bucket = world.key(slots=None), threading.Event()
+    assert (await site.verify(key, "known.example"))[0] == 200
+    waiting = [asyncio.create_task(asyncio.to_thread(bucket.wait, 20)) for _ in range(40)]
+    try:
+        async with gone(own_postgres, "killed"):
+            pass
+        async with asyncio.timeout(SOON):
+            for domain in ("known.example", "new.example"):
+                assert (await site.verify(key, domain))[0] == 200
+            assert (await site.call("GET", "/readyz"))[0] == 200
+    finally:
+        bucket.set()
+        await asyncio.gather(*waiting)
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SAWarning
 
+from licserver.database.deadline import read_deadline
 from licserver.database.hosts import HostState, split_libpq_url
 from licserver.database.hot_path.driver import (
     RUN_LIMIT,
@@ -216,7 +217,7 @@ def _begin_sqlite(patience: float, connection: Connection) -> None:
 
 def _retry(patience: float, interval: float, work: Callable[[], object]) -> None:
     """Call a function until SQLite is not busy any more, for some seconds."""
-    deadline = time.monotonic() + patience
+    deadline = min(time.monotonic() + patience, read_deadline())
     while True:
         try:
             work()

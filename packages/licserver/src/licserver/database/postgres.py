@@ -13,6 +13,7 @@ from psycopg import pq
 from psycopg.waiting import wait_async
 
 from licserver.database.connector import CONNECT_LIMIT, NoAnswerError
+from licserver.database.deadline import read_deadline
 from licserver.database.given_up import give_up
 from licserver.database.hosts import Role, Server
 from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT, is_in_loop, wait_in_loop
@@ -136,7 +137,7 @@ class LimitedConnection(psycopg.Connection[Any]):
     def _limited(self, gen: Generator[Yielded, Sent, Result]) -> Generator[Yielded, Sent, Result]:
         """Pass everything through; psycopg sends 0 now and then while nothing arrives."""
         began = time.monotonic()
-        limit = min(self.deadline, began + self.wait_limit)
+        limit = min(self.deadline, read_deadline(), began + self.wait_limit)
         try:
             wanted = next(gen)
             while True:

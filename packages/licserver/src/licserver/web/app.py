@@ -95,6 +95,7 @@ def create_app(
     app[HOT_ROUTES] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
     extensions = Extensions(services, public)
+    app.on_cleanup.append(extensions.close)
     for path, endpoint in extensions.endpoints.items():
         handler = extensions.create_handler(endpoint)
         add_route(app, path, {"POST": signer.signing(handler) if endpoint.is_signed else handler})

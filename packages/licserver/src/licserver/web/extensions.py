@@ -5,12 +5,18 @@ around all reads the body, limits misses, and sends.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from licserver.database.deadline import waiting_until
+from licserver.database.hot_path.batcher import ANSWER_LIMIT
+from licserver.database.hot_path.driver import RUN_LIMIT
 from licserver.database.hot_path.store import Lookup
 from licserver.domain import decisions
 from licserver.domain.decisions import Valid, VerifyRefusal
@@ -18,7 +24,7 @@ from licserver.domain.entitlements import resolve_stored
 from licserver.domain.records import Environment
 from licserver.domain.seats import SeatRefusal
 from licserver.domain.trials import TrialRefusal
-from licserver.errors import NotFoundError, TooManyMovesError
+from licserver.errors import NotFoundError, StoreUnavailableError, TooManyMovesError
 from licserver.protocol import consumption, public_api, rollbacks, seats, trials
 from licserver.protocol.public_api import ApiResponse, InvalidRequest
 from licserver.security.redaction import mask
@@ -28,6 +34,11 @@ from licserver.services.consumption import QuotaExceededError
 from licserver.web.public import PublicEndpoints
 from licserver.web.rate_limits import ClientAddress
 from licserver.web.responses import send
+
+_THREADS: Final = 4
+"""Of their own: those of asyncio are for what verify and `/readyz` need."""
+
+Result = TypeVar("Result")
 
 _TRIAL_MISSES: Final = {TrialRefusal.PRODUCT_NOT_FOUND, TrialRefusal.TOO_MANY}
 
@@ -52,14 +63,17 @@ class Extensions:
 
     def __init__(self, services: Services, public: PublicEndpoints) -> None:
         self._services, self._public = services.acting_as(CUSTOMER), public
+        self._threads = ThreadPoolExecutor(_THREADS, "customer")
         self.endpoints: Mapping[str, Endpoint] = {
             public_api.DEACTIVATE_PATH: Endpoint(
-                public_api.parse_deactivate, _on_thread(self._deactivate), is_signed=False
+                public_api.parse_deactivate, self._threaded(self._deactivate), is_signed=False
             ),
-            trials.TRIAL_PATH: Endpoint(trials.parse_trial, _on_thread(self._start_trial)),
-            seats.SEAT_PATH: Endpoint(seats.parse_seat, _on_thread(self._hold_seat)),
+            trials.TRIAL_PATH: Endpoint(trials.parse_trial, self._threaded(self._start_trial)),
+            seats.SEAT_PATH: Endpoint(seats.parse_seat, self._threaded(self._hold_seat)),
             consumption.CONSUME_PATH: Endpoint(consumption.parse_consume, self._consume),
-            rollbacks.ROLLED_BACK_PATH: Endpoint(rollbacks.parse_report, _on_thread(self._count_rollback)),
+            rollbacks.ROLLED_BACK_PATH: Endpoint(
+                rollbacks.parse_report, self._threaded(self._count_rollback)
+            ),
         }
 
     def create_handler(self, endpoint: Endpoint) -> Handler:
@@ -126,7 +140,7 @@ class Extensions:
             return consumption.not_metered_response()
         count = self._services.consumption.consume
         try:
-            use = await asyncio.to_thread(count, found.id, call.name, quota, call.amount, call.use_id)
+            use = await self._run(count, found.id, call.name, quota, call.amount, call.use_id)
         except QuotaExceededError as refusal:
             _, used, limit, resets_at = refusal.use
             return consumption.quota_exceeded_response(str(refusal), used, limit, resets_at)
@@ -140,11 +154,25 @@ class Extensions:
             return Miss(public_api.unknown_key_response(), call.domain)
         return rollbacks.report_response(count(license_, call.slug, call.version, call.domain, call.platform))
 
+    def _threaded(
+        self, respond: Callable[[Any, ClientAddress], ApiResponse | Miss]
+    ) -> Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss]]:
+        return partial(self._run, respond)
 
-def _on_thread(
-    respond: Callable[[Any, ClientAddress], ApiResponse | Miss],
-) -> Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss]]:
-    async def respond_on_thread(call: Any, client: ClientAddress) -> ApiResponse | Miss:
-        return await asyncio.to_thread(respond, call, client)
+    async def _run(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function on a thread, within the time that customers' requests have."""
+        deadline = time.monotonic() + RUN_LIMIT
 
-    return respond_on_thread
+        def run() -> Result:
+            with waiting_until(deadline):
+                return work(*arguments)
+
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+        except TimeoutError:
+            raise StoreUnavailableError("the database failed: no answer in time") from None
+
+    async def close(self, _app: web.Application) -> None:
+        """Wait for running functions."""
+        await asyncio.to_thread(self._threads.shutdown)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from licserver.database.hot_path.driver import LOCK_LIMIT, run_in_loop
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
@@ -20,6 +20,7 @@ from licserver.domain.records import LicenseSnapshot, Product, Release
 from licserver.errors import LicenseLockedError, StoreUnavailableError
 from licserver.protocol.downloads import LinkSubject
 
+_THREADS: Final = 4  # not asyncio's, which may all wait for a bucket: the server would not be ready
 MAX_BATCH: Final = 256  # requests of one statement; bounds its length, and how long the last one waits
 ANSWER_LIMIT: Final = 1.9  # seconds until a request fails; a client has its response within two
 LOCK_PAUSE: Final = 0.02  # seconds between two attempts to lock a license
@@ -134,6 +135,7 @@ class PublicQueries:
         self._updates: Batcher[UpdateQuery, tuple[LicenseSnapshot | None, Product | None]]
         self._activations: Batcher[ActivationRequest, VerifyVerdict]
         self._thread: ThreadPoolExecutor | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, "queries")
         if store.is_remote:
             self._lookups = Batcher(partial(run_in_loop, store.find_licenses))
             self._updates = Batcher(partial(run_in_loop, store.find_updates))
@@ -185,14 +187,17 @@ class PublicQueries:
 
     async def find_download(self, subject: LinkSubject) -> tuple[LicenseSnapshot | None, Release | None]:
         """Load the license and the release of a download link; downloads are rare, and not batched."""
-        return await asyncio.to_thread(self._store.find_download, subject.license_id, subject.release_id)
+        return await self._on_thread(self._store.find_download, subject.license_id, subject.release_id)
 
     async def find_releases(self, slug: str) -> tuple[Product, list[Release]] | None:
         """Load a product with all its releases, for feeds; not batched either."""
-        return await asyncio.to_thread(self._store.find_releases, slug)
+        return await self._on_thread(self._store.find_releases, slug)
 
     def _run_on_thread(self, work: Callable[[Request], Result], request: Request) -> Awaitable[Result]:
         return asyncio.get_running_loop().run_in_executor(self._thread, work, request)
+
+    async def _on_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def watch_hosts(self) -> None:
         """Look again and again whether another host of the database was promoted, and has to be used."""
@@ -204,7 +209,7 @@ class PublicQueries:
 
     async def ping(self) -> None:
         """Run an empty statement."""
-        await asyncio.to_thread(self._store.ping)
+        await self._on_thread(self._store.ping)
 
     async def close(self) -> None:
         """Wait for what is being served, then close threads and connections."""
@@ -212,4 +217,5 @@ class PublicQueries:
             await batcher.finish()
         if self._thread is not None:
             self._thread.shutdown(wait=True)
+        await asyncio.to_thread(self._threads.shutdown)
         self._store.close()

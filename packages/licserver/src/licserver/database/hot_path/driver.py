@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -50,6 +51,9 @@ _CHECK_LOG_EVERY: Final = 100
 _LONGEST_LOG: Final = 16_000
 """Pages. Where several processes read all the time, SQLite never restarts the write-ahead log by itself."""
 
+_CONNECTING: Final = ThreadPoolExecutor(8, "postgres-kept")
+"""Not asyncio's threads: where these wait for a bucket, known environments would be a 503."""
+
 _CAN_WATCH: Final = sys.platform != "win32"
 """Whether the event loop can watch sockets that others opened; that of Windows cannot."""
 
@@ -83,7 +87,9 @@ def wait_in_loop(awaitable: Awaitable[Result]) -> Result:
 
 def run_blocking(work: Callable[[], Result]) -> Result:
     """Run what blocks: on a thread if the caller runs by `run_in_loop`."""
-    return wait_in_loop(asyncio.to_thread(work)) if is_in_loop() else work()
+    if not is_in_loop():
+        return work()
+    return wait_in_loop(asyncio.get_running_loop().run_in_executor(_CONNECTING, work))
 
 
 # --- connections ------------------------------------------------------------------------------
