@@ -101,8 +101,8 @@ async def running(worker):
 
 
 async def until(condition):
-    """Wait until something is true, at most five seconds."""
-    async with asyncio.timeout(5):
+    """Wait until something is true, at most twenty seconds."""
+    async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - the queue is in the database
             await asyncio.sleep(0.01)
 
@@ -204,5 +204,5 @@ async def test_a_loop_that_is_woken_and_cancelled_at_once_ends(world):
     await anext(life)
     await asyncio.sleep(0.2)  # until the loop waits
     worker.wake()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert await anext(life, None) is None

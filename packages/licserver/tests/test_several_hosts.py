@@ -74,9 +74,11 @@ def test_a_silent_host_keeps_nobody_from_the_other(cluster, opened):
     with silent_host() as silent:
         for hosts in (f"{silent},{cluster.primary.host}", f"{cluster.primary.host},{silent}"):
             began = time.monotonic()
-            database = opened(f"postgresql://postgres@{hosts}/licserver")
-            assert port_of(database) == str(cluster.primary.port)
-            assert time.monotonic() - began < 1
+            with Standstill() as machine:
+                database = opened(f"postgresql://postgres@{hosts}/licserver")
+                assert port_of(database) == str(cluster.primary.port)
+                ended = time.monotonic()
+            assert ended - began < 1 + machine.within(began, ended)
 
 
 def test_a_standby_is_refused_by_its_name(cluster, opened):
@@ -185,7 +187,7 @@ async def test_a_server_is_not_ready_while_nothing_can_be_written(site, world, c
     await asyncio.to_thread(
         cluster.primary.run, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while (await site.call("GET", "/readyz"))[0] != 503:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.05)
 

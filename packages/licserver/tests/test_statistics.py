@@ -186,6 +186,19 @@ async def test_a_database_that_is_away(world, site, monkeypatch, caplog):
     assert counted(world)["15", "verify", "app", "valid"] == 1
 
 
+async def test_a_database_that_is_away_at_the_end(world, site, monkeypatch, caplog):
+    """The log does not promise that the counts will be written."""
+    await site.verify(world.key())
+
+    def fail(_database, _day, _counts):
+        raise StoreUnavailableError("away")
+
+    monkeypatch.setattr(tally_room, "add_counts", fail)
+    await site.stop()
+    assert "statistics of the last 10 seconds are lost: away" in caplog.text
+    assert "later" not in caplog.text
+
+
 @pytest.fixture
 def fail_writes(meddler):
     """Make each write to a table fail, as a full disk would; return what ends it."""

@@ -113,8 +113,8 @@ class StatisticsCounter:
             if may_add or counted in self._versions:
                 self._versions[counted] = self._versions.get(counted, 0) + 1
 
-    async def flush(self) -> None:
-        """Write the counts; keep them while the database is away."""
+    async def flush(self, *, is_last: bool = False) -> None:
+        """Write the counts; keep them while the database is away, unless the process ends."""
         pending = self._verdicts, self._versions, self._seen, self._refused
         self._verdicts, self._versions, self._seen, self._refused = Counter(), {}, {}, Counter()
         if not any(pending):
@@ -123,7 +123,10 @@ class StatisticsCounter:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, self._write, self._clock(), pending)
         except LicserverError as problem:
-            _log.warning("statistics will be written later: %s", problem)
+            outcome = (
+                f"of the last {FLUSH_SECONDS:.0f} seconds are lost" if is_last else "will be written later"
+            )
+            _log.warning("statistics %s: %s", outcome, problem)
             self._put_back(pending)
         except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
             _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
@@ -175,7 +178,7 @@ class StatisticsCounter:
         yield
         task.cancel()
         await asyncio.wait([task])
-        await self.flush()
+        await self.flush(is_last=True)
         self._thread.shutdown(wait=False)
 
     async def _flush_repeatedly(self) -> None:
