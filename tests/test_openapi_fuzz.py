@@ -25,6 +25,7 @@ from harness.world import World
 from licserver.domain.records import Scope
 from licserver.web.console.pages.api import documents
 
+pytestmark = pytest.mark.slow
 SCHEMAS = [schemathesis.openapi.from_dict(document) for document in documents().values()]
 OPERATIONS = {
     found.ok().label: found.ok()
@@ -72,7 +73,6 @@ def good(make_world: Callable[..., World]) -> tuple[World, dict[str, str]]:
     }
 
 
-@pytest.mark.slow
 @both_engines
 @pytest.mark.parametrize(("label", "mode"), CASES)
 def test_every_answer_to_whatever_is_sent_is_documented(

@@ -108,6 +108,7 @@ async def test_load_balancers_have_time_to_notice_that_a_server_stops(program, w
                 assert not await is_ready()
                 async with session.post("/api/v1/licenses/verify", json=body) as answer:
                     assert answer.status == 200
+                await asyncio.sleep(0.05)  # else both processes do nothing but this for the whole second
         await refused(address)
         assert await asyncio.to_thread(process.wait, 30) == 0
 
