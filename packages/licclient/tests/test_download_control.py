@@ -10,7 +10,7 @@ from stage.flavours import asynchronous, both
 from stage.store import CONTENT
 
 from harness.standstill import Standstill
-from licclient import AsyncLicenseClient, DownloadCancelledError, ServiceUnavailableError
+from licclient import AsyncLicenseClient, DownloadCancelledError, LicenseClient, ServiceUnavailableError
 from licclient._flows.downloads import PROGRESS_SECONDS
 
 
@@ -163,3 +163,28 @@ async def test_closing_the_client_ends_a_download(client, store, folder, key, mo
     with pytest.raises(ServiceUnavailableError):
         await client.download(update, folder, lambda *_: client.client.close())
     assert store.asked == [None]
+
+
+@both
+async def test_closing_the_client_waits_for_no_silent_server(client, flavour, store, folder, key):
+    """A download ends soon, also if it waits for the next byte."""
+    whole, over, closed = store.file, threading.Event(), []
+
+    def stalls(request):
+        yield whole(request)[:150_000]
+        over.wait(20)
+
+    def close(*_: object):
+        closed.append(time.monotonic())
+        closed.append(
+            client.client.close() if flavour is LicenseClient else asyncio.create_task(client.close())
+        )
+
+    store.file = stalls
+    update = await client.check_for_update(key)
+    with Standstill() as machine:
+        with pytest.raises(ServiceUnavailableError):
+            await client.download(update, folder, close)
+        ended = time.monotonic()
+    over.set()
+    assert ended - closed[0] - machine.within(closed[0], ended) < 2.5

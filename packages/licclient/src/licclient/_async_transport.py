@@ -5,7 +5,7 @@ Import it on a thread: loading httpx takes a third of a second, in which a windo
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -17,8 +17,8 @@ import httpx
 from licclient._incoming import (
     LOOK_SECONDS,
     MAX_REFUSAL_BYTES,
-    READ_BYTES,
     Arrived,
+    Incoming,
     Queue,
     Received,
     is_file,
@@ -35,6 +35,7 @@ from licclient._transport import (
     MAX_REDIRECTS,
     BaseTransport,
     Body,
+    Transport,
     Way,
     body_stream,
     failure,
@@ -60,6 +61,7 @@ class AsyncTransport(BaseTransport[httpx.AsyncBaseTransport]):
         if given is not None and not isinstance(given, httpx.AsyncBaseTransport):
             given = _OnThreads(given)
         super().__init__(settings, agent, given)
+        self._on_threads = Transport(settings, agent)
 
     def _create(self, proxy: str | None) -> httpx.AsyncBaseTransport:
         return httpx.AsyncHTTPTransport(verify=self._certificates, limits=LIMITS, proxy=proxy)
@@ -104,8 +106,13 @@ class AsyncTransport(BaseTransport[httpx.AsyncBaseTransport]):
                 socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         return sender
 
-    def download(self, link: str, headers: Mapping[str, str]) -> "AsyncIncoming":
-        """As `Transport.download`, in a task."""
+    def download(self, link: str, headers: Mapping[str, str]) -> "AsyncIncoming | IncomingOnThread":
+        """Request a file, on a thread: over TLS reading in the event loop takes 2.7 times the processor.
+
+        Only the transport of an application is used in the loop.
+        """
+        if self._given is None:
+            return IncomingOnThread(self._on_threads, link, headers)
         return AsyncIncoming(self, link, headers)
 
     @asynccontextmanager
@@ -131,8 +138,19 @@ class AsyncTransport(BaseTransport[httpx.AsyncBaseTransport]):
 
     async def aclose(self) -> None:
         """Close what is open; what is on its way ends without a response."""
+        self._on_threads.close()
         for sender in self._close_all():
             await sender.aclose()
+
+
+class IncomingOnThread(Incoming):
+    """A response to a download, received ahead on a thread, for an event loop."""
+
+    async def receive(self, seconds: float) -> Received:  # type: ignore[override]
+        """As `Incoming.receive`; ends at the latest when it is left."""
+        return await on_daemon_thread(
+            lambda: super(IncomingOnThread, self).receive(seconds, lambda: self._is_closed)
+        )
 
 
 class AsyncIncoming:
@@ -185,9 +203,8 @@ class AsyncIncoming:
                         refusal = await _read_body(response, MAX_REFUSAL_BYTES)
                         await self._put(read_head(response, Way(), refusal))
                         return
-                    head = read_head(response, way)
-                    await self._put(head)
-                    async for chunk in _file_chunks(response, transport.find_reader(response, head)):
+                    await self._put(read_head(response, way))
+                    async for chunk in _chunks(response):
                         await self._put(chunk)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it may contain the address
             await self._put(failure(problem))
@@ -225,23 +242,6 @@ async def _send(sender: httpx.AsyncBaseTransport, request: httpx.Request) -> htt
 
 def _chunks(response: httpx.Response) -> AsyncIterable[bytes]:
     return cast("httpx.AsyncByteStream", response.stream)  # by `_send`
-
-
-async def _file_chunks(
-    response: httpx.Response, read: Callable[[int], Awaitable[bytes]] | None
-) -> AsyncIterator[bytes]:
-    """As that of `_incoming`."""
-    chunks = aiter(_chunks(response))
-    if read is None:
-        async for chunk in chunks:
-            yield chunk
-        return
-    left = int(response.headers["Content-Length"])
-    chunk = await anext(chunks, b"")
-    while chunk:
-        yield chunk
-        left -= len(chunk)
-        chunk = await read(min(left, READ_BYTES)) if left else b""
 
 
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:

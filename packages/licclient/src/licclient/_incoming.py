@@ -24,8 +24,8 @@ from licclient.errors import ServiceUnavailableError
 MAX_REFUSAL_BYTES: Final = 64 * 1024
 """Longest body of a refused download that is read."""
 
-READ_BYTES: Final = 256 * 1024
-"""How much is read at once; over TLS no more than 16 KiB come."""
+READ_BYTES: Final = 120 * 1024
+"""How much is read at once; for more, malloc calls the kernel each time, though over TLS only 16 KiB come."""
 
 BATCH_BYTES: Final = 1024 * 1024
 """How much is handed over at once: to do so for each chunk costs as much as hashing it."""
