@@ -130,6 +130,13 @@ def test_a_former_primary_is_known_after_a_restart(hosts, tmp_path):
     assert connector(tmp_path).connect(hosts(one=OLD, two=None).open).server is OLD
 
 
+def test_two_hosts_that_were_both_promoted_are_not_used(hosts):
+    """Each would take activations that the other does not know."""
+    one, two = (Server(Role.PRIMARY, "s", 2, started) for started in ("noon", "night"))
+    with pytest.raises(psycopg.OperationalError, match="they are two databases, and neither follows"):
+        connector().connect(hosts(one=one, two=two).open)
+
+
 def test_one_name_that_moves_to_another_host_is_noticed(hosts):
     """Although open connections to the old one work."""
     both, one = hosts(one=OLD, two=OLD), Connector({"host": ONE})

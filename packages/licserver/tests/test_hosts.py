@@ -9,6 +9,11 @@ from licserver.errors import SettingsError
 OLD, NEW = Server(Role.PRIMARY, "s", 1), Server(Role.PRIMARY, "s", 2)
 STANDBY, READ_ONLY = Server(Role.STANDBY, "s"), Server(Role.READ_ONLY, "s", 2)
 UNKNOWN = Server(Role.PRIMARY)
+ONE, TWO, OTHER = (
+    Server(Role.PRIMARY, system, 2, started)
+    for system, started in (("s", "noon"), ("s", "night"), ("x", "one"))
+)
+FOURTH = Server(Role.PRIMARY, "s", 4, "late")
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,11 @@ UNKNOWN = Server(Role.PRIMARY)
         ([NEW], "prefer-standby", {}, 0),
         ([STANDBY, NEW], "any", {}, 1),
         ([], "any", {}, None),
+        ([ONE, TWO], "read-write", {}, None),  # two standbys were promoted
+        ([ONE, STANDBY, OTHER], "read-write", {}, None),  # a database that was filled by itself
+        ([ONE, ONE], "read-write", {}, 0),  # two names of one server
+        ([ONE, UNKNOWN], "read-write", {}, 0),
+        ([TWO, FOURTH], "read-write", {}, 1),
     ],
 )
 def test_of_the_hosts_that_answer_the_newest_primary_is_used(servers, wanted, newest, chosen):
@@ -104,6 +114,16 @@ def test_what_check_says_of_a_host(server, said, fault):
     assert (state.name, state.said, state.is_warning) == ("db1:5432", said, server is None)
     assert state.fault.endswith(fault) or state.fault.startswith(fault)
     assert bool(state.fault) is bool(fault)
+
+
+def test_check_says_that_two_hosts_are_rivals():
+    """Each, because nothing says which is right; two names of one server, and a former primary, are none."""
+    for one, other in ((ONE, TWO), (ONE, OTHER)):
+        state = describe("db1:5432", one, {"s": 2}, [one, other])
+        assert state.said == "can be written to, as another host can"
+        assert "they are two databases" in state.fault
+    assert not describe("db1:5432", ONE, {"s": 2}, [ONE, ONE, STANDBY]).fault
+    assert not describe("db1:5432", FOURTH, {"s": 4}, [ONE, FOURTH]).fault
 
 
 def test_ports_for_other_hosts_are_refused():

@@ -100,6 +100,18 @@ def test_a_read_only_database_is_refused(cluster, opened):
         port_of(opened(cluster.url("licserver")))
 
 
+def test_two_standbys_that_were_both_promoted_are_not_used(cluster, opened):
+    """Both have the second timeline; a command that starts now does not take the one that answers first."""
+    third = cluster.add("three")
+    cluster.primary.kill()
+    for standby in (cluster.standby, third):
+        standby.promote()
+    with pytest.raises(StoreUnavailableError, match="they are two databases, and neither follows the other"):
+        port_of(opened(cluster.url("licserver")))
+    third.stop()
+    assert port_of(opened(cluster.url("licserver"))) == str(cluster.standby.port)
+
+
 @own_engine
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("how", ["killed", "frozen", "frozen for long"])

@@ -15,7 +15,17 @@ import psycopg
 from psycopg.conninfo import conninfo_attempts
 
 from licserver.database import given_up
-from licserver.database.hosts import WANTED, HostState, Server, choose, describe, is_former, split_hosts
+from licserver.database.hosts import (
+    RIVALS,
+    WANTED,
+    HostState,
+    Server,
+    are_rivals,
+    choose,
+    describe,
+    is_former,
+    split_hosts,
+)
 from licserver.database.timelines import Timelines
 
 if TYPE_CHECKING:
@@ -145,7 +155,8 @@ class Connector:
             names = sorted({*answers.servers, *answers.problems, *answers.pending})
         for connection in answers.connections.values():
             connection.close()
-        return [describe(name, answers.servers.get(name), self._timelines.newest) for name in names]
+        newest, servers = self._timelines.newest, answers.servers
+        return [describe(name, servers.get(name), newest, servers.values()) for name in names]
 
     def is_former(self, connection: "LimitedConnection") -> bool:
         """Return whether a connection is to a server that has been replaced by another one."""
@@ -242,6 +253,9 @@ class Connector:
         message = "no host can be used: " + "; ".join(name + what for name, what in sorted(said.items()))
         if any(is_former(one, self._timelines.newest) for one in answers.servers.values()):
             message += f"; if an older state was restored on purpose, {self._timelines.how_to_forget}"
+        servers = [one.server for one in answers.connections.values()]
+        if any(are_rivals(one, other) for one in servers for other in servers):
+            message += f"; {RIVALS}"
         return (NoAnswerError if answers.pending else psycopg.OperationalError)(message)
 
     def _describe(self, server: Server) -> str:

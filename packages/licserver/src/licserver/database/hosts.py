@@ -2,7 +2,7 @@
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -25,11 +25,13 @@ class Server(NamedTuple):
     Args:
         system: Identifies the primary and its standbys; empty if it is unknown.
         timeline: Each promotion begins a higher one; 0 if it is unknown, or for a standby.
+        started: When it was started: tells two servers from two names of one; empty if it is unknown.
     """
 
     role: Role
     system: str = ""
     timeline: int = 0
+    started: str = ""
 
 
 class HostState(NamedTuple):
@@ -40,6 +42,11 @@ class HostState(NamedTuple):
     fault: str = ""
     is_warning: bool = False
 
+
+RIVALS: Final = (
+    "stop the one that is not the primary, or take it out of the URL: they are two databases, and neither "
+    "follows the other"
+)
 
 READ_WRITE: Final = "read-write"
 WANTED: Final = {
@@ -58,14 +65,31 @@ def is_former(server: Server, newest: Mapping[str, int]) -> bool:
     return 0 < server.timeline < newest.get(server.system, 0)
 
 
-def describe(name: str, server: Server | None, newest: Mapping[str, int]) -> HostState:
-    """Describe a host, and what to do about it; None for one that cannot be reached."""
+def are_rivals(one: Server, other: Server) -> bool:
+    """Return whether two servers can be written to, and nothing says which of them is the right one.
+
+    They are different databases, or two standbys were promoted, or one was started without being promoted.
+    """
+    return (
+        one.role is other.role is Role.PRIMARY
+        and bool(one.started and other.started)
+        and one.started != other.started
+        and (one.system != other.system or one.timeline == other.timeline)
+    )
+
+
+def describe(
+    name: str, server: Server | None, newest: Mapping[str, int], all_: Iterable[Server] = ()
+) -> HostState:
+    """Describe a host among all that answer, and what to do; None for one that cannot be reached."""
     if server is None:
         fault = "see that it runs: until then it cannot take over"
         return HostState(name, "cannot be reached", fault, is_warning=True)
     if is_former(server, newest):
         fault = "stop it, or make it a standby: what is written to it will be lost"
         return HostState(name, "is a former primary that can still be written to", fault)
+    if any(are_rivals(server, one) for one in all_ if not is_former(one, newest)):
+        return HostState(name, "can be written to, as another host can", RIVALS)
     match server.role:
         case Role.READ_ONLY:
             return HostState(
@@ -81,7 +105,7 @@ def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]
     """Return which server to use, of those that have answered; None if there is none.
 
     Of two that can be written to, one was not stopped before the other was promoted: the higher timeline
-    wins.
+    wins. Rivals are not used.
 
     Args:
         servers: By name, in the order of their answers, which decides between equals.
@@ -90,11 +114,14 @@ def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]
     """
     roles = WANTED[wanted]
     usable = [name for name, one in servers.items() if one.role in roles and not is_former(one, newest)]
-    return max(
+    best = max(
         usable,
         key=lambda name: (-roles.index(servers[name].role), servers[name].timeline),
         default=None,
     )
+    if best is None or any(are_rivals(servers[best], servers[name]) for name in usable):
+        return None
+    return best
 
 
 def split_libpq_url(url: str) -> tuple[str, dict[str, str]]:

@@ -204,7 +204,8 @@ _OURS: Final = {
 _ABOUT: Final = """
 SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
     (SELECT system_identifier FROM pg_control_system()),
-    CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END
+    CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_insert_lsn()) END,
+    pg_postmaster_start_time()::text
 """
 """The segment's name begins with the timeline; the control file has a new one only some time later."""
 
@@ -228,7 +229,7 @@ def open_connection(
 
 def _read_server(connection: LimitedConnection) -> Server:
     try:
-        ((is_standby, is_read_only, system, segment),) = connection.execute(_ABOUT).fetchall()
+        ((is_standby, is_read_only, system, segment, started),) = connection.execute(_ABOUT).fetchall()
     except psycopg.Error as error:
         if (error.sqlstate or "57")[:2] in {"08", "57"}:
             raise
@@ -237,7 +238,8 @@ def _read_server(connection: LimitedConnection) -> Server:
         return Server(Role.READ_ONLY if read_only == "on" else Role.PRIMARY)
     if is_standby:
         return Server(Role.STANDBY, str(system))
-    return Server(Role.READ_ONLY if is_read_only else Role.PRIMARY, str(system), int(segment[:8], 16))
+    role = Role.READ_ONLY if is_read_only else Role.PRIMARY
+    return Server(role, str(system), int(segment[:8], 16), started)
 
 
 def is_retryable(error: BaseException | None) -> bool:
