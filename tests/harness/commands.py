@@ -57,8 +57,11 @@ def bare_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 @pytest.fixture
 def cli(bare_cli: Cli, make_database_url: Callable[[], str | None]) -> Cli:
-    """The command line on either engine."""
-    bare_cli.use(make_database_url())
+    """The command line on either engine, with a database in which nothing is."""
+    url = make_database_url()
+    bare_cli.use(url)
+    if url is None:
+        create_sqlite(bare_cli.folder)
     return bare_cli
 
 

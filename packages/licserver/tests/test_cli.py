@@ -209,14 +209,14 @@ def test_what_is_no_text_is_wrong_use_and_no_failure(shop):
         shop(*line.split(" "), expect=2)
 
 
-def test_settings_are_checked_before_anything_is_made(cli, monkeypatch):
+def test_settings_are_checked_before_anything_is_made(bare_cli, monkeypatch):
     """A misspelt or impossible variable is exit code 2, and no folder is made."""
     monkeypatch.setenv("LICSERVER_BASEURL", "x")
-    assert "did you mean LICSERVER_BASE_URL?" in cli("product", "list", expect=2)
+    assert "did you mean LICSERVER_BASE_URL?" in bare_cli("product", "list", expect=2)
     monkeypatch.delenv("LICSERVER_BASEURL")
     monkeypatch.setenv("LICSERVER_IPV6_PREFIX", "129")
-    assert "LICSERVER_IPV6_PREFIX" in cli("product", "list", expect=2)
-    assert not cli.folder.exists()
+    assert "LICSERVER_IPV6_PREFIX" in bare_cli("product", "list", expect=2)
+    assert not bare_cli.folder.exists()
 
 
 DATABASES = [
@@ -290,13 +290,13 @@ COMMANDS += ["license reinstate", "license deactivate", "license allow", "subscr
 COMMANDS += ["db upgrade", "db check", "db status"]
 
 
-def test_every_command_has_help_and_the_common_options(cli):
+def test_every_command_has_help_and_the_common_options(bare_cli):
     """`--help` creates nothing; every command that uses the database takes `--data-dir` and `--json`."""
     for command in COMMANDS:
-        text = cli(*command.split(), "--help")
+        text = bare_cli(*command.split(), "--help")
         assert text.startswith(f"Usage: licserver {command} ")
         assert command == "demo" or ("--data-dir" in text and "--json" in text), command
-    assert not cli.folder.exists()
+    assert not bare_cli.folder.exists()
 
 
 def test_the_version_is_told(cli):

@@ -29,10 +29,10 @@ def test_lists_of_commands_are_whole_sentences(bare_cli):
         assert "..." not in commands, group
 
 
-def test_an_empty_folder_name_is_no_folder(cli, tmp_path, monkeypatch):
+def test_an_empty_folder_name_is_no_folder(bare_cli, tmp_path, monkeypatch):
     """`--data-dir "$UNSET"` would make an installation, with secrets, in whatever folder one stands in."""
     monkeypatch.chdir(tmp_path)
-    assert "the name is empty" in cli("product", "list", "--data-dir", "", expect=2)
+    assert "the name is empty" in bare_cli("product", "list", "--data-dir", "", expect=2)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -188,16 +188,16 @@ async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, 
     assert "off this machine's" in bad(findings)["clock"].said  # the tests' clock stands at noon
 
 
-def test_the_command(cli, monkeypatch):
+def test_the_command(bare_cli, monkeypatch):
     """Exit code 1 when something failed, 0 when it is only odd; a bad setting is a finding as well."""
-    assert "FAIL  data folder" in _fails(cli)
-    cli("product", "add", "app", "--name", "App")
-    assert "ok    database" in cli("check")
-    told = json.loads(cli("check", "--json"))
+    assert "FAIL  data folder" in _fails(bare_cli)
+    bare_cli("product", "add", "app", "--name", "App")
+    assert "ok    database" in bare_cli("check")
+    told = json.loads(bare_cli("check", "--json"))
     assert told["ok"] is True
     assert {"about", "level", "said", "advice"} == set(told["findings"][0])
     monkeypatch.setenv("LICSERVER_IPV6_PREFIX", "no number")
-    assert "LICSERVER_IPV6_PREFIX" in _fails(cli)
+    assert "LICSERVER_IPV6_PREFIX" in _fails(bare_cli)
 
 
 def _fails(cli: Any) -> str:
