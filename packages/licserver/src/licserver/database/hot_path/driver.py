@@ -416,8 +416,7 @@ def _cursor(connection: Connection, sql: str) -> Any:
 
 def _convert(row: Row, processors: Processors) -> Row:
     """Convert the driver's values to those of the columns' types; most of these are NULL."""
-    converted = list(row)
     for at, process in processors:
-        if converted[at] is not None:
-            converted[at] = process(converted[at])
-    return tuple(converted)
+        if row[at] is not None:
+            row = (*row[:at], process(row[at]), *row[at + 1 :])
+    return row
