@@ -2,11 +2,13 @@
 
 One server on loopback, one file; the programs take turns, each in a process of its own, on the same disk.
 The time of `licclient` is that of the call itself, as an app that is running pays it; `curl`'s is its own
-``time_total``. The digest that every run gives is compared.
+``time_total``. A ratio is made within one round. The digest that every run gives is compared.
 """
 
 import argparse
 import json
+import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -25,26 +27,27 @@ MIB: Final = 1024 * 1024
 KEY: Final = "CP-BENCH1-BENCH1-BENCH1-BENCH1-BENCH1"
 
 _CLIENT: Final = """
-import asyncio, json, resource, sys, time
+import asyncio, json, sys, time
 from licclient import AsyncLicenseClient, LicenseClient
 flavour, url, folder, key = sys.argv[1:]
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])  # KiB, on Linux
+now = lambda: (time.perf_counter(), time.process_time(), peak())
 options = dict(slug="bench", version="1.0", state_dir=folder + "/state")
 
-def said(began, before, done):
-    print(json.dumps([time.perf_counter() - began, peak() - before, done.sha256]))
+def said(before, done):
+    print(json.dumps([*(after - was for after, was in zip(now(), before)), done.sha256]))
 
 def sync():
     with LicenseClient(url, **options) as client:
         update = client.check_for_update(key, force=True)
-        before, began = peak(), time.perf_counter()
-        said(began, before, client.download(update, folder))
+        before = now()
+        said(before, client.download(update, folder))
 
 async def twin():
     async with AsyncLicenseClient(url, **options) as client:
         update = await client.check_for_update(key, force=True)
-        before, began = peak(), time.perf_counter()
-        said(began, before, await client.download(update, folder))
+        before = now()
+        said(before, await client.download(update, folder))
 
 sync() if flavour == "sync" else asyncio.run(twin())
 """
@@ -67,48 +70,61 @@ def main() -> None:
             digest,
         ]
         with running("files", command, port, "/", {}) as target:
-            times, growth = _rounds(target, folder, digest, options.rounds)
-    print(f"{options.mebibytes} MiB on loopback, {options.rounds} rounds; seconds, and times of curl\n")
-    print("| | median | of curl | least | of curl | memory grows by |\n|---|---|---|---|---|---|")
-    for name, measured in times.items():
+            runs = _rounds(target, folder, digest, options.rounds)
+    print(f"{options.mebibytes} MiB on loopback, {options.rounds} rounds: medians and lowest\n")
+    print(
+        "| | seconds | of curl | processor seconds | of curl | memory grows by |\n|---|---|---|---|---|---|"
+    )
+    for name, measured in runs.items():
         cells = []
-        for figure in (statistics.median, min):
-            cells += [f"{figure(measured):.2f}", f"{figure(measured) / figure(times['curl']):.2f}"]
-        cells.append(f"{max(growth[name]) / 1024:.1f} MiB" if growth[name] else "")
-        print(f"| {name} | {' | '.join(cells)} |")
+        for figure in range(2):
+            values = [run[figure] for run in measured]
+            ratios = [run[figure] / curl[figure] for run, curl in zip(measured, runs["curl"], strict=True)]
+            cells += [f"{statistics.median(some):.2f} ({min(some):.2f})" for some in (values, ratios)]
+        print(f"| {name} | {' | '.join(cells)} | {max(run[2] for run in measured) / 1024:.1f} MiB |")
 
 
-def _rounds(
-    target: Target, folder: Path, digest: str, rounds: int
-) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
-    names = ["curl", "sync", "async"]
-    times: dict[str, list[float]] = {name: [] for name in names}
-    growth: dict[str, list[int]] = {name: [] for name in names}
+Run = tuple[float, float, int]
+"""Seconds, processor seconds, and KiB by which the peak of memory has grown."""
+
+
+def _rounds(target: Target, folder: Path, digest: str, rounds: int) -> dict[str, list[Run]]:
+    runs: dict[str, list[Run]] = {name: [] for name in ("curl", "sync", "async")}
     for number in range(rounds + 1):  # the first warms up
-        for name in names:
+        for name, measured in runs.items():
             to = folder / "to"
             shutil.rmtree(to, ignore_errors=True)
             to.mkdir()
-            seconds, grown = (
-                _curl(target.url, to) if name == "curl" else _client(name, target.url, to, digest)
-            )
+            run = _curl(target.url, to) if name == "curl" else _client(name, target.url, to, digest)
             if number:
-                times[name].append(seconds)
-                growth[name] += grown
-    return times, growth
+                measured.append(run)
+    return runs
 
 
-def _curl(url: str, to: Path) -> tuple[float, list[int]]:
+def _curl(url: str, to: Path) -> Run:
+    before = _children()
     command = ["curl", "-s", "-o", str(to / "file"), "-w", "%{time_total}", f"{url}/file"]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout), []
+    seconds = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return seconds, _children() - before, 0
 
 
-def _client(flavour: str, url: str, to: Path, digest: str) -> tuple[float, list[int]]:
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _client(flavour: str, url: str, to: Path, digest: str) -> Run:
     command = [sys.executable, "-c", _CLIENT, flavour, url, str(to), KEY]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    seconds, grown, told = json.loads(done.stdout)
+    # With bytecode, as an app is installed.
+    environ = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(to.parent / "bytecode"),
+    }
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
+    seconds, processor, grown, told = json.loads(done.stdout)
     assert told == digest
-    return seconds, [grown]
+    return seconds, processor, grown
 
 
 def _make_file(path: Path, mebibytes: int) -> str:
