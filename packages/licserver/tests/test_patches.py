@@ -140,7 +140,7 @@ async def test_a_running_server_makes_the_patches_of_a_release(world, open_site,
     site = await open_site(world)
     link = await site.link(world.key())
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):  # its process gives way to all others
         while "Content-Encoding" not in (await site.call("GET", link, headers=ask()))[1]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # the background looks each second
 
