@@ -1,10 +1,13 @@
 """Worker processes that die, or cannot begin: the others go on, and they come back (D-125)."""
 
+import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +15,9 @@ from harness.engines import own_engine
 from harness.fetching import verify
 from licserver.database import migrate
 from licserver.database.engine import connect
+
+if sys.platform.startswith("linux"):
+    from licserver.web import workers as startups
 
 pytestmark = [
     pytest.mark.crash,
@@ -109,6 +115,50 @@ def test_sighup_keeps_the_running_processes_when_fresh_ones_could_not_begin(prog
         assert verify(address, key)[0] == 200
 
 
+def test_a_sigterm_does_not_wait_for_those_that_are_being_replaced(program):
+    """One lets a request end for as long as that takes: until then, the first process once heard nothing."""
+    program.environ["LICSERVER_BODY_TIMEOUT"] = "60"
+    program.environ["LICSERVER_DRAIN_TIMEOUT"] = "60"
+    key = sell(program)
+    with program.serve("--workers", "2") as (process, address):
+        wait_for_both(process, address, key)
+        old = workers(process)
+        host, _, port = address.removeprefix("http://").rpartition(":")
+        with socket.create_connection((host, int(port))) as slow:
+            slow.sendall(b"POST /api/v1/licenses/verify HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+            assert verify(address, key)[0] == 200  # so the other one was accepted
+            process.send_signal(signal.SIGHUP)
+            wait_for(lambda: len(workers(process) - old) == 2 and len(workers(process) & old) == 1)
+
+            def is_over():
+                process.terminate()
+                return process.poll() is not None
+
+            wait_for(is_over)
+            assert process.returncode == 128 + signal.SIGTERM  # a second signal ends it at once
+
+
+async def test_a_worker_tells_that_it_lives_while_it_lets_requests_end(monkeypatch):
+    """That of gunicorn ceases then, and who is silent for half a minute is killed."""
+    monkeypatch.setattr(startups, "_NOTIFY_SECONDS", 0.01)
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    told, often = [], asyncio.Event()
+
+    def notify():
+        told.append(True)
+        if len(told) > 3:
+            often.set()
+
+    async def make():
+        return "a runner"
+
+    startup = startups.WorkerStartup(make, 0)
+    startup.note(None, SimpleNamespace(notify=notify))
+    assert await startup.begin() == "a runner"
+    async with asyncio.timeout(20):
+        await often.wait()
+
+
 def test_a_worker_that_cannot_begin_is_tried_again_and_told_to_end_ends(program):
     """The secrets are away when one dies: the other serves, and its successor begins when they are back."""
     key = sell(program)
@@ -164,4 +214,4 @@ def test_a_worker_that_is_still_being_forked_does_not_lose_its_sigterm(program, 
         process.terminate()
         wait_for(lambda: len(workers(process)) == 1)
         go_on.touch()
-        assert process.wait(LONG / 2) == 0  # gunicorn would kill the worker after 34 s
+        assert process.wait(LONG / 2) == 0  # gunicorn would kill the worker after 47 s

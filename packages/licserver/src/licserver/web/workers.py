@@ -37,6 +37,7 @@ _log = logging.getLogger("licserver.serving")
 
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
+_NOTIFY_SECONDS: Final = 1.0
 _PATIENCE: Final = 10.0
 """Seconds that a process waits for the database before another replaces it; gunicorn kills it after 30."""
 
@@ -72,7 +73,10 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
         except (LicserverError, OSError) as problem:
             _log.error("SIGHUP: the running processes go on, new ones could not start: %s", problem)
             return
-        super().handle_hup()
+        # Not gunicorn's: that handles nothing else until the old workers have ended, not even SIGTERM.
+        for _ in range(self.num_workers):
+            self.spawn_worker()
+        self.manage_workers()
 
     def stop(self, graceful: bool = True) -> None:
         """Stop all workers, even if one of them fails while it stops; first let load balancers notice."""
@@ -129,7 +133,9 @@ class WorkerStartup:
         pause, deadline = _FIRST_PAUSE, time.monotonic() + _PATIENCE
         while True:
             try:
-                return await self._make()
+                runner = await self._make()
+                self._notify()
+                return runner
             except StoreUnavailableError as problem:
                 if pause == _FIRST_PAUSE:
                     _log.error("a worker waits for the database: %s", problem)
@@ -144,6 +150,14 @@ class WorkerStartup:
                 sys.exit(_FAILED)
             await self._rest(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _notify(self) -> None:
+        """Tell the master each second that the event loop runs, also while it drains.
+
+        That of gunicorn ceases then, and who is silent for half a minute is killed.
+        """
+        self._worker.notify()
+        asyncio.get_running_loop().call_later(_NOTIFY_SECONDS, self._notify)
 
     async def _rest(self, seconds: float) -> None:
         until = time.monotonic() + seconds
