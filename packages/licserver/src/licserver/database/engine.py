@@ -266,8 +266,8 @@ class Database:
         return KeptConnection(hot, self._remote)
 
     def writer(self) -> KeptConnection:
-        """Return a kept connection whose every run is a writing transaction."""
-        hot = self._hot.execution_options(**{WRITES: True})
+        """Return a kept connection to PostgreSQL whose every run begins a transaction, by `pipeline`."""
+        hot = self._hot.execution_options(isolation_level="AUTOCOMMIT")
         return KeptConnection(hot, self._remote, writes=True)
 
     def sqlite_writer(self) -> SqliteConnection:

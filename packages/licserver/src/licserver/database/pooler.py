@@ -4,7 +4,8 @@ Nothing of ours may then belong to a session: settings hold for a transaction, s
 and an import keeps the session of its temporary tables by beginning each transaction as it ends the last.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import psycopg
@@ -12,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from licserver.database.postgres import LimitedConnection
+from licserver.database.postgres import BEGIN, LimitedConnection
 from licserver.errors import StoreError
 
 _LOOKS: Final = 5  # of which one is enough, unless others use the pooler in the same moment
@@ -70,6 +71,14 @@ class PooledConnection(LimitedConnection):
         self.prepare_threshold = None
         self.cursor_factory, self.server_cursor_factory = _Cursor, _ServerCursor
         self._limits = limits
+
+    @contextlib.contextmanager
+    def pipelined(self, *, begins: bool, commits: bool) -> Iterator[None]:
+        """Send a block's statements one behind the other; before it, what begins the transaction."""
+        if begins:
+            self.set_limits(f"{BEGIN}; ")
+        with super().pipelined(begins=False, commits=commits):
+            yield
 
     def keep_session(self) -> None:
         """Keep one session of the server until the connection is closed."""

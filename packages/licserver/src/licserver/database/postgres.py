@@ -4,8 +4,9 @@ A server that was stopped refuses connections at once. One that hangs, or whose 
 answer: every wait has a limit here.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
@@ -18,6 +19,7 @@ from licserver.database.given_up import give_up
 from licserver.database.hosts import Role, Server
 from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT, is_in_loop, wait_in_loop
 
+BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 WAIT_LIMIT: Final = 75.0
 """Seconds to wait for a statement beside the hot path; `statement_timeout` is shorter."""
 
@@ -92,6 +94,19 @@ class LimitedConnection(psycopg.Connection[Any]):
         """Make settings of the session, and limits of its statements."""
         # SET and not the connection's `options`, which poolers refuse.
         self.execute("; ".join(f"SET {name} = '{value}'" for name, value in {**settings, **limits}.items()))
+
+    @contextlib.contextmanager
+    def pipelined(self, *, begins: bool, commits: bool) -> Iterator[None]:
+        """Send a block's statements one behind the other, if wanted with the transaction's begin and end.
+
+        psycopg's own BEGIN and COMMIT would be waited for by themselves, even in a pipeline.
+        """
+        with self.pipeline():
+            if begins:
+                psycopg.Cursor(self).execute(BEGIN, prepare=False)
+            yield
+            if commits:
+                psycopg.Cursor(self).execute("COMMIT", prepare=False)
 
     def keep_session(self) -> None:
         """Have temporary tables, and statements that may take any time, until the connection is closed."""

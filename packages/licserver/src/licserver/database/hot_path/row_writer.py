@@ -1,13 +1,16 @@
 """An INSERT of many rows by the driver's own cursor, or PostgreSQL's COPY."""
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
+from itertools import chain
 from typing import Any, Final
 
-from sqlalchemy import Connection, Dialect, Table, insert
+from sqlalchemy import Connection, Dialect, Table, bindparam, insert
 
-from licserver.database.hot_path.driver import Processors, Row
+from licserver.database.hot_path.driver import Processors, Row, written
 
 _COPY_FROM: Final = 500  # rows from which on PostgreSQL's COPY is faster than INSERT; many take half the time
+_TOGETHER: Final = 32  # rows of one statement on PostgreSQL, at most
 
 
 class RowWriter:
@@ -16,35 +19,58 @@ class RowWriter:
     def __init__(self, table: Table, leaving: Collection[str] = ()) -> None:
         self._table: Final = table
         self._columns: Final = [one for one in table.columns if one.key not in leaving]
-        self._compiled: Final[dict[str, tuple[str, Processors]]] = {}
+        self._compiled: Final[dict[tuple[str, int], tuple[str, Processors]]] = {}
+
+    def compile(self, dialect: Dialect) -> None:
+        """Compile the statements of all sizes."""
+        for power in range(_TOGETHER.bit_length()):
+            self._statement(dialect, 1 << power)
 
     def write(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Write rows within a transaction; each has the values of the columns in their order."""
-        sql, processors = self._statement(connection.dialect)
+        dialect = connection.dialect
+        sql, processors = self._statement(dialect)
         ready = [list(row) for row in rows]
         for at, process in processors:
             for row in ready:
                 row[at] = process(row[at])
-        cursor: Any = connection.connection.cursor()
-        try:
-            if len(ready) < _COPY_FROM or connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        is_sqlite = dialect.name == "sqlite"
+        with closing(connection.connection.cursor() if is_sqlite else driver.raw_cursor(driver)) as cursor:
+            if is_sqlite:
                 cursor.executemany(sql, ready)
-                return
-            with cursor.copy(self._copy_statement(connection.dialect)) as copy:
-                for row in ready:
-                    copy.write_row(row)
-        finally:
-            cursor.close()
+            elif len(ready) < _COPY_FROM:
+                self._write_together(cursor, dialect, ready)
+            else:
+                with cursor.copy(self._copy_statement(dialect)) as copy:
+                    for row in ready:
+                        copy.write_row(row)
+
+    def _write_together(self, cursor: Any, dialect: Dialect, rows: Sequence[list[Any]]) -> None:
+        """Write rows by as few statements as there are powers of two in their number."""
+        begin = 0
+        while left := len(rows) - begin:
+            count = min(_TOGETHER, 1 << (left.bit_length() - 1))
+            some = rows[begin : begin + count]
+            sql, _ = self._statement(dialect, count)
+            cursor.execute(sql, list(chain.from_iterable(some)), prepare=True)
+            begin += count
 
     def _copy_statement(self, dialect: Dialect) -> str:
         quote = dialect.identifier_preparer.quote
         names = ", ".join(quote(one.name) for one in self._columns)
         return f"COPY {quote(self._table.name)} ({names}) FROM STDIN"
 
-    def _statement(self, dialect: Dialect) -> tuple[str, Processors]:
-        if dialect.name not in self._compiled:
-            names = [one.key for one in self._columns]
-            compiled = insert(self._table).compile(dialect=dialect, column_keys=names)
+    def _statement(self, dialect: Dialect, count: int = 1) -> tuple[str, Processors]:
+        key = dialect.name, count
+        if key not in self._compiled:
+            names = [f"{one.key}_{row}" for row in range(count) for one in self._columns]
+            row_values = [
+                {one.key: bindparam(f"{one.key}_{row}", type_=one.type) for one in self._columns}
+                for row in range(count)
+            ]
+            statement = insert(self._table).values(row_values)
+            compiled = statement.compile(dialect=dialect)
             if list(compiled.positiontup or ()) != names:
                 raise AssertionError("an INSERT of rows takes their values in the table's order")
             processors: Processors = [
@@ -52,5 +78,5 @@ class RowWriter:
                 for at, one in enumerate(self._columns)
                 if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
             ]
-            self._compiled[dialect.name] = str(compiled), processors
-        return self._compiled[dialect.name]
+            self._compiled[key] = written(compiled), processors
+        return self._compiled[key]

@@ -170,6 +170,8 @@ class BatchStore:
         for query in (LOOKUPS, UPDATES, LOCKS):
             query.compile(database.engine.dialect)
         self.is_remote: Final = database.is_remote
+        if self.is_remote:
+            ACTIVATIONS.compile(database.engine.dialect)
         self._lookup_reader, self._update_reader, self._other_reader = (database.reader() for _ in range(3))
         self._updates = UpdateReader(partial(self._read, self._update_reader), self._update_reader)
         self._listed = OfferedProducts(self._other_reader)
@@ -213,7 +215,7 @@ class BatchStore:
         verdicts: list[VerifyVerdict | Exception] = []
         granted = _GrantedActivations()
         lookups = [request.lookup for request in requests]
-        with pipeline(connection):
+        with pipeline(connection, begins=True):
             # A statement of its own: what a statement reads beside the rows that it locks may be older
             # than the lock.
             read_locks = LOCKS.send(connection, [one[:1] for one in lookups]) if self.is_remote else None
