@@ -5,7 +5,7 @@ import io
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ from licserver.services import open_services
 from licserver.settings import StandaloneSettings
 from licserver.web import create_app
 from licserver.web.connections import Runner
-from licserver.web.middlewares import RequestHandler
+from licserver.web.middlewares import HOT_ROUTES, RequestHandler
 
 _NOTED = web.ResponseKey("noted", bool)
 
@@ -332,6 +332,8 @@ class Server:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         app = create_app(self._world.services, self._world.clock)
         app.on_response_prepare.append(self._note)
+        # On a connection that has been used these are called past `request_handler`.
+        app[HOT_ROUTES] = {route: self._noting(handler) for route, handler in app[HOT_ROUTES].items()}
         runner = Runner(app, self._world.services.settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
         assert runner.server is not None
@@ -343,7 +345,7 @@ class Server:
         await self._stop.wait()
         await runner.cleanup()
 
-    def _noting(self, handler: RequestHandler) -> RequestHandler:
+    def _noting(self, handler: Callable[[Any], Awaitable[web.StreamResponse]]) -> RequestHandler:
         """Note answers that leave whole, past the application's signal, before they leave."""
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
