@@ -15,7 +15,6 @@ from psycopg import pq
 _PATIENCE: Final = 60.0
 """Seconds in which a frozen server may return; a machine that vanished is noticed earlier (`keepalives`)."""
 
-_CANCEL_LIMIT: Final = 2.0
 _ANSWER_LIMIT: Final = 0.5  # seconds until a statement that was cancelled is cancelled again
 _INTERVAL: Final = 0.02
 _MOST: Final = 24
@@ -59,9 +58,10 @@ def _run(connection: pq.abc.PGconn) -> None:
 
 def _end(connection: pq.abc.PGconn, canceller: psycopg.Connection[object]) -> None:
     deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
+    while (left := deadline - time.monotonic()) > 0:
         with contextlib.suppress(psycopg.Error):
-            canceller.cancel_safe(timeout=_CANCEL_LIMIT)
+            # Not for a shorter time: PgBouncer 1.18 dies of a request to cancel whose sender has gone.
+            canceller.cancel_safe(timeout=left)
         if _has_answered(connection):
             return
 
