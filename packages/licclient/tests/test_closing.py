@@ -66,7 +66,7 @@ async def test_a_refresh_behind_that_is_soon_done_is_waited_for(
 async def test_a_call_that_is_cut_off_answers_nobody_else(
     flavour, make_client, service, slow, clock, key, eventually
 ):
-    """Whoever waited for it makes a call of his own; whoever made it is told at once why it has no answer."""
+    """Its caller gets an error at once; those who waited for its result make their own calls."""
     await make_client().activate(key)
     clock.move(hours=97)
     go_on, before = slow(), service.count()

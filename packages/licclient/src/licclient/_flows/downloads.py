@@ -1,6 +1,6 @@
 """Download an update: resume it, retry it, with fresh links, within a time limit (D-48, D-55).
 
-The response is received ahead (`Incoming`, `AsyncIncoming`) while the flow hashes and writes.
+The response is received ahead (`_incoming`, `_async_transport`) while the flow hashes and writes.
 """
 
 import random

@@ -75,7 +75,7 @@ class Notify:
 
 
 class OpenDownload:
-    """Request a file; the outcome is an `Incoming` or `AsyncIncoming`."""
+    """Request a file; the outcome is an `Incoming`, or one whose `receive` is awaited."""
 
     __match_args__ = ("link", "headers")
 

@@ -25,7 +25,7 @@ class Server(NamedTuple):
     Args:
         system: Identifies the primary and its standbys; empty if it is unknown.
         timeline: Each promotion begins a higher one; 0 if it is unknown, or for a standby.
-        started: When it was started: tells two servers from two names of one; empty if it is unknown.
+        started: When it started, which shows whether two names are one server; empty if unknown.
     """
 
     role: Role

@@ -27,7 +27,7 @@ _log = logging.getLogger("licserver.serving")
 
 
 class ProcessEnd:
-    """The end of this process, which was told to stop."""
+    """Ends this process, even if something in it does not end."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
