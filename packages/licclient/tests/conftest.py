@@ -148,7 +148,7 @@ def _no_keyring(monkeypatch):
 
 @pytest.fixture
 def use_keyring():
-    """Put a keyring of our making into the place of the system's."""
+    """Put a keyring of our making into the place of the system's, until nobody asks it any more."""
     import keyring  # noqa: PLC0415 - few tests need it
 
     before = keyring.get_keyring()
@@ -158,6 +158,10 @@ def use_keyring():
         return backend
 
     yield use
+    # A thread that was not waited for would ask the next test's keyring.
+    for thread in threading.enumerate():
+        if thread.name in {"licclient-call", "licclient-keyring"}:
+            thread.join(30)
     keyring.set_keyring(before)
 
 
