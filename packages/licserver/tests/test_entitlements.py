@@ -88,6 +88,15 @@ def test_what_people_write(written, name, value):
     assert parse_grants([written]) == {name: value}
 
 
+@pytest.mark.parametrize("word", ["no", "yes", "On", "off", "False", "TRUE", "None"])
+def test_a_word_that_may_be_a_flag_is_asked_about(word):
+    """As a text, "no" would be granted; who means a text quotes it, as it is shown then."""
+    with pytest.raises(InvalidEntitlementError, match=f'true, false or none; .* "{word}" in double quotes'):
+        parse_grants([f" export = {word} "])
+    (shown,) = format_grants({"region": word})
+    assert (shown, parse_grants([shown])) == (f'region="{word}"', {"region": word})
+
+
 def test_a_number_of_any_length_is_read():
     """It is too large, which `validate` says; Python itself refuses to read thousands of digits."""
     for text in ("9" * 5_000, "9" * 5_000 + "/day"):

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from licserver.domain.environments import is_printable
+from licserver.errors import InvalidInputError
 
 MAX_NAMES: Final = 50
 MAX_TEXT: Final = 200  # characters
@@ -23,9 +24,11 @@ PERIODS: Final = ("day", "month", "year")
 _NAME: Final = re.compile(r"[a-z0-9_.-]{1,40}")
 _QUOTA: Final = re.compile(rf"([0-9]+)/({'|'.join(PERIODS)})")
 _WORDS: Final[Mapping[str, bool | None]] = {"": True, "true": True, "false": False, "none": None}
+_UNCLEAR: Final = {"true", "false", "none", "yes", "no", "on", "off"}
+"""Such a text is quoted: apps take every text for granted, so `export=no` would grant it."""
 
 
-class InvalidEntitlementError(ValueError):
+class InvalidEntitlementError(InvalidInputError, ValueError):
     """An entitlement that cannot be; the message names it."""
 
 
@@ -131,12 +134,24 @@ def parse_grants(grants: Iterable[str]) -> dict[str, Any]:
     """Parse lines like ``export``, ``projects=50``, ``exports=100/month``, ``region=eu`` and ``sync=none``.
 
     Values are not validated. In double quotes, a value is text whatever it looks like.
+
+    Raises:
+        InvalidEntitlementError: A word such as ``no``, which may be meant as a flag. The name is not in the
+            message, because nobody knows yet that it is no license key.
     """
     found: dict[str, Any] = {}
     for grant in grants:
-        name, _, text = grant.strip().partition("=")
-        found[name.strip()] = _parse_value(text.strip())
+        name, text = (part.strip() for part in grant.partition("=")[::2])
+        if _is_unclear(text):
+            raise InvalidEntitlementError(
+                f'an entitlement is true, false or none; for the text {text}, write "{text}" in double quotes'
+            )
+        found[name] = _parse_value(text)
     return found
+
+
+def _is_unclear(text: str) -> bool:
+    return text not in _WORDS and text.lower() in _UNCLEAR
 
 
 def _parse_value(text: str) -> Any:
@@ -164,7 +179,7 @@ def _format(name: str, value: Any) -> str:
             return f"{name}={str(value).lower()}"
         case {"limit": limit, "per": per}:
             return f"{name}={limit}/{per}"
-        case str() if _parse_value(value) != value or value != value.strip():
+        case str() if _parse_value(value) != value or value != value.strip() or _is_unclear(value):
             return f'{name}="{value}"'
         case _:
             return f"{name}={value}"
