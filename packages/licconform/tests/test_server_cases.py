@@ -1,9 +1,15 @@
 """The server cases: they pass for a right server, and each fault of a wrong one is found."""
 
+import hashlib
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import httpx
 import pytest
 from wrong_server import BASE, FAULTS, PUBLIC_KEY, WrongServer
+from wrong_states import Key
 
-from licconform.cases import Kind
+from licconform.cases import Kind, SetupError
 from licconform.runner import BAD, Outcome
 from licconform.server.run import CASES, run_server_cases
 
@@ -45,3 +51,49 @@ def test_there_are_enough_literal_cases() -> None:
     """60 of the specification itself, and 30 faults, at least."""
     assert sum(case.kind is Kind.LITERAL for case in CASES) >= 60
     assert len(FAULTS) >= 30
+
+
+class TokenServer(WrongServer):
+    """A server whose links have one parameter, which is made by a function of their number."""
+
+    def __init__(self, token_of: Callable[[int], str]) -> None:
+        super().__init__()
+        self._token_of = token_of
+        self._queries: dict[str, str] = {}
+
+    def link(self, key: Key, now: float, slug: str | None = None) -> str:
+        """Return a download link made at `now`."""
+        address, _, query = super().link(key, now, slug).partition("?")
+        token = self._token_of(len(self._queries))
+        self._queries[token] = query
+        return f"{address}?token={token}"
+
+    def _download(self, request: httpx.Request) -> httpx.Response:
+        token = urlsplit(str(request.url)).query.removeprefix("token=")
+        url = request.url.copy_with(query=self._queries.get(token, "").encode())
+        return super()._download(httpx.Request(request.method, url, headers=request.headers))
+
+
+@pytest.mark.parametrize(
+    ("token_of", "outcome"),
+    [
+        (lambda number: hashlib.sha256(str(number).encode()).hexdigest(), Outcome.SKIPPED),
+        (lambda number: f"{number + 10}", Outcome.FAILED),
+    ],
+    ids=["unguessable", "counted"],
+)
+def test_a_link_may_be_one_parameter(token_of: Callable[[int], str], outcome: Outcome) -> None:
+    """There is nothing to mix in it then, unless it can be guessed."""
+    server = TokenServer(token_of)
+    results = run_server_cases(BASE, server, transport=server.transport(), only=["link-mixed"])
+    assert [result.outcome for result in results] == [outcome]
+
+
+def test_what_never_answers_ends_the_run() -> None:
+    """It is no server of the protocol at all; one that hangs up now and then fails these cases."""
+
+    def hang_up(_: httpx.Request) -> httpx.Response:
+        raise httpx.RemoteProtocolError("Server disconnected.")
+
+    with pytest.raises(SetupError, match="No response"):
+        run_server_cases(BASE, WrongServer(), transport=httpx.MockTransport(hang_up))

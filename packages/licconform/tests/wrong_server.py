@@ -45,11 +45,13 @@ changelog-in-the-root crashes-on-no-json current-version-is-no-update delivers-w
 digest-unchecked domain-as-written domains-are-shared empty-entitlements environment-before-expired
 errors-without-message expired-is-revoked expiry-as-timestamp expiry-left-out
 extra-field-in-refusals file-of-the-oldest file-without-headers first-fault-only
-forgets-environments html-responses if-range-ignored installed-version-is-parsed key-in-link
+forgets-environments hangs-up-on-no-json html-responses if-range-ignored
+installed-version-is-parsed key-in-link
 lifetime-as-text lifetime-expires lifetime-has-expiry link-404-for-changed link-ends-never link-once
 link-outlives-revocation link-under-another-path login-wanted lower-case-keys-too
 mismatch-is-404 needs-domain-as-hostname never-full no-413 no-field-errors
-no-last-updated no-requires no-slots-at-all no-tested no-versions-is-200 null-is-fine null-lifetime
+no-last-updated no-message-without-product no-requires no-slots-at-all no-tested
+no-versions-is-200 null-is-fine null-lifetime
 null-link-without-support offers-without-support old-name-in-updates order-of-refusals part-digest
 pre-releases-too prefix-only product-before-key product-is-slug product-null race range-ignored
 reason-in-lower-case refuses-ipv6 refuses-when-full repairs-keys requires-number signs-always
@@ -141,6 +143,8 @@ class WrongServer:
         try:
             body = json.loads(request.content)
         except ValueError:
+            if self.has("hangs-up-on-no-json"):
+                raise httpx.RemoteProtocolError("Server disconnected.") from None
             if self.has("crashes-on-no-json"):
                 return httpx.Response(500, text="Internal Server Error")
             body = None
@@ -313,7 +317,9 @@ class WrongServer:
             if applies:
                 shown = 403 if self.has("update-403-for-keys") and status == 401 else status
                 body = {"error": code, "message": "No update."}
-                if self.has("errors-without-message"):
+                if self.has("errors-without-message") or (
+                    self.has("no-message-without-product") and code == "product_not_found"
+                ):
                     del body["message"]
                 return httpx.Response(200 if self.has("update-200-for-errors") else shown, json=body)
         assert key is not None

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import httpx
 
-from licconform.cases import SetupError, expect, mask_secrets
+from licconform.cases import DeviationError, SetupError, expect, mask_secrets
 from licconform.server.seeds import KeyStore, Seed
 
 _PATIENCE: Final = 70.0
 """Seconds that a 429 may ask to wait."""
+_HANGS_UP: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.DecodingError)
+"""What a server that goes wrong over one request looks like; others may be answered."""
 IP: Final = "192.0.2.10"
 
 FORMAT, NOT_FOUND = "Invalid license format.", "License not found."
@@ -62,6 +64,7 @@ class Server:
         self.keys = keys
         self.public_key = public_key
         self._client = client
+        self._has_answered = False
 
     # --- keys ---------------------------------------------------------------------------------
 
@@ -98,7 +101,14 @@ class Server:
         return self.send("GET", url, headers=headers)
 
     def send(self, method: str, url: str, **options: Any) -> Answer:
-        """Send a request; wait once if the server answers 429 with `Retry-After`."""
+        """Send a request; wait once if the server answers 429 with `Retry-After`.
+
+        Raises:
+            DeviationError: The server hangs up, although it has answered before.
+            SetupError: It cannot be reached, or gives no response in time.
+        """
+        body = options.get("content", b"")[:300].decode(errors="replace")
+        request = mask_secrets(f"{method} {_without_query(url)} {options.get('params') or body}")
         try:
             response = self._client.request(method, url, **options)
             after = response.headers.get("Retry-After", "")
@@ -109,11 +119,12 @@ class Server:
                 time.sleep(int(after))
                 response = self._client.request(method, url, **options)
         except httpx.HTTPError as error:
-            raise SetupError(f"No response: {mask_secrets(str(error)) or type(error).__name__}") from error
-        body = options.get("content", b"")[:300].decode(errors="replace")
-        return Answer(
-            mask_secrets(f"{method} {_without_query(url)} {options.get('params') or body}"), response
-        )
+            reason = mask_secrets(str(error)) or type(error).__name__
+            if self._has_answered and isinstance(error, _HANGS_UP):
+                raise DeviationError(f"{request}\nhad no response: {reason}") from error
+            raise SetupError(f"No response: {reason}") from error
+        self._has_answered = True
+        return Answer(request, response)
 
     @staticmethod
     def new_domain() -> str:

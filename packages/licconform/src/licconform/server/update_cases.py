@@ -184,6 +184,7 @@ def _(server: Server) -> None:
 
 # --- errors -----------------------------------------------------------------------------------
 
+NO_PRODUCT = "there-is-no-such-product"
 KEY_ERRORS: list[tuple[str, int, str, str]] = [
     ("unknown", 401, "invalid_license", UNKNOWN),
     ("format", 401, "invalid_license", "no key"),
@@ -214,7 +215,7 @@ def _(server: Server) -> None:
 
 @CASES.case("update-no-product", "spec 7", "An unknown slug is answered 404 product_not_found.")
 def _(server: Server) -> None:
-    answer = server.check(server.shared("valid").license_key, "there-is-no-such-product")
+    answer = server.check(server.shared("valid").license_key, NO_PRODUCT)
     expect_error(answer, 404, "product_not_found")
 
 
@@ -231,12 +232,14 @@ def _(server: Server) -> None:
     [
         *((label, name, None) for label, _, _, name in KEY_ERRORS),
         ("mismatch", "valid", "lifetime"),
+        ("no-product", "valid", NO_PRODUCT),
         ("no-versions", "no-versions", None),
     ],
 )
 def _(server: Server, name: str, other: str | None) -> None:
-    key, slug = key_of(server, name)
-    answer = server.check(key, server.shared(other).slug if other else slug)
+    key, own = key_of(server, name)
+    slug = own if other is None else other if other == NO_PRODUCT else server.shared(other).slug
+    answer = server.check(key, slug)
     expect(answer.status in {401, 403, 404}, f"expected an error\n{answer}")
     body = answer.json()
     expect(body.keys() == {"error", "message"}, f"expected error and message alone\n{answer}")
@@ -297,8 +300,8 @@ def _(server: Server, name: str) -> None:
     "Of several errors the first counts ({0}).",
     [
         ("malformed-before-key", "no key", MISSING, 422, "validation"),
-        ("key-before-product", UNKNOWN, "there-is-no-such-product", 401, "invalid_license"),
-        ("expired-before-product", "expired", "there-is-no-such-product", 401, "license_expired"),
+        ("key-before-product", UNKNOWN, NO_PRODUCT, 401, "invalid_license"),
+        ("expired-before-product", "expired", NO_PRODUCT, 401, "license_expired"),
         ("revoked-before-expired", "revoked-expired", None, 401, "invalid_license"),
         ("mismatch-before-no-versions", "valid", "no-versions", 403, "product_mismatch"),
     ],
