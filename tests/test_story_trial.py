@@ -49,6 +49,12 @@ def test_a_trial_ends_and_a_key_is_bought(
     assert shop.activations(key) == [trial_machine], "it is the same installation"
 
 
+def test_the_app_is_installed_again(customer: LicenseClient, open_client: Open) -> None:
+    """Nothing is left of its state: the trial of this computer goes on, with the same end."""
+    trial = customer.start_trial()
+    assert open_client(product=NAME, slug=SLUG).start_trial().expiry == trial.expiry
+
+
 @both_flavours
 def test_a_trial_is_converted_and_nothing_is_entered(
     shop: World, customer: LicenseClient, clock: MovableClock

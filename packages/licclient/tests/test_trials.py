@@ -125,6 +125,17 @@ def test_a_trial_that_was_bought_goes_on_with_its_key(shop):
         assert client.require().expiry is None
 
 
+def test_an_app_that_was_installed_again_has_its_trial(shop):
+    """Its state is gone, the computer is the same; what was installed before is refused from then on."""
+    first, second = MemoryStorage(), MemoryStorage()
+    second.machine_id = first.machine_id
+    with shop.client(slug="app", storage=first) as before, shop.client(slug="app", storage=second) as again:
+        started = before.start_trial()
+        assert again.start_trial().expiry == started.expiry
+        with pytest.raises(LicenseRefusedError):
+            before.verify(force=True)
+
+
 async def test_the_asynchronous_client_has_trials(shop):
     """Another computer has another one."""
     async with shop.async_client(slug="app") as client:

@@ -70,9 +70,15 @@ def test_a_machine_is_named_by_a_digest(machine):
 
 
 def test_a_request_is_read():
-    """With both fields and nothing else."""
-    body = json.dumps({"slug": "app", "machine": MACHINE}).encode()
-    assert parse_trial(body) == TrialRequest("app", MACHINE)
+    """With both fields; the installation's domain is optional, and one that cannot be is none."""
+    for more, domain in (
+        ({}, None),
+        ({"domain": "https://A.example/"}, "a.example"),
+        ({"domain": 7}, None),
+        ({"domain": "a\0"}, None),
+    ):
+        body = json.dumps({"slug": "app", "machine": MACHINE, **more}).encode()
+        assert parse_trial(body) == TrialRequest("app", MACHINE, domain)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
+from itertools import pairwise
 
 import pytest
 
@@ -32,9 +33,10 @@ def shop(world):
     return world.services
 
 
-async def ask(site, slug="app", name: object = "one", source="127.0.0.1", **headers: str):
+async def ask(site, slug="app", name: object = "one", source="127.0.0.1", domain=None, **headers: str):
     """Ask for a trial."""
-    body = json.dumps({"slug": slug, "machine": machine(name)}).encode()
+    sent = {"slug": slug, "machine": machine(name)}
+    body = json.dumps(sent if domain is None else {**sent, "domain": domain}).encode()
     status, _, answer = await site.call("POST", TRIAL_PATH, source, data=body, headers=headers)
     return status, answer
 
@@ -62,6 +64,24 @@ async def test_a_trial_works_until_its_last_day(site, shop, world):
     assert await site.verify(key) == (403, {"valid": False, "reason": "License expired."})
     status, refusal = await ask(site)
     assert (status, refusal["error"]) == (403, "trial_ended")
+
+
+@both_engines
+async def test_an_app_that_was_installed_again_goes_on_with_its_trial(site, shop, world):
+    """It takes the slot of the machine's earlier installation, as often as a customer may free one."""
+    homes = [f"{name}.example" for name in "abcde"]
+    trials = [(await ask(site, domain=homes[0]))[1]]
+    key = trials[0]["license_key"]
+    for before, home in pairwise(homes[:4]):
+        assert (await site.verify(key, before))[0] == 200
+        assert (await site.verify(key, home))[0] == 403
+        trials += [(await ask(site, domain=home))[1], (await ask(site, domain=f"https://{home.upper()}/"))[1]]
+    assert (await site.verify(key, homes[3]))[0] == 200
+    trials += [(await ask(site, **more))[1] for more in ({}, {"domain": 7}, {"domain": homes[4]})]
+    assert trials == trials[:1] * 10
+    assert [one[0] for one in world.held(key)] == [homes[3]], "three times in 30 days"
+    moved = [one for one in shop.audit.list_page().items if one.action == "license.move"]
+    assert [one.details["freed"] for one in moved] == [1, 1, 1]
 
 
 async def test_a_request_that_is_wrong_starts_nothing(site, shop, world):

@@ -17,9 +17,11 @@ def start_trial(context: Context) -> Flow[License]:
         raise ValueError("a trial needs slug= when the client is made")
     # A storage for tests is a computer of its own.
     machine_id = getattr(context.storage, "machine_id", None) or read_machine_id()
-    machine = hash_machine(settings.slug, machine_id or installation_domain(context))
+    domain = installation_domain(context)
+    machine = hash_machine(settings.slug, machine_id or domain)
     unknown = LicenseRefusedError(Reason.TRIAL_NOT_OFFERED, "This license service has no trials.")
-    key = yield from ask(context, trial_call(settings, settings.slug, machine), read_trial, unknown=unknown)
+    call = trial_call(settings, settings.slug, machine, domain)
+    key = yield from ask(context, call, read_trial, unknown=unknown)
     if isinstance(key, LicclientError):
         raise key
     found = yield from verify(context, key, force=True)

@@ -17,9 +17,9 @@ _REASONS: Final = {
 }
 
 
-def trial_call(settings: Settings, slug: str, machine: str) -> Call:
+def trial_call(settings: Settings, slug: str, machine: str, domain: str) -> Call:
     """Return the request for a trial; `machine` is from `_machine.hash_machine`."""
-    return post_call(settings, TRIAL_PATH, {"slug": slug, "machine": machine})
+    return post_call(settings, TRIAL_PATH, {"slug": slug, "machine": machine, "domain": domain})
 
 
 def read_trial(reply: Reply) -> str | LicclientError:

@@ -142,6 +142,9 @@ class Endpoints:
         license_ = self.licenses[key]
         if license_.revoked or not license_.is_trial or self._is_expired(license_):
             raise RefusedError(403, "trial_ended", "This machine has had its trial of this product.")
+        domain = str(fields.get("domain", "")).strip().lower()
+        if domain not in {"", *license_.domains}:
+            license_.domains.clear()  # of an earlier installation on this machine
         return httpx.Response(200, json={"license_key": key, **license_.terms(), "trial": True})
 
     def deactivate(self, fields: Mapping[str, Any]) -> httpx.Response:

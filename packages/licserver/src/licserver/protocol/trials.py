@@ -14,6 +14,7 @@ from licserver.protocol.public_api import (
     json_response,
     parse_fields,
     printable_text,
+    read_domain,
     read_object,
 )
 
@@ -30,10 +31,11 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """A valid request for the trial of a product on a machine."""
+    """A valid request for the trial of a product on a machine; `domain` names the installation."""
 
     slug: str
     machine: str
+    domain: str | None = None
 
 
 def _machine(value: Any) -> str:
@@ -43,9 +45,13 @@ def _machine(value: Any) -> str:
 
 
 def parse_trial(body: bytes) -> TrialRequest | InvalidRequest:
-    """Parse the body of a request for a trial, as `parse_verify` does."""
-    fields = parse_fields({"slug": printable_text, "machine": _machine}, read_object(body))
-    return fields if isinstance(fields, InvalidRequest) else TrialRequest(**fields)
+    """Parse the body of a request for a trial, as `parse_verify` does; an unusable domain counts as none."""
+    values = read_object(body)
+    fields = parse_fields({"slug": printable_text, "machine": _machine}, values)
+    if isinstance(fields, InvalidRequest):
+        return fields
+    domain = parse_fields({"domain": read_domain}, values)
+    return TrialRequest(**fields, **({} if isinstance(domain, InvalidRequest) else domain))
 
 
 def trial_response(license_: IssuedLicense, key: str) -> ApiResponse:

@@ -42,6 +42,16 @@ class SelfService:
         """
         return self._free(license_, lambda one: one.domain == domain)
 
+    def make_room(self, license_: IssuedLicense, domain: str) -> None:
+        """Free all slots, unless the domain has one already.
+
+        Raises:
+            TooManyMovesError: As `free_slot`.
+        """
+        active = self._context.repositories.licenses.list_activations(license_.id)
+        if domain not in {one.environment.domain for one in active}:
+            self._free(license_, lambda one: one.domain != domain)
+
     def _free(self, license_: IssuedLicense, is_meant: Callable[[Environment], bool]) -> int:
         with self._context.transaction() as tx:
             found = find_license(tx, license_.id.hex(), locked=True)

@@ -1,14 +1,16 @@
 """Trials: one for each machine and product, which becomes a purchased license when it is converted."""
 
+from contextlib import suppress
 from datetime import date
 from typing import Any, Final
 
 from licserver.domain.decisions import generate_license_key, is_slug
 from licserver.domain.records import IssuedLicense, LicenseTerms, Product
 from licserver.domain.trials import KEPT, LIMITS_COUNT_FOR, TrialRefusal, evaluate_new, evaluate_started
-from licserver.errors import ConflictError
+from licserver.errors import ConflictError, NotFoundError, TooManyMovesError
 from licserver.services.context import Context
 from licserver.services.licenses import LicenseService, add_licenses, find_license
+from licserver.services.self_service import SelfService
 
 PLAN: Final = "trial"
 """The name of the plan that a product's trials have, if there is one."""
@@ -22,13 +24,16 @@ class TrialService:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def start(self, slug: str, machine: str, address: str) -> tuple[IssuedLicense, str] | TrialRefusal:
+    def start(
+        self, slug: str, machine: str, address: str, domain: str | None = None
+    ) -> tuple[IssuedLicense, str] | TrialRefusal:
         """Start the trial of a machine, or find the one that runs; return the license and its key.
 
         Args:
             slug: The product.
             machine: A hash that the client makes of the machine's id; stored as a keyed hash (D-233).
             address: Of the client, as limits count it; stored likewise, for a day.
+            domain: Of the installation, which takes the place of an earlier one of the same machine.
         """
         product = self._context.repositories.products.find(slug) if is_slug(slug) else None
         if product is None:
@@ -51,6 +56,9 @@ class TrialService:
                     tx.repositories.trials.add(product.id, machine_hash, found.id, address_hash, tx.now())
         if isinstance(found, TrialRefusal):
             return found
+        if domain is not None and found.slots is not None and found.slots_used >= found.slots:
+            with suppress(TooManyMovesError, NotFoundError):  # verify refuses it then
+                SelfService(self._context).make_room(found, domain)
         return found, LicenseService(self._context).decrypt_key(found)
 
     def convert(self, reference: str, **terms: Any) -> IssuedLicense:

@@ -104,7 +104,7 @@ class Extensions:
         return public_api.deactivated_response(freed)
 
     def _start_trial(self, call: trials.TrialRequest, client: ClientAddress) -> ApiResponse | Miss:
-        found = self._services.trials.start(call.slug, call.machine, client.counted)
+        found = self._services.trials.start(call.slug, call.machine, client.counted, call.domain)
         if not isinstance(found, TrialRefusal):
             return trials.trial_response(*found)
         refusal = trials.no_trial_response(found)
