@@ -115,10 +115,18 @@ def test_prepared_keys_are_given_out_once(tmp_path: Path) -> None:
             keys.act(*words)
 
 
-@pytest.mark.parametrize("code", ["1/0", "print('[]')", "print('no')", "print('{}')"])
-def test_a_seed_command_that_does_not_work_ends_the_run(code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("1/0", "ZeroDivisionError"),
+        ("print('[]')", "no JSON object"),
+        ("print('no')", "no JSON object"),
+        ("print('{}')", "without license_key, slug, product$"),
+    ],
+)
+def test_a_seed_command_that_does_not_work_ends_the_run(code: str, problem: str) -> None:
     """Nothing is said about the server then."""
-    with pytest.raises(SetupError):
+    with pytest.raises(SetupError, match=problem):
         seed(code).new("valid")
 
 
@@ -132,6 +140,7 @@ def test_a_seed_command_that_does_not_work_ends_the_run(code: str) -> None:
             "nothing",
         ),
         (["--seed", "x", "--only", "verify-walid"], 2, "no case verify-walid"),
+        (["--seed", "./seed.sh 'a"], 2, "--seed: No closing quotation"),
     ],
 )
 def test_a_run_that_tests_nothing_exits_with_2(options: list[str], status: int, text: str) -> None:
@@ -163,6 +172,17 @@ def test_a_client_is_any_program(program: str, status: int, text: str) -> None:
     command = [sys.executable, "-c", f"import sys; {program}"]
     done = CliRunner().invoke(main, ["client", *cases, "--", *command])
     assert (done.exit_code, text in done.output) == (status, True), done.output
+
+
+@pytest.mark.parametrize("option", ["--junit", "--html", "--badge"])
+def test_a_report_that_cannot_be_written_is_no_failure_of_the_client(tmp_path: Path, option: str) -> None:
+    """It has an exit status of its own, and no traceback."""
+    path = str(tmp_path / "no-folder" / "report")
+    command = [sys.executable, "-c", "pass"]
+    done = CliRunner().invoke(
+        main, ["client", "--only", "verify-valid-lifetime", option, path, "--", *command]
+    )
+    assert (done.exit_code, "no-folder" in done.output) == (2, True), done.output
 
 
 @pytest.mark.parametrize("kind", ["literal", "reading", "extension", "all"])

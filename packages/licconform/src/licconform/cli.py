@@ -62,7 +62,10 @@ def report_options(command: Callable[..., None]) -> Callable[..., None]:
 @report_options
 def server(base_url: str, seed: str, public_key: str | None, **options: Any) -> None:
     """Test a server."""
-    seeds = SeedCommand(shlex.split(seed, posix=os.name != "nt"))
+    try:
+        seeds = SeedCommand(shlex.split(seed, posix=os.name != "nt"))
+    except ValueError as error:
+        raise click.UsageError(f"--seed: {error}") from error
 
     def run(**more: Any) -> list[Result]:
         return run_server_cases(base_url, seeds, public_key=public_key, **more)
@@ -123,11 +126,11 @@ def _run(
     try:
         expected = read_xfails(xfails, names) if xfails else {}
         results = run(kinds=wanted, only=only, xfails=expected, report=_print)
+        click.echo(format_summary(results))
+        _write(results, title, **files)
     except (SetupError, OSError) as error:
         click.echo(f"licconform: {error}", err=True)
         sys.exit(NOT_RUN)
-    _write(results, title, **files)
-    click.echo(format_summary(results))
     if not any(result.outcome is not Outcome.SKIPPED for result in results):
         sys.exit(NOT_RUN)
     sys.exit(FAILED if any(result.outcome in BAD for result in results) else 0)

@@ -105,10 +105,9 @@ class KeyStore:
         """Return a new key in a state."""
         made = self._seeds.make("key", state)
         known = {name: made[name] for name in Seed.__slots__ if name in made}
-        try:
-            return Seed(**known)
-        except TypeError as error:
-            raise SetupError(f"The seed command for `key {state}` printed too little: {error}") from error
+        if missing := [name for name in ("license_key", "slug", "product") if name not in known]:
+            raise SetupError(f"The seed command for `key {state}` printed JSON without {', '.join(missing)}")
+        return Seed(**known)
 
     def shared(self, state: str) -> Seed:
         """Return a key in a state, which other cases use as well."""
