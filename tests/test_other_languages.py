@@ -432,6 +432,17 @@ def test_what_is_remembered(client: Client, vendor: World, between: Between, run
     assert client.verify_again(key)[0] == NO_ANSWER
 
 
+@pytest.mark.parametrize("client", ["node"], indirect=True)
+def test_what_is_remembered_ends_with_the_license(client: Client, vendor: World, between: Between) -> None:
+    """After its last day a success counts no longer, however long the outage is (D-41)."""
+    key = vendor.new_key(SLUG, expires_on="2099-12-31")
+    assert client.verify(key) == (YES, "Licensed until 2099-12-31.")
+    between.change = lambda exchange: replace(exchange, status=503)
+    assert client.verify_again(key)[0] == YES
+    client.state.write_text(client.state.read_text().replace("2099-12-31", "2020-12-31"))
+    assert client.verify_again(key)[0] == NO_ANSWER
+
+
 def has_typescript() -> bool:
     """Return whether there is a compiler that knows what browsers have had since 2022."""
     told = (

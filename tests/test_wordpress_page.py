@@ -336,3 +336,16 @@ def test_verify_from_a_plugin(gallery: Site, key: str, world: World, server: Ser
     assert (is_licensed(), is_licensed("true"), is_licensed()) == (True, False, False)
     gallery("set", "photo_gallery_license_key", '""')
     assert not is_licensed("true")
+
+
+def test_what_is_known_ends_with_the_license(gallery: Site, world: World, server: Server) -> None:
+    """After its last day a success counts no longer, however long the outage is (D-41)."""
+    key = world.new_key("photo-gallery", expires_on="2099-12-31")
+    gallery("set", "photo_gallery_license_key", json.dumps(key))
+    assert gallery("call", "photo_gallery_is_licensed") is True
+    server.stop()
+    known = gallery("get", "photo_gallery_license")
+    assert gallery("call", "photo_gallery_is_licensed") is True
+    gallery("set", "photo_gallery_license", json.dumps({**known, "expiry": "2020-12-31"}))
+    assert gallery("call", "photo_gallery_is_licensed") is False
+    server.start()
