@@ -84,7 +84,27 @@ def test_verify_tells_product_term_and_source(run, shop, key):
         "lifetime": False,
         "source": "server",
         "authenticated": False,
+        "entitlements": {},
+        "trial": False,
     }
+
+
+def test_verify_tells_what_a_trial_includes(run, service, key):
+    """Every type of entitlement, for people and for programs."""
+    granted = {"export": True, "sync": False, "projects": 50, "region": "eu"}
+    granted["exports"] = {"limit": 100, "per": "month"}
+    terms = {"product": "Notes", "expiry": "2999-12-31", "lifetime": False}
+    service.says(200, {"valid": True, **terms, "entitlements": granted, "trial": True})
+    status, out, _ = run("verify", key)
+    assert (status, out.splitlines()) == (
+        0,
+        [
+            "Valid: Notes, trial, valid through 2999-12-31 UTC (confirmed by the server just now).",
+            "It includes: export, sync=false, projects=50, region=eu, exports=100/month.",
+        ],
+    )
+    told = json.loads(run("verify", key, "--json")[1])
+    assert (told["entitlements"], told["trial"]) == (granted, True)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +288,16 @@ def test_check_offers(run, shop, key):
         "changelog": "Faster.",
         "last_updated": "2026-11-20 10:11:12",
         "required": False,
+        "critical": False,
     }
     assert shop.count() == 1
+
+
+def test_check_tells_of_an_important_version(run, service, key):
+    """For people and for programs."""
+    service.offers(critical=True)
+    assert "\nThis is an important update.\n" in run("check", key, "notes", "1.0")[1]
+    assert json.loads(run("check", key, "notes", "1.0", "--json")[1])["update"]["critical"] is True
 
 
 def test_check_tells_no_update_from_no_answer(run, service, key):

@@ -14,9 +14,17 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import licclient
-from licclient._cli._output import Output, format_origin, format_term, progress_bar, update_document
+from licclient._cli._output import (
+    Output,
+    format_entitlements,
+    format_origin,
+    format_term,
+    progress_bar,
+    update_document,
+)
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
+from licclient._entitlements import write_entitlements
 from licclient._model import Source
 from licclient._platform import AUTO
 from licclient._protocol.links import is_in_the_clear
@@ -123,8 +131,12 @@ def _verify(args: argparse.Namespace, output: Output, client: LicenseClient) -> 
         "checked_at": found.checked_at.isoformat(),
         "source": found.source.value,
         "authenticated": found.authenticated,
+        "entitlements": write_entitlements(found.entitlements),
+        "trial": found.is_trial,
     }
-    output.result(document, f"Valid: {found.product}, {format_term(found)} ({origin}).")
+    lines = [f"Valid: {found.product}{', trial' * found.is_trial}, {format_term(found)} ({origin})."]
+    lines += [f"It includes: {format_entitlements(found.entitlements)}."] if found.entitlements else []
+    output.result(document, *lines)
     return YES
 
 
@@ -155,6 +167,7 @@ def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> i
         return _print_no_update(args, output, client)
     lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
     lines += ["The installed version is no longer supported."] if found.is_required else []
+    lines += ["This is an important update."] if found.is_critical else []
     lines += [found.changelog_text] if found.changelog_text else []
     output.result({"update": update_document(found)}, *lines)
     return YES

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, Self, TextIO
 
+from licclient._entitlements import Entitlements, EntitlementValue, Quota
 from licclient._model import License, Source, Update
 from licclient._texts import amount, span
 
@@ -67,7 +68,23 @@ def update_document(update: Update) -> dict[str, str | bool]:
         "changelog": update.changelog,
         "last_updated": f"{update.last_updated:%Y-%m-%d %H:%M:%S}",
         "required": update.is_required,
+        "critical": update.is_critical,
     }
+
+
+def format_entitlements(granted: Entitlements) -> str:
+    """Format what a license grants in one line, as `licserver plan` takes it."""
+    return ", ".join(f"{name}{_format_value(value)}" for name, value in granted.items())
+
+
+def _format_value(value: EntitlementValue) -> str:
+    match value:
+        case bool():
+            return "" if value else "=false"
+        case Quota(limit, per):
+            return f"={limit}/{per}"
+        case _:
+            return f"={value}"
 
 
 def format_term(found: License) -> str:
