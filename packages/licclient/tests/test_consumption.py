@@ -126,6 +126,22 @@ async def test_offline_uses_are_settled_at_the_next_contact(app, license_service
     assert sum(amount for *_, amount in license_service._endpoints.licenses[sold].uses.values()) == 4
 
 
+async def test_the_worker_reports_what_was_used_offline(license_service, sold, license_clock, eventually):
+    """With its next verify: an app that is not used any more in this period leaves nothing uncounted."""
+    client = license_service.client(SETTINGS)
+    client.verify()
+    client.consume("exports")
+    with license_service.offline():
+        client.consume("exports", 2)
+    uses = license_service._endpoints.licenses[sold].uses
+    with client.start():
+        assert len(uses) == 1
+        license_clock.move(days=3)
+        await eventually(lambda: len(uses) == 2)
+    assert sum(amount for *_, amount in uses.values()) == 3
+    assert client.consume("exports") == 16
+
+
 async def test_a_use_whose_answer_was_lost_counts_once(license_service, sold):
     """It is sent again with the id that it had."""
     client = license_service.client(SETTINGS)

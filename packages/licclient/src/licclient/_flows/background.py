@@ -119,7 +119,11 @@ def _turn(context: Context, callbacks: Callbacks, times: _Times) -> Flow[None]:
     verify_at, _ = plan(context, times, now)
     if verify_at is not None and verify_at <= now:
         with suppress(LicclientError):
-            yield from verify_online(context, None, force=False)  # also beside a license file
+            found = yield from verify_online(context, None, force=False)  # also beside a license file
+            if found.entitlements:
+                from licclient._flows.consumption import settle_uses  # noqa: PLC0415 - for apps that count uses
+
+                yield from settle_uses(context, found)
         times.verified_at = context.now()
         yield from callbacks.report(status(context))
     now = times.look(context.now())

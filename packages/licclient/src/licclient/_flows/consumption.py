@@ -5,10 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from licclient._entitlements import is_entitlement_name
+from licclient._entitlements import Quota, is_entitlement_name
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow
 from licclient._flows.verification import ask, call_lock, find_key, random_name, wait_for
+from licclient._model import License, Source
 from licclient._policy import CLOCK_TOLERANCE
 from licclient._protocol.consumption import Usage, consume_call, read_consume
 from licclient._protocol.responses import Reply
@@ -140,6 +141,25 @@ def consume(context: Context, name: str, amount: int) -> Flow[int]:
             return left
         finally:
             quota.save(tally)
+
+
+def settle_uses(context: Context, found: License) -> Flow[None]:
+    """Have the uses counted that were made offline; `found` is what the service has just confirmed."""
+    timeout = context.settings.timeout.total_seconds()
+    for name, value in found.entitlements.items():
+        if found.source is not Source.SERVER or not isinstance(value, Quota):
+            continue
+        quota = _find_quota(context, name, 1)
+        if not quota.load().pending:
+            continue
+        with call_lock(context, quota.record) as lock:
+            yield from wait_for(lock)
+            tally = quota.load()
+            try:
+                while tally.pending:
+                    yield from _settle(quota, tally, lock.left(timeout))
+            finally:
+                quota.save(tally)
 
 
 def _settle(quota: _Quota, tally: _Tally, seconds: float) -> Flow[None]:
