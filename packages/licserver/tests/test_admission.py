@@ -1,10 +1,11 @@
-"""Activations on SQLite: on a thread, so that the event loop waits for no other writer and no disk."""
+"""Activations on SQLite: the event loop waits for no other writer and no disk."""
 
 import asyncio
 import threading
 from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import RootTransaction
 
 from licserver.database.hot_path import driver
 from licserver.database.hot_path.batcher import PublicQueries
@@ -52,15 +53,14 @@ async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, mon
     key = world.key(slots=1)
     one = world.request_slot(key, "1.example")
     inserted, go = threading.Event(), threading.Event()
-    activate = BatchStore._activate
+    commit = RootTransaction.commit
 
-    def slow(store, connection, requests):
-        verdicts = activate(store, connection, requests)
+    def slow(transaction):
         inserted.set()
         assert go.wait(10)
-        return verdicts
+        commit(transaction)
 
-    monkeypatch.setattr(BatchStore, "_activate", slow)
+    monkeypatch.setattr(RootTransaction, "commit", slow)
     waiting = asyncio.ensure_future(queries.activate(one))
     assert await asyncio.to_thread(inserted.wait, 10)
     assert (await queries.find_license(one.lookup)).slots_used == 0

@@ -10,6 +10,7 @@ import pytest
 
 from harness.standstill import Standstill
 from licserver.database.hot_path.batcher import MAX_BATCH, Batcher, PublicQueries
+from licserver.database.hot_path.driver import run_blocking
 from licserver.errors import StoreUnavailableError
 
 
@@ -224,7 +225,7 @@ class SlowStore:
 
     def activate(self, requests: list[str]) -> list[str]:
         """Grant all."""
-        time.sleep(1.4)
+        run_blocking(lambda: time.sleep(1.4))
         return requests
 
     def close(self) -> None:

@@ -99,11 +99,10 @@ def test_other_databases_and_drivers_are_refused(url):
         connect(url)
 
 
-@pytest.mark.parametrize("module", ["psycopg", "greenlet"])
-def test_a_missing_driver_names_the_extra(module):
-    """Installed without its extra, or upgraded without what the extra brings now, licserver says it."""
+def test_a_missing_driver_names_the_extra():
+    """Installed without its extra, licserver says it."""
     code = (
-        f"import sys; sys.modules[{module!r}] = None\n"
+        "import sys; sys.modules['psycopg'] = None\n"
         "from licserver.database.engine import connect\n"
         "connect('postgresql://db.invalid/x')"
     )

@@ -20,7 +20,7 @@ from licserver.database.hot_path.driver import (
     KeptConnection,
     RemoteEngine,
     SqliteConnection,
-    is_in_loop,
+    pause,
     translated_errors,
 )
 from licserver.database.timelines import Timelines
@@ -104,8 +104,6 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
             is_retryable,
             open_connection,
         )
-
-        is_in_loop()  # needs greenlet, which an older installation of the extra may lack
     except ImportError:
         raise SettingsError(
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
@@ -225,7 +223,7 @@ def _retry(patience: float, interval: float, work: Callable[[], object]) -> None
             is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
             if not is_busy or time.monotonic() > deadline:
                 raise
-            time.sleep(interval)
+            pause(interval)
         else:
             return
 

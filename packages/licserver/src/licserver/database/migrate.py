@@ -19,6 +19,7 @@ from licserver.database.migrations.online import is_busy
 from licserver.database.schema import HEAD, REVISIONS, check_version, read_version, serves_this_program
 from licserver.database.tables import metadata
 from licserver.database.tables.licenses import activations, licenses, products, releases
+from licserver.database.tables.types import included_on
 from licserver.errors import StoreError
 
 _LOCK: Final = 0x6C6963736572766572 % 2**63  # "licserver"
@@ -155,7 +156,8 @@ def differences(database: Database) -> list[str]:
 
 def compare(connection: Connection) -> list[Any]:
     """Return what Alembic's autogenerate would change."""
-    options = {"compare_type": True, "compare_server_default": True}
+    include = included_on(connection.dialect.name)
+    options = {"compare_type": True, "compare_server_default": True, "include_object": include}
     found: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
     return found
 

@@ -49,7 +49,6 @@ from licserver.security.key_vault import KeyVault
 from licserver.security.link_secrets import LinkSecrets
 from licserver.security.redaction import mask_machine
 from licserver.settings import Settings
-from licserver.web.hot_requests import enter_task
 from licserver.web.middlewares import DRAIN
 from licserver.web.rate_limits import ClientAddresses, Limits
 from licserver.web.responses import (
@@ -167,7 +166,6 @@ class PublicEndpoints:
             verdict = decide(license_)
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
                 self.callers.look_for_a_proxy(request)
-                await enter_task()
                 verdict = await self.queries.activate(ActivationRequest(lookup, decide, now, machine), began)
         else:
             verdict = decide(None)  # no lookup; the same rule decides

@@ -48,11 +48,18 @@ class Batcher(Generic[Request, Result]):
         self._seen = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def submit(self, request: Request) -> asyncio.Future[Result]:
-        """Add a request; the future must be awaited at once."""
+    def submit(self, request: Request, deadline: float | None = None) -> asyncio.Future[Result]:
+        """Add a request; the future must be awaited at once.
+
+        At `deadline`, by the monotonic clock, it fails with a `TimeoutError`; if its batch has begun, that
+        goes on.
+        """
         # Looked up once: until Python 3.12 it is a system call each time.
         loop = self._loop = self._loop or asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
+        if deadline is not None:
+            timer = loop.call_at(deadline, _time_out, future)
+            future.add_done_callback(lambda _: timer.cancel())
         self._waiting.append((request, future))
         if not self._busy:
             self._busy = True
@@ -111,6 +118,11 @@ class Batcher(Generic[Request, Result]):
             await asyncio.sleep(0)  # its callback runs in this turn
 
 
+def _time_out(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
+
+
 def _resolve(
     batch: list[tuple[Request, asyncio.Future[Result]]], results: Sequence[Result | BaseException]
 ) -> None:
@@ -133,19 +145,17 @@ class PublicQueries:
         self._store = store
         self._lookups: Batcher[Lookup, LicenseSnapshot | None]
         self._updates: Batcher[UpdateQuery, tuple[LicenseSnapshot | None, Product | None]]
-        self._activations: Batcher[ActivationRequest, VerifyVerdict]
-        self._thread: ThreadPoolExecutor | None = None
         self._threads = ThreadPoolExecutor(_THREADS, "queries")
         if store.is_remote:
             self._lookups = Batcher(partial(run_in_loop, store.find_licenses))
             self._updates = Batcher(partial(run_in_loop, store.find_updates))
-            self._activations = Batcher(partial(run_in_loop, store.activate))
         else:
-            # In the event loop: a read of a local file never waits for a lock.
+            # A read of a local file never waits for a lock.
             self._lookups = Batcher(store.find_licenses)
             self._updates = Batcher(store.find_updates)
-            self._thread = ThreadPoolExecutor(1, "sqlite-writer")
-            self._activations = Batcher(partial(self._run_on_thread, store.activate))
+        self._activations: Batcher[ActivationRequest, VerifyVerdict] = Batcher(
+            partial(run_in_loop, store.activate)
+        )
 
     def find_license(self, lookup: Lookup) -> Awaitable[LicenseSnapshot | None]:
         """Load a license as an environment sees it."""
@@ -155,29 +165,21 @@ class PublicQueries:
         """Decide a request on the locked license; if it is granted, take the slot durably.
 
         A request that waits for one slow batch and is part of the next one would take as long as both: after
-        `ANSWER_LIMIT` it fails. What its batch writes stays, and a retry finds it.
+        `ANSWER_LIMIT` it fails. What its batch writes stays, and a retry finds it. On PostgreSQL it is
+        retried while another transaction has the license locked; requests for other licenses do not wait.
 
         Args:
             began: When the client's request began, by the monotonic clock; default: now.
         """
-        spent = 0.0 if began is None else time.monotonic() - began
-        try:
-            async with asyncio.timeout(ANSWER_LIMIT - spent):
-                return await self._activate(request)
-        except TimeoutError:
-            raise StoreUnavailableError("the database failed: no activation in time") from None
-
-    async def _activate(self, request: ActivationRequest) -> VerifyVerdict:
-        """Do as `activate`. On PostgreSQL, retry while another transaction has the license locked.
-
-        Requests for other licenses do not wait.
-        """
-        deadline = time.monotonic() + LOCK_LIMIT
+        now = time.monotonic()
+        deadline = (now if began is None else began) + ANSWER_LIMIT
         while True:
             try:
-                return await self._activations.submit(request)
+                return await self._activations.submit(request, deadline)
+            except TimeoutError:
+                raise StoreUnavailableError("the database failed: no activation in time") from None
             except LicenseLockedError:
-                if time.monotonic() > deadline:
+                if time.monotonic() > now + LOCK_LIMIT:
                     raise
             await asyncio.sleep(LOCK_PAUSE)
 
@@ -192,9 +194,6 @@ class PublicQueries:
     async def find_releases(self, slug: str) -> tuple[Product, list[Release]] | None:
         """Load a product with all its releases, for feeds; not batched either."""
         return await self._on_thread(self._store.find_releases, slug)
-
-    def _run_on_thread(self, work: Callable[[Request], Result], request: Request) -> Awaitable[Result]:
-        return asyncio.get_running_loop().run_in_executor(self._thread, work, request)
 
     async def _on_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
@@ -215,7 +214,5 @@ class PublicQueries:
         """Wait for what is being served, then close threads and connections."""
         for batcher in (self._lookups, self._updates, self._activations):
             await batcher.finish()
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
         await asyncio.to_thread(self._threads.shutdown)
         self._store.close()

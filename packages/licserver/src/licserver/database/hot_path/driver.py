@@ -27,6 +27,7 @@ from sqlalchemy import (
     Dialect,
     Engine,
     Integer,
+    RootTransaction,
     Select,
     bindparam,
     column,
@@ -52,7 +53,7 @@ _CHECK_LOG_EVERY: Final = 100
 _LONGEST_LOG: Final = 16_000
 """Pages. Where several processes read all the time, SQLite never restarts the write-ahead log by itself."""
 
-_CONNECTING: Final = ThreadPoolExecutor(8, "postgres-kept")
+_THREADS: Final = ThreadPoolExecutor(8, "database")
 """Not asyncio's threads: where these wait for a bucket, known environments would be a 503."""
 
 _CAN_WATCH: Final = sys.platform != "win32"
@@ -90,7 +91,15 @@ def run_blocking(work: Callable[[], Result]) -> Result:
     """Run what blocks: on a thread if the caller runs by `run_in_loop`."""
     if not is_in_loop():
         return work()
-    return wait_in_loop(asyncio.get_running_loop().run_in_executor(_CONNECTING, work))
+    return wait_in_loop(asyncio.get_running_loop().run_in_executor(_THREADS, work))
+
+
+def pause(seconds: float) -> None:
+    """Sleep; if the caller runs by `run_in_loop`, the event loop goes on."""
+    if is_in_loop():
+        wait_in_loop(asyncio.sleep(seconds))
+    else:
+        time.sleep(seconds)
 
 
 # --- connections ------------------------------------------------------------------------------
@@ -194,11 +203,16 @@ class KeptConnection:
                 if connection.in_transaction():  # or later reads would see the same state
                     connection.rollback()
                 return result
-            with connection.begin():
-                return work(connection)
+            with connection.begin() as transaction:
+                result = work(connection)
+                self._commit(transaction)
+            return result
         except BaseException:
             self._drop()
             raise
+
+    def _commit(self, transaction: RootTransaction) -> None:
+        transaction.commit()
 
     def _connect(self, began: float) -> Connection:
         if self._connection is not None and self._is_former(self._connection):
@@ -262,7 +276,10 @@ def run_apart(
 
 
 class SqliteConnection(KeptConnection):
-    """A connection for transactions on a thread, which the event loop reads from between them."""
+    """A connection for transactions, which is read from between them.
+
+    By `run_in_loop` the event loop goes on while other writers or the disk are waited for.
+    """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, writes=True)
@@ -291,8 +308,11 @@ class SqliteConnection(KeptConnection):
         self._runs += 1
         if self._runs % _CHECK_LOG_EVERY == 0:
             with self._lock, contextlib.suppress(sqlite3.Error):  # the next time
-                self._shorten_log()
+                run_blocking(self._shorten_log)
         return result
+
+    def _commit(self, transaction: RootTransaction) -> None:
+        run_blocking(transaction.commit)
 
     def _shorten_log(self) -> None:
         driver: Any = self._connect(time.monotonic()).connection.driver_connection

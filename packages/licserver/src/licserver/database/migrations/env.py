@@ -6,6 +6,7 @@ from alembic import context
 
 from licserver.database.schema import note_oldest_program
 from licserver.database.tables import metadata
+from licserver.database.tables.types import included_on
 
 _is_online: bool = context.config.attributes.get("online", False)
 
@@ -17,9 +18,11 @@ def _note(ctx: Any, step: Any, *_: Any, **__: Any) -> None:
     note_oldest_program(ctx.connection, script.revision, oldest)
 
 
+_connection = context.config.attributes["connection"]
 context.configure(
-    connection=context.config.attributes["connection"],
+    connection=_connection,
     target_metadata=metadata,
+    include_object=included_on(_connection.dialect.name),
     render_as_batch=True,  # SQLite changes a table by making it anew
     transaction_per_migration=_is_online,
     on_version_apply=_note,

@@ -1,5 +1,6 @@
 """What all tables share: types of columns, names of constraints, the metadata."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -61,3 +62,14 @@ def index_where(column: sa.Column[Any], name: str, *columns: sa.Column[Any]) -> 
     """Index those rows only in which a column holds something: the others cost nothing."""
     is_set = column.is_not(None)
     sa.Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
+
+
+def only_on(dialect: str, index: sa.Index) -> None:
+    """Create an index on one of the two engines only."""
+    index.info["dialect"] = dialect
+    index.ddl_if(dialect=dialect)
+
+
+def included_on(dialect: str) -> Callable[..., bool]:
+    """Return what tells Alembic (`include_object`) which parts of the tables there are on an engine."""
+    return lambda part, _name, kind, *_: kind != "index" or part.info.get("dialect", dialect) == dialect
