@@ -1,10 +1,14 @@
 """The client cases: they pass for a right client, and each fault of a wrong one is found."""
 
+import http.client
+from urllib.parse import urlsplit
+
 import pytest
 from wrong_client import FAULTS, WrongClient
 
 from licconform.cases import Kind
 from licconform.client.run import CASES, run_client_cases
+from licconform.client.service import Services
 from licconform.runner import BAD, Outcome, Result
 
 
@@ -47,3 +51,19 @@ def test_without_a_clock_the_cases_of_later_hours_are_skipped() -> None:
     """Each names the reason."""
     results = run_client_cases(WrongClient(), only=["cache-23-hours"])
     assert [(result.outcome, "--clock" in result.message) for result in results] == [(Outcome.SKIPPED, True)]
+
+
+def test_a_body_may_come_in_chunks() -> None:
+    """As HTTP libraries send one of unknown length; the connection can be used again."""
+    with Services().serving() as services:
+        service = services.open("chunks")
+        base = urlsplit(service.base_url)
+        connection = http.client.HTTPConnection(base.netloc, timeout=10)
+        for chunks in ([b'{"domain"', b': "a.example"}'], [b"{}"]):
+            url = f"{base.path}/api/v1/licenses/verify"
+            connection.request(
+                "POST", url, iter(chunks), {"Transfer-Encoding": "chunked"}, encode_chunked=True
+            )
+            assert connection.getresponse().read()
+        connection.close()
+    assert [request.json() for request in service.requests] == [{"domain": "a.example"}, {}]

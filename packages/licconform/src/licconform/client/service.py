@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
@@ -186,13 +188,26 @@ class Services:
         return service.answer(request) if service else Reply(404, "Not found.")
 
 
+def _read_body(headers: Message, stream: BufferedIOBase) -> bytes:
+    """Read a body of some length or in chunks, which http.server leaves to its handlers."""
+    if headers.get("Transfer-Encoding", "").lower() != "chunked":
+        return stream.read(int(headers.get("Content-Length") or 0))
+    chunks = []
+    while size := int(stream.readline().partition(b";")[0], 16):
+        chunks.append(stream.read(size))
+        stream.readline()
+    while stream.readline().strip():
+        pass  # trailers
+    return b"".join(chunks)
+
+
 def _handler(answer: Callable[[str, Request], Reply]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = _read_body(self.headers, self.rfile)
             parts = urlsplit(self.path)
             name, _, rest = parts.path.removeprefix("/").partition("/")
             headers = {key.lower(): value for key, value in self.headers.items()}
