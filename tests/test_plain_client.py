@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 from harness.shop import NAME, SLUG
 from harness.world import Server, World
+from licserver.domain.rollout import bucket
 
 OFFERED = "1.1.0"
 VERIFY_FIELDS = {"valid", "product", "expiry", "lifetime"}
@@ -57,6 +58,23 @@ def test_a_client_of_the_specification_alone(shop: World, server: Server) -> Non
     offer = client.check("1.0.0")
     assert offer["version"] == OFFERED
     assert client.download(offer) == shop.files[OFFERED]
+
+
+def test_a_version_that_is_rolled_out_reaches_it_in_its_turn(shop: World, server: Server) -> None:
+    """Beside a limit of support and an important version, it gets the specified fields and the file."""
+    shop.services.products.change(SLUG, minimum_version="1.0.5")
+    shop.publish(SLUG, "1.2.0", "2026-11-06T08:30:00Z", rollout="10%", critical_below="0.9")
+    homes = sorted(map("{}.example".format, range(99)), key=lambda home: bucket(SLUG, "1.2.0", home))
+    first, last = (PlainClient(server.url, shop.new_key(SLUG), homes[at]) for at in (0, -1))
+    for client, installed, version in (
+        (first, "1.0.0", "1.2.0"),
+        (last, "1.0.0", OFFERED),
+        (last, "0.8.0", "1.2.0"),
+    ):
+        offer = client.check(installed)
+        assert offer["version"] == version
+        assert set(offer) >= OFFER_FIELDS
+        assert client.download(offer) == shop.files[version]
 
 
 def test_a_trial_is_a_key_like_any_other(shop: World, server: Server) -> None:
