@@ -6,7 +6,7 @@ import pytest
 
 from harness import engines
 from harness.admin import form
-from licserver.domain.rollout import Reach, bucket
+from licserver.domain.rollout import Reach, bucket, current_share
 from licserver.errors import InvalidInputError
 
 engine_name = engines.engine_name
@@ -138,6 +138,16 @@ def test_a_share_never_falls(world, publish):
     world.services.releases.withdraw("app", "1.5")
     with pytest.raises(InvalidInputError, match="withdrawn"):
         change("app", "1.5", percent=80)
+
+
+def test_a_share_does_not_fall_by_its_rounding_either(world, publish):
+    """It is written with two digits: of 50.002 percent nobody is left out."""
+    publish("1.5", rollout="7d")
+    world.clock.forward(hours=84, seconds=12)
+    before = current_share(world.services.releases.get("app", "1.5").rollout, world.clock())
+    assert 0.50001 < before < 0.500021
+    rollout = world.services.rollouts.change("app", "1.5", percent=50.0021).release.rollout
+    assert (rollout.plan, current_share(rollout, world.clock()) > before) == ("50.01%", True)
 
 
 async def test_an_installation_that_went_back_is_counted_once(site, world, publish, activate):

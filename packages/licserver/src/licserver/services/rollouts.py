@@ -104,4 +104,7 @@ def _set_share(percent: float, before: Rollout, now: datetime) -> Rollout | None
             f"{reached:.4g}% are reached already, and the share never falls: give one up to 100%; or pause "
             "the rollout, or withdraw the version to offer it to nobody"
         )
-    return None if percent == 100 else Rollout(f"{percent:.2f}%", now)  # noqa: PLR2004
+    written = round(percent, 2)
+    if written < reached:
+        written += 0.01
+    return None if percent == 100 else Rollout(f"{written:.2f}%", now)  # noqa: PLR2004
