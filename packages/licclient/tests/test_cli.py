@@ -103,8 +103,8 @@ def test_verify_tells_what_a_trial_includes(run, service, key):
             "It includes: export, sync=false, projects=50, region=eu, exports=100/month.",
         ],
     )
-    told = json.loads(run("verify", key, "--json")[1])
-    assert (told["entitlements"], told["trial"]) == (granted, True)
+    document = json.loads(run("verify", key, "--json")[1])
+    assert (document["entitlements"], document["trial"]) == (granted, True)
 
 
 @pytest.mark.parametrize(

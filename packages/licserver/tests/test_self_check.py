@@ -193,9 +193,9 @@ def test_the_command(bare_cli, monkeypatch):
     assert "FAIL  data folder" in _fails(bare_cli)
     bare_cli("product", "add", "app", "--name", "App")
     assert "ok    database" in bare_cli("check")
-    told = json.loads(bare_cli("check", "--json"))
-    assert told["ok"] is True
-    assert {"about", "level", "said", "advice"} == set(told["findings"][0])
+    report = json.loads(bare_cli("check", "--json"))
+    assert report["ok"] is True
+    assert {"about", "level", "said", "advice"} == set(report["findings"][0])
     monkeypatch.setenv("LICSERVER_IPV6_PREFIX", "no number")
     assert "LICSERVER_IPV6_PREFIX" in _fails(bare_cli)
 

@@ -154,7 +154,7 @@ class WorkerStartup:
     def _notify(self) -> None:
         """Tell the master each second that the event loop runs, also while it drains.
 
-        That of gunicorn ceases then, and who is silent for half a minute is killed.
+        gunicorn's own notification stops then, and it kills a worker that is silent for half a minute.
         """
         self._worker.notify()
         asyncio.get_running_loop().call_later(_NOTIFY_SECONDS, self._notify)

@@ -276,9 +276,9 @@ def run_apart(
 
 
 class SqliteConnection(KeptConnection):
-    """A connection for transactions, which is read from between them.
+    """A connection for transactions, on which others read between two of them.
 
-    By `run_in_loop` the event loop goes on while other writers or the disk are waited for.
+    Called by `run_in_loop`, it lets the event loop go on while it waits for another writer or the disk.
     """
 
     def __init__(self, engine: Engine) -> None:

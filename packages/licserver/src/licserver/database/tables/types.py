@@ -71,5 +71,5 @@ def only_on(dialect: str, index: sa.Index) -> None:
 
 
 def included_on(dialect: str) -> Callable[..., bool]:
-    """Return what tells Alembic (`include_object`) which parts of the tables there are on an engine."""
+    """Return Alembic's `include_object` for an engine: it leaves out the indexes of the other one."""
     return lambda part, _name, kind, *_: kind != "index" or part.info.get("dialect", dialect) == dialect
