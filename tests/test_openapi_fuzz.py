@@ -23,7 +23,7 @@ from harness.engines import both_engines
 from harness.shop import PRODUCT, SLUG
 from harness.world import World
 from licserver.domain.records import Scope
-from licserver.web.console.pages.api import documents
+from licserver.web.console.pages.access import documents
 
 pytestmark = pytest.mark.slow
 SCHEMAS = [schemathesis.openapi.from_dict(document) for document in documents().values()]

@@ -14,7 +14,7 @@ from licserver.services.backup_folder import BackupFolder
 from licserver.services.restore import restore_backup
 from licserver.settings import StandaloneSettings
 from licserver.web.console import app
-from licserver.web.console.pages import imports
+from licserver.web.console.pages import files
 
 ANOTHER = "five words of another sentence"
 
@@ -22,7 +22,7 @@ ANOTHER = "five words of another sentence"
 async def upload(browser: Any, text: bytes, name: str = "licenses.csv", **options: str) -> str:
     """Upload a file as the page for imports does, and return the response's text."""
     await browser.get("/console/imports")
-    form = {"csrf": browser.csrf, **dict.fromkeys(imports.FIELDS, ""), **options}
+    form = {"csrf": browser.csrf, **dict.fromkeys(files.FIELDS, ""), **options}
     return html.unescape(await browser.upload("/console/imports/preview", form, name=name, content=text))
 
 
@@ -114,7 +114,7 @@ async def test_a_ticket_is_of_one_user(world, users, alice, open_browser):
 
 async def test_a_file_that_is_too_large_or_has_too_many_new_keys(world, alice, monkeypatch):
     """Both are refused with the command that takes them."""
-    monkeypatch.setattr(imports, "MAX_ISSUED", 2)
+    monkeypatch.setattr(files, "MAX_ISSUED", 2)
     await upload(alice, b"product\napp\napp\napp\n")
     assert "licserver import" in alice.alert
     monkeypatch.setattr("licserver.web.uploads.MAX_TEXT", 100)

@@ -6,7 +6,7 @@ import re
 
 from licserver.domain.records import Role
 from licserver.errors import BuryJobError
-from licserver.web.console.pages import webhooks as pages
+from licserver.web.console.pages.outgoing import WEBHOOK_ACTIONS
 
 HOOK = "https://hooks.example/in"
 
@@ -64,7 +64,7 @@ async def test_support_looks_and_a_disabled_endpoint_is_shown(world, users, open
     await bob.sign_in("bob", "five words of another sentence")
     assert "&lt;script&gt;" in await bob.get("/console/webhooks")
     assert "/console/webhooks/" not in bob.text
-    for name in pages.ACTIONS:
+    for name in WEBHOOK_ACTIONS:
         await bob.post(f"/console/webhooks/{name}", endpoint=endpoint.id)
         assert bob.status == 403
 

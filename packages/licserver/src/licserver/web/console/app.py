@@ -20,19 +20,15 @@ from licserver.web.console.handlers import Console
 from licserver.web.console.login import Login, SecondFactor
 from licserver.web.console.pages import (
     Show,
-    api,
+    access,
     audit,
-    backups,
-    bulk,
-    imports,
+    files,
     licenses,
-    mail,
     once,
+    outgoing,
     overview,
     products,
     sources,
-    team,
-    webhooks,
 )
 from licserver.web.console.responses import SECURITY, load_assets, redirect
 from licserver.web.logging import FailureReport
@@ -62,7 +58,7 @@ ROUTES: Final[Mapping[str, Route]] = {
     "": Route(overview.show),
     "/account": Route(overview.show_account),
     "/licenses": Route(
-        licenses.search, {"bulk": bulk.change_many}, searches={"find": licenses.find}, sends=Role.SUPPORT
+        licenses.search, {"bulk": licenses.change_many}, searches={"find": licenses.find}, sends=Role.SUPPORT
     ),
     "/licenses.csv": Route(licenses.export),
     "/licenses/issue": Route(licenses.new, {"new": licenses.issue}, sees=Role.SUPPORT, sends=Role.SUPPORT),
@@ -80,15 +76,15 @@ ROUTES: Final[Mapping[str, Route]] = {
     "/sources/{name}/events": Route(
         sources.show_events, sources.EVENT_ACTIONS, sees=Role.SUPPORT, sends=Role.SUPPORT
     ),
-    "/api": Route(api.show),
+    "/api": Route(access.show_api),
     "/audit": Route(audit.show),
     "/audit.csv": Route(audit.export),
-    "/imports": Route(imports.show, imports.ACTIONS, sees=Role.OWNER, is_long=True),
-    "/backups": Route(backups.show, {"make": backups.make, "delete": backups.delete}, sees=Role.OWNER),
-    "/mail": Route(mail.show, mail.ACTIONS, sees=Role.SUPPORT, sends=Role.SUPPORT),
-    "/webhooks": Route(webhooks.show, webhooks.ACTIONS, sees=Role.SUPPORT),
-    "/users": Route(team.show_users, team.USER_ACTIONS, sees=Role.OWNER),
-    "/tokens": Route(team.show_tokens, team.TOKEN_ACTIONS, sees=Role.OWNER),
+    "/imports": Route(files.show_import, files.IMPORT_ACTIONS, sees=Role.OWNER, is_long=True),
+    "/backups": Route(files.show_backups, files.BACKUP_ACTIONS, sees=Role.OWNER),
+    "/mail": Route(outgoing.show_mail, outgoing.MAIL_ACTIONS, sees=Role.SUPPORT, sends=Role.SUPPORT),
+    "/webhooks": Route(outgoing.show_webhooks, outgoing.WEBHOOK_ACTIONS, sees=Role.SUPPORT),
+    "/users": Route(access.show_users, access.USER_ACTIONS, sees=Role.OWNER),
+    "/tokens": Route(access.show_tokens, access.TOKEN_ACTIONS, sees=Role.OWNER),
     "/health": Route(overview.show_health, sees=Role.OWNER),
 }
 UPLOAD: Final = "/products/{slug}/releases"
@@ -129,15 +125,15 @@ def create_console(
         return redirect(request, sessions.HOME)
 
     async def send_document(request: web.Request, _user: SignedIn) -> web.StreamResponse:
-        document = api.documents()[request.path.rpartition("/")[2]]
+        document = access.documents()[request.path.rpartition("/")[2]]
         return web.json_response(document, headers=SECURITY)
 
-    release_file = partial(received, fields=products.PUBLISH_FIELDS)
-    import_file = partial(received_in_memory, fields=frozenset(imports.FIELDS))
+    release_file = partial(received, fields=frozenset({"once", *products.PUBLISH_FIELDS}))
+    import_file = partial(received_in_memory, fields=frozenset(files.FIELDS))
     code = get(console.signed_in(factor.show_code, Needs.CODE))
     for path, handlers in {
         UPLOAD: {"POST": console.upload(products.show, products.publish, Role.OWNER, release_file)},
-        IMPORT: {"POST": console.upload(imports.show, imports.preview, Role.OWNER, import_file)},
+        IMPORT: {"POST": console.upload(files.show_import, files.preview, Role.OWNER, import_file)},
         "/sign-in": {**get(login.show_sign_in), "POST": login.sign_in},
         "/sign-in/code": {**code, "POST": console.form(factor.sign_in, Needs.CODE)},
         "/sign-out": {"POST": console.form(login.sign_out, *Needs)},

@@ -1,5 +1,6 @@
 """Handlers of the console: sessions, forms and uploads around plain page functions (`pages/`)."""
 
+import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
@@ -27,7 +28,6 @@ from licserver.web.console.pages import (
     Reply,
     Show,
     TextFile,
-    draw_form_id,
     read_form_id,
     with_query,
 )
@@ -281,7 +281,7 @@ class Console:
             reply.template,
             user=context.user,
             csrf=sessions.csrf_token(context.user.token),
-            once=context.once or draw_form_id(),
+            once=context.once or secrets.token_urlsafe(16),
             now=context.now,
             done=DONE.get(context.query.get("done", "")) if context.problem is None else None,
             problem=context.problem,

@@ -6,11 +6,10 @@ Here is what they take and return, and how a form is carried out once.
 import hashlib
 import json
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from licserver.database.repositories.tokens import IdempotencyKey
@@ -25,6 +24,35 @@ from licserver.web.console.sessions import CSRF_FIELD
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _FORM_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+class Page:
+    """A template and its values."""
+
+    def __init__(self, template: str, **values: Any) -> None:
+        self.template, self.values = template, values
+
+
+class Redirect(NamedTuple):
+    """A redirect to the path `to`, whose page shows the message `done` (`formatting.DONE`)."""
+
+    to: str
+    done: str = ""
+
+
+class Csv(NamedTuple):
+    """A list as a file: name without ending, header, and rows that are read as the browser takes them."""
+
+    name: str
+    columns: Sequence[str]
+    pages: Iterable[Sequence[Sequence[Any]]]
+
+
+class TextFile(NamedTuple):
+    """A text that the browser saves."""
+
+    name: str
+    text: str
 
 
 class PageContext(NamedTuple):
@@ -73,67 +101,38 @@ class PageContext(NamedTuple):
         """Return the address of the next page of a list; None after the last one."""
         return cursor and with_query(self.page, {**query, "after": cursor})
 
-    def back(self, done: str) -> "Redirect":
+    def back(self, done: str) -> Redirect:
         """Return to the page on which the form is, with the message `done`."""
         return Redirect(self.page, done)
 
+    def ask(
+        self, question: str, effects: Sequence[str], button: str, *, asks_reason: bool = False
+    ) -> Page | None:
+        """Return the page that asks before something is destroyed, and sends the same form again.
 
-class Page(NamedTuple):
-    """A template and its values."""
-
-    template: str
-    values: Mapping[str, Any]
-
-
-def is_confirmed(context: PageContext) -> bool:
-    """Return whether a form that destroys something came from the page that `ask` returns."""
-    return context.from_form("sure") == "yes"
-
-
-def ask(
-    context: PageContext, question: str, effects: Sequence[str], button: str, *, asks_reason: bool = False
-) -> Page:
-    """Return the page that asks before something is destroyed, and sends the same form again."""
-    left_out = {CSRF_FIELD, "sure", "reason"} if asks_reason else {CSRF_FIELD, "sure"}
-    values = {
-        "question": question,
-        "effects": effects,
-        "button": button,
-        "action": context.path,
-        "back": context.page,
-        "fields": {name: value for name, value in context.form.items() if name not in left_out},
-        "asks_reason": asks_reason,
-        "reason": context.from_form("reason"),
-        "max_reason": MAX_REASON,
-    }
-    return Page("confirm.html", values)
-
-
-class Redirect(NamedTuple):
-    """A redirect to the path `to`, whose page shows the message `done` (`messages.DONE`)."""
-
-    to: str
-    done: str = ""
-
-
-class Csv(NamedTuple):
-    """A list as a file: name without ending, header, and rows that are read as the browser takes them."""
-
-    name: str
-    columns: Sequence[str]
-    pages: Iterable[Sequence[Sequence[Any]]]
-
-
-class TextFile(NamedTuple):
-    """A text that the browser saves."""
-
-    name: str
-    text: str
+        None if the form came from that page.
+        """
+        if self.from_form("sure") == "yes":
+            return None
+        left_out = {CSRF_FIELD, "sure", *(["reason"] if asks_reason else [])}
+        return Page(
+            "confirm.html",
+            question=question,
+            effects=effects,
+            button=button,
+            action=self.path,
+            back=self.page,
+            fields={name: value for name, value in self.form.items() if name not in left_out},
+            asks_reason=asks_reason,
+            reason=self.from_form("reason"),
+            max_reason=MAX_REASON,
+        )
 
 
 Reply = Page | Redirect | Csv | TextFile
 Show = Callable[[PageContext], Reply]
 Act = Callable[[PageContext], Redirect]
+Actions = Mapping[str, Show]
 
 
 def act(done: str, call: Callable[[PageContext], object]) -> Act:
@@ -168,13 +167,6 @@ def with_query(path: str, query: Mapping[str, str | None]) -> str:
 
 # --- forms that create something, carried out once however often they are sent (D-130) --------
 
-Prepared = TypeVar("Prepared")
-
-
-def draw_form_id() -> str:
-    """Draw the id of a form, which is used as an idempotency key."""
-    return secrets.token_urlsafe(16)
-
 
 def read_form_id(form: Mapping[str, str]) -> str | None:
     """Return the id of a form, or None if it has no valid one."""
@@ -184,35 +176,31 @@ def read_form_id(form: Mapping[str, str]) -> str | None:
 
 def once(act: Act) -> Act:
     """Make an action, all of which is one transaction, run once for each form."""
-
-    def act_once(context: PageContext) -> Redirect:
-        return do_once(context, lambda: None, lambda tx, _: act(context._replace(services=tx)))
-
-    return act_once
+    return lambda context: do_once(context, lambda tx, _: act(context._replace(services=tx)))
 
 
 def do_once(
     context: PageContext,
-    prepare: Callable[[], Prepared],
-    operation: Callable[[Services, Prepared], Redirect],
-    *more: str,
+    operation: Callable[[Services, Any], Redirect],
+    prepare: Callable[[], object] = lambda: None,
+    more: Sequence[str] = (),
 ) -> Redirect:
     """Carry out a form, or redirect to the result of the first time.
 
     Args:
+        operation: Runs within a transaction, with what `prepare` returned.
         prepare: Slow work before the transaction.
-        operation: Runs within the transaction, with what `prepare` returned.
         more: What was sent beside the fields.
     """
     form_id = read_form_id(context.form)
     if form_id is None:
         raise InvalidInputError("this form is of an outdated page; look it through, and send it again")
     fields = {name: value for name, value in context.form.items() if name not in {CSRF_FIELD, "once"}}
-    sent = json.dumps([sorted(context.parts.items()), sorted(fields.items()), more])
+    sent = json.dumps([sorted(context.parts.items()), sorted(fields.items()), list(more)])
     digest = hashlib.sha256(sent.encode()).digest()
     key = IdempotencyKey(ActorKind.USER, context.user.user_id, form_id, digest)
 
-    def operate(tx: Services, prepared: Prepared) -> Response:
+    def operate(tx: Services, prepared: object) -> Response:
         return Response(303, json.dumps(operation(tx, prepared)).encode())
 
     try:

@@ -96,13 +96,11 @@ def show(context: PageContext) -> Page:
     search = {name: context.from_query(name) for name in ("actor", "kind", "license")}
     return Page(
         "audit.html",
-        {
-            "entries": _describe_all(context, found.items),
-            "search": search,
-            "kinds": _KINDS,
-            "further": context.further(found.cursor, **search),
-            "export": with_query("/console/audit.csv", search),
-        },
+        entries=_describe_all(context, found.items),
+        search=search,
+        kinds=_KINDS,
+        further=context.further(found.cursor, **search),
+        export=with_query("/console/audit.csv", search),
     )
 
 

@@ -1,4 +1,4 @@
-"""Licenses: search, one license, and issuing."""
+"""Licenses: search, one license, issuing, and changes of many at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -13,6 +13,7 @@ from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Order, Services
+from licserver.services.license_terms import has_id_shape
 from licserver.web.console.formatting import (
     FIELDS,
     day,
@@ -29,18 +30,16 @@ from licserver.web.console.formatting import (
     read_number,
 )
 from licserver.web.console.pages import (
+    Actions,
     Csv,
     Page,
     PageContext,
     Redirect,
     Reply,
-    Show,
     TextFile,
     act,
-    ask,
     do_once,
     in_pages,
-    is_confirmed,
     once,
     with_query,
 )
@@ -92,20 +91,16 @@ def search(context: PageContext) -> Page:
     found = context.services.licenses.search(which, context.after, _SHOWN)
     return Page(
         "licenses.html",
-        {
-            "licenses": found.items,
-            "search": fields,
-            "count": None
-            if context.after
-            else count_licenses(context.services, which, len(found.items), found.cursor),
-            "orders": ORDERS,
-            "bulk_actions": BULK_ACTIONS,
-            "searched": any(fields.values()),
-            "products": context.services.products.list_all(),
-            "states": [state.value for state in LicenseState],
-            "further": context.further(found.cursor, **fields),
-            "export": with_query("/console/licenses.csv", fields),
-        },
+        licenses=found.items,
+        search=fields,
+        count=None if context.after else _count(context.services, which, len(found.items), found.cursor),
+        orders=ORDERS,
+        bulk_actions=BULK_ACTIONS,
+        searched=any(fields.values()),
+        products=context.services.products.list_all(),
+        states=[state.value for state in LicenseState],
+        further=context.further(found.cursor, **fields),
+        export=with_query("/console/licenses.csv", fields),
     )
 
 
@@ -155,7 +150,7 @@ def read_filter(fields: Mapping[str, str]) -> LicenseFilter:
     )
 
 
-def count_licenses(services: Services, which: LicenseFilter, shown: int, cursor: str | None) -> str:
+def _count(services: Services, which: LicenseFilter, shown: int, cursor: str | None) -> str:
     """Return how many licenses there are, as text: exactly, or that there are more."""
     if cursor is None:
         return f"{number(shown)} {plural(shown, 'license')}"
@@ -163,12 +158,8 @@ def count_licenses(services: Services, which: LicenseFilter, shown: int, cursor:
     return f"{number(count)}{'+' if is_more else ''} licenses"
 
 
-def show(context: PageContext) -> Page:
-    """Show a license."""
-    return _license_page(context)
-
-
-def _license_page(context: PageContext, key: str | None = None) -> Page:
+def show(context: PageContext, key: str | None = None) -> Page:
+    """Show a license; with its key, which reloading the page does not show again."""
     services, reference = context.services, context.parts["id"]
     license_ = services.licenses.get(reference)
     held = services.licenses.list_activations(reference, context.after, _SHOWN)
@@ -179,32 +170,30 @@ def _license_page(context: PageContext, key: str | None = None) -> Page:
     seats = services.seats.list_held(license_)
     return Page(
         "license.html",
-        {
-            "seats": seats[:_SHOWN],
-            "seats_used": len(seats),
-            "license": license_,
-            "id": license_.id.hex(),
-            "name": license_name(license_),
-            "product": product,
-            "state": describe(license_, context.now),
-            "updates": describe_updates(license_, product, context.now),
-            "entitlements": format_grants(entitlements),
-            "uses": services.consumption.list_current(license_.id, entitlements),
-            "activations": held.items,
-            "further": context.further(held.cursor),
-            "history": [describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
-            "key": key,
-            "refusals": services.support.list_refusals(license_),
-            "extended": _extended(license_, context.now.date()),
-            "fields": FIELDS,
-            "was": shown,
-            "form": {**shown, **typed},
-            "machine": context.from_form("machine"),
-            "days": context.from_form("days") or DEFAULT_DAYS,
-            "max_days": MAX_DAYS,
-            "open": context.problem and next((name for field, name in _FORMS if field in context.form), ""),
-            "here": context.page,
-        },
+        seats=seats[:_SHOWN],
+        seats_used=len(seats),
+        license=license_,
+        id=license_.id.hex(),
+        name=license_name(license_),
+        product=product,
+        state=describe(license_, context.now),
+        updates=describe_updates(license_, product, context.now),
+        entitlements=format_grants(entitlements),
+        uses=services.consumption.list_current(license_.id, entitlements),
+        activations=held.items,
+        further=context.further(held.cursor),
+        history=[describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
+        key=key,
+        refusals=services.support.list_refusals(license_),
+        extended=_extended(license_, context.now.date()),
+        fields=FIELDS,
+        was=shown,
+        form={**shown, **typed},
+        machine=context.from_form("machine"),
+        days=context.from_form("days") or DEFAULT_DAYS,
+        max_days=MAX_DAYS,
+        open=context.problem and next((name for field, name in _FORMS if field in context.form), ""),
+        here=context.page,
     )
 
 
@@ -225,21 +214,15 @@ def export_activations(context: PageContext) -> Csv:
 
 def new(context: PageContext) -> Page:
     """Show the form for new licenses."""
-    values = {
-        "products": context.services.products.list_all(),
-        "chosen": context.form.get("product", "") or context.from_query("product"),
-        "fields": FIELDS,
-        "form": {
-            **{field.name: context.form.get(field.name, "") for field in FIELDS},
-            **_issue_defaults(context),
-        },
-    }
-    return Page("issue.html", values)
-
-
-def _issue_defaults(context: PageContext) -> dict[str, str]:
-    names = {"slots": "1", "count": "1", "lifetime": "", "subscription": ""}
-    return {name: context.form.get(name, "") or default for name, default in names.items()}
+    usual = {"slots": "1", "count": "1", "lifetime": "", "subscription": ""}
+    form = {name: context.form.get(name, "") for name in (*(field.name for field in FIELDS), *usual)}
+    return Page(
+        "issue.html",
+        products=context.services.products.list_all(),
+        chosen=context.form.get("product", "") or context.from_query("product"),
+        fields=FIELDS,
+        form={name: text or usual.get(name, "") for name, text in form.items()},
+    )
 
 
 def issue(context: PageContext) -> Page | Redirect:
@@ -250,19 +233,15 @@ def issue(context: PageContext) -> Page | Redirect:
     def issue_all(tx: Services, _: None) -> Redirect:
         for some in tx.licenses.issue_batches(slug, terms, count):
             keys.extend(some)
-        return Redirect(_page_of_keys(tx, keys, slug), "issued")
+        if len(keys) == 1:
+            return Redirect(f"/console/licenses/{tx.licenses.get(keys[0]).id.hex()}", "issued")
+        return Redirect(with_query("/console/licenses", {"product": slug}), "issued")
 
-    done = do_once(context, lambda: None, issue_all)
+    done = do_once(context, issue_all)
     if not keys:
         return done
     title = "License issued" if count == 1 else f"{number(count)} licenses issued"
-    return Page("keys.html", {"title": title, "keys": keys, "link": done.to})
-
-
-def _page_of_keys(services: Services, keys: Sequence[str], slug: str) -> str:
-    if len(keys) == 1:
-        return f"/console/licenses/{services.licenses.get(keys[0]).id.hex()}"
-    return with_query("/console/licenses", {"product": slug})
+    return Page("keys.html", title=title, keys=keys, link=done.to)
 
 
 def show_customer(context: PageContext) -> Page:
@@ -271,34 +250,34 @@ def show_customer(context: PageContext) -> Page:
     if not email:
         raise InvalidInputError("name the customer's email address")
     found = context.services.support.find_customer(email, context.after)
-    return Page("customer.html", {"customer": found, "further": context.further(found.cursor, email=email)})
+    return Page("customer.html", customer=found, further=context.further(found.cursor, email=email))
 
 
 # --- actions on a license ---------------------------------------------------------------------
 
 
 def _take_back(context: PageContext) -> Reply:
-    if not is_confirmed(context):
-        effects = [
-            "The app that holds it is told when it next renews it; what it does then is its own decision.",
-            "Somebody else can take the seat at once.",
-        ]
-        return ask(context, f"Take back the seat of {context.from_form('holder')}?", effects, "Take back")
+    effects = [
+        "The app that holds it is told when it next renews it; what it does then is its own decision.",
+        "Somebody else can take the seat at once.",
+    ]
+    if question := context.ask(f"Take back the seat of {context.from_form('holder')}?", effects, "Take back"):
+        return question
     context.services.seats.take_back(context.parts["id"], context.from_form("seat"))
     return context.back("taken-back")
 
 
 def _revoke(context: PageContext) -> Reply:
     license_ = context.services.licenses.get(context.parts["id"])
-    if not is_confirmed(context):
-        name = license_name(license_)
-        effects = [
-            f"{name} for {license_.product_name}, of {license_.customer_email or 'a nameless customer'}.",
-            f"It is activated on {license_.slots_used} {plural(license_.slots_used, 'machine')}.",
-            "Verify and update checks are refused from now on, and download links stop working at once.",
-            "You can reinstate it later.",
-        ]
-        return ask(context, f"Revoke {name}?", effects, f"Revoke {name}")
+    name, used = license_name(license_), license_.slots_used
+    effects = [
+        f"{name} for {license_.product_name}, of {license_.customer_email or 'a nameless customer'}.",
+        f"It is activated on {used} {plural(used, 'machine')}.",
+        "Verify and update checks are refused from now on, and download links stop working at once.",
+        "You can reinstate it later.",
+    ]
+    if question := context.ask(f"Revoke {name}?", effects, f"Revoke {name}"):
+        return question
     context.services.licenses.revoke(context.parts["id"], context.from_form("reason") or None)
     return context.back("revoked")
 
@@ -306,15 +285,15 @@ def _revoke(context: PageContext) -> Reply:
 def _reissue(context: PageContext) -> Reply:
     """Replace the key, once that is confirmed, and show the new one."""
     license_ = context.services.licenses.get(context.parts["id"])
-    if not is_confirmed(context):
-        name = license_name(license_)
-        effects = [
-            "A new license with the same terms is issued, and its key is shown once.",
-            f"{name} is revoked: verify and update checks with it are refused from now on.",
-            f"It is activated on {license_.slots_used} {plural(license_.slots_used, 'machine')}.",
-            "There the customer must enter the new key.",
-        ]
-        return ask(context, f"Replace the key {name}?", effects, "Replace the key")
+    name, used = license_name(license_), license_.slots_used
+    effects = [
+        "A new license with the same terms is issued, and its key is shown once.",
+        f"{name} is revoked: verify and update checks with it are refused from now on.",
+        f"It is activated on {used} {plural(used, 'machine')}.",
+        "There the customer must enter the new key.",
+    ]
+    if question := context.ask(f"Replace the key {name}?", effects, "Replace the key"):
+        return question
     keys: list[str] = []
 
     def replace_key(tx: Services, _: None) -> Redirect:
@@ -322,8 +301,8 @@ def _reissue(context: PageContext) -> Reply:
         keys.append(key)
         return Redirect(f"/console/licenses/{new.id.hex()}", "reissued")
 
-    done = do_once(context, lambda: None, replace_key)
-    return Page("keys.html", {"title": "New key", "keys": keys, "link": done.to}) if keys else done
+    done = do_once(context, replace_key)
+    return Page("keys.html", title="New key", keys=keys, link=done.to) if keys else done
 
 
 def _issue_file(context: PageContext) -> TextFile:
@@ -348,12 +327,7 @@ def _convert(context: PageContext) -> None:
     context.services.trials.convert(context.parts["id"], expires_on=last)
 
 
-def _reveal(context: PageContext) -> Page:
-    """Show the key once: reloading the page does not show it again."""
-    return _license_page(context, key=context.services.licenses.reveal(context.parts["id"]))
-
-
-ACTIONS: Final[Mapping[str, Show]] = {
+ACTIONS: Final[Actions] = {
     "free": act("freed", _free),
     "take-back": _take_back,
     "revoke": _revoke,
@@ -368,5 +342,63 @@ ACTIONS: Final[Mapping[str, Show]] = {
     "disallow": act(
         "disallowed", lambda c: c.services.licenses.disallow(c.parts["id"], c.from_form("entry"))
     ),
-    "reveal": _reveal,
+    "reveal": lambda c: show(c, key=c.services.licenses.reveal(c.parts["id"])),
 }
+
+
+# --- changes of many licenses at once, after a preview ----------------------------------------
+
+_PICK: Final = "pick-"
+_EFFECTS: Final = {
+    "revoke": "Verify and update checks are refused from now on, and download links stop working at once.",
+    "extend": "Each gets a year more: its last day, and the end of its support, as far as it has them.",
+}
+
+
+def change_many(context: PageContext) -> Reply:
+    """Revoke, extend or export the licenses that are ticked, or all that match the search."""
+    action, chosen = context.from_form("do"), _read_chosen(context)
+    if not chosen:
+        raise InvalidInputError("tick the licenses first")
+    if action == "export":
+        return licenses_csv("licenses", context, iter([chosen]))
+    if action not in _EFFECTS:
+        raise InvalidInputError("choose what to do with the licenses")
+    if action == "extend":
+        chosen = [one for one in chosen if one.support_until or (one.expires_on and not one.lifetime)]
+        if not chosen:
+            raise InvalidInputError("none of these licenses has a last day or an end of support")
+    if question := _ask_for_many(context, action, chosen):
+        return question
+
+    def change_all(tx: Services, _: None) -> Redirect:
+        for one in sorted(chosen, key=lambda one: one.id):  # in one order, so that no two deadlock
+            if action == "revoke":
+                tx.licenses.revoke(one.id.hex(), context.from_form("reason") or None)
+            else:
+                tx.support.extend(one.id.hex())
+        return context.back("bulk-revoked" if action == "revoke" else "bulk-extended")
+
+    return do_once(context, change_all)
+
+
+def _ask_for_many(context: PageContext, action: str, chosen: Sequence[IssuedLicense]) -> Page | None:
+    button = f"{action.capitalize()} {number(len(chosen))} {plural(len(chosen), 'license')}"
+    effects = [_EFFECTS[action]]
+    if context.from_form("all"):
+        effects.append(f"These are the first {MAX_PAGE} that match, at most.")
+    for one in chosen:
+        name, who = license_name(one), one.customer_email or "no email address"
+        effects.append(f"{name}, {one.product_name}, {who}: {describe(one, context.now).label}")
+    form = {"do": action, "ids": " ".join(one.id.hex() for one in chosen), **context.typed("once", "sure")}
+    again = context._replace(form=form)
+    return again.ask(f"{button}?", effects, button, asks_reason=action == "revoke")
+
+
+def _read_chosen(context: PageContext) -> list[IssuedLicense]:
+    services = context.services.licenses
+    if context.from_form("all"):
+        return services.search(read_filter(context.form), None, MAX_PAGE).items
+    picked = [name.removeprefix(_PICK) for name in context.form if name.startswith(_PICK)]
+    ids = [one for one in [*picked, *context.from_form("ids").split()] if has_id_shape(one)]
+    return services.get_all(ids[:MAX_PAGE])

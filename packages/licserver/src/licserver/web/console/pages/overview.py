@@ -1,7 +1,7 @@
 """Overview: charts beside the days before, and the first steps while one is missing; one's own account."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -90,47 +90,38 @@ def show(context: PageContext) -> Page:
     links = {one: with_query("/console", {"days": str(one), "product": slug}) for one in PERIODS}
     return Page(
         "overview.html",
-        {
-            "periods": links,
-            "products": products,
-            "product": product,
-            "licenses": None if product is None else _count_licenses(services, product.slug),
-            "plots": _plot_totals(totals, days),
-            "versions": _count_versions(services.statistics.sum_versions(days[-7], slug)),
-            "refusals": services.support.list_latest_refusals(8, product_id),
-            "expiring": _expiring(services, today, product),
-            "steps": _first_steps(services),
-            "disabled": [one for one in services.webhooks.list_endpoints() if one.disabled_reason],
-        },
+        periods=links,
+        products=products,
+        product=product,
+        licenses=None if product is None else _count_licenses(services, product.slug),
+        plots=_plot_totals(totals, days),
+        versions=_count_versions(services.statistics.sum_versions(days[-7], slug)),
+        refusals=services.support.list_latest_refusals(8, product_id),
+        expiring=_expiring(services, today, product),
+        steps=_first_steps(services, products),
+        disabled=[one for one in services.webhooks.list_endpoints() if one.disabled_reason],
     )
 
 
 def show_account(context: PageContext) -> Page:
     """Show the form for another password, and whether there is a second factor."""
-    return Page("account.html", {"left": context.services.second_factors.count_recovery_codes(context.user)})
+    return Page("account.html", left=context.services.second_factors.count_recovery_codes(context.user))
 
 
 def show_health(context: PageContext) -> Page:
     """Show what `licserver check` finds."""
-    findings = check_installation(context.services.settings, context.now, reach=False, reads_file=False)
-    return Page(
-        "health.html",
-        {"findings": [*findings, *_check_webhooks(context.services), *_check_mail(context.services)]},
-    )
-
-
-def _check_mail(services: Services) -> Iterator[Finding]:
-    if services.mail.is_on and services.mail.list_jobs(JobState.DEAD, limit=1):
-        yield Finding("mail", Level.WARNING, "some mails were given up", "see Mail to customers")
-
-
-def _check_webhooks(services: Services) -> Iterator[Finding]:
+    services = context.services
+    findings = [*check_installation(services.settings, context.now, reach=False, reads_file=False)]
     for endpoint in services.webhooks.list_endpoints():
         about, advice = f"webhook {endpoint.id}", "see Webhooks"
         if endpoint.disabled_reason is not None:
-            yield Finding(about, Level.FAILED, f"disabled: {endpoint.disabled_reason}", advice)
+            findings.append(Finding(about, Level.FAILED, f"disabled: {endpoint.disabled_reason}", advice))
         elif endpoint.failing_since is not None and endpoint.disabled_at is None:
-            yield Finding(about, Level.WARNING, "deliveries fail; they are repeated for three days", advice)
+            what = "deliveries fail; they are repeated for three days"
+            findings.append(Finding(about, Level.WARNING, what, advice))
+    if services.mail.is_on and services.mail.list_jobs(JobState.DEAD, limit=1):
+        findings.append(Finding("mail", Level.WARNING, "some mails were given up", "see Mail to customers"))
+    return Page("health.html", findings=findings)
 
 
 def _plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
@@ -176,9 +167,9 @@ def _expiring(services: Services, today: date, product: Product | None) -> dict[
     return {"licenses": count, "until": until, "link": with_query("/console/licenses", search)}
 
 
-def _first_steps(services: Services) -> dict[str, Any] | None:
+def _first_steps(services: Services, products: Sequence[Product]) -> dict[str, Any] | None:
     """Return what the first steps have reached; None when all are done."""
-    products, has_licenses = services.products.list_all(), services.statistics.has_licenses()
+    has_licenses = services.statistics.has_licenses()
     has_release = any(product.latest for product in products)
     if has_licenses and has_release:
         return None

@@ -16,25 +16,22 @@ from licserver.services import MAX_PAGE, Services
 from licserver.services.releases import StagedRelease
 from licserver.web.console.formatting import choose, parse_grant_lines
 from licserver.web.console.pages import (
+    Actions,
     Csv,
     Page,
     PageContext,
     Redirect,
     Reply,
-    Show,
     act,
-    ask,
     do_once,
     in_pages,
-    is_confirmed,
 )
 from licserver.web.console.pages.licenses import licenses_csv
 from licserver.web.uploads import Upload
 
-_FORM: Final = (
+PUBLISH_FIELDS: Final = (
     *("version", "changelog", "platform", "channel", "rollout", "critical_below"),
     *WordPressFields._fields,
-    *("name", "plan", "entitlements", "is_new"),
 )
 _MOST_DIGITS: Final = 9  # the service says how many are too many
 
@@ -62,14 +59,13 @@ def show_all(context: PageContext) -> Page:
     form = context.typed("name", "slug", "policy", "support", "imported", "feed", "moves", "trial")
     form = {name: text or usual.get(name, "") for name, text in form.items()}
     products = context.services.products.list_all()
-    return Page("products.html", {"products": products, "policies": POLICIES, "form": form})
+    return Page("products.html", products=products, policies=POLICIES, form=form)
 
 
 def add(context: PageContext) -> Redirect:
     """Add a product."""
-    product = context.services.products.add(
-        context.from_form("slug"), context.from_form("name"), **_rules(context)
-    )
+    slug, name = context.from_form("slug"), context.from_form("name")
+    product = context.services.products.add(slug, name, **_rules(context))
     return Redirect(f"/console/products/{product.slug}", "product")
 
 
@@ -105,24 +101,21 @@ def show(context: PageContext) -> Page:
         rules = context.typed(*rules)
     releases = context.services.releases.list_all(product.slug)
     by_channel = latest_by_channel(releases)
+    plans = context.services.plans.list_all(product.slug)
+    fields = (*PUBLISH_FIELDS, "name", "plan", "entitlements", "is_new")
     return Page(
         "product.html",
-        {
-            "product": product,
-            "platforms": sorted({*PLATFORMS, *(one.platform for one in releases if one.platform)}),
-            "channels": by_channel,
-            "offered": {one.id for files in by_channel.values() for one in files.values()},
-            "policy": POLICIES[product.policy],
-            "policies": POLICIES,
-            "rules": rules,
-            "releases": releases[::-1],
-            "here": context.page,
-            "plans": [
-                (one.name, "\n".join(format_grants(one.entitlements)))
-                for one in context.services.plans.list_all(product.slug)
-            ],
-            "form": {name: context.form.get(name, "") for name in _FORM},
-        },
+        product=product,
+        platforms=sorted({*PLATFORMS, *(one.platform for one in releases if one.platform)}),
+        channels=by_channel,
+        offered={one.id for files in by_channel.values() for one in files.values()},
+        policy=POLICIES[product.policy],
+        policies=POLICIES,
+        rules=rules,
+        releases=releases[::-1],
+        here=context.page,
+        plans=[(one.name, "\n".join(format_grants(one.entitlements))) for one in plans],
+        form={name: context.form.get(name, "") for name in fields},
     )
 
 
@@ -140,7 +133,7 @@ def _change_rules(context: PageContext) -> None:
     context.services.products.change(context.parts["slug"], minimum_version=minimum, **_rules(context))
 
 
-ACTIONS: Final[Mapping[str, Show]] = {
+ACTIONS: Final[Actions] = {
     "rename": act("renamed", lambda c: c.services.products.rename(c.parts["slug"], c.from_form("name"))),
     "rules": act("rules", _change_rules),
     "save-plan": act("plan", _save_plan),
@@ -160,12 +153,6 @@ def export(context: PageContext) -> Csv:
 
 
 # --- releases ---------------------------------------------------------------------------------
-
-
-PUBLISH_FIELDS: Final = frozenset(
-    {"once", "version", "changelog", "platform", "channel", "rollout", "critical_below"}
-    | {*WordPressFields._fields}
-)
 
 
 def publish(context: PageContext, upload: Upload) -> Redirect:
@@ -188,7 +175,7 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
     def add_staged(tx: Services, staged: StagedRelease) -> Redirect:
         return Redirect(f"/console/products/{slug}/releases/{tx.releases.add(staged).version}", "published")
 
-    return do_once(context, stage, add_staged, upload.file_name, upload.sha256.hex())
+    return do_once(context, add_staged, stage, [upload.file_name, upload.sha256.hex()])
 
 
 def show_release(context: PageContext) -> Page:
@@ -199,25 +186,24 @@ def show_release(context: PageContext) -> Page:
     release = files[0]
     by_channel = latest_by_channel(context.services.releases.list_all(slug))
     offered = by_channel[release.channel].values()
+    wordpress = {name: text or "" for name, text in release.wordpress._asdict().items()}
+    if "requires" in context.form:
+        wordpress = context.typed(*WordPressFields._fields)
     return Page(
         "release.html",
-        {
-            "product": product,
-            "release": release,
-            "files": files,
-            "is_latest": any(one.version == release.version for one in offered),
-            "channels": by_channel,
-            "offered_versions": _list_versions(offered),
-            "status": context.services.rollouts.get(slug, release.version),
-            "audience": context.services.releases.describe_audience(slug, release),
-            "warning": context.services.releases.describe_order(slug, release),
-            "holders": context.services.licenses.list_entitled(slug, release.version, limit=10).items,
-            "changelog": _render_changelog(release.changelog),
-            "wordpress": context.typed(*WordPressFields._fields)
-            if "requires" in context.form
-            else {name: text or "" for name, text in release.wordpress._asdict().items()},
-            "here": context.page,
-        },
+        product=product,
+        release=release,
+        files=files,
+        is_latest=any(one.version == release.version for one in offered),
+        channels=by_channel,
+        offered_versions=_list_versions(offered),
+        status=context.services.rollouts.get(slug, release.version),
+        audience=context.services.releases.describe_audience(slug, release),
+        warning=context.services.releases.describe_order(slug, release),
+        holders=context.services.licenses.list_entitled(slug, release.version, limit=10).items,
+        changelog=_render_changelog(release.changelog),
+        wordpress=wordpress,
+        here=context.page,
     )
 
 
@@ -228,26 +214,24 @@ def _promote(context: PageContext) -> None:
 
 def _withdraw(context: PageContext) -> Reply:
     slug, version = context.parts["slug"], context.parts["version"]
-    if not is_confirmed(context):
-        product = context.services.products.get(slug)
-        releases = context.services.releases.list_all(slug)
-        others = [one for one in releases if one.version != version]
-        channel = next((one.channel for one in releases if one.version == version), STABLE)
-        after = _list_versions(latest_by_platform(others, channel).values())
-        effects = [
-            f"{product.name} {version} is no longer offered, and links to its files stop working at once.",
-            f"Update checks offer {after} from then on." if after else "Update checks offer nothing then.",
-            "This cannot be undone: this version can never be published again.",
-        ]
-        return ask(context, f"Withdraw {product.name} {version}?", effects, f"Withdraw {version}")
+    product, releases = context.services.products.get(slug), context.services.releases.list_all(slug)
+    others = [one for one in releases if one.version != version]
+    channel = next((one.channel for one in releases if one.version == version), STABLE)
+    after = _list_versions(latest_by_platform(others, channel).values())
+    effects = [
+        f"{product.name} {version} is no longer offered, and links to its files stop working at once.",
+        f"Update checks offer {after} from then on." if after else "Update checks offer nothing then.",
+        "This cannot be undone: this version can never be published again.",
+    ]
+    if question := context.ask(f"Withdraw {product.name} {version}?", effects, f"Withdraw {version}"):
+        return question
     context.services.releases.withdraw(slug, version)
     return context.back("withdrawn")
 
 
 def _change_wordpress(context: PageContext) -> None:
     slug, version = context.parts["slug"], context.parts["version"]
-    fields = {name: context.from_form(name) for name in WordPressFields._fields}
-    context.services.releases.set_wordpress(slug, version, **fields)
+    context.services.releases.set_wordpress(slug, version, **context.typed(*WordPressFields._fields))
 
 
 def _change_rollout(context: PageContext) -> None:
@@ -262,7 +246,7 @@ def _change_rollout(context: PageContext) -> None:
         raise InvalidInputError("the share is a whole number of percent, such as 50")
 
 
-RELEASE_ACTIONS: Final[Mapping[str, Show]] = {
+RELEASE_ACTIONS: Final[Actions] = {
     "promote": act("promoted", _promote),
     "withdraw": _withdraw,
     "rollout": act("rollout", _change_rollout),

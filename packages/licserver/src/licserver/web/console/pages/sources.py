@@ -1,13 +1,12 @@
 """Sources of sales: shops, what is mapped, and what they have delivered. Owners change, support repeats."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from licserver.database.repositories.sales import STATES
 from licserver.services.sources import missing_variables
 from licserver.sources.kinds import SourceKind
 from licserver.web.console.formatting import choose, parse_number, parse_seats
-from licserver.web.console.pages import Page, PageContext, Redirect, Show, act
+from licserver.web.console.pages import Actions, Page, PageContext, Redirect, act
 
 KINDS: Final = {
     SourceKind.STRIPE: "Stripe",
@@ -29,7 +28,7 @@ def show_all(context: PageContext) -> Page:
         for one in services.list_all()
     ]
     form = context.typed("name", "kind", "secret_env", "test", "refund")
-    return Page("sources.html", {"sources": sources, "kinds": KINDS, "form": form})
+    return Page("sources.html", sources=sources, kinds=KINDS, form=form)
 
 
 def add(context: PageContext) -> Redirect:
@@ -49,27 +48,24 @@ def show(context: PageContext) -> Page:
     services, name = context.services.sources, context.parts["name"]
     source = services.get(name)
     fields = ("external_id", "product", "slots", "expires_in", "support", "lifetime", "plan", "seats")
-    values = {
-        "source": source,
-        "kind": KINDS[source.kind],
-        "missing": missing_variables(source),
-        "mappings": services.list_mappings(name),
-        "products": context.services.products.list_all(),
-        "form": context.typed(*fields),
-    }
-    return Page("source.html", values)
+    return Page(
+        "source.html",
+        source=source,
+        kind=KINDS[source.kind],
+        missing=missing_variables(source),
+        mappings=services.list_mappings(name),
+        products=context.services.products.list_all(),
+        form=context.typed(*fields),
+    )
 
 
 def _map_product(context: PageContext) -> None:
-    slots = context.from_form("slots").lower()
-    number = (
-        None if slots == "unlimited" else parse_number(slots, "slots must be a whole number, or unlimited")
-    )
+    slots, problem = context.from_form("slots").lower(), "slots must be a whole number, or unlimited"
     context.services.sources.map(
         context.parts["name"],
         context.from_form("external_id"),
         context.from_form("product") or None,
-        slots=number,
+        slots=None if slots == "unlimited" else parse_number(slots, problem),
         expires_in=context.from_form("expires_in") or None,
         support=context.from_form("support") or None,
         lifetime=bool(context.from_form("lifetime")),
@@ -78,13 +74,11 @@ def _map_product(context: PageContext) -> None:
     )
 
 
-def _unmap(context: PageContext) -> None:
-    context.services.sources.unmap(context.parts["name"], context.from_form("external_id"))
-
-
-MAPPING_ACTIONS: Final[Mapping[str, Show]] = {
+MAPPING_ACTIONS: Final[Actions] = {
     "map": act("source-mapped", _map_product),
-    "unmap": act("source-unmapped", _unmap),
+    "unmap": act(
+        "source-unmapped", lambda c: c.services.sources.unmap(c.parts["name"], c.from_form("external_id"))
+    ),
 }
 
 
@@ -92,15 +86,15 @@ def show_events(context: PageContext) -> Page:
     """Show what a source has delivered, the latest first."""
     name, state = context.parts["name"], context.from_query("state")
     found = context.services.sources.list_events(name, state or None, context.after, _SHOWN)
-    values = {
-        "name": name,
-        "events": found.items,
-        "state": state,
-        "states": STATES,
-        "styles": STYLES,
-        "further": context.further(found.cursor, state=state),
-    }
-    return Page("source_events.html", values)
+    return Page(
+        "source_events.html",
+        name=name,
+        events=found.items,
+        state=state,
+        states=STATES,
+        styles=STYLES,
+        further=context.further(found.cursor, state=state),
+    )
 
 
 def _replay(context: PageContext) -> None:
@@ -108,4 +102,4 @@ def _replay(context: PageContext) -> None:
     context.services.sources.replay(event_id)
 
 
-EVENT_ACTIONS: Final[Mapping[str, Show]] = {"replay": act("source-replayed", _replay)}
+EVENT_ACTIONS: Final[Actions] = {"replay": act("source-replayed", _replay)}

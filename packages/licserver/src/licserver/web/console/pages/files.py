@@ -1,7 +1,8 @@
-"""Import of licenses from a file: upload, preview, confirmation. For owners."""
+"""Files of owners: import of licenses (upload, preview, confirmation), and backups."""
 
 import io
 import json
+import shlex
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
@@ -11,23 +12,18 @@ from licserver.errors import InvalidInputError
 from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import FORMATS, read_rows
 from licserver.security.kept_uploads import keep_upload, take_upload
-from licserver.services.transfer import (
-    Action,
-    Existing,
-    LicenseImport,
-    PlannedLine,
-    choose_format,
-    make_conversion,
-)
+from licserver.services.backup_folder import BackupFolder
+from licserver.services.transfer import Action, Existing, LicenseImport, choose_format, make_conversion
 from licserver.web.console.formatting import MAX_ISSUED, number
-from licserver.web.console.pages import Page, PageContext, Redirect, Reply, Show
+from licserver.web.console.pages import Actions, Page, PageContext, Redirect, Reply
 from licserver.web.uploads import MAX_TEXT, TextUpload
 
 FIELDS: Final = ("preset", "format", "existing", "slots", "products", "columns")
 """Of the form, beside the file: the options of `licserver import`."""
 
-SHOWN: Final = 100
-"""Lines of the preview, beside those with errors."""
+_SHOWN_LINES: Final = 100
+"""Of the preview, beside those with errors."""
+_SHOWN_BACKUPS: Final = 50
 
 _EXISTING: Final = {
     Existing.REFUSE: "refuse the line",
@@ -36,7 +32,7 @@ _EXISTING: Final = {
 }
 
 
-def show(context: PageContext) -> Page:
+def show_import(context: PageContext) -> Page:
     """Show the form for a file."""
     return _page(context, form={name: context.form.get(name, "") for name in FIELDS})
 
@@ -52,18 +48,25 @@ def preview(context: PageContext, upload: TextUpload) -> Page:
                 f"more than {number(MAX_ISSUED)} lines have no key, and a page cannot show so many new ones; "
                 "split the file, or use licserver import"
             )
-        values = {"lines": _first_lines(incoming), "problems": incoming.problems, "wrong": incoming.wrong}
-        counts = _count(incoming)
-    has_work = bool(incoming.count or incoming.changes)
+        lines = (one for one in incoming.plan() if one.action is not Action.REFUSE)
+        first, counts = list(islice(lines, _SHOWN_LINES)), _count(incoming)
     ticket = None
-    if has_work and not incoming.wrong:
+    if (incoming.count or incoming.changes) and not incoming.wrong:
         head = json.dumps([upload.file_name, options]).encode() + b"\n"
         ticket = keep_upload(_folder(context), head + upload.content, context.user.name)
-    more = {"file": upload.file_name, "counts": counts, "ticket": ticket, "shown": SHOWN}
-    return Page("import_preview.html", {**values, **more})
+    return Page(
+        "import_preview.html",
+        lines=first,
+        problems=incoming.problems,
+        wrong=incoming.wrong,
+        file=upload.file_name,
+        counts=counts,
+        ticket=ticket,
+        shown=_SHOWN_LINES,
+    )
 
 
-def confirm(context: PageContext) -> Reply:
+def _confirm(context: PageContext) -> Reply:
     """Import the file of a preview."""
     kept = take_upload(_folder(context), context.from_form("ticket"), context.user.name)
     if kept is None:
@@ -86,19 +89,15 @@ def confirm(context: PageContext) -> Reply:
     return _page(context, form=dict.fromkeys(FIELDS, ""), imported=counts, keys=keys)
 
 
-def cancel(context: PageContext) -> Redirect:
-    """Remove the file of a preview."""
+def _cancel(context: PageContext) -> Redirect:
     take_upload(_folder(context), context.from_form("ticket"), context.user.name)
     return context.back("import-cancelled")
-
-
-ACTIONS: Final[Mapping[str, Show]] = {"confirm": confirm, "cancel": cancel}
 
 
 def _page(context: PageContext, **values: Any) -> Page:
     slugs = [product.slug for product in context.services.products.list_all()]
     choices = {"presets": PRESETS, "formats": FORMATS, "existing": _EXISTING, "slugs": slugs}
-    return Page("imports.html", {"imported": None, "keys": [], "limit": MAX_TEXT, **choices, **values})
+    return Page("imports.html", **{"imported": None, "keys": [], "limit": MAX_TEXT, **choices, **values})
 
 
 def _read(
@@ -121,10 +120,6 @@ def _read(
         incoming.read(read_rows(form, lines, conversion), existing)
 
 
-def _first_lines(incoming: LicenseImport) -> list[PlannedLine]:
-    return list(islice((one for one in incoming.plan() if one.action is not Action.REFUSE), SHOWN))
-
-
 def _count(incoming: LicenseImport) -> str:
     counts = (
         (incoming.count, f"new {plural(incoming.count, 'license')}"),
@@ -138,3 +133,44 @@ def _count(incoming: LicenseImport) -> str:
 
 def _folder(context: PageContext) -> Any:
     return context.services.settings.data_dir / "uploads"
+
+
+IMPORT_ACTIONS: Final[Actions] = {"confirm": _confirm, "cancel": _cancel}
+
+
+# --- backups ----------------------------------------------------------------------------------
+
+
+def show_backups(context: PageContext) -> Page:
+    """Show the backups, how the latest one goes, and how to restore one."""
+    folder = BackupFolder(context.services)
+    files = folder.list_files()
+    return Page(
+        "backups.html",
+        folder=folder.path,
+        obstacle=folder.obstacle,
+        run=folder.latest_run(),
+        files=files[:_SHOWN_BACKUPS],
+        total=len(files),
+        latest=shlex.quote(str(files[0].path if files else folder.path / "FILE.backup")),
+    )
+
+
+def _make_backup(context: PageContext) -> Redirect:
+    BackupFolder(context.services).start()
+    return context.back("backup-started")
+
+
+def _delete_backup(context: PageContext) -> Reply:
+    folder, name = BackupFolder(context.services), context.from_form("file")
+    newest = next((one.path.name for one in folder.list_files()), None)
+    effects = [f"{name} is deleted from {folder.path}. This cannot be undone."]
+    if name == newest:
+        effects.append("It is the latest backup of this folder.")
+    if question := context.ask("Delete this backup?", effects, "Delete"):
+        return question
+    folder.delete(name)
+    return context.back("backup-deleted")
+
+
+BACKUP_ACTIONS: Final[Actions] = {"make": _make_backup, "delete": _delete_backup}

@@ -1,0 +1,112 @@
+"""What is sent, and what became of it: mail to customers, and webhooks."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from licserver.database.repositories.queue import JobState
+from licserver.errors import InvalidInputError
+from licserver.protocol.webhooks import EventType
+from licserver.services.mail import TEMPLATES
+from licserver.web.console.formatting import parse_number, read_number
+from licserver.web.console.pages import Actions, Page, PageContext, Reply, act
+
+_SHOWN: Final = 50
+_MAX_DIGITS: Final = 15
+
+
+def _last_id(found: Sequence[Any]) -> int | None:
+    """Return where the next page of a list begins; None after the last one."""
+    last: int | None = found[-1].id if len(found) == _SHOWN else None
+    return last
+
+
+def _before(context: PageContext) -> int | None:
+    return read_number(context.from_query("before"), _MAX_DIGITS)
+
+
+def show_mail(context: PageContext) -> Page:
+    """Show mails, the latest first, and one text with made-up values."""
+    mail, chosen, preview = context.services.mail, context.from_query("text"), None
+    is_failed = context.from_query("failed") == "1"
+    found = mail.list_jobs(JobState.DEAD if is_failed else None, _before(context), _SHOWN)
+    if chosen:
+        message = mail.preview(chosen)
+        text = message.get_body(("plain",))
+        preview = {"subject": message["Subject"], "text": text.get_content() if text else ""}
+    return Page(
+        "mail.html",
+        is_on=mail.is_on,
+        mails=found,
+        is_failed=is_failed,
+        more=_last_id(found),
+        texts=TEMPLATES,
+        chosen=chosen,
+        preview=preview,
+        address=context.from_form("address"),
+    )
+
+
+def _retry(context: PageContext) -> None:
+    context.services.mail.retry(parse_number(context.from_form("mail"), "choose a mail", _MAX_DIGITS))
+
+
+MAIL_ACTIONS: Final[Actions] = {
+    "retry": act("mail-repeated", _retry),
+    "test": act("mail-tested", lambda c: c.services.mail.send_test(c.from_form("address"))),
+}
+
+
+def show_webhooks(context: PageContext, secret: str | None = None) -> Page:
+    """Show endpoints, deliveries, and the form for a new endpoint; a secret is shown this once."""
+    endpoints, chosen = context.services.webhooks.list_endpoints(), context.from_query("endpoint") or None
+    found = context.services.webhooks.list_deliveries(chosen, _before(context), _SHOWN)
+    return Page(
+        "webhooks.html",
+        endpoints=endpoints,
+        addresses={one.id: one.url for one in endpoints},
+        deliveries=found,
+        chosen=chosen,
+        more=_last_id(found),
+        types=list(EventType),
+        secret=secret,
+        form=context.typed("url"),
+    )
+
+
+def _add(context: PageContext) -> Page:
+    wanted = [one for one in EventType if context.form.get(one)]
+    _, secret = context.services.webhooks.add(context.from_form("url"), wanted)
+    return show_webhooks(context._replace(form={}), secret)
+
+
+def _remove(context: PageContext) -> Reply:
+    endpoint = context.services.webhooks.get(context.from_form("endpoint"))
+    effects = ["Nothing more is sent to it.", "The list of its deliveries is deleted."]
+    if question := context.ask(f"Remove {endpoint.url}?", effects, "Remove"):
+        return question
+    context.services.webhooks.remove(endpoint.id)
+    return context.back("webhook-removed")
+
+
+def _redeliver(context: PageContext) -> None:
+    if since := context.from_form("since"):
+        try:
+            parsed = datetime.fromisoformat(since)
+        except ValueError:
+            raise InvalidInputError("choose a day and a time") from None
+        context.services.webhooks.redeliver_since(parsed.replace(tzinfo=parsed.tzinfo or UTC))
+        return
+    problem = "choose a delivery, or a day and a time"
+    context.services.webhooks.redeliver(parse_number(context.from_form("delivery"), problem, _MAX_DIGITS))
+
+
+WEBHOOK_ACTIONS: Final[Actions] = {
+    "add": _add,
+    "rotate": lambda c: show_webhooks(c, c.services.webhooks.rotate(c.from_form("endpoint"))),
+    "disable": act("webhook-disabled", lambda c: c.services.webhooks.disable(c.from_form("endpoint"))),
+    "enable": act("webhook-enabled", lambda c: c.services.webhooks.enable(c.from_form("endpoint"))),
+    "remove": _remove,
+    "test": act("webhook-tested", lambda c: c.services.webhooks.send_test(c.from_form("endpoint"))),
+    "redeliver": act("webhook-repeated", _redeliver),
+}
