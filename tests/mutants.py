@@ -69,14 +69,10 @@ PACKAGES: Final = {
         "_signatures/releases": ("signed_releases",),
         "_records": ("records", "state_places"),
         "_storage": ("storage",),
-        "_successes": ("successes",),
+        "_flows/context": ("successes",),
         "_policy": ("policy",),
-        "_entitlements": ("entitlements",),
-        "_protocol/consumption": ("consumption",),
         "_protocol/downloads": ("download_headers",),
-        "_protocol/rollbacks": ("protocol",),
-        "_protocol/seats": ("seats", "protocol"),
-        "_protocol/trials": ("trials",),
+        "_protocol/extensions": ("consumption", "protocol", "seats", "trials"),
     },
 }
 """package → room → the tests that must notice when it is changed."""

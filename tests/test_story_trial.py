@@ -14,7 +14,7 @@ def customer(
 ) -> LicenseClient:
     """Somebody who has installed an app with trials of 14 days."""
     assert server.url
-    monkeypatch.setattr("licclient._flows.trials.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
+    monkeypatch.setattr("licclient._computer.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
     shop.services.products.change(SLUG, trial_days=14)
     return open_client(product=NAME, slug=SLUG)
 
@@ -73,7 +73,7 @@ def test_a_server_without_trials_is_no_outage(
     customer: LicenseClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one of another maker: the app is told that there are none."""
-    monkeypatch.setattr("licclient._protocol.trials.TRIAL_PATH", "/api/v1/licenses/unheard-of")
+    monkeypatch.setattr("licclient._protocol.extensions.TRIAL_PATH", "/api/v1/licenses/unheard-of")
     with pytest.raises(LicenseRefusedError) as refused:
         customer.start_trial()
     assert refused.value.reason is Reason.TRIAL_NOT_OFFERED

@@ -13,7 +13,7 @@ from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
 from licclient import LicenseRefusedError, Reason, Source
-from licclient._entitlements import write_entitlements
+from licclient._model import write_entitlements
 from licclient._settings import ClientSettings, read_settings
 from licclient._signatures.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
 from licserver.domain.decisions import Valid

@@ -27,8 +27,8 @@ from licclient import (
     UntrustedResponseError,
     Update,
 )
-from licclient._entitlements import write_entitlements
-from licclient._protocol.seats import SEAT_PATH, HeldSeat
+from licclient._model import write_entitlements
+from licclient._protocol.extensions import SEAT_PATH, HeldSeat
 
 UPDATE_CHECK_PATH, TRIAL_PATH = "/api/v1/update-check", "/api/v1/licenses/trial"
 
@@ -97,7 +97,7 @@ def test_the_client_sends_and_reads_exactly_this(
     requests: list[httpx.Request] = []
     signed = False
     machine = _asks(case).get("machine", "")
-    monkeypatch.setattr("licclient._flows.trials.hash_machine", lambda slug, _: machine if slug else "")
+    monkeypatch.setattr("licclient._computer.hash_machine", lambda slug, _: machine if slug else "")
 
     def respond(request: httpx.Request) -> httpx.Response:
         if b'"release"' not in request.content:  # by closing the client

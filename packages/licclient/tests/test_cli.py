@@ -15,7 +15,7 @@ from stage.scripts import digest
 from licclient import License, Source
 from licclient._cli import main
 from licclient._cli._output import bar_line, format_origin, format_term, progress_bar
-from licclient._platform import name_platform
+from licclient._computer import name_platform
 from licclient.install import Installation
 
 FILE = b"the new version" * 100

@@ -22,7 +22,7 @@ from licclient import (
     UntrustedResponseError,
     explain,
 )
-from licclient._protocol.consumption import Usage, read_consume
+from licclient._protocol.extensions import Usage, read_consume
 from licclient._protocol.responses import Reply
 from licclient.testing import MemoryStorage
 

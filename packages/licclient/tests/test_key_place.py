@@ -12,8 +12,8 @@ from stage.keyrings import Broken, Chain, Forgetful, Keyring
 from stage.signing import SIGNER, grants_signed
 
 from licclient import LicenseState, NotActivatedError, ServiceUnavailableError, Source
-from licclient import _keyring as keyring_room
-from licclient._flows import background
+from licclient import _activation as keyring_room
+from licclient import _worker as background
 
 
 def _files(folder):
@@ -76,7 +76,7 @@ async def test_a_chain_of_keyrings_is_as_good_as_its_first(
 
 async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_keyring, monkeypatch):
     """One that asks a person who is not there, or a service that does not answer, does not stop the app."""
-    monkeypatch.setattr(keyring_room, "SECONDS", 0.05)
+    monkeypatch.setattr(keyring_room, "KEYRING_SECONDS", 0.05)
     hanging, answered = use_keyring(Keyring()), threading.Event()
     hanging.set_password = lambda *_: answered.wait(20)
     service.grants()
@@ -219,7 +219,7 @@ async def test_a_keyring_that_asks_a_person_is_asked_once_at_a_time(
     make_client, clock, locked, eventually, monkeypatch
 ):
     """Who comes while a window stands open waits no longer than the first; its answer counts late, too."""
-    monkeypatch.setattr(keyring_room, "SECONDS", 0.3)
+    monkeypatch.setattr(keyring_room, "KEYRING_SECONDS", 0.3)
     clock.move(hours=97)
     client, opened = make_client(), locked.stand_open()
     for _ in range(4):
@@ -256,7 +256,7 @@ async def test_a_settings_page_does_not_wait_for_a_person(
     client = make_client(public_keys=[SIGNER.text])
     before = monotonic()
     assert [(await client.status()).state for _ in range(3)] == [LicenseState.UNCONFIRMED] * 3
-    assert monotonic() - before < keyring_room.SECONDS / 2
+    assert monotonic() - before < keyring_room.KEYRING_SECONDS / 2
     opened.set()
     assert (await client.verify()).source is Source.CACHE
     assert (await client.status()).state is LicenseState.VALID

@@ -17,6 +17,7 @@ from licclient import (
     ServiceUnavailableError,
 )
 from licclient._model import Listing, Verified
+from licclient._protocol.extensions import is_settled, report_call, seat_call
 from licclient._protocol.requests import shown_ip, tidy_key, update_call, verify_call
 from licclient._protocol.responses import (
     Reply,
@@ -26,8 +27,6 @@ from licclient._protocol.responses import (
     read_update,
     read_verify,
 )
-from licclient._protocol.rollbacks import is_settled, report_call
-from licclient._protocol.seats import seat_call
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 SETTINGS = settings()

@@ -6,8 +6,8 @@ import pytest
 from stage.flavours import both
 
 from licclient import Update
+from licclient._protocol.extensions import ROLLED_BACK_PATH, is_settled
 from licclient._protocol.responses import Reply
-from licclient._protocol.rollbacks import ROLLED_BACK_PATH, is_settled
 from licclient._texts import LANGUAGES, text_of
 from licclient.dialogs._states import Offer
 from licclient.install import Installation

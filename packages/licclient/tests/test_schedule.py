@@ -12,8 +12,15 @@ from stage.rules import settings
 from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
 from licclient._model import Held, Round, Verified
 from licclient._policy import MAX_SPREAD
-from licclient._schedule import JITTER, RETRY_FIRST, RETRY_MOST, START_WINDOW, next_check, next_verify
-from licclient._status import Outcome
+from licclient._status import (
+    JITTER,
+    RETRY_FIRST,
+    RETRY_MOST,
+    START_WINDOW,
+    Outcome,
+    next_update_check,
+    next_verify,
+)
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)  # a Monday
 SETTINGS = settings()
@@ -47,7 +54,7 @@ def test_what_is_due_at_the_start_is_made_up_for_in_hours(name, late):
     most = min(START_WINDOW, (72 * HOUR - late) / 10)
     assert NOW <= verify(held(DAY + late), name=name) <= NOW + most
     done = Round(NOW - 12 * HOUR - late, 0, answered=True, listing=None)
-    assert NOW <= next_check(name, done, None, NOW, NOW, SETTINGS) <= NOW + START_WINDOW
+    assert NOW <= next_update_check(name, done, None, NOW, NOW, SETTINGS) <= NOW + START_WINDOW
 
 
 def test_what_does_not_hold_is_asked_at_once():
@@ -57,7 +64,7 @@ def test_what_does_not_hold_is_asked_at_once():
         assert verify(found) == NOW
     assert verify(held(DAY), rules=settings(grace=timedelta(0))) == NOW
     for done in (None, Round(NOW + HOUR, 0, answered=True, listing=None)):
-        assert next_check("a", done, None, NOW, NOW, SETTINGS) == NOW
+        assert next_update_check("a", done, None, NOW, NOW, SETTINGS) == NOW
 
 
 def test_a_slow_clock_does_not_put_it_off():
@@ -104,7 +111,7 @@ def test_a_restart_is_no_reason_to_ask_again_at_once():
 def test_an_app_that_runs_for_minutes_gets_to_its_check():
     """After five days a check is made within half an hour of the start."""
     done = Round(NOW - 6 * DAY, 0, answered=True, listing=None)
-    assert next_check("a", done, None, NOW, NOW, SETTINGS) <= NOW + timedelta(minutes=30)
+    assert next_update_check("a", done, None, NOW, NOW, SETTINGS) <= NOW + timedelta(minutes=30)
 
 
 # --- a week of a fleet that begins on Monday at nine (D-137) ------------------------------------
@@ -132,7 +139,7 @@ def play(size, sessions, age):
             started_at = now
             while True:
                 verify_at = next_verify(name, confirmed, None, None, started_at, now, SETTINGS)
-                check_at = next_check(name, done, None, started_at, now, SETTINGS)
+                check_at = next_update_check(name, done, None, started_at, now, SETTINGS)
                 now = max(now, min(verify_at, check_at))  # noqa: PLW2901 - time passes
                 if now >= end:
                     break

@@ -19,8 +19,8 @@ from licclient import (
     explain,
 )
 from licclient._clock import uptime
+from licclient._protocol.extensions import HeldSeat, read_seat
 from licclient._protocol.responses import Reply
-from licclient._protocol.seats import HeldSeat, read_seat
 from licclient.testing import LicenseService, MemoryStorage
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

@@ -9,13 +9,13 @@ from stage.rules import settings
 from stage.signing import GOOD, SIGNER
 
 from harness.oracle import Answered, Asked, digest
+from licclient._flows.context import Subject, Successes
 from licclient._model import Held, Verified
 from licclient._protocol.requests import verify_call
 from licclient._protocol.responses import Reply
 from licclient._records import record_name, seal, unseal, write_held
 from licclient._signatures.responses import read_trusted_verify, request_signature
 from licclient._storage import StateFolder
-from licclient._successes import Subject, Successes
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -12,8 +12,8 @@ from stage.keyrings import Keyring
 
 from harness.threads import call_at_once
 from licclient import LicenseClient
+from licclient import _worker as background
 from licclient import _worker as worker_module
-from licclient._flows import background
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ Public modules have no underscore: this one, `errors`, `deliver`, `dialogs.tk`, 
 from typing import TYPE_CHECKING
 
 from licclient._client import LicenseClient
-from licclient._entitlements import Entitlements, Quota
-from licclient._model import FileFlaw, License, Reason, Source, Update
+from licclient._model import Entitlements, FileFlaw, License, Quota, Reason, Source, Update
 from licclient.errors import (
     DeactivationError,
     DownloadCancelledError,

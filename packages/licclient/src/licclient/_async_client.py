@@ -7,14 +7,16 @@ from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
-from licclient._base_client import CLOSE_SECONDS, BaseClient
-from licclient._licensed import (
+from licclient._base_client import (
+    CLOSE_SECONDS,
     AsyncLicensed,
     AsyncOtherwise,
+    BaseClient,
     Otherwise,
     P,
     R,
     S_co,
+    check_download,
     check_entitled,
     check_entitlement,
     split_entitlement,
@@ -61,7 +63,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def start_trial(self) -> License:
         """Start the trial of this computer; as `LicenseClient.start_trial`."""
-        from licclient._flows.trials import start_trial
+        from licclient._flows.activation import start_trial
 
         found = await self._run(start_trial(self._context))
         self._nudge()
@@ -190,9 +192,9 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         cancel: "Cancel | None" = None,
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        from licclient._arguments import check_download, read_folder
         from licclient._flows.downloads import download
         from licclient._flows.runners import run_async
+        from licclient._storage import read_folder
 
         check_download(update, progress, cancel)
         flow = download(self._context, update, read_folder("to", to), progress)

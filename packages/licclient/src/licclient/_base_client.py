@@ -1,25 +1,28 @@
-"""What both clients are made of: the constructor, and what the methods of both need.
+"""What both clients are made of: the constructor, what the methods of both need, and `licensed`.
 
 What is imported within functions is not needed by an application that makes its client later, or never.
 """
 
+import inspect
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import timedelta
+from functools import wraps
 from os import PathLike
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
 import licclient
 from licclient._clock import Clock
+from licclient._model import License, is_entitlement_name
+from licclient.errors import LicclientError, NotEntitledError
 
 if TYPE_CHECKING:
     import httpx
 
     from licclient._async_transport import AsyncTransport
-    from licclient._flows.background import Callbacks
     from licclient._flows.context import Context
     from licclient._flows.updates import UpdateCheck
     from licclient._model import Settings
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from licclient._settings import ClientSettings
     from licclient._storage import Storage
     from licclient._transport import Transport
-    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate, Worker
+    from licclient._worker import AsyncWorker, Callbacks, Deliver, OnStatus, OnUpdate, Worker
+
 
 REFRESH_EVERY: Final = 60.0
 """Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
@@ -98,12 +102,11 @@ class BaseClient(Generic[_W, _T]):
         storage: "Storage | None" = None,
         **options: Any,
     ) -> None:
-        from licclient._arguments import check_edges, check_transport, read_folder
         from licclient._flows.context import create_context
         from licclient._protocol.links import is_in_the_clear
         from licclient._records import places_for
         from licclient._settings import ClientSettings, read_settings
-        from licclient._storage import StateFolder
+        from licclient._storage import StateFolder, read_folder
 
         given = (
             replace(base_url, **options)
@@ -163,8 +166,7 @@ class BaseClient(Generic[_W, _T]):
         on_update: "OnUpdate | None",
         deliver: "Deliver | None",
     ) -> _W:
-        from licclient._arguments import check_callbacks
-        from licclient._flows.background import Callbacks
+        from licclient._worker import Callbacks
 
         check_callbacks(self._context.settings, on_status, on_update, deliver)
         with self._guard:
@@ -181,8 +183,6 @@ class BaseClient(Generic[_W, _T]):
         on_lost: "OnLost | None",
         deliver: "Deliver | None",
     ) -> _S:
-        from licclient._arguments import check_call
-
         check_call("on_lost", on_lost)
         check_call("deliver", deliver)
         new = seat(self._context, self._transport, key, on_lost, deliver)
@@ -203,3 +203,188 @@ class BaseClient(Generic[_W, _T]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._context.settings.server!r})"
+
+
+# --- what an app hands in, looked at before anything is done with it -----------------------------
+
+
+def check_transport(transport: object, *, is_async: bool) -> None:
+    """Raise `TypeError` for what cannot send the requests of this client."""
+    if transport is None or callable(getattr(transport, "handle_request", None)):
+        return
+    if not callable(getattr(transport, "handle_async_request", None)):
+        kinds = "httpx.AsyncBaseTransport or httpx.BaseTransport" if is_async else "httpx.BaseTransport"
+        raise TypeError(f"transport must be an {kinds}, such as httpx.MockTransport")
+    if not is_async:
+        raise TypeError(
+            "transport must be an httpx.BaseTransport; an AsyncBaseTransport is for AsyncLicenseClient"
+        )
+
+
+def check_edges(clock: object, storage: object) -> None:
+    """Raise `TypeError` for what cannot stand in for the clock or the disk."""
+    if clock is not None and not callable(clock):
+        raise TypeError("clock must be callable and return an aware datetime")
+    if storage is not None and not all(
+        callable(getattr(storage, name, None)) for name in ("load", "change", "folder")
+    ):
+        raise TypeError("storage must have load, change and folder, as licclient.Storage has")
+
+
+def check_download(update: object, progress: object, cancel: object) -> None:
+    """Raise `TypeError` for what cannot be downloaded, reported to, or asked whether it `is_set`."""
+    from licclient._flows.updates import check_update
+
+    check_update(update)
+    check_call("progress", progress)
+    if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+        raise TypeError("cancel must have is_set(), such as threading.Event has")
+
+
+def check_callbacks(
+    settings: "Settings", on_status: object, on_update: object, deliver: Callable[..., object] | None
+) -> None:
+    """Raise `TypeError` for what cannot be called, `ValueError` for `on_update` without slug or version."""
+    check_call("on_status", on_status)
+    check_call("on_update", on_update)
+    check_call("deliver", deliver)
+    if on_update is not None and (settings.slug is None or settings.version is None):
+        raise ValueError("on_update needs a client that was made with slug and version")
+
+
+def check_call(name: str, value: object) -> None:
+    """Raise `TypeError` for what cannot be called back."""
+    if value is None:
+        return
+    if not callable(value):
+        raise TypeError(f"{name} must be callable")
+    if inspect.iscoroutinefunction(value):
+        raise TypeError(f"{name} must be a plain function: nobody awaits what it returns")
+
+
+# --- @client.licensed -----------------------------------------------------------------------------
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S_co = TypeVar("S_co", covariant=True)
+
+Otherwise = Callable[[LicclientError], License | S_co]
+AsyncOtherwise = Callable[[LicclientError], Awaitable[License | S_co]]
+
+
+def check_function(function: object) -> None:
+    """Raise `TypeError` unless `function` is one: a mistake here must not open a feature."""
+    if not callable(function):
+        # Without the value: it may be a license key.
+        raise TypeError(
+            f"licensed decorates functions, not {type(function).__name__}: it takes no key;"
+            " use verify(key), or activate(key) once"
+        )
+    if isinstance(function, type):
+        raise TypeError("licensed decorates functions, not classes: decorate the methods that need a license")
+
+
+def check_entitlement(name: object) -> None:
+    """Raise `TypeError` unless `name` can be that of an entitlement, or is None."""
+    if name is not None and not is_entitlement_name(name):
+        # Without the value: it may be a license key.
+        raise TypeError(
+            f"an entitlement is named by up to 40 lower-case letters, digits and _ . -, not by this"
+            f" {type(name).__name__}; a license key goes to verify(key), or activate(key) once"
+        )
+
+
+def split_entitlement(given: Any) -> tuple[str | None, Any]:
+    """Return the name of a feature and the function to decorate, of which one was given."""
+    return (given, None) if is_entitlement_name(given) else (None, given)
+
+
+def check_entitled(license_: License, entitlement: str | None) -> License:
+    """Return a license that includes a feature, or raise `NotEntitledError`; without a name, any license."""
+    if entitlement is not None and not license_.entitlements.grants(entitlement):
+        raise NotEntitledError(entitlement)
+    return license_
+
+
+class _Licensed:
+    """What both decorators are made with: `check` returns the license or raises.
+
+    `otherwise` is called with that error; a license that it returns must include `entitlement`.
+    """
+
+    def __init__(
+        self, check: Callable[[], Any], otherwise: Callable[..., Any] | None, entitlement: str | None = None
+    ) -> None:
+        if otherwise is not None and not callable(otherwise):  # here, and not when a customer clicks
+            raise TypeError(f"otherwise must be callable, not {type(otherwise).__name__}")
+        self._check = check
+        self._otherwise = otherwise
+        self._entitlement = entitlement
+
+
+class Licensed(_Licensed, Generic[S_co]):
+    """Decorate functions of the synchronous client."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | S_co]]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R | S_co]: ...
+
+    def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
+        check_function(function)
+        if inspect.iscoroutinefunction(function):
+
+            async def check() -> License:
+                import asyncio
+
+                return await asyncio.to_thread(self._check)
+
+            return AsyncLicensed[Any](check, self._otherwise, self._entitlement)(function)
+
+        @wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                self._check()
+            except LicclientError as problem:
+                if self._otherwise is None:
+                    raise
+                result = self._otherwise(problem)
+                if not isinstance(result, License):
+                    return result
+                check_entitled(result, self._entitlement)
+            return function(*args, **kwargs)
+
+        return checked
+
+
+class AsyncLicensed(_Licensed, Generic[S_co]):
+    """Decorate functions of the asynchronous client; arguments as for `Licensed`."""
+
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | S_co]]:
+        check_function(function)
+        if not inspect.iscoroutinefunction(function):
+            # It would wait for the license in the event loop, or run without one.
+            raise TypeError("AsyncLicenseClient.licensed decorates only `async def` functions")
+
+        @wraps(function)
+        async def checked(*args: P.args, **kwargs: P.kwargs) -> Any:
+            try:
+                await self._check()
+            except LicclientError as problem:
+                if self._otherwise is None:
+                    raise
+                result = self._otherwise(problem)
+                if inspect.isawaitable(result):
+                    result = await result
+                if not isinstance(result, License):
+                    return result
+                check_entitled(result, self._entitlement)
+            return await function(*args, **kwargs)
+
+        return checked

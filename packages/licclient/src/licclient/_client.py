@@ -9,13 +9,15 @@ from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
-from licclient._base_client import CLOSE_SECONDS, BaseClient
-from licclient._licensed import (
+from licclient._base_client import (
+    CLOSE_SECONDS,
+    BaseClient,
     Licensed,
     Otherwise,
     P,
     R,
     S_co,
+    check_download,
     check_entitled,
     check_entitlement,
     split_entitlement,
@@ -114,7 +116,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             LicclientError: As `verify`; whatever was remembered before stays.
             ValueError: The client was made without `slug`.
         """
-        from licclient._flows.trials import start_trial
+        from licclient._flows.activation import start_trial
 
         found = self._run(start_trial(self._context))
         self._nudge()
@@ -353,9 +355,9 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             TypeError: An argument is not what it must be.
             ValueError: The client was made without `slug` or `version`, or `to` is blank.
         """
-        from licclient._arguments import check_download, read_folder
         from licclient._flows.downloads import download
         from licclient._flows.runners import run
+        from licclient._storage import read_folder
 
         check_download(update, progress, cancel)
         flow = download(self._context, update, read_folder("to", to), progress)

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from licclient import _keyring
+from licclient._activation import describe_keyring
+from licclient._computer import own_platform
 from licclient._flows.activation import pinned_keys, status
 from licclient._flows.context import Context
 from licclient._flows.runners import run, send_with_retries
 from licclient._flows.verification import installation_domain
 from licclient._model import License, Settings
 from licclient._network import run_with_deadline, system_proxy
-from licclient._platform import own_platform
 from licclient._policy import is_version
 from licclient._protocol.links import is_in_the_clear
 from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call
@@ -73,7 +73,7 @@ def _examine(context: Context, agent: str, transport: Any) -> list[Finding]:
         "service": lambda: _check_service(settings, agent, transport, context.now()),
         "version": lambda: _check_version(settings.version),
         "state folder": lambda: _check_folder(folder, context),
-        "keyring": lambda: iter([_noted("keyring", "not used" if folder is None else _keyring.describe())]),
+        "keyring": lambda: iter([_noted("keyring", "not used" if folder is None else describe_keyring())]),
         "installation": lambda: iter([_noted("installation", installation_domain(context))]),
         "platform": lambda: iter([_noted("platform", own_platform(settings.platform) or "none is sent")]),
         "label": lambda: iter([_noted("label", _format_machine(settings.machine))]),

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from licclient._disk_space import demand_room
+from licclient._computer import demand_room
 from licclient._model import Manifest
 from licclient._protocol.downloads import (
     file_name,

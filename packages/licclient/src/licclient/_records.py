@@ -13,8 +13,7 @@ from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from licclient._entitlements import read_entitlements, write_entitlements
-from licclient._model import Held, Listing, Round, Settings, Verified
+from licclient._model import Held, Listing, Round, Settings, Verified, read_entitlements, write_entitlements
 
 SCHEMA: Final = 1
 """Version of what stands in a record. A field that may be missing, as `slow_by` is, needs no new one; what an

@@ -9,8 +9,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from licclient._computer import AUTO, is_platform
 from licclient._model import Settings
-from licclient._platform import AUTO, is_platform
 from licclient._protocol.links import origin
 
 if TYPE_CHECKING:

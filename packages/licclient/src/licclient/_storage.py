@@ -265,6 +265,22 @@ def _discard(path: Path) -> None:
         path.unlink()
 
 
+def read_folder(name: str, value: str | os.PathLike[str]) -> Path:
+    """Read a folder's path, once: it stays the same folder wherever the app works later.
+
+    Raise `TypeError` for no path of text, and `ValueError` for a blank one: that would be the working folder.
+    """
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a path of text, not of {type(text).__name__}")
+    if not text.strip() or "\0" in text:
+        raise ValueError(f"{name} must be the path of a folder")
+    path = Path(text)
+    with suppress(RuntimeError):  # no home folder: then ~ is a name like any other
+        path = path.expanduser()
+    return path.absolute()
+
+
 def make_private(folder: Path) -> None:
     """Make a folder, and whatever is missing above it, for the user alone."""
     for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):

@@ -1,21 +1,161 @@
-"""What runs behind an application: one worker per client, and a refresh after an answer from the disk."""
+"""What runs behind an application: one worker per client, and a refresh after an answer from the disk.
+
+A worker keeps the license fresh, looks for updates, and reports what changed.
+"""
 
 import atexit
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from licclient._flows.background import Callbacks, work
+from licclient._flows.activation import status
 from licclient._flows.context import Context
-from licclient._flows.runners import run, run_async
+from licclient._flows.runners import Flow, Notify, Wait, run, run_async
+from licclient._flows.updates import check_for_update, checks_of
+from licclient._flows.verification import find_subject, installation_domain, last_outcome, verify_online
 from licclient._model import Update
-from licclient._status import LicenseStatus
+from licclient._records import read_round
+from licclient._status import LicenseStatus, next_update_check, next_verify
 from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
     from licclient._async_transport import AsyncTransport
+    from licclient._flows.runners import Event
     from licclient._transport import Transport
+
+
+SLICE: Final = 30.0
+"""Seconds of one wait: so late is a suspended computer, or another process's activation, noticed."""
+
+LEAST_PAUSE: Final = 0.5
+"""Seconds between two looks, whatever the schedule says."""
+
+ASLEEP: Final = timedelta(minutes=10)
+"""When nobody has looked for so long, the computer was suspended: its waking is a start like any (D-137)."""
+
+
+class Callbacks:
+    """Calls the application back: each change once, and never after the end.
+
+    `deliver` runs a function on a thread of the application's choice.
+    """
+
+    def __init__(
+        self,
+        on_status: Callable[[LicenseStatus], object] | None,
+        on_update: Callable[[Update], object] | None,
+        deliver: Callable[[Callable[[], object]], object] | None,
+    ) -> None:
+        self._on_status = on_status
+        self._on_update = on_update
+        self._deliver = deliver
+        self._status: LicenseStatus | None = None
+        self._update: Update | None = None
+        self.is_over = False
+
+    def report(self, status: LicenseStatus, *, with_update: bool = False) -> Flow[None]:
+        """Report a status if it is new, and its offer if that is new."""
+        # The offer has a callback of its own, and comes and goes with it.
+        update, status = status.update, replace(status, update=None)
+        if status != self._status:
+            self._status = status
+            yield from self._call(self._on_status, status)
+        if with_update and update is not None and update != self._update:
+            self._update = update
+            yield from self._call(self._on_update, update)
+
+    def _call(self, callback: Callable[[Any], object] | None, news: object) -> Flow[None]:
+        if callback is None:
+            return
+        call = partial(self._unless_over, callback, news)
+        yield Notify(call if self._deliver is None else partial(self._deliver, call))
+
+    def _unless_over(self, callback: Callable[[Any], object], news: object) -> None:
+        if not self.is_over:
+            callback(news)
+
+
+@dataclass(slots=True)
+class _Times:
+    """What a worker remembers: when it started or its computer woke up, and when it last tried a call."""
+
+    started_at: datetime
+    looked_at: datetime
+    verified_at: datetime | None = None
+    checked_at: datetime | None = None
+    asleep: timedelta = ASLEEP
+
+    def look(self, now: datetime) -> datetime:
+        """Take note of the time, once for a whole decision: a computer may be suspended within one."""
+        if now - self.looked_at > self.asleep:
+            self.started_at = now
+        self.looked_at = now
+        return now
+
+
+def work(
+    context: Context, callbacks: Callbacks, wake: "Event", report_error: Callable[[Exception], object]
+) -> Flow[None]:
+    """Work until `callbacks` is over, or the flow is closed.
+
+    `wake` ends a wait; `report_error` gets what a callback of the application raised.
+    """
+    pause = context.worker_pause  # the clock of a test: each jump is time that passes, awake
+    times = _Times(now := context.now(), now, asleep=ASLEEP if pause is None else timedelta.max)
+    while not callbacks.is_over:
+        seconds = SLICE if pause is None else pause
+        try:
+            yield from _turn(context, callbacks, times)
+            now = times.look(context.now())
+            first = min((at for at in plan(context, times, now) if at is not None), default=None)
+            if first is not None and pause is None:
+                seconds = min(max((first - now).total_seconds(), LEAST_PAUSE), SLICE)
+        except Exception as problem:  # noqa: BLE001 - an app's callback that fails must not end the worker
+            yield Notify(partial(report_error, problem))
+        if not callbacks.is_over:
+            yield Wait(seconds, wake)
+
+
+def _turn(context: Context, callbacks: Callbacks, times: _Times) -> Flow[None]:
+    yield from callbacks.report(status(context))
+    now = times.look(context.now())
+    verify_at, _ = plan(context, times, now)
+    if verify_at is not None and verify_at <= now:
+        with suppress(LicclientError):
+            found = yield from verify_online(context, None, force=False)  # also beside a license file
+            if found.entitlements:
+                from licclient._flows.consumption import settle_uses  # noqa: PLC0415 - for apps that count uses
+
+                yield from settle_uses(context, found)
+        times.verified_at = context.now()
+        yield from callbacks.report(status(context))
+    now = times.look(context.now())
+    _, check_at = plan(context, times, now)
+    if check_at is not None and check_at <= now and not callbacks.is_over:
+        yield from check_for_update(context, None, force=False)
+        times.checked_at = context.now()
+    yield from callbacks.report(status(context), with_update=True)
+
+
+def plan(context: Context, times: _Times, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """Return when to verify and when to check for updates; None for not at all. Leaves a keyring asleep."""
+    found = context.activations.find()
+    if found is None:
+        return None, None
+    subject = find_subject(context, None, found, installation_domain(context), 0)
+    held, last = context.successes.find(subject), last_outcome(context, subject)
+    name, settings = subject.name, context.settings
+    verify_at = next_verify(name, held, last, times.verified_at, times.started_at, now, settings)
+    checks = None if settings.version is None else checks_of(context, found)
+    if held is None or checks is None:
+        return verify_at, None
+    done = read_round(context.storage.load(checks))
+    return verify_at, next_update_check(name, done, times.checked_at, times.started_at, now, settings)
+
 
 STOP_SECONDS: Final = 0.8
 """How long stopping waits for a call on its way; then it is left alone: it reports to nobody any more."""
@@ -106,7 +246,7 @@ class AsyncWorker:
 
     async def stop(self) -> None:
         """End it; as `Worker.stop`."""
-        import asyncio  # noqa: PLC0415 - as above
+        import asyncio  # noqa: PLC0415 - the synchronous client does not pay for it
 
         self.cancel()
         if self._task is not asyncio.current_task() and not self._loop.is_closed():

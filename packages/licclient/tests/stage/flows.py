@@ -3,7 +3,7 @@
 from typing import Any
 
 from licclient import License
-from licclient._flows import background
+from licclient import _worker as background
 from licclient._flows.verification import verify
 
 

@@ -24,9 +24,8 @@ from licclient._cli._output import (
 )
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
-from licclient._entitlements import write_entitlements
-from licclient._model import Source
-from licclient._platform import AUTO
+from licclient._computer import AUTO
+from licclient._model import Source, write_entitlements
 from licclient._protocol.links import is_in_the_clear
 from licclient._typed_key import repair_key
 from licclient.errors import (

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, Self, TextIO
 
-from licclient._entitlements import Entitlements, EntitlementValue, Quota
-from licclient._model import License, Source, Update
+from licclient._model import Entitlements, EntitlementValue, License, Quota, Source, Update
 from licclient._texts import amount, span
 
 _BAR_CELLS: Final = 24

@@ -5,10 +5,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from licclient._activation import QUICK_SECONDS
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, send_with_retries
 from licclient._flows.updates import NOT_CHECKED, remembered_check
 from licclient._flows.verification import (
+    ask,
     call_lock,
     call_name,
     check_name,
@@ -22,10 +24,9 @@ from licclient._flows.verification import (
     verify,
     wait_for,
 )
-from licclient._keyring import QUICK_SECONDS
-from licclient._model import License
+from licclient._model import License, Reason
 from licclient._policy import fall_back, recall
-from licclient.errors import MistypedKeyError, ServiceUnavailableError
+from licclient.errors import LicclientError, LicenseRefusedError, MistypedKeyError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from licclient._status import LicenseStatus
@@ -43,6 +44,28 @@ def activate(context: Context, typed: str) -> Flow[License]:
     found = yield from verify(context, key, force=False)
     if context.settings.public_keys:  # the person has another license now
         context.license_files.forget(unless_of=key)
+    remember_key(context, key)
+    return found
+
+
+def start_trial(context: Context) -> Flow[License]:
+    """Request the key of this computer's trial, then verify and remember it as `activate` does."""
+    from licclient._computer import hash_machine, read_machine_id  # noqa: PLC0415 - rarely needed
+    from licclient._protocol.extensions import read_trial, trial_call  # noqa: PLC0415 - as above
+
+    settings = context.settings
+    if settings.slug is None:
+        raise ValueError("a trial needs slug= when the client is made")
+    # A storage for tests is a computer of its own.
+    machine_id = getattr(context.storage, "machine_id", None) or read_machine_id()
+    domain = installation_domain(context)
+    machine = hash_machine(settings.slug, machine_id or domain)
+    unknown = LicenseRefusedError(Reason.TRIAL_NOT_OFFERED, "This license service has no trials.")
+    call = trial_call(settings, settings.slug, machine, domain)
+    key = yield from ask(context, call, read_trial, unknown=unknown)
+    if isinstance(key, LicclientError):
+        raise key
+    found = yield from verify(context, key, force=True)
     remember_key(context, key)
     return found
 

@@ -5,13 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from licclient._entitlements import Quota, is_entitlement_name
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow
 from licclient._flows.verification import ask, call_lock, find_key, random_name, wait_for
-from licclient._model import License, Source
+from licclient._model import License, Quota, Source, is_entitlement_name
 from licclient._policy import CLOCK_TOLERANCE
-from licclient._protocol.consumption import Usage, consume_call, read_consume
+from licclient._protocol.extensions import Usage, consume_call, read_consume
 from licclient._protocol.responses import Reply
 from licclient._records import Document, read_instant, record_name
 from licclient.errors import LicclientError, QuotaExceededError, ServiceUnavailableError

@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import Final
 
 from licclient._activation import Activation
+from licclient._computer import is_rolled_back, own_platform
 from licclient._flows.context import Context
-from licclient._flows.runners import Flow
+from licclient._flows.runners import Flow, Send
 from licclient._flows.verification import NO_KEY, ask, check_name, installation_domain, of_channels, read_key
 from licclient._model import Listing, Manifest, Reason, Round, Update
-from licclient._platform import own_platform
 from licclient._policy import (
     begin_round,
     end_round,
@@ -31,6 +31,10 @@ from licclient.errors import (
 )
 
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
+
+
+_KEPT_REPORTS: Final = 50
+"""Rolled-back versions that are remembered as reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,7 @@ def _check(context: Context, typed: str | None, *, force: bool) -> Flow[UpdateCh
         return _logged(_remembered_result(context, name, version, key))
     answer = yield from _ask(context, key, slug, context.settings.timeout.total_seconds(), force=force)
     if context.settings.report_rollbacks and not isinstance(answer, ServiceUnavailableError):
-        from licclient._flows.rollbacks import report_rollbacks  # noqa: PLC0415 - for apps that report them
-
-        yield from report_rollbacks(context, key, slug)
+        yield from _report_rollbacks(context, key, slug)
     result = _judge(answer, version, key, context.now(), force=force)
     return _logged(_require_minimum(result, read_round(context.storage.load(name)), version))
 
@@ -214,6 +216,34 @@ def _activated_key(context: Context) -> str | NotActivatedError | ServiceUnavail
     return context.activations.key_of(found) or ServiceUnavailableError(NO_KEY)
 
 
+def _report_rollbacks(context: Context, key: str, slug: str) -> Flow[None]:
+    """Report each version that was rolled back here once, now or after a later check (D-232)."""
+    from licclient._computer import list_rolled_back  # noqa: PLC0415 - for apps that report them
+    from licclient._protocol.extensions import is_settled, report_call  # noqa: PLC0415 - as above
+    from licclient._protocol.responses import Reply  # noqa: PLC0415 - as above
+
+    settings = context.settings
+    name = record_name("reported", settings.server, slug)
+    for version in list_rolled_back():
+        if version in _reported(context.storage.load(name)):
+            continue
+        domain, platform = installation_domain(context), own_platform(settings.platform)
+        call = report_call(settings, key, slug, version, domain, platform)
+        attempt = yield Send(call, settings.timeout.total_seconds())
+        if not isinstance(attempt.result, Reply) or not is_settled(attempt.result):
+            return
+
+        def remember(document: Document | None, reported: str = version) -> Document:
+            return {"versions": [*_reported(document), reported][-_KEPT_REPORTS:]}
+
+        context.storage.change(name, remember)
+
+
+def _reported(document: Document | None) -> list[str]:
+    found = (document or {}).get("versions")
+    return found if isinstance(found, list) else []
+
+
 # --- results ----------------------------------------------------------------------------------
 
 
@@ -223,8 +253,6 @@ def _found(update: Update) -> UpdateCheck:
 
 def _unasked(update: Update) -> UpdateCheck:
     """Return what a check that nobody asked for found: not a version that was rolled back (D-179)."""
-    from licclient._rolled_back import is_rolled_back  # noqa: PLC0415 - most starts offer nothing
-
     if is_rolled_back(update.version):
         return _none(f"Version {update.version} was rolled back here, so it is offered only on request.")
     return _found(update)
@@ -310,9 +338,13 @@ def is_skipped(context: Context, update: Update) -> bool:
     return document is not None and document.get("version") == update.version and not update.is_critical
 
 
-def _skipped_name(context: Context, update: Update) -> str:
-    from licclient._arguments import check_update  # noqa: PLC0415 - rarely needed
+def check_update(update: object) -> None:
+    """Raise `TypeError` unless it is an `Update`."""
+    if not isinstance(update, Update):
+        raise TypeError(f"update must be what check_for_update returned, not {type(update).__name__}")
 
+
+def _skipped_name(context: Context, update: Update) -> str:
     check_update(update)
     return record_name("skipped", context.settings.server, update.slug)
 

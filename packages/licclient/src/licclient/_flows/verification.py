@@ -5,14 +5,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from licclient._activation import Activation
-from licclient._flows.context import Context
+from licclient._flows.context import Context, Subject
 from licclient._flows.runners import Flow, OwnAddress, Wait, send_with_retries
 from licclient._model import License, Reason, Verified
 from licclient._policy import fall_back, recall, settle
 from licclient._protocol.requests import Call, tidy_key, verify_call
 from licclient._records import Document, read_round, record_name
 from licclient._storage import CallLock
-from licclient._successes import Subject
 from licclient.errors import (
     InvalidRequestError,
     LicclientError,
@@ -23,8 +22,8 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from licclient._license_files import Installed
     from licclient._protocol.responses import Attempt, Reply
+    from licclient._signatures.license_files import Installed
     from licclient._status import Outcome
 
 T = TypeVar("T")

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
-from licclient._entitlements import read_entitlements
-from licclient._model import Listing, Reason, Settings, Verified
+from licclient._model import Listing, Reason, Settings, Verified, read_entitlements
 from licclient._protocol.links import is_safe_link
 from licclient._protocol.requests import is_text
 from licclient.errors import (

@@ -1,4 +1,4 @@
-"""Pure: license files for machines without a network: what a machine asks for, and what it accepts (D-236).
+"""License files for machines without a network: what a machine asks for, accepts and remembers (D-236).
 
 A file is a JWS in the compact serialization (RFC 7515, 7.1), signed with Ed25519 (RFC 8037) by the key that
 signs responses. Its payload is parsed only after a pinned key was found to have signed it.
@@ -6,16 +6,20 @@ signs responses. Its payload is parsed only after a pinned key was found to have
 
 import re
 from base64 import b32encode
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from licclient._model import FileFlaw, Settings, Verified
+from licclient._model import FileFlaw, Held, License, Reason, Settings, Source, Verified
+from licclient._policy import Standing, judge_held, mark, recall
 from licclient._protocol.responses import Reply, read_json_object, read_verify
-from licclient._signatures.jws import decode, read_key_id, read_utc
+from licclient._records import Document, read_instant, record_name
 from licclient._signatures.public_keys import encode
-from licclient.errors import LicenseFileError
+from licclient._signatures.responses import decode_base64url, read_key_id, read_utc
+from licclient._storage import Storage
+from licclient.errors import LicclientError, LicenseFileError, LicenseRefusedError, ServiceUnavailableError
 
 TYPE: Final = "license-file+json"
 """The `typ` of the signature: nothing else that the service signs is taken for a license file."""
@@ -82,9 +86,9 @@ def check_file(text: str, settings: Settings, domain: str) -> LicenseFile | Lice
         return LicenseFileError(
             FileFlaw.UNTRUSTED, "No key that this app trusts has signed the license file."
         )
-    if not key.verify(decode(signature), signed.encode()):
+    if not key.verify(decode_base64url(signature), signed.encode()):
         return LicenseFileError(FileFlaw.UNTRUSTED, "The license file was changed after it was signed.")
-    found = _parse_payload(text, decode(payload))
+    found = _parse_payload(text, decode_base64url(payload))
     if found is None:
         return LicenseFileError(FileFlaw.DAMAGED, "What the vendor signed is not about a license.")
     product = found.verified.product
@@ -114,3 +118,130 @@ def _parse_payload(text: str, payload: bytes) -> LicenseFile | None:
         case _:
             pass
     return None
+
+
+# --- the license file of this computer ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A license file, and what it comes to now: a license, or the error that `verify` raises."""
+
+    file: LicenseFile
+    result: License | LicclientError
+
+
+class LicenseFiles:
+    """The license file of one app. Safe to share among threads.
+
+    The record stays when the file is forgotten: neither may a clock that was set back bring a file to life
+    again, nor may a revoked one be installed again.
+    """
+
+    def __init__(self, settings: Settings, state: Storage, domain: Callable[[], str]) -> None:
+        self._settings, self._state, self._domain = settings, state, domain
+        self._name = record_name("file", settings.server, settings.product or "", settings.slug or "")
+        self._read: tuple[Document, LicenseFile | None] | None = None
+
+    def find(self, now: datetime, key: str | None = None) -> Installed | None:
+        """Return what is installed for this app on this computer, and for this key if one is given."""
+        if (current := self._current(key)) is None:
+            return None
+        document, file = current
+        if _is_revoked(document, file):
+            words = "The license of the license file has been revoked. The file is kept, but not used."
+            return Installed(file, LicenseRefusedError(Reason.REVOKED, words))
+        held, settings = self._held(document, file)
+        if (marked := mark(held, now, settings)) is not held:
+            seen = {"seen_at": marked.seen_at.isoformat()}
+            self._state.change(self._name, lambda found: found and {**found, **seen})
+        return Installed(file, _judge(file, marked, now, settings))
+
+    def install(self, raw: bytes, now: datetime) -> License:
+        """Check a file, and remember it in place of any other; a `LicenseFileError` leaves that."""
+        file = check_file(unwrap(raw), self._settings, self._domain())
+        if isinstance(file, LicenseFileError):
+            raise file
+        before = self._state.load(self._name) or {}
+        if _is_revoked(before, file):
+            words = "The license of this file has been revoked. Ask for a new file."
+            raise LicenseFileError(FileFlaw.REVOKED, words)
+        issued_at, seen_at = file.issued_at, max(now, file.issued_at)
+        # Only a file later than all others is a reason to believe a clock that shows less than before.
+        if (latest := _instant(before, "issued_at")) is not None and latest >= issued_at:
+            issued_at, seen_at = latest, max(seen_at, _instant(before, "seen_at") or seen_at)
+        instants = {"issued_at": issued_at.isoformat(), "seen_at": seen_at.isoformat()}
+        document = {**before, "file": file.text, **instants}
+        held, settings = self._held(document, file)
+        result = _judge(file, held, now, settings)
+        if isinstance(result, License):
+            self._state.change(self._name, lambda _: document)
+            return result
+        is_over = isinstance(result, LicenseRefusedError)
+        raise LicenseFileError(FileFlaw.ENDED if is_over else FileFlaw.CLOCK, result.message)
+
+    def note_answer(self, key: str, answer: object, now: datetime) -> None:
+        """Stop using the file when the service has revoked its license, until it confirms that again (D-237).
+
+        A success or refusal in `answer` was signed by a pinned key.
+        """
+        if (current := self._current(key)) is None:
+            return
+        document, file = current
+        if isinstance(answer, LicenseRefusedError) and answer.reason is Reason.REVOKED:
+            revoked = {"revoked": {"key": file.key_digest, "at": now.isoformat()}}
+            self._state.change(self._name, lambda found: found and {**found, **revoked})
+        elif isinstance(answer, Verified) and "revoked" in document:
+            self._state.change(self._name, lambda found: _without(found, "revoked"))
+
+    def forget(self, *, unless_of: str | None = None) -> None:
+        """Forget the file, but not one for the key `unless_of`."""
+        is_there = "file" in (self._state.load(self._name) or {})
+        if is_there and (unless_of is None or self._current(unless_of) is None):
+            self._state.change(self._name, lambda found: _without(found, "file"))
+
+    def _current(self, key: str | None) -> tuple[Document, LicenseFile] | None:
+        """Return the record and its file, if that can be trusted and is for this key (None: for any)."""
+        document = self._state.load(self._name)
+        if document is None or "file" not in document:
+            return None
+
+        if self._read is None or self._read[0] is not document:
+            found = check_file(str(document["file"]), self._settings, self._domain())
+            self._read = document, None if isinstance(found, LicenseFileError) else found
+        file = self._read[1]
+        if file is None or (key is not None and file.key_digest != key_digest(key, file.domain)):
+            return None
+        return document, file
+
+    def _held(self, document: Document, file: LicenseFile) -> tuple[Held, Settings]:
+        """Return the file as a success that stays fresh until its end, with the settings for that."""
+        seen_at = max(_instant(document, "seen_at") or file.issued_at, file.issued_at)
+        held = Held(file.verified, file.issued_at, seen_at)
+        return held, replace(self._settings, cache_for=file.ends_at - file.issued_at, grace=timedelta(0))
+
+
+def _judge(file: LicenseFile, held: Held, now: datetime, settings: Settings) -> License | LicclientError:
+    if (found := recall(held, now, settings)) is not None:
+        return replace(found, source=Source.FILE, authenticated=True)
+    if judge_held(held, now, settings) is Standing.CLOCK_SET_BACK:
+        return ServiceUnavailableError("The clock of this computer is behind the license file. Set it right.")
+    words = f"The license file ended on {file.ends_at:%Y-%m-%d %H:%M} UTC. Ask for a new one."
+    return LicenseRefusedError(Reason.EXPIRED, words)
+
+
+def _is_revoked(document: Document, file: LicenseFile) -> bool:
+    match document.get("revoked"):
+        case {"key": key, "at": str(at)} if key == file.key_digest:
+            revoked_at = read_instant(at)
+            return revoked_at is None or file.issued_at <= revoked_at
+        case _:
+            return False
+
+
+def _instant(document: Document, name: str) -> datetime | None:
+    return read_instant(str(document.get(name)))
+
+
+def _without(document: Document | None, name: str) -> Document | None:
+    return document and {key: value for key, value in document.items() if key != name}

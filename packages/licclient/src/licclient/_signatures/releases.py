@@ -14,8 +14,8 @@ from typing import Final
 from licclient._model import Listing, Manifest, Settings, Update
 from licclient._protocol.responses import read_json_object
 from licclient._records import Document, read_instant, record_name
-from licclient._signatures.jws import decode, read_key_id, read_utc
 from licclient._signatures.public_keys import PublicKey
+from licclient._signatures.responses import decode_base64url, read_key_id, read_utc
 from licclient._storage import Storage
 from licclient.errors import UntrustedResponseError
 
@@ -152,7 +152,7 @@ def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | U
     """Return what a pinned key signed; arguments as for `check_manifest`."""
     if header is None:
         return UntrustedResponseError("The answer carries no manifest signed by the vendor.")
-    document = read_json_object(decode(header)) if len(header) <= MAX_HEADER else {}
+    document = read_json_object(decode_base64url(header)) if len(header) <= MAX_HEADER else {}
     match document:
         case {"payload": str(payload), "signatures": list(signatures)}:
             pass
@@ -165,7 +165,7 @@ def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | U
                 key = known.get(read_key_id(protected, TYPE))
             case _:
                 continue
-        if key is not None and key.verify(decode(raw), f"{protected}.{payload}".encode()):
+        if key is not None and key.verify(decode_base64url(raw), f"{protected}.{payload}".encode()):
             return _parse_payload(payload)
     return UntrustedResponseError("No pinned key has signed the manifest.")
 
@@ -181,7 +181,7 @@ def is_at_least(version: str, other: str) -> bool:
 
 
 def _parse_payload(payload: str) -> Manifest | UntrustedResponseError:
-    match read_json_object(decode(payload)):
+    match read_json_object(decode_base64url(payload)):
         case {
             "slug": str(slug),
             "version": str(version),

@@ -10,7 +10,7 @@ signature.
 
 import json
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 from licclient._model import Held, Proof, Settings, Verified
 from licclient._protocol.downloads import read_sha256
 from licclient._protocol.requests import Call, verify_call
-from licclient._protocol.responses import Reply, is_foreign, read_verify
+from licclient._protocol.responses import Reply, is_foreign, read_json_object, read_verify
 from licclient._records import Document, read_instant
-from licclient._signatures.public_keys import PublicKey
+from licclient._signatures.public_keys import PublicKey, encode
 from licclient.errors import LicclientError, UntrustedResponseError
 
 TAG: Final = "licensing-answer"
@@ -285,3 +285,32 @@ def _slow_by(document: Document) -> timedelta:
             return timedelta(seconds=seconds)
         case _:
             return timedelta(0)
+
+
+# --- both kinds of JWS that the vendor signs with Ed25519 (RFC 7515, RFC 8037) -------------------
+
+
+_BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*")
+_UTC: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+
+
+def read_key_id(protected: str, typ: str) -> str:
+    """Return the id of the key that a protected header names; empty for other kinds of signatures."""
+    match read_json_object(decode_base64url(protected)):
+        case {"alg": "EdDSA" | "Ed25519", "typ": found, "kid": str(kid), **more} if found == typ and not more:
+            return kid
+        case _:  # also extensions that would have to be understood (RFC 7515, 4.1.11)
+            return ""
+
+
+def read_utc(text: str) -> datetime | None:
+    """Read an instant in UTC with whole seconds; None for anything else."""
+    return read_instant(text) if _UTC.fullmatch(text) else None
+
+
+def decode_base64url(text: str) -> bytes:
+    """Decode base64url without padding; return nothing for anything else, such as bits that are left over."""
+    if not _BASE64URL.fullmatch(text) or len(text) % 4 == 1:
+        return b""
+    raw = urlsafe_b64decode(text + "==")  # superfluous padding is ignored
+    return raw if encode(raw) == text else b""

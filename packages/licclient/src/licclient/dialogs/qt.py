@@ -38,9 +38,9 @@ except ModuleNotFoundError as problem:
         raise
     raise ImportError("licclient.dialogs.qt needs PySide6: pip install 'licclient[qt]'") from problem
 
-from licclient._arguments import read_folder
 from licclient._model import License
 from licclient._part_file import Downloaded
+from licclient._storage import read_folder
 from licclient.deliver import to_qt
 from licclient.dialogs._driver import Driver, State, begin_activation, begin_offer
 from licclient.dialogs._view import Action, View, colour_of, link_colour, marked

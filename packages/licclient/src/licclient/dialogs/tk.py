@@ -16,9 +16,9 @@ from os import PathLike
 from tkinter import ttk
 from typing import TYPE_CHECKING
 
-from licclient._arguments import read_folder
 from licclient._model import License
 from licclient._part_file import Downloaded
+from licclient._storage import read_folder
 from licclient.dialogs._driver import begin_activation, begin_offer
 from licclient.dialogs._tk_style import text_colours
 from licclient.dialogs._tk_window import KEY_LETTERS, TkDialog

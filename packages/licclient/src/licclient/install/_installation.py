@@ -21,9 +21,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from licclient._arguments import read_folder
-from licclient._rolled_back import ROLLED_BACK, VERSIONS, read_rolled_back
-from licclient._storage import FOLDER_PAUSES, read_private, replace_file
+from licclient._computer import ROLLED_BACK, VERSIONS, read_rolled_back
+from licclient._storage import FOLDER_PAUSES, read_folder, read_private, replace_file
 from licclient.install._versions import (
     DISCARDED,
     DRAFT,

@@ -11,7 +11,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from licclient._disk_space import demand_room
+from licclient._computer import demand_room
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
 

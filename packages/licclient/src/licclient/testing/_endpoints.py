@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 from packaging.version import Version
 
-from licclient._entitlements import Entitlements, Quota, write_entitlements
+from licclient._model import Entitlements, Quota, write_entitlements
 from licclient._policy import is_newer, is_version
 from licclient._protocol.responses import MANIFEST_HEADER
 from licclient._typed_key import is_license_key

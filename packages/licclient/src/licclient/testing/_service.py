@@ -15,13 +15,10 @@ from packaging.version import Version
 
 from licclient._async_client import AsyncLicenseClient
 from licclient._client import LicenseClient
-from licclient._entitlements import EntitlementValue
-from licclient._protocol.consumption import CONSUME_PATH
+from licclient._model import EntitlementValue
+from licclient._protocol.extensions import CONSUME_PATH, ROLLED_BACK_PATH, SEAT_PATH, TRIAL_PATH
 from licclient._protocol.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
 from licclient._protocol.responses import MANIFEST_HEADER, read_json_object
-from licclient._protocol.rollbacks import ROLLED_BACK_PATH
-from licclient._protocol.seats import SEAT_PATH
-from licclient._protocol.trials import TRIAL_PATH
 from licclient._settings import ClientSettings
 from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
 from licclient.testing._clients import ActivatedStorage, LicenseClock

@@ -1,0 +1,161 @@
+"""This computer: its platform (D-187), its name in a trial, its disk, and what was rolled back on it."""
+
+import errno
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from licclient._storage import read_private
+
+AUTO: Final = "auto"
+"""The setting that stands for the platform of this computer."""
+
+_NAME: Final = re.compile(r"[a-z0-9_.-]{1,40}")
+_SYSTEMS: Final = {"win32": "windows", "darwin": "macos"}
+_MACHINES: Final = {
+    "amd64": "x86_64",
+    "x64": "x86_64",
+    "aarch64": "arm64",
+    "i386": "x86",
+    "i486": "x86",
+    "i586": "x86",
+    "i686": "x86",
+}
+
+
+def is_platform(text: str) -> bool:
+    """Return whether this can name a platform."""
+    return _NAME.fullmatch(text) is not None
+
+
+def name_platform(system: str, machine: str) -> str | None:
+    """Return the name of a platform, such as windows-x86_64, by `sys.platform` and `platform.machine()`."""
+    machine = machine.lower()
+    name = f"{_SYSTEMS.get(system, system)}-{_MACHINES.get(machine, machine)}"
+    return name if machine and is_platform(name) else None
+
+
+def own_platform(setting: str | None) -> str | None:
+    """Return what update checks send: the setting, or the platform of this computer."""
+    if setting != AUTO:
+        return setting
+    import platform  # noqa: PLC0415 - most starts ask nobody
+
+    return name_platform(sys.platform, platform.machine())
+
+
+# --- what names it when a trial is started: a hash, never the id itself ---------------------------
+
+
+LINUX_FILES: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_IOREG: Final = ("/usr/sbin/ioreg", "-rd1", "-c", "IOPlatformExpertDevice")
+_IOREG_SECONDS: Final = 5.0
+
+
+def hash_machine(slug: str, machine_id: str) -> str:
+    """Return a machine's name for one product: keyed by the id, as `machine-id(5)` asks for.
+
+    It tells neither the id nor whether two products run on the same machine.
+    """
+    import hmac  # noqa: PLC0415 - for a trial only
+
+    return hmac.digest(machine_id.encode(), f"licclient trial {slug}".encode(), "sha256").hex()
+
+
+def read_machine_id() -> str | None:
+    """Return the id that the operating system gave this computer; None if it cannot be read."""
+    try:
+        if sys.platform == "win32":
+            import winreg  # noqa: PLC0415 - this one platform
+
+            access = winreg.KEY_READ | winreg.KEY_WOW64_64KEY
+            path = r"SOFTWARE\Microsoft\Cryptography"
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, path, 0, access) as key:
+                return _clean(str(winreg.QueryValueEx(key, "MachineGuid")[0]))
+        if sys.platform == "darwin":
+            return _read_ioreg()
+    except (OSError, ValueError):
+        return None
+    return next(filter(None, map(_read_file, LINUX_FILES)), None)
+
+
+def _read_ioreg() -> str | None:
+    import subprocess  # noqa: PLC0415 - this one platform
+
+    done = subprocess.run(_IOREG, capture_output=True, timeout=_IOREG_SECONDS, check=False)  # noqa: S603 - fixed
+    found = re.search(rb'"IOPlatformUUID" = "([^"]+)"', done.stdout)
+    return None if found is None else _clean(found[1].decode("ascii", "replace"))
+
+
+def _read_file(path: str) -> str | None:
+    try:
+        return _clean(Path(path).read_text("ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _clean(text: str) -> str | None:
+    text = text.strip().lower()
+    return None if text in ("", "uninitialized") else text  # the latter is a system on its first start
+
+
+# --- its disk -------------------------------------------------------------------------------------
+
+
+SPARE_BYTES: Final = 16 * 1024 * 1024
+"""What is left free on the disk: filling it to the last byte would harm everything else."""
+
+
+def demand_room(folder: Path, needed: int, what: str) -> None:
+    """Raise `OSError` if there is no room for so many bytes of `what`, such as `the download`."""
+    from shutil import disk_usage  # noqa: PLC0415 - loads every archive format there is
+
+    disk = disk_usage(folder)
+    if disk.total and disk.free < needed + SPARE_BYTES:
+        raise OSError(
+            errno.ENOSPC,
+            f"No room for {what}: it needs {needed} bytes, and {disk.free} are free",
+            str(folder),
+        )
+
+
+# --- versions that were rolled back in an app's own folder: offered only on request (D-179) --------
+
+# `Installation.roll_back` adds a version to a file beside `current.txt`, and `apply` of it removes it again.
+# A client finds the file from the running program, which lies in a folder of `versions`.
+
+ROLLED_BACK: Final = "rolled-back.txt"
+"""The file's name: one version a line."""
+
+VERSIONS: Final = "versions"
+"""The folder with a folder for each version."""
+
+
+def is_rolled_back(version: str) -> bool:
+    """Return whether a version was rolled back in the folder that this program runs from."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - most starts offer nothing
+
+    with suppress(InvalidVersion):
+        return Version(version) in map(Version, list_rolled_back())
+    return False
+
+
+def list_rolled_back() -> list[str]:
+    """Return the versions that were rolled back in the folder that this program runs from."""
+    return [one for folder in _app_folders() for one in read_rolled_back(folder)]
+
+
+def read_rolled_back(folder: Path) -> list[str]:
+    """Return the versions that were rolled back in an app's own folder, as PEP 440 writes them."""
+    return (read_private(folder / ROLLED_BACK) or b"").decode("ascii", errors="replace").split()
+
+
+def _app_folders() -> list[Path]:
+    """Return the folders of which the running program is an installed version; mostly none."""
+    folders = []
+    for program in filter(None, (sys.executable, *sys.argv[:1])):
+        with suppress(OSError, RuntimeError):  # a loop of links
+            folders += [path.parent for path in Path(program).resolve().parents if path.name == VERSIONS]
+    return folders
