@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, date, timedelta
 from pathlib import Path
@@ -13,14 +14,15 @@ import click
 from licserver.cli import Commands
 from licserver.cli.common import (
     Printer,
-    opened_services,
+    limit_option,
+    name_argument,
+    open_command_services,
     parse_day,
     pick,
     read_file,
     read_stdin_line,
     services_command,
     settings_command,
-    with_settings,
 )
 from licserver.clock import system_clock
 from licserver.database.repositories.tokens import Token
@@ -32,26 +34,23 @@ from licserver.protocol.response_signatures import live_keys
 from licserver.security import copied_secrets, link_secrets, secrets_file
 from licserver.security.redaction import mask
 from licserver.security.secrets_file import open_vault
-from licserver.services import MAX_PAGE, AuditFilter, Services
+from licserver.services import AuditFilter, Services
 from licserver.settings import Settings
 
-name_argument = click.argument("name")
 _LONGEST_SECRETS = 1 << 20
 
 
 # --- users ------------------------------------------------------------------------------------
 
 
-@click.group("user", cls=Commands)
-def user_group() -> None:
-    """Add, list and remove console users; change passwords, reset second factors."""
+user_group = Commands(
+    "user", help="Add, list and remove console users; change passwords, reset second factors."
+)
 
 
 password_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from the first line of standard input."
 )
-
-
 _ROLES = click.Choice([role.value for role in Role])
 
 
@@ -81,14 +80,9 @@ def set_role(services: Services, printer: Printer, name: str, role: str) -> None
 def list_users(services: Services, printer: Printer) -> None:
     """List all users."""
     records = (
-        {
-            "user": user.name,
-            "role": user.role.value,
-            "added_at": user.created_at,
-            "password_changed_at": user.password_changed_at,
-            "second_factor": user.has_second_factor,
-        }
-        for user in services.users.list_all()
+        {"user": one.name, "role": one.role.value, "added_at": one.created_at}
+        | {"password_changed_at": one.password_changed_at, "second_factor": one.has_second_factor}
+        for one in services.users.list_all()
     )
     printer.table(records, (32, 10, 23, 23, 0), "no users yet; add one: licserver user add NAME")
 
@@ -131,9 +125,7 @@ def _ask_password(*, from_stdin: bool) -> str:
 # --- tokens of the admin API ------------------------------------------------------------------
 
 
-@click.group("token", cls=Commands)
-def token_group() -> None:
-    """Create, list and revoke tokens of the admin API."""
+token_group = Commands("token", help="Create, list and revoke tokens of the admin API.")
 
 
 @services_command("create", token_group)
@@ -174,9 +166,10 @@ def _token_record(token: Token) -> dict[str, Any]:
 # --- secrets of download links ----------------------------------------------------------------
 
 
-@click.group("secret", cls=Commands)
-def secret_group() -> None:
-    """List and rotate the secrets that sign download links; the secrets themselves are never shown."""
+secret_group = Commands(
+    "secret",
+    help="List and rotate the secrets that sign download links; the secrets themselves are never shown.",
+)
 
 
 @settings_command("list", secret_group)
@@ -219,16 +212,14 @@ def copy_secrets(
 
     For a new machine, and after each change. They pass through standard input: no argument or log has them.
     """
-    text = copied_secrets.export_secrets(settings)
-    failed: dict[str, str] = {}
+    text, failed = copied_secrets.export_secrets(settings), dict[str, str]()
     for host in hosts:
         if problem := _copy_to(host, [*shlex.split(ssh), host, f"{command} secret receive"], text):
             failed[host] = problem
         else:
             _record_change(settings, "secret.copy", ("machine", host))
-    printer.result(
-        {"failed": failed}, "\n".join(f"{host}: {failed.get(host, 'has the secrets')}" for host in hosts)
-    )
+    lines = (f"{host}: {failed.get(host, 'has the secrets')}" for host in hosts)
+    printer.result({"failed": failed}, "\n".join(lines))
     if failed:
         raise SecretsError(f"not all machines have the secrets: {', '.join(failed)}")
 
@@ -263,7 +254,7 @@ def _print_secrets(printer: Printer, statuses: list[link_secrets.SecretStatus]) 
 def _record_change(settings: Settings, action: str, object_: tuple[str, str], **details: Any) -> None:
     """Record a change of the secrets in the audit log; print a warning if the database fails (D-132)."""
     try:
-        with opened_services(settings) as services:
+        with closing(open_command_services(settings)) as services:
             services.audit.record(action, object_, **details)
     except (LicserverError, OSError) as error:
         click.echo(f"warning: done, but not recorded in the audit log: {mask(str(error))}", err=True)
@@ -274,9 +265,10 @@ def _record_change(settings: Settings, action: str, object_: tuple[str, str], **
 _RESTART = "restart running servers to use this, or send SIGHUP with --workers"
 
 
-@click.group("signing-key", cls=Commands)
-def signing_key_group() -> None:
-    """Add, list and retire the keys that sign responses, and print the public keys for apps to pin."""
+signing_key_group = Commands(
+    "signing-key",
+    help="Add, list and retire the keys that sign responses, and print the public keys for apps to pin.",
+)
 
 
 @settings_command("add", signing_key_group)
@@ -301,12 +293,13 @@ def list_keys(settings: Settings, printer: Printer) -> None:
 
 
 # An id may begin with a hyphen, and its letters are no options, not even -h.
-@signing_key_group.command(
-    "retire", context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]}
+@settings_command(
+    "retire",
+    signing_key_group,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )
 @click.argument("key_id", metavar="ID")
 @click.option("--last", is_flag=True, help="Retire even the last key: responses are then not signed.")
-@with_settings
 def retire_key(settings: Settings, printer: Printer, key_id: str, *, last: bool) -> None:
     """Retire the key ID, or the only key that starts with ID: it signs nothing any more."""
     key = secrets_file.retire_signing_key(settings, key_id, system_clock().astimezone(UTC), last=last)
@@ -332,21 +325,14 @@ def _key_record(key: SigningKey) -> dict[str, Any]:
 
 @services_command("audit")
 @click.option("--license", "license_", metavar="KEY", help="Only changes of this license (key or id).")
-@click.option(
-    "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many lines."
-)
+@limit_option
 def audit(services: Services, printer: Printer, license_: str | None, limit: int) -> None:
     """Show who changed what, the latest first."""
     object_ = None if license_ is None else ("license", services.licenses.get(license_).id.hex())
     records = (
-        {
-            "at": entry.at,
-            "who": f"{entry.actor.kind}:{entry.actor.name}",
-            "action": entry.action,
-            "kind": entry.object_kind,
-            "object": entry.object_id,
-            "details": entry.details if printer.as_json else say_details(entry.details),
-        }
+        {"at": entry.at, "who": f"{entry.actor.kind}:{entry.actor.name}", "action": entry.action}
+        | {"kind": entry.object_kind, "object": entry.object_id}
+        | {"details": entry.details if printer.as_json else say_details(entry.details)}
         for entry in services.audit.list_page(AuditFilter(object=object_), limit=limit).items
     )
     printer.table(records, (24, 16, 20, 12, 32, 0), "no changes yet")

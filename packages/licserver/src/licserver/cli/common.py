@@ -5,8 +5,8 @@ import getpass
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.security.private_files import become_owner
-from licserver.services import Services, open_services
+from licserver.services import MAX_PAGE, Services, open_services
 from licserver.settings import Settings, load_settings
 
 Function = Callable[..., Any]
@@ -35,12 +35,17 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
+slug_argument = click.argument("slug")
+name_argument = click.argument("name")
 data_dir_option = click.option(
     "--data-dir",
     type=_Folder(file_okay=False, path_type=Path),
     help="Folder of the database, the secrets and the files.  [LICSERVER_DATA_DIR]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many."
+)
 
 
 def load_command_settings(data_dir: Path | None) -> Settings:
@@ -56,54 +61,37 @@ def open_command_services(settings: Settings, *, new_database: bool = False) -> 
     return open_services(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
 
 
-@contextmanager
-def opened_services(settings: Settings, *, new_database: bool = False) -> Iterator[Services]:
-    """Open the services for a block; see `open_services`."""
-    services = open_command_services(settings, new_database=new_database)
-    try:
-        yield services
-    finally:
-        services.close()
-
-
-def settings_command(name: str, group: click.Group | None = None) -> Callable[[Function], click.Command]:
+def settings_command(
+    name: str, group: click.Group | None = None, **attributes: Any
+) -> Callable[[Function], click.Command]:
     """Make a command with ``--data-dir`` and ``--json`` of a function of settings and a printer."""
-    return lambda function: _create_command(with_settings(function), name, group)
+
+    def decorate(function: Function) -> click.Command:
+        @data_dir_option
+        @json_option
+        @functools.wraps(function)
+        def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> Any:
+            return function(load_command_settings(data_dir), Printer(as_json=as_json), **parameters)
+
+        made = (click.command if group is None else group.command)(name, **attributes)(command)
+        made.params = [*made.params[2:], *made.params[:2]]  # the common options last in the help
+        return made
+
+    return decorate
 
 
 def services_command(name: str, group: click.Group | None = None) -> Callable[[Function], click.Command]:
-    """Make a command with ``--data-dir`` and ``--json`` of a function of services and a printer."""
-    return lambda function: _create_command(with_services(function), name, group)
+    """Do as `settings_command`, with services in place of settings."""
 
+    def decorate(function: Function) -> click.Command:
+        @functools.wraps(function)
+        def command(settings: Settings, printer: Printer, **parameters: Any) -> Any:
+            with closing(open_command_services(settings)) as services:
+                return function(services, printer, **parameters)
 
-def _create_command(function: Function, name: str, group: click.Group | None) -> click.Command:
-    command = (click.command if group is None else group.command)(name)(function)
-    command.params = [*command.params[2:], *command.params[:2]]  # the common options last in the help
-    return command
+        return settings_command(name, group)(command)
 
-
-def with_settings(function: Function) -> Function:
-    """Add ``--data-dir`` and ``--json`` to a command's function, and call it with settings and a printer."""
-
-    @data_dir_option
-    @json_option
-    @functools.wraps(function)
-    def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> Any:
-        return function(load_command_settings(data_dir), Printer(as_json=as_json), **parameters)
-
-    return command
-
-
-def with_services(function: Function) -> Function:
-    """Do as `with_settings`, with services in place of settings."""
-
-    @with_settings
-    @functools.wraps(function)
-    def command(settings: Settings, printer: Printer, **parameters: Any) -> Any:
-        with opened_services(settings) as services:
-            return function(services, printer, **parameters)
-
-    return command
+    return decorate
 
 
 @functools.cache
@@ -150,6 +138,14 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    """Read a text file that the user named."""
+    try:
+        return read_file(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{path} is not UTF-8 text") from None
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:

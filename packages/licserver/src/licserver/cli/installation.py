@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Final, TypeVar
@@ -18,7 +18,7 @@ from licserver.cli.common import (
     data_dir_option,
     json_option,
     load_command_settings,
-    opened_services,
+    open_command_services,
     pick,
     services_command,
     settings_command,
@@ -40,9 +40,7 @@ from licserver.settings import Settings
 # `migrate` is imported by the commands, because Alembic would double the time of all others.
 
 
-@click.group("db", cls=Commands)
-def database_group() -> None:
-    """Create, upgrade, check and count the database."""
+database_group = Commands("db", help="Create, upgrade, check and count the database.")
 
 
 @contextmanager
@@ -71,7 +69,7 @@ def create_database(settings: Settings, printer: Printer) -> None:
         schema.check_new(database)
         secrets_file.open_vault(settings)
         migrate.upgrade(database)
-    with opened_services(settings, new_database=True) as services:
+    with closing(open_command_services(settings, new_database=True)) as services:
         services.audit.record("database.create", ("installation", "-"))
     printer.result({"to": schema.HEAD}, f"created: schema {schema.HEAD}")
 
@@ -89,11 +87,9 @@ def upgrade_database(settings: Settings, printer: Printer) -> None:
     if before is not None and before > schema.HEAD:
         printer.result({"from": before, "to": before}, f"the schema is {before}, which serves this program")
         return
-    done = f"upgraded from {before}" if before else "set up"
-    printer.result(
-        {"from": before, "to": schema.HEAD},
-        f"the schema is {schema.HEAD} already" if before == schema.HEAD else f"{done}: schema {schema.HEAD}",
-    )
+    done = f"{f'upgraded from {before}' if before else 'set up'}: schema {schema.HEAD}"
+    sentence = f"the schema is {schema.HEAD} already" if before == schema.HEAD else done
+    printer.result({"from": before, "to": schema.HEAD}, sentence)
 
 
 @settings_command("downgrade", database_group)

@@ -2,27 +2,34 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import date
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, key_argument, parse_day, pick, services_command
-from licserver.cli.offline_files import issue_file
+from licserver.cli.common import (
+    Printer,
+    key_argument,
+    limit_option,
+    parse_day,
+    pick,
+    read_file,
+    services_command,
+    slug_argument,
+    write_new,
+)
 from licserver.domain.entitlements import format_grants, parse_grants
+from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
-from licserver.services import ISSUE_BATCH, MAX_PAGE, LicenseFilter, Services
-
-_WIDTHS = (32, 10, 20, 9, 10, 10, 23, 0)
+from licserver.services import ISSUE_BATCH, LicenseFilter, Services
 
 
-def parse_slots(text: str) -> int | None:
-    """Parse a number of slots; None for unlimited."""
+def _parse_slots(text: str) -> int | None:
     if text.lower() == "unlimited":  # the help shows it in capitals
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
@@ -30,21 +37,13 @@ def parse_slots(text: str) -> int | None:
     return int(text)
 
 
-def _parse_seats(text: str) -> int | None:
-    return None if text.lower() == "none" else int(text)
-
-
-def _parse_day_or_never(text: str) -> date | None:
-    return None if text.lower() == "never" else parse_day(text)
-
-
-_SLOTS: Any = {"type": parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
-SEATS: Any = {
-    "metavar": "N",
-    "help": "How many may use the key at the same time, beside the slots.",
-}
+SLOTS: Any = {"type": _parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
+SEATS: Any = {"metavar": "N", "help": "How many may use the key at the same time, beside the slots."}
 _DAY: Any = {"type": parse_day, "metavar": "YYYY-MM-DD"}
-_DAY_OR_NEVER: Any = {"type": _parse_day_or_never, "metavar": "YYYY-MM-DD|NEVER"}
+_DAY_OR_NEVER: Any = {
+    "type": lambda text: None if text.lower() == "never" else parse_day(text),
+    "metavar": "YYYY-MM-DD|NEVER",
+}
 
 _GRANTS: Any = {
     "multiple": True,
@@ -57,21 +56,18 @@ _CHANNELS: Any = {
     "help": "Channels whose releases its holder is offered, such as beta; '' for stable ones only.",
 }
 
-entry_argument = click.argument("entry")
+license_group = Commands(
+    "license",
+    help="""Issue license keys, and change what they allow.
 
-
-@click.group("license", cls=Commands)
-def license_group() -> None:
-    """Issue license keys, and change what they allow.
-
-    KEY is a license key, the id that `license list` shows, or - to read one from standard input.
-    """
+KEY is a license key, the id that `license list` shows, or - to read one from standard input.""",
+)
 
 
 # Each option of a license is named after its field of `LicenseTerms`.
 @services_command("issue", license_group)
-@click.argument("slug")
-@click.option("--slots", default="1", show_default=True, **_SLOTS)
+@slug_argument
+@click.option("--slots", default="1", show_default=True, **SLOTS)
 @click.option("--floating-seats", type=int, **SEATS)
 @click.option("--expires", "expires_on", help="Last day of validity, UTC; may be in the past.", **_DAY)
 @click.option("--lifetime", is_flag=True, help="Never expires.")
@@ -99,37 +95,34 @@ def issue(services: Services, printer: Printer, slug: str, count: int, **terms: 
     """Issue license keys for the product SLUG, and print them, one a line."""
     batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count)
     try:
-        issued = _print_keys(printer, slug, batches, count)
+        _print_keys(printer, slug, batches, count)
     except KeyboardInterrupt:
         click.echo("licserver: interrupted; all keys printed above are issued and valid", err=True)
         raise
     except OSError:  # the reader has gone, or the disk is full
-        click.echo(
-            "licserver: not all keys could be printed; `licserver license list` shows all that are issued",
-            err=True,
-        )
+        advice = "`licserver license list` shows all that are issued"
+        click.echo(f"licserver: not all keys could be printed; {advice}", err=True)
         raise
     if count > ISSUE_BATCH:
-        click.echo(f"issued {issued} keys", err=True)
+        click.echo(f"issued {count} keys", err=True)
 
 
-def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count: int) -> int:
+def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count: int) -> None:
     """Print each batch once it is stored; if the keys go elsewhere, show a progress bar on the terminal."""
-    issued = 0
+    separator = ""
     if printer.as_json:
         click.echo(f'{{"product": {json.dumps(slug)}, "license_keys": [', nl=False)
     is_hidden = count <= ISSUE_BATCH or sys.stdout.isatty() or not sys.stderr.isatty()
     with click.progressbar(length=count, label="issuing", file=sys.stderr, hidden=is_hidden) as progress:
         for keys in batches:
             if printer.as_json:
-                click.echo((", " if issued else "") + ", ".join(f'"{key}"' for key in keys), nl=False)
+                click.echo(separator + ", ".join(f'"{key}"' for key in keys), nl=False)
             else:
                 click.echo("\n".join(keys))
-            issued += len(keys)
+            separator = ", "
             progress.update(len(keys))
     if printer.as_json:
         click.echo("]}")
-    return issued
 
 
 @services_command("show", license_group)
@@ -142,8 +135,12 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 
 @services_command("change", license_group)
 @key_argument
-@click.option("--slots", **_SLOTS)
-@click.option("--floating-seats", type=_parse_seats, **{**SEATS, "metavar": "N|NONE"})
+@click.option("--slots", **SLOTS)
+@click.option(
+    "--floating-seats",
+    type=lambda text: None if text.lower() == "none" else int(text),
+    **{**SEATS, "metavar": "N|NONE"},
+)
 @click.option("--expires", "expires_on", help="Last day of validity, UTC, or 'never'.", **_DAY_OR_NEVER)
 @click.option("--lifetime/--no-lifetime", default=None, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, or 'never'.", **_DAY_OR_NEVER)
@@ -179,7 +176,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 @services_command("convert", license_group)
 @key_argument
-@click.option("--slots", **_SLOTS)
+@click.option("--slots", **SLOTS)
 @click.option("--expires", "expires_on", help="Last day of validity, UTC; default: none.", **_DAY)
 @click.option("--lifetime", is_flag=True, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, if the product has a policy.", **_DAY)
@@ -193,7 +190,7 @@ def convert(services: Services, printer: Printer, key: str, **options: Any) -> N
 
 @services_command("find", license_group)
 @click.argument("text")
-@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many.")
+@limit_option
 def find(services: Services, printer: Printer, text: str, limit: int) -> None:
     """Find licenses.
 
@@ -201,7 +198,7 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
     or a subscription; by a masked key (CP-AB…O345), a part of a key, or a whole one.
     """
     page = services.licenses.search(LicenseFilter(text), limit=limit)
-    printer.table((_summary(services, printer, one) for one in page.items), _WIDTHS, "no licenses found")
+    _print_list(services, printer, page.items, "no licenses found")
     if page.cursor is not None:
         click.echo("there may be more; search for a longer text", err=True)
 
@@ -212,7 +209,7 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
 def list_licenses(services: Services, printer: Printer, product: str | None, *, trials: bool) -> None:
     """List licenses, with masked keys."""
     found = (one for one in services.licenses.list_all(product) if one.trial or not trials)
-    printer.table((_summary(services, printer, one) for one in found), _WIDTHS, "no licenses yet")
+    _print_list(services, printer, found, "no licenses yet")
 
 
 @services_command("revoke", license_group)
@@ -269,7 +266,7 @@ def take_back(services: Services, printer: Printer, key: str, seat: str) -> None
 
 @services_command("allow", license_group)
 @key_argument
-@entry_argument
+@click.argument("entry")
 def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Allow ENTRY, a domain, `*.domain`, IP or network, to use the key without a slot."""
     _print_changed(services, printer, services.licenses.allow(key, entry), "changed")
@@ -277,13 +274,44 @@ def allow(services: Services, printer: Printer, key: str, entry: str) -> None:
 
 @services_command("disallow", license_group)
 @key_argument
-@entry_argument
+@click.argument("entry")
 def disallow(services: Services, printer: Printer, key: str, entry: str) -> None:
     """Remove ENTRY: what used the key through it needs a slot from now on."""
     _print_changed(services, printer, services.licenses.disallow(key, entry), "changed")
 
 
-license_group.add_command(issue_file)
+@services_command("file", license_group)
+@key_argument
+@click.option(
+    "--machine",
+    "request",
+    required=True,
+    metavar="REQUEST",
+    help="The code that the app shows (REQ-…), or a file with it.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, MAX_DAYS),
+    default=DEFAULT_DAYS,
+    show_default=True,
+    help="How long it is valid; it ends with the license in any case.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write to this new file; default: print it.")
+def issue_file(
+    services: Services, printer: Printer, key: str, request: str, days: int, out: Path | None
+) -> None:
+    """Issue a license file for a machine without a network; it takes a slot, as a verify does."""
+    path = Path(request)
+    if not request.upper().startswith("REQ"):
+        request = read_file(path).decode(errors="replace")
+    if out is not None and out.exists():
+        raise InvalidInputError(f"{out} exists already; name a new file")
+    issued = services.offline_files.issue(key, request, days)
+    if out is not None:
+        write_new(out, issued.text.encode(), 0o644)
+    record = {"domain": issued.domain, "ends_at": issued.ends_at, "file": str(out) if out else issued.text}
+    told = f"wrote {out}, valid until {issued.ends_at:%Y-%m-%d %H:%M} UTC" if out else issued.text.rstrip()
+    printer.result(record, told)
 
 
 def _print_changed(services: Services, printer: Printer, license_: IssuedLicense, done: str) -> None:
@@ -293,38 +321,35 @@ def _print_changed(services: Services, printer: Printer, license_: IssuedLicense
         click.echo(f"{done} {services.licenses.mask_key(license_)}")
 
 
-def _entitlements(printer: Printer, values: Mapping[str, Any] | None) -> Any:
-    return (values or {}) if printer.as_json else format_grants(values)
+def _print_list(services: Services, printer: Printer, found: Iterable[IssuedLicense], empty: str) -> None:
+    """Print licenses; in JSON each field has one type, as in `license show`."""
 
+    def summarize(one: IssuedLicense) -> dict[str, Any]:
+        expiry: dict[str, Any] = pick(one, "expires_on", "lifetime")
+        if not printer.as_json and expiry.pop("lifetime"):
+            expiry["expires_on"] = "lifetime"
+        return {
+            "id": one.id.hex(),
+            "license_key": services.licenses.mask_key(one),
+            "product": one.product_slug,
+            "slots": "unlimited" if one.slots is None else one.slots,
+            "slots_used": one.slots_used,
+            **expiry,
+            **pick(one, "revoked_at", "customer_email"),
+        }
 
-def _uses(services: Services, printer: Printer, license_: IssuedLicense, granted: Mapping[str, Any]) -> Any:
-    uses = services.consumption.list_current(license_.id, granted)
-    if printer.as_json:
-        return [one._asdict() for one in uses]
-    return [f"{one.name} {one.used} of {one.limit}, again from {one.resets_at:%Y-%m-%d}" for one in uses]
-
-
-def _summary(services: Services, printer: Printer, license_: IssuedLicense) -> dict[str, Any]:
-    """Return a license for a list; in JSON each field has one type, as in `license show`."""
-    expiry: dict[str, Any] = {"expires_on": license_.expires_on}
-    if printer.as_json:
-        expiry["lifetime"] = license_.lifetime
-    elif license_.lifetime:
-        expiry["expires_on"] = "lifetime"
-    return {
-        "id": license_.id.hex(),
-        "license_key": services.licenses.mask_key(license_),
-        "product": license_.product_slug,
-        "slots": "unlimited" if license_.slots is None else license_.slots,
-        "slots_used": license_.slots_used,
-        **expiry,
-        "revoked_at": license_.revoked_at,
-        "customer_email": license_.customer_email,
-    }
+    printer.table(map(summarize, found), (32, 10, 20, 9, 10, 10, 23, 0), empty)
 
 
 def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
-    entitlements = services.plans.resolve(license_)
+    granted = services.plans.resolve(license_)
+    uses: list[Any] = [*services.consumption.list_current(license_.id, granted)]
+    grants: list[Any] = [license_.overrides or {}, granted]
+    if printer.as_json:
+        uses = [one._asdict() for one in uses]
+    else:
+        uses = [f"{one.name} {one.used} of {one.limit}, again from {one.resets_at:%Y-%m-%d}" for one in uses]
+        grants = [*map(format_grants, grants)]
     key = services.licenses.reveal(license_.id.hex()) if reveal else services.licenses.mask_key(license_)
     printer.details(
         {
@@ -338,12 +363,12 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             **pick(license_, "customer_email", "note", "trial"),
             "channels": list(license_.channels),
             "subscription": license_.subscription_id,
-            "subscription_ended_at": license_.subscription_ended_at,
+            **pick(license_, "subscription_ended_at"),
             "allowed": list(license_.allowed),
             "plan": license_.plan,
-            "overrides": _entitlements(printer, license_.overrides),
-            "entitlements": _entitlements(printer, entitlements),
-            "uses": _uses(services, printer, license_, entitlements),
+            "overrides": grants[0],
+            "entitlements": grants[1],
+            "uses": uses,
             "activations": [
                 pick(one.environment, "domain", "ip")
                 | pick(one, "activated_at", "last_seen_at", "label", "app_version", "offline_until")

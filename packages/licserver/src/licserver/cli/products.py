@@ -1,23 +1,21 @@
-"""Commands on products."""
+"""Commands on products, and on plans: what licenses of a product are entitled to."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, pick, services_command
+from licserver.cli.common import Printer, name_argument, pick, services_command, slug_argument
+from licserver.domain.entitlements import Plan, format_grants, parse_grants
 from licserver.domain.records import CUSTOMER_MOVES, EnvironmentPolicy, Product
 from licserver.errors import InvalidInputError
 from licserver.services import Services
 
 _POLICIES = click.Choice([policy.value for policy in EnvironmentPolicy])
 
-slug_argument = click.argument("slug")
 
-
-@click.group("product", cls=Commands)
-def product_group() -> None:
-    """Add, list, change and rename products."""
+product_group = Commands("product", help="Add, list, change and rename products.")
 
 
 @services_command("add", product_group)
@@ -57,7 +55,7 @@ def add_product(
 ) -> None:
     """Add the product SLUG."""
     product = services.products.add(slug, name, EnvironmentPolicy(environment), **rules)
-    printer.result(_product_record(product), f"added {product.slug}: {product.name}")
+    _print_product(printer, product, "added")
 
 
 @services_command("list", product_group)
@@ -73,7 +71,7 @@ def list_products(services: Services, printer: Printer) -> None:
 def rename_product(services: Services, printer: Printer, slug: str, name: str) -> None:
     """Give the product SLUG another name."""
     product = services.products.rename(slug, name)
-    printer.result(_product_record(product), f"renamed {product.slug}: {product.name}")
+    _print_product(printer, product, "renamed")
 
 
 @services_command("change", product_group)
@@ -117,7 +115,11 @@ def change_product(
     if policy is None and set(changes.values()) == {None}:
         raise InvalidInputError("there is nothing to change; see `licserver product change --help`")
     product = services.products.change(slug, policy=policy, **changes)
-    printer.result(_product_record(product), f"changed {product.slug}: {product.name}")
+    _print_product(printer, product, "changed")
+
+
+def _print_product(printer: Printer, product: Product, done: str) -> None:
+    printer.result(_product_record(product), f"{done} {product.slug}: {product.name}")
 
 
 def _product_record(product: Product) -> dict[str, Any]:
@@ -130,3 +132,86 @@ def _product_record(product: Product) -> dict[str, Any]:
         "latest": product.latest.version if product.latest else None,
         "name": product.name,
     }
+
+
+# --- plans ------------------------------------------------------------------------------------
+
+product_argument = click.argument("product")
+grant_option = click.option(
+    "--grant",
+    "grants",
+    multiple=True,
+    metavar="GRANT",
+    help="A flag (export), a number (projects=50), a number per period (exports=100/month) or a text "
+    "(region=eu); several times.",
+)
+
+
+plan_group = Commands(
+    "plan",
+    help="""Choose what licenses are entitled to: a license has one plan of its product, or none.
+
+A GRANT is NAME for a flag, or NAME=VALUE. A value in double quotes is a text, whatever it looks like.""",
+)
+
+
+@services_command("add", plan_group)
+@product_argument
+@name_argument
+@grant_option
+def add_plan(services: Services, printer: Printer, product: str, name: str, grants: tuple[str, ...]) -> None:
+    """Add the plan NAME to PRODUCT."""
+    plan = services.plans.add(product, name, parse_grants(grants))
+    _print_plan(printer, product, plan, f"added the plan {name} of {product}")
+
+
+@services_command("list", plan_group)
+@product_argument
+def list_plans(services: Services, printer: Printer, product: str) -> None:
+    """List the plans of PRODUCT."""
+
+    def show(grants: Mapping[str, Any]) -> Any:
+        return grants if printer.as_json else ", ".join(format_grants(grants))
+
+    plans = services.plans.list_all(product)
+    records = ({"name": one.name, "entitlements": show(one.entitlements)} for one in plans)
+    printer.table(records, (20, 0), "no plans yet")
+
+
+@services_command("show", plan_group)
+@product_argument
+@name_argument
+def show_plan(services: Services, printer: Printer, product: str, name: str) -> None:
+    """Show what the plan NAME of PRODUCT grants."""
+    plan = services.plans.get(product, name)
+    _print_plan(printer, product, plan, "\n".join(format_grants(plan.entitlements)) or "nothing")
+
+
+@services_command("change", plan_group)
+@product_argument
+@name_argument
+@grant_option
+def change_plan(
+    services: Services, printer: Printer, product: str, name: str, grants: tuple[str, ...]
+) -> None:
+    """Change what the plan NAME of PRODUCT grants; NAME=none takes an entitlement out of it.
+
+    What is not given stays. Its licenses get the new entitlements with the next answer.
+    """
+    if not grants:
+        raise InvalidInputError("there is nothing to change; see `licserver plan change --help`")
+    plan = services.plans.change(product, name, parse_grants(grants))
+    _print_plan(printer, product, plan, f"changed the plan {name} of {product}")
+
+
+@services_command("remove", plan_group)
+@product_argument
+@name_argument
+def remove_plan(services: Services, printer: Printer, product: str, name: str) -> None:
+    """Remove the plan NAME of PRODUCT, which no license may have."""
+    services.plans.remove(product, name)
+    printer.result({"product": product, "name": name}, f"removed the plan {name} of {product}")
+
+
+def _print_plan(printer: Printer, product: str, plan: Plan, text: str) -> None:
+    printer.result({"product": product, **pick(plan, "name", "entitlements")}, text)

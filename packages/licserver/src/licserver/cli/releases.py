@@ -1,129 +1,69 @@
-"""Commands on releases, and on the keys and manifests that sign them."""
+"""Commands on releases: published, renewed, moved between channels, rolled out, withdrawn."""
 
 import functools
 from collections.abc import Callable
-from datetime import UTC, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import (
-    Printer,
-    json_option,
-    pick,
-    read_file,
-    services_command,
-    with_services,
-    write_new,
+from licserver.cli.common import Printer, pick, read_text, services_command, slug_argument
+from licserver.cli.signing import (
+    file_argument,
+    new_key,
+    public_key,
+    sign,
+    signing_options,
+    version_argument,
 )
-from licserver.cli.rollouts import show_rollout
-from licserver.cli.wordpress import show_wordpress, wordpress_options
-from licserver.clock import system_clock
-from licserver.domain.decisions import is_slug, parse_version
 from licserver.domain.records import STABLE, Release, WordPressFields
 from licserver.domain.rollout import Reach
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
-from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS
-from licserver.protocol.release_manifests import Manifest, ManifestSigner
-from licserver.security.file_signing import file_signer
-from licserver.security.private_files import digest_file, validate_file
+from licserver.protocol.release_manifests import ManifestSigner
 from licserver.services import Services
 
 R = TypeVar("R")
 
-_PATH = click.Path(path_type=Path)
+_WORDPRESS: Final = {
+    "requires": ("VERSION", "The lowest version of WordPress that it needs."),
+    "tested": ("VERSION", "The highest version of WordPress with which it was tried."),
+    "requires_php": ("VERSION", "The lowest version of PHP that it needs."),
+    "details_url": ("URL", "The page that describes it; themes need one."),
+}
 
-slug_argument = click.argument("slug")
-version_argument = click.argument("version")
-file_argument = click.argument("file", type=_PATH)
 platform_option = click.option(
     "--platform", default="", metavar="NAME", help="The file for this platform, such as windows-x86_64."
 )
-release_key_option = click.option(
-    "--release-key",
-    "release_keys",
-    multiple=True,
-    type=_PATH,
-    metavar="PEM",
-    help="Sign the release with the Ed25519 key in this file; may be repeated.",
-)
-valid_for_option = click.option(
-    "--valid-for",
-    type=click.IntRange(1, 3650),
-    metavar="DAYS",
-    default=release_manifests.VALID_FOR.days,
-    show_default=True,
-    help="How long clients accept the signed manifest.",
-)
+release_group = Commands("release", help="Publish, sign, list and withdraw versions.")
 
 
-def signing_options(function: Callable[..., R]) -> Callable[..., R]:
-    """Add ``--release-key``, ``--valid-for`` and ``--manifest`` to a command, and call it with a signer."""
+for _command in (new_key, public_key, sign):
+    release_group.add_command(_command)
 
-    @release_key_option
-    @valid_for_option
-    @click.option(
-        "--manifest",
-        type=_PATH,
-        metavar="FILE",
-        help="The manifest that `licserver release sign` wrote, on a machine that has the key.",
-    )
+
+def _wordpress_options(function: Callable[..., R]) -> Callable[..., R]:
+    """Add an option for each field to a command, and call it with those that were given."""
+
     @functools.wraps(function)
-    def command(
-        *args: Any, release_keys: tuple[Path, ...], valid_for: int, manifest: Path | None, **parameters: Any
-    ) -> R:
-        signer = _read_signer(release_keys, valid_for, manifest, parameters.get("file"))
-        return function(*args, signer=signer, **parameters)
+    def command(*args: Any, **parameters: Any) -> R:
+        given = {name: parameters.pop(name) for name in _WORDPRESS}
+        fields = {name: text for name, text in given.items() if text is not None}
+        return function(*args, fields=fields, **parameters)
 
+    for name, (metavar, help_) in reversed(_WORDPRESS.items()):
+        option = f"--{name.replace('_', '-')}"
+        command = click.option(option, metavar=metavar, help=f"WordPress: {help_}")(command)
     return command
 
 
-def _read_signer(
-    paths: tuple[Path, ...], valid_for: int, manifest: Path | None, file: Path | None
-) -> ManifestSigner | None:
-    if paths and manifest is not None:
-        raise InvalidInputError("give --release-key or --manifest, not both")
-    if manifest is not None:
-        return release_manifests.use_signed(_read_text(manifest))
-    return _sign_with(_read_keys(paths), valid_for, file) if paths else None
-
-
-def _sign_with(keys: list[PrivateKey], valid_for: int, file: Path | None) -> ManifestSigner:
-    """Return a signer; of several keys, the first one signs the file for other updaters."""
-    sign_file = file_signer(file, keys[0]) if file is not None else None
-    return release_manifests.sign_with_keys(keys, timedelta(days=valid_for), sign_file)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return read_file(path).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"{path} is not UTF-8 text") from None
-
-
-def _read_keys(paths: tuple[Path, ...]) -> list[PrivateKey]:
-    return [PrivateKey.from_pem(read_file(path), str(path)) for path in paths]
-
-
-@click.group("release", cls=Commands)
-def release_group() -> None:
-    """Publish, sign, list and withdraw versions."""
-
-
-release_group.add_command(show_rollout)
-release_group.add_command(show_wordpress)
-
-
-@release_group.command("publish")
+@services_command("publish", release_group)
 @slug_argument
 @version_argument
 @file_argument
 @click.option("--changelog", help="What is new, as plain text or basic HTML.")
-@click.option("--changelog-file", type=_PATH, help="The changelog in a UTF-8 file.")
+@click.option("--changelog-file", type=click.Path(path_type=Path), help="The changelog in a UTF-8 file.")
 @platform_option
 @click.option("--channel", default="", metavar="NAME", help="Offer it to this channel only, such as beta.")
 @click.option(
@@ -136,8 +76,7 @@ release_group.add_command(show_wordpress)
     metavar="VERSION",
     help="Offer it to installations below VERSION at once, as important.",
 )
-@wordpress_options
-@with_services
+@_wordpress_options
 @signing_options
 def publish(
     services: Services,
@@ -148,12 +87,11 @@ def publish(
     *,
     changelog: str | None,
     changelog_file: Path | None,
-    platform: str,
-    channel: str,
     rollout: str | None,
     critical_below: str | None,
     fields: dict[str, str],
     signer: ManifestSigner | None,
+    **place: str,
 ) -> None:
     """Publish FILE as VERSION of the product SLUG, signed with --release-key or --manifest.
 
@@ -163,46 +101,30 @@ def publish(
     if changelog is not None and changelog_file is not None:
         raise InvalidInputError("give --changelog or --changelog-file, not both")
     if changelog_file is not None:
-        changelog = _read_text(changelog_file)
+        changelog = read_text(changelog_file)
+    reach, wordpress = Reach(rollout, critical_below), WordPressFields(**fields)
     release = services.releases.publish(
-        slug,
-        version,
-        file,
-        changelog or "",
-        signer,
-        platform=platform,
-        channel=channel,
-        reach=Reach(rollout, critical_below),
-        wordpress=WordPressFields(**fields),
+        slug, version, file, changelog or "", signer, reach=reach, wordpress=wordpress, **place
     )
     record = _release_record(release)
     audience = services.releases.describe_audience(slug, release)
     warning = services.releases.describe_order(slug, release)
-    for_platform = f" for {platform}" if platform else ""
+    for_platform = f" for {release.platform}" if release.platform else ""
     is_reduced = bool(changelog) and release.changelog != changelog
-    lines = [
+    done = (
         f"published {slug} {release.version}{for_platform}: {release.artifact.size:,} bytes, "
-        f"sha256 {record['sha256']}" + ("; the changelog was reduced to basic HTML" if is_reduced else ""),
-        *filter(None, [audience, warning]),
-    ]
-    record |= release.wordpress._asdict()
-    printer.result(record | {"audience": audience, "warning": warning}, "\n".join(lines))
+        f"sha256 {record['sha256']}" + ("; the changelog was reduced to basic HTML" if is_reduced else "")
+    )
+    record |= {**release.wordpress._asdict(), "audience": audience, "warning": warning}
+    printer.result(record, "\n".join(filter(None, [done, audience, warning])))
 
 
-@release_group.command("renew")
+@services_command("renew", release_group)
 @slug_argument
 @version_argument
 @platform_option
-@with_services
 @signing_options
-def renew(
-    services: Services,
-    printer: Printer,
-    slug: str,
-    version: str,
-    platform: str,
-    signer: ManifestSigner | None,
-) -> None:
+def renew(services: Services, printer: Printer, signer: ManifestSigner | None, **which: str) -> None:
     """Replace the manifest of VERSION of the product SLUG by one with a later expiry; the file stays.
 
     With --release-key the key is needed here; or sign the same file again on the machine that has the key,
@@ -210,18 +132,14 @@ def renew(
     """
     if signer is None:
         raise InvalidInputError("give --release-key or --manifest")
-    release = services.releases.renew_manifest(slug, version, signer, platform)
+    release = services.releases.renew_manifest(sign=signer, **which)
     signed = release_manifests.read(release.manifest or "")
-    until = signed.manifest.expires_at
+    until, ids = signed.manifest.expires_at, [*signed.key_ids]
+    record = {"version": release.version, "platform": release.platform or None}
     printer.result(
-        {
-            "version": release.version,
-            "platform": release.platform or None,
-            "signed_until": until,
-            "signed_by": list(signed.key_ids),
-        },
-        f"renewed {slug} {release.version}: valid until {until:%Y-%m-%d %H:%M:%S} UTC, "
-        f"signed by {', '.join(signed.key_ids)}",
+        {**record, "signed_until": until, "signed_by": ids},
+        f"renewed {which['slug']} {release.version}: valid until {until:%Y-%m-%d %H:%M:%S} UTC, "
+        f"signed by {', '.join(ids)}",
     )
 
 
@@ -294,85 +212,67 @@ def _release_record(release: Release) -> dict[str, Any]:
     }
 
 
-# --- commands without a data folder -----------------------------------------------------------
+def _parse_percent(text: str) -> float:
+    try:
+        return float(text.removesuffix("%"))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no share; write it like 50%") from None
 
 
-@release_group.command("new-key")
-@file_argument
-@json_option
-def new_key(file: Path, *, as_json: bool) -> None:
-    """Generate a key that signs releases: write the private key to FILE, and print the public one to pin.
-
-    Keep FILE away from the server, and a copy of it in another place.
-    """
-    key = PrivateKey.generate()
-    write_new(file, key.to_pem(), 0o600)
-    _print_public(key, as_json=as_json)
-
-
-@release_group.command("public-key")
-@file_argument
-@click.option(
-    "--for",
-    "updater",
-    type=click.Choice(list(PUBLIC_KEY_FORMS)),
-    default="licclient",
-    show_default=True,
-    help="Who reads it: each updater has its own form.",
-)
-@json_option
-def public_key(file: Path, updater: str, *, as_json: bool) -> None:
-    """Print the public key for apps to pin, of the private key in FILE."""
-    _print_public(_read_keys((file,))[0], updater, as_json=as_json)
-
-
-def _print_public(key: PrivateKey, updater: str = "licclient", *, as_json: bool) -> None:
-    text = PUBLIC_KEY_FORMS[updater](key.public)
-    Printer(as_json=as_json).result({"public_key": text, "id": key.public.id}, text)
-
-
-@release_group.command("sign")
+@services_command("rollout", release_group)
 @slug_argument
 @version_argument
-@file_argument
-@release_key_option
-@valid_for_option
 @click.option(
-    "--add-to", type=_PATH, metavar="MANIFEST", help="Add a signature to this manifest; its expiry stays."
+    "--share", type=_parse_percent, metavar="PERCENT", help="Let it reach this share, such as 50%, and stay."
 )
-@click.option("--out", type=_PATH, help="Write the manifest to this file; default: print it.")
-def sign(
+@click.option("--pause/--resume", "paused", default=None, help="Let the share stand still, or grow again.")
+@click.option("--finish", is_flag=True, help="Let it reach all installations.")
+def show_rollout(
+    services: Services,
+    printer: Printer,
     slug: str,
     version: str,
-    file: Path,
-    release_keys: tuple[Path, ...],
-    valid_for: int,
-    add_to: Path | None,
-    out: Path | None,
+    share: float | None,
+    paused: bool | None,
+    finish: bool,
 ) -> None:
-    """Sign FILE as VERSION of the product SLUG, on a machine that has the key and no server.
+    """Show the rollout of VERSION of the product SLUG, or change it.
 
-    Pass the result to `release publish --manifest` or `release renew --manifest`.
+    The share never falls: `release withdraw` offers a version to nobody.
     """
-    if not release_keys:
-        raise InvalidInputError("name the signing key with --release-key")
-    if not is_slug(slug) or parse_version(version) is None:
-        raise InvalidInputError(
-            f"{slug!r} {version!r} is not a slug and a version by PEP 440, like my-product 1.4.0"
-        )
-    keys = _read_keys(release_keys)
-    size, sha256 = digest_file(validate_file(file))
-    now = system_clock().astimezone(UTC)
-    wanted = Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
-    if add_to is None:
-        signed = _sign_with(keys, valid_for, file)(wanted)
+    if (share is not None) + (paused is not None) + finish > 1:
+        raise InvalidInputError("give one of --share, --pause, --resume and --finish")
+    percent = 100.0 if finish else share
+    if percent is None and paused is None:
+        status = services.rollouts.get(slug, version)
     else:
-        signed = release_manifests.use_signed(_read_text(add_to))(wanted)
-        for key in keys:
-            signed = release_manifests.add_signature(signed, key)
-    if out is None:
-        click.echo(signed.text)
-        return
-    write_new(out, signed.text.encode() + b"\n", 0o644)
-    until = f"{signed.manifest.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    click.echo(f"signed {slug} {version} until {until} by {', '.join(signed.key_ids)}")
+        status = services.rollouts.change(slug, version, percent=percent, paused=paused)
+    plan = status.release.rollout
+    printer.details(
+        {
+            "version": status.release.version,
+            "percent": status.percent,
+            "plan": plan and plan.plan,
+            "started_at": plan and plan.started_at,
+            "paused_at": plan and plan.paused_at,
+            "critical_below": status.release.critical_below,
+            "update_checks": status.checks,
+            "update_checks_of_all": status.checks_of_all,
+            "rolled_back": status.rolled_back,
+        }
+    )
+
+
+@services_command("wordpress", release_group)
+@slug_argument
+@version_argument
+@_wordpress_options
+def show_wordpress(
+    services: Services, printer: Printer, slug: str, version: str, fields: dict[str, str]
+) -> None:
+    """Show what WordPress shows of VERSION of the product SLUG, or change it; '' removes a field."""
+    if fields:
+        release = services.releases.set_wordpress(slug, version, **fields)
+    else:
+        release = services.releases.get(slug, version)
+    printer.details({"version": release.version, **release.wordpress._asdict()})

@@ -1,4 +1,4 @@
-"""Commands on sources of sales: shops whose deliveries issue, revoke and end licenses."""
+"""Commands on sales: shops whose deliveries issue, revoke and end licenses; and subscriptions."""
 
 import asyncio
 import os
@@ -10,15 +10,15 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, pick, services_command
-from licserver.cli.licenses import SEATS, parse_slots
+from licserver.cli.common import Printer, limit_option, name_argument, pick, services_command
+from licserver.cli.licenses import SEATS, SLOTS
 from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
+from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
-from licserver.services import MAX_PAGE, Services
+from licserver.services import Services
 from licserver.services.sources import missing_variables
 from licserver.sources.kinds import SourceKind
 
-name_argument = click.argument("name")
 external_id_argument = click.argument("external_id")
 
 
@@ -29,12 +29,12 @@ def _parse_days(text: str) -> int:
     return int(number)
 
 
-@click.group("source", cls=Commands)
-def source_group() -> None:
-    """Take sales from shops: add a source, map its products, and see what it has delivered.
+source_group = Commands(
+    "source",
+    help="""Take sales from shops: add a source, map its products, and see what it has delivered.
 
-    A shop delivers to `POST /events/in/NAME` of this server.
-    """
+A shop delivers to `POST /events/in/NAME` of this server.""",
+)
 
 
 @services_command("add", source_group)
@@ -70,10 +70,8 @@ def add_source(
     services: Services, printer: Printer, name: str, kind: str, secret_env: str, refund: str, **options: Any
 ) -> None:
     """Add the source NAME; its secret is not stored here."""
-    is_any = refund == "any"
-    source = services.sources.add(
-        name, SourceKind(kind), secret_env, revokes_partial_refunds=is_any, **options
-    )
+    options["revokes_partial_refunds"] = refund == "any"
+    source = services.sources.add(name, SourceKind(kind), secret_env, **options)
     if missing := missing_variables(source):
         click.echo(f"not set here: {', '.join(missing)}; the server needs it", err=True)
     record = {"name": source.name, "kind": source.kind.value, "path": f"/events/in/{source.name}"}
@@ -93,23 +91,20 @@ def list_sources(services: Services, printer: Printer) -> None:
             "mode": "test" if source.is_test else "live",
             "secret": "missing" if missing_variables(source) else "set",
             "secret_env": source.secret_env,
-            "mapped": ", ".join(map(describe_mapping, mappings[source.name])) or None,
+            "mapped": ", ".join(map(_describe_mapping, mappings[source.name])) or None,
         }
         for source in services.sources.list_all()
     )
     printer.table(records, (16, 12, 4, 7, 20, 0), "no sources yet")
 
 
-def describe_mapping(mapping: SourceMapping) -> str:
-    """Describe a mapping in a few words."""
+def _describe_mapping(mapping: SourceMapping) -> str:
     if mapping.product is None:
         return f"{mapping.external_id} -> nothing"
     slots = "unlimited" if mapping.slots is None else mapping.slots
     terms = [f"slots {slots}", *(["lifetime"] if mapping.lifetime else [])]
-    terms += [f"expires in {mapping.expires_in}"] if mapping.expires_in else []
-    terms += [f"support {mapping.support}"] if mapping.support else []
-    terms += [f"plan {mapping.plan}"] if mapping.plan else []
-    terms += [f"floating seats {mapping.floating_seats}"] if mapping.floating_seats else []
+    more = pick(mapping, "expires_in", "support", "plan", "floating_seats")
+    terms += [f"{name.replace('_', ' ')} {value}" for name, value in more.items() if value]
     return f"{mapping.external_id} -> {mapping.product} ({', '.join(terms)})"
 
 
@@ -118,14 +113,7 @@ def describe_mapping(mapping: SourceMapping) -> str:
 @external_id_argument
 @click.option("--product", "slug", metavar="SLUG", help="The product whose licenses are issued.")
 @click.option("--ignore", is_flag=True, help="Nothing is issued for it.")
-@click.option(
-    "--slots",
-    type=parse_slots,
-    metavar="N|UNLIMITED",
-    default="1",
-    show_default=True,
-    help="Activations of each key.",
-)
+@click.option("--slots", default="1", show_default=True, **SLOTS)
 @click.option("--expires-in", metavar="PERIOD", help="From the purchase, as 30d, 6m or 1y.")
 @click.option("--support", metavar="PERIOD", help="From the purchase to the end of the support period.")
 @click.option("--lifetime", is_flag=True, help="Never expires.")
@@ -145,7 +133,7 @@ def map_product(
     if ignore is (slug is not None):
         raise InvalidInputError("give --product or --ignore")
     mapping = services.sources.map(name, external_id, slug, **terms)
-    printer.result(asdict(mapping), f"mapped {describe_mapping(mapping)}")
+    printer.result(asdict(mapping), f"mapped {_describe_mapping(mapping)}")
 
 
 @services_command("unmap", source_group)
@@ -168,7 +156,7 @@ def remove_source(services: Services, printer: Printer, name: str) -> None:
 @services_command("events", source_group)
 @name_argument
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state; dead ones need you.")
-@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True)
+@limit_option
 def list_events(services: Services, printer: Printer, name: str, state: str | None, limit: int) -> None:
     """List what the source NAME has delivered, the latest first."""
     events = services.sources.list_events(name, state, limit=limit).items
@@ -218,3 +206,47 @@ def _parse_day(text: str) -> datetime:
         return datetime.combine(date.fromisoformat(text), time(), UTC)
     except ValueError:
         raise InvalidInputError(f"{text!r} is no day; write it like 2026-01-31") from None
+
+
+# --- subscriptions of licenses ----------------------------------------------------------------
+
+subscription_argument = click.argument("subscription_id", metavar="ID")
+
+
+def _parse_instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is not a date and time; write it like 2027-01-31T12:00Z"
+        ) from None
+
+
+subscription_group = Commands("subscription", help="End and resume subscriptions.")
+
+
+@services_command("end", subscription_group)
+@subscription_argument
+@click.option(
+    "--at",
+    type=_parse_instant,
+    metavar="INSTANT",
+    help="When it ends, UTC unless a zone is given; default: now.",
+)
+def end(services: Services, printer: Printer, subscription_id: str, at: datetime | None) -> None:
+    """End the subscription ID: its licenses expire at that time."""
+    count = services.subscriptions.end(subscription_id, at)
+    sentence = (
+        f"ended {subscription_id}: {count} {plural(count, 'license expires', 'licenses expire')} with it"
+    )
+    printer.result({"subscription": subscription_id, "licenses": count}, sentence)
+
+
+@services_command("resume", subscription_group)
+@subscription_argument
+def resume(services: Services, printer: Printer, subscription_id: str) -> None:
+    """Undo the end of the subscription ID."""
+    count = services.subscriptions.resume(subscription_id)
+    sentence = f"resumed {subscription_id}: {count} {plural(count, 'license')}"
+    printer.result({"subscription": subscription_id, "licenses": count}, sentence)

@@ -123,29 +123,25 @@ def import_(
 
 
 def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
-    count = incoming.count
-    sentence = (
-        f"{count} {plural(count, 'license')} can be imported{_describe_rest(incoming)}; nothing was written"
-    )
     if printer.as_json:
-        lines = [one._asdict() for one in incoming.plan()]
         record = {
-            "licenses": count,
+            "licenses": incoming.count,
             "dry_run": True,
             "changed": len(incoming.changes),
             "unchanged": len(incoming.unchanged),
             "skipped": len(incoming.skipped),
             "refused": incoming.wrong,
-            "lines": lines,
+            "lines": [one._asdict() for one in incoming.plan()],
         }
         printer.result(record, "")
-    else:
-        for one in incoming.plan():
-            what = " ".join(filter(None, (one.action, one.license_key, one.detail)))
-            click.echo(f"line {one.line}: {what}", err=one.action is Action.REFUSE)
+        _check(incoming)
+        return
+    for one in incoming.plan():
+        what = " ".join(filter(None, (one.action, one.license_key, one.detail)))
+        click.echo(f"line {one.line}: {what}", err=one.action is Action.REFUSE)
     _check(incoming)
-    if not printer.as_json:
-        click.echo(sentence)
+    count = f"{incoming.count} {plural(incoming.count, 'license')}"
+    click.echo(f"{count} can be imported{_describe_rest(incoming)}; nothing was written")
 
 
 def _describe_rest(incoming: LicenseImport) -> str:

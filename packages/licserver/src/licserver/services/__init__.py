@@ -17,29 +17,24 @@ from licserver.database.schema import is_in_use, open_database
 from licserver.database.timelines import Timelines
 from licserver.domain.records import SYSTEM, Actor
 from licserver.security.secrets_file import expects_database, note_database, open_vault
-from licserver.services.account import AccountService
+from licserver.services.account import AccountService, SelfService, TrialService
 from licserver.services.audit import AuditService, RetentionService
-from licserver.services.consumption import ConsumptionService
+from licserver.services.consumption import ConsumptionService, SeatService
 from licserver.services.context import Context
 from licserver.services.licenses import ISSUE_BATCH, LicenseService
 from licserver.services.lists import MAX_PAGE, LicenseFilter, Order, Page, page_of
 from licserver.services.mail import MailService
 from licserver.services.offline_files import OfflineFileService
 from licserver.services.patches import PatchService
-from licserver.services.plans import PlanService
-from licserver.services.products import ProductService
-from licserver.services.releases import ReleaseService
-from licserver.services.rollouts import RolloutService
+from licserver.services.products import PlanService, ProductService
+from licserver.services.releases import ReleaseService, RolloutService
 from licserver.services.sales import SaleService
-from licserver.services.seats import SeatService
 from licserver.services.second_factors import SecondFactorService
-from licserver.services.self_service import SelfService
 from licserver.services.sources import SourceService
 from licserver.services.subscriptions import SubscriptionService
 from licserver.services.support import SupportService
 from licserver.services.tokens import IdempotencyConflictError, IdempotencyService, TokenService
 from licserver.services.transfer import TransferService
-from licserver.services.trials import TrialService
 from licserver.services.users import LoginService, UserService
 from licserver.services.webhooks import WebhookService
 from licserver.settings import Settings

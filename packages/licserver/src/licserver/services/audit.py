@@ -7,20 +7,17 @@ from licserver.database.repositories.audit import AuditFilter, Entry, Retention
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
-from licserver.services.context import Context
+from licserver.services.account import TrialService
+from licserver.services.context import Context, Service
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 from licserver.services.sources import KEPT as DELIVERIES_KEPT
 from licserver.services.tokens import RESPONSES_KEPT
-from licserver.services.trials import TrialService
 
 _ALL: Final = AuditFilter()
 
 
-class AuditService:
+class AuditService(Service):
     """Reads and writes the audit log."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def record(self, action: str, object_: tuple[str, str], **details: Any) -> None:
         """Add a line about something that changes no row.
@@ -55,7 +52,7 @@ class SweepResult(NamedTuple):
     trials: int = 0
 
 
-class RetentionService:
+class RetentionService(Service):
     """Runs sweeps."""
 
     def __init__(self, context: Context) -> None:

@@ -87,6 +87,13 @@ class Context:
         self.repositories.audit.add(self.now(), self.actor, action, object_, {**_to_json(details)})
 
 
+class Service:
+    """What a vendor can do with one subject, on behalf of the context's actor."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+
 def _to_json(value: Any) -> Any:
     match value:
         case dict():

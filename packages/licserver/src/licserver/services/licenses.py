@@ -27,10 +27,9 @@ from licserver.errors import ConflictError, InvalidInputError, NotFoundError, Se
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask
 from licserver.services import license_terms, lists
-from licserver.services.context import Context
+from licserver.services.context import Context, Service
 from licserver.services.lists import LicenseFilter, Page, check_limit, cut_page, read_place
-from licserver.services.plans import check_plans
-from licserver.services.products import ProductService
+from licserver.services.products import check_plans, find_product
 from licserver.services.releases import ReleaseService
 from licserver.services.webhooks import expired_event
 
@@ -43,16 +42,12 @@ _CHANGEABLE: Final = {*TERMS} - {"subscription_id"}
 _ALL: Final = LicenseFilter()
 
 
-class LicenseService:
+class LicenseService(Service):
     """Issues, finds and changes licenses; a `reference` is a license key or an id (32 hex digits)."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._products = ProductService(context)
 
     def issue(self, slug: str, terms: LicenseTerms) -> tuple[IssuedLicense, str]:
         """Issue one license; return it and its key."""
-        key, product, terms = generate_license_key(), self._products.get(slug), self._validate(terms)
+        key, product, terms = generate_license_key(), find_product(self._context, slug), self._validate(terms)
         new = self.prepare(product, terms, key)
         with self._context.transaction() as tx:
             add_licenses(tx, [new], slug)
@@ -62,7 +57,7 @@ class LicenseService:
         """Issue licenses; yield their keys in batches, each committed. All is checked before the first."""
         if count < 1:
             raise InvalidInputError("the count must be at least 1")
-        return self._issue_batches(self._products.get(slug), self._validate(terms), count)
+        return self._issue_batches(find_product(self._context, slug), self._validate(terms), count)
 
     def _issue_batches(self, product: Product, terms: LicenseTerms, count: int) -> Iterator[list[str]]:
         for done in range(0, count, ISSUE_BATCH):
@@ -110,7 +105,7 @@ class LicenseService:
 
     def list_all(self, slug: str | None = None) -> Iterator[IssuedLicense]:
         """Return all licenses, or those of one product, by the instant of issue."""
-        product_id = None if slug is None else self._products.get(slug).id
+        product_id = None if slug is None else find_product(self._context, slug).id
         return self._context.for_lists().repositories.licenses.list_all(product_id)
 
     def search(
@@ -138,7 +133,7 @@ class LicenseService:
         self, slug: str, version: str, cursor: str | None = None, limit: int = 50
     ) -> Page[IssuedLicense]:
         """Return a page of the licenses that may download a release; none once it is withdrawn."""
-        release, product = ReleaseService(self._context).get(slug, version), self._products.get(slug)
+        release, product = ReleaseService(self._context).get(slug, version), find_product(self._context, slug)
         return lists.list_entitled(self._context.for_lists(), product, release, cursor, limit)
 
     def list_activations(
@@ -322,7 +317,7 @@ def find_by_key(context: Context, key: str, *, locked: bool = False) -> IssuedLi
     found = context.repositories.licenses.find(context.vault.license_id(key), locked=locked)
     if found is None or is_license_key(key):
         return found
-    product = ProductService(context).get(found.product_slug)
+    product = find_product(context, found.product_slug)
     return found if is_imported_key(key) and product.accepts_imported_keys else None
 
 

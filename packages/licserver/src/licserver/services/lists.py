@@ -24,7 +24,7 @@ from licserver.domain.text import parse_terms
 from licserver.errors import InvalidInputError, SecretsError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape
-from licserver.services.products import ProductService
+from licserver.services.products import find_product
 
 MAX_PAGE: Final = 200  # items on a page
 _MAX_CURSOR: Final = 2_000
@@ -182,7 +182,7 @@ def _plan(
     context: Context, which: LicenseFilter, position: Position | None
 ) -> tuple[list[Scan], list[Filter]]:
     now, found = context.now(), context.repositories.license_search
-    product = None if which.product is None else ProductService(context).get(which.product)
+    product = None if which.product is None else find_product(context, which.product)
     filters: list[Filter] = []
     if which.query is not None and which.query.strip():
         scans = _scan_text(context, which.query.strip(), position)

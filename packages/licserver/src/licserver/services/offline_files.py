@@ -12,7 +12,7 @@ from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.offline_files import MachineRequest, parse_request, sign_file
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask_machine
-from licserver.services.context import Context
+from licserver.services.context import Context, Service
 from licserver.services.licenses import audit_object, event_data, find_license
 
 _REFUSALS: Final = {
@@ -43,11 +43,8 @@ class IssuedFile(NamedTuple):
     ends_at: datetime
 
 
-class OfflineFileService:
+class OfflineFileService(Service):
     """Issues license files."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def issue(self, reference: str, request: str, days: int = DEFAULT_DAYS) -> IssuedFile:
         """Issue a file for the machine that made the request, and take a slot unless it has one.

@@ -8,7 +8,7 @@ from typing import Final
 
 from licserver.domain.records import Artifact, Release
 from licserver.protocol.patches import MAGIC
-from licserver.services.context import Context
+from licserver.services.context import Service
 from licserver.services.releases import ReleaseService
 
 BASES: Final = 3
@@ -21,11 +21,8 @@ _MIN_BASE: Final = 8  # bytes; zstd takes no shorter dictionary
 _log = logging.getLogger("licserver.patches")
 
 
-class PatchService:
+class PatchService(Service):
     """Makes and lists the patches that lead to a release."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def make(self, slug: str, version: str, platform: str = "") -> list[tuple[Release, Artifact]]:
         """Make the patches that are missing, from the files that were published last before this one.

@@ -1,15 +1,17 @@
-"""Products: what they are called, and the rules that hold for all their licenses and versions."""
+"""Products and their rules; plans, which say what licenses are entitled to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
 
 from packaging.version import Version
 
 from licserver.domain.decisions import is_slug, parse_version
-from licserver.domain.records import EnvironmentPolicy, Product
+from licserver.domain.entitlements import Plan, is_name, resolve
+from licserver.domain.records import EnvironmentPolicy, IssuedLicense, Product
+from licserver.domain.text import plural
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
-from licserver.services.context import Context
-from licserver.services.license_terms import MAX_INDEXED, check_line
+from licserver.services.context import Context, Service
+from licserver.services.license_terms import MAX_INDEXED, check_line, read_entitlements
 
 MAX_PRODUCT_NAME: Final = 200  # characters of a product's name
 MAX_MOVES: Final = 1_000  # of a license in 30 days, by the customer
@@ -45,11 +47,8 @@ class ProductChanges(TypedDict, total=False):
     minimum_version: str | None
 
 
-class ProductService:
+class ProductService(Service):
     """Adds, changes and lists products."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def add(
         self,
@@ -97,13 +96,18 @@ class ProductService:
 
     def get(self, slug: str) -> Product:
         """Return one product."""
-        # An invalid slug is not looked up: it may contain what a database does not accept as text.
-        product = self._context.repositories.products.find(slug) if is_slug(slug) else None
-        if product is None:
-            known = ", ".join(product.slug for product in self.list_all()[:10])
-            hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"
-            raise NotFoundError(f"there is no product {slug!r}; {hint}")
-        return product
+        return find_product(self._context, slug)
+
+
+def find_product(context: Context, slug: str) -> Product:
+    """Return one product."""
+    # An invalid slug is not looked up: it may contain what a database does not accept as text.
+    product = context.repositories.products.find(slug) if is_slug(slug) else None
+    if product is None:
+        known = ", ".join(product.slug for product in ProductService(context).list_all()[:10])
+        hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"
+        raise NotFoundError(f"there is no product {slug!r}; {hint}")
+    return product
 
 
 def read_version(text: str) -> Version:
@@ -114,42 +118,120 @@ def read_version(text: str) -> Version:
     return version
 
 
-def _check_name(name: str) -> str:
-    return check_line("a product's name", name, MAX_PRODUCT_NAME)
-
-
-def _check_moves(moves: int) -> int:
-    if not 0 <= moves <= MAX_MOVES:
-        raise InvalidInputError(f"moves by customers must be between 0 (none) and {MAX_MOVES} in 30 days")
-    return moves
-
-
-def _check_trial_days(days: int) -> int:
-    if not 0 <= days <= MAX_TRIAL_DAYS:
-        raise InvalidInputError(f"trials must last between 0 (no trials) and {MAX_TRIAL_DAYS} days")
-    return days
-
-
-def _check_minimum(text: str) -> str:
-    if text:
-        text = text.strip()
-        read_version(text)
-    return text
-
-
-_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "name": _check_name,
-    "customer_moves": _check_moves,
-    "trial_days": _check_trial_days,
-    "minimum_version": _check_minimum,
-}
-
-
 def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return those values that are given, as they are stored."""
     given = {name: value for name, value in values.items() if value is not None}
-    return {name: _CHECKS[name](value) if name in _CHECKS else value for name, value in given.items()}
+    if "name" in given:
+        given["name"] = check_line("a product's name", given["name"], MAX_PRODUCT_NAME)
+    if not 0 <= given.get("customer_moves", 0) <= MAX_MOVES:
+        raise InvalidInputError(f"moves by customers must be between 0 (none) and {MAX_MOVES} in 30 days")
+    if not 0 <= given.get("trial_days", 0) <= MAX_TRIAL_DAYS:
+        raise InvalidInputError(f"trials must last between 0 (no trials) and {MAX_TRIAL_DAYS} days")
+    if minimum := given.get("minimum_version"):
+        given["minimum_version"] = minimum.strip()
+        read_version(given["minimum_version"])
+    return given
 
 
 def _label(details: Mapping[str, Any]) -> dict[str, Any]:
     return {_AUDITED_AS.get(name, name): value for name, value in details.items()}
+
+
+# --- plans: resolved whenever they are asked for (D-222) --------------------------------------
+
+
+class PlanService(Service):
+    """Adds, changes and removes plans, and resolves the entitlements of licenses."""
+
+    def add(self, slug: str, name: str, entitlements: Mapping[str, Any]) -> Plan:
+        """Add a plan to a product."""
+        if not is_name(name):
+            raise InvalidInputError(
+                f"{name!r} is no name of a plan: use up to 40 lower-case letters, digits and _ . -"
+            )
+        plan = Plan(find_product(self._context, slug).id, name, read_entitlements(entitlements))
+        with self._context.transaction() as tx:
+            if not tx.repositories.plans.add(plan, tx.now()):
+                raise ConflictError(f"{slug} has a plan {name!r} already")
+            tx.write_audit("plan.add", _plan_object(slug, name), entitlements=dict(plan.entitlements))
+        return plan
+
+    def change(self, slug: str, name: str, changes: Mapping[str, Any], *, replaces: bool = False) -> Plan:
+        """Change what a plan grants: None takes an entitlement out of it, and what is not named stays.
+
+        With `replaces` nothing stays. Its licenses get the new entitlements with the next answer.
+        """
+        wanted = read_entitlements(changes, removable=True)
+        with self._context.transaction() as tx:
+            before = _find_plan(tx, slug, name, locked=True)
+            kept = None if replaces else before.entitlements
+            new = before._replace(entitlements=read_entitlements(resolve(kept, wanted)))
+            if new != before:
+                tx.repositories.plans.replace(new)
+                tx.write_audit("plan.change", _plan_object(slug, name), entitlements=dict(new.entitlements))
+        return new
+
+    def remove(self, slug: str, name: str) -> None:
+        """Remove a plan that no license has, and no mapping of a shop gives."""
+        with self._context.transaction() as tx:
+            plan = _find_plan(tx, slug, name, locked=True)
+            licenses, mappings = tx.repositories.plans.count_uses(plan.product_id, name)
+            if licenses or mappings:
+                raise ConflictError(
+                    f"the plan {name!r} is in use: by {licenses} {plural(licenses, 'license')} and "
+                    f"{mappings} {plural(mappings, 'mapping')} of shops; give these another plan first"
+                )
+            tx.repositories.plans.remove(plan.product_id, name)
+            tx.write_audit("plan.remove", _plan_object(slug, name))
+
+    def get(self, slug: str, name: str) -> Plan:
+        """Return one plan of a product."""
+        return _find_plan(self._context, slug, name)
+
+    def list_all(self, slug: str) -> list[Plan]:
+        """Return the plans of a product, by name."""
+        return self._context.repositories.plans.list_all(find_product(self._context, slug).id)
+
+    def resolve(self, license_: IssuedLicense) -> dict[str, Any]:
+        """Return the entitlements of a license, by name."""
+        return self.resolve_all([license_])[0]
+
+    def resolve_all(self, licenses: Sequence[IssuedLicense]) -> list[dict[str, Any]]:
+        """Return the entitlements of licenses, in their order; each plan is loaded once."""
+        find = self._context.repositories.plans.find
+        plans = {
+            (product_id, name): find(product_id, name)
+            for product_id, name in {(one.product_id, one.plan) for one in licenses if one.plan}
+        }
+        found = [plans.get((one.product_id, one.plan or "")) for one in licenses]
+        return [
+            resolve(plan and plan.entitlements, one.overrides)
+            for plan, one in zip(found, licenses, strict=True)
+        ]
+
+
+def check_plans(tx: Context, product_id: int, slug: str, names: Collection[str | None]) -> None:
+    """Check that plans exist, and keep them until the transaction ends.
+
+    Raises:
+        NotFoundError: The product has no plan of such a name.
+    """
+    wanted = {name for name in names if name is not None}
+    if missing := wanted and wanted - tx.repositories.plans.lock(product_id, wanted):
+        raise _unknown(slug, min(missing))
+
+
+def _find_plan(context: Context, slug: str, name: str, *, locked: bool = False) -> Plan:
+    product, plans = find_product(context, slug), context.repositories.plans
+    found = plans.find(product.id, name, locked=locked) if is_name(name) else None
+    if found is None:
+        raise _unknown(slug, name)
+    return found
+
+
+def _unknown(slug: str, name: str) -> NotFoundError:
+    return NotFoundError(f"{slug} has no plan {name!r}; see `licserver plan list {slug}`")
+
+
+def _plan_object(slug: str, name: str) -> tuple[str, str]:
+    return "plan", f"{slug}/{name}"

@@ -1,21 +1,31 @@
-"""Releases of products: published, moved between channels, withdrawn."""
+"""Releases of products: published, moved between channels, rolled out, withdrawn."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, Unpack
 
 from licserver.domain.decisions import describe_audience, is_platform, version_key
 from licserver.domain.php_versions import explain_order
-from licserver.domain.records import NO_FIELDS, STABLE, Artifact, Product, Release, WordPressFields
-from licserver.domain.rollout import TO_ALL, Reach
+from licserver.domain.records import (
+    NO_FIELDS,
+    STABLE,
+    Artifact,
+    IssuedLicense,
+    Product,
+    Release,
+    Rollout,
+    WordPressFields,
+)
+from licserver.domain.rollout import TO_ALL, Reach, current_share
 from licserver.domain.text import sanitize
 from licserver.domain.wordpress import read_fields
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
 from licserver.protocol.webhooks import EventType
 from licserver.security.private_files import digest_file, validate_file
-from licserver.services.context import Context
+from licserver.services.context import Service
 from licserver.services.license_terms import check_channel, is_text
-from licserver.services.products import ProductService, read_version
+from licserver.services.products import find_product, read_version
 
 PATCHES: Final = "patches"  # the queue of releases whose patches are to be made
 MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
@@ -51,12 +61,8 @@ class StagedRelease(NamedTuple):
     file_signatures: str | None = None
 
 
-class ReleaseService:
+class ReleaseService(Service):
     """Publishes, withdraws and lists releases."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._products = ProductService(context)
 
     def publish(
         self,
@@ -116,7 +122,7 @@ class ReleaseService:
 
         A further file of a version has its spelling, its changelog, its channel and its fields.
         """
-        product = self._products.get(slug)
+        product = find_product(self._context, slug)
         version = version.strip()
         if platform and not is_platform(platform):
             raise InvalidInputError(
@@ -244,7 +250,7 @@ class ReleaseService:
 
     def list_all(self, slug: str) -> list[Release]:
         """Return a product's releases, a file each, in the order of publication."""
-        return self._context.repositories.releases.list_all(self._products.get(slug).id)
+        return self._context.repositories.releases.list_all(find_product(self._context, slug).id)
 
     def get(self, slug: str, version: str, platform: str = "") -> Release:
         """Return a platform's file of a version; without a platform the default, or else the first file."""
@@ -262,7 +268,7 @@ class ReleaseService:
 
     def list_files(self, slug: str, version: str) -> list[Release]:
         """Return the files of a version by platform, the default first."""
-        product = self._products.get(slug)
+        product = find_product(self._context, slug)
         files = self._context.repositories.releases.list_files(product.id, _version_key(version))
         if not files:
             raise NotFoundError(f"{slug} has no version {version!r}")
@@ -305,3 +311,104 @@ def _published_already(slug: str, version: str, platform: str) -> ConflictError:
         f"{slug} has a version {version} already{for_platform}; a published version never changes, "
         "choose a higher one"
     )
+
+
+# --- staged rollouts: share, pause, end, and how a version is doing ---------------------------
+
+
+_ADOPTION: Final = timedelta(days=1)  # the update checks of today and yesterday
+
+
+class RolloutStatus(NamedTuple):
+    """How a version is doing.
+
+    Args:
+        release: Its first file.
+        percent: Of all installations that are offered it.
+        checks: Update checks of installations of this version, today and yesterday.
+        checks_of_all: Those of the whole product.
+        rolled_back: Installations that went back, as their apps report.
+    """
+
+    release: Release
+    percent: float
+    checks: int
+    checks_of_all: int
+    rolled_back: int
+
+
+class RolloutService(Service):
+    """Changes rollouts of versions, and counts what comes of them."""
+
+    def get(self, slug: str, version: str) -> RolloutStatus:
+        """Return how a version is doing."""
+        files = ReleaseService(self._context).list_files(slug, version)
+        repositories, now = self._context.repositories, self._context.now()
+        checks = {
+            one: count for _, one, count in repositories.statistics.sum_versions(now.date() - _ADOPTION, slug)
+        }
+        rollout = files[0].rollout
+        return RolloutStatus(
+            files[0],
+            100.0 if rollout is None else round(current_share(rollout, now) * 100, 1),
+            checks.get(files[0].version, 0),
+            sum(checks.values()),
+            repositories.rollbacks.count([one.id for one in files]),
+        )
+
+    def change(
+        self, slug: str, version: str, *, percent: float | None = None, paused: bool | None = None
+    ) -> RolloutStatus:
+        """Pause or resume a rollout, or set its share, at which it then stays; 100 percent end it."""
+        if (percent is None) == (paused is None):
+            raise InvalidInputError("give the share of a rollout, or whether it is paused")
+        with self._context.transaction() as tx:
+            release = ReleaseService(tx).get(slug, version)
+            before, now = release.rollout, tx.now()
+            if before is None or release.withdrawn_at is not None:
+                why = "is withdrawn" if release.withdrawn_at else "reaches all installations already"
+                raise InvalidInputError(f"{slug} {release.version} {why}")
+            after: Rollout | None = before
+            if percent is not None:
+                after = _set_share(percent, before, now)
+            elif paused and before.paused_at is None:
+                after = before._replace(paused_at=now)
+            elif not paused and before.paused_at is not None:
+                after = Rollout(before.plan, before.started_at + (now - before.paused_at))
+            tx.repositories.releases.set_rollout(release, after)
+            tx.write_audit(
+                "release.rollout",
+                ("release", f"{slug}/{release.version}"),
+                share=f"{current_share(after, now) if after else 1:.0%}",
+                paused=after is not None and after.paused_at is not None,
+            )
+        return self.get(slug, version)
+
+    def count_rollback(
+        self, license_: IssuedLicense, slug: str, version: str, domain: str, platform: str
+    ) -> bool:
+        """Count an installation that went back from a version; return whether it counts.
+
+        It does once, if it is activated and its license's product has the version.
+        """
+        if slug != license_.product_slug:
+            return False
+        try:
+            files = ReleaseService(self._context).list_files(slug, version)
+        except InvalidInputError:
+            return False
+        release = next((one for one in files if one.platform == platform), files[0])
+        return self._context.repositories.rollbacks.add(release.id, license_.id, domain, self._context.now())
+
+
+def _set_share(percent: float, before: Rollout, now: datetime) -> Rollout | None:
+    reached = current_share(before, now) * 100
+    if not max(reached, 0.01) <= percent <= 100:  # noqa: PLR2004 - who was offered it stays among them
+        raise InvalidInputError(
+            f"{reached:.4g}% are reached already, and the share never falls: give one up to 100%; or pause "
+            "the rollout, or withdraw the version to offer it to nobody"
+        )
+    written = round(percent, 2)
+    if written < reached:
+        written += 0.01
+    return None if percent == 100 else Rollout(f"{written:.2f}%", now)  # noqa: PLR2004

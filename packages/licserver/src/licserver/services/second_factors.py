@@ -14,7 +14,7 @@ from licserver.security.totp import (
     generate_secret,
     normalize_recovery_code,
 )
-from licserver.services.context import Context
+from licserver.services.context import Context, Service
 from licserver.services.users import LoginService, SignedIn, UserService, audit_as, digest_token
 
 RECOVERY_CODES: Final = 10
@@ -44,7 +44,7 @@ class Enrolled(NamedTuple):
         return f"Enrolled({self.who})"
 
 
-class SecondFactorService:
+class SecondFactorService(Service):
     """TOTP and recovery codes."""
 
     def __init__(self, context: Context) -> None:

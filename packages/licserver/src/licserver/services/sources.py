@@ -21,7 +21,7 @@ from licserver.domain.decisions import is_slug
 from licserver.domain.environments import is_printable
 from licserver.errors import ConflictError, InvalidInputError, LicserverError, NotFoundError
 from licserver.security.redaction import mask
-from licserver.services.context import Context
+from licserver.services.context import Context, Service
 from licserver.services.license_terms import (
     MAX_INDEXED,
     check_lifetime,
@@ -30,8 +30,7 @@ from licserver.services.license_terms import (
     check_slots,
 )
 from licserver.services.lists import Page, check_limit, cut_page, read_place
-from licserver.services.plans import check_plans
-from licserver.services.products import ProductService
+from licserver.services.products import check_plans, find_product
 from licserver.sources.kinds import SHOPS, SourceKind
 from licserver.sources.periods import is_period
 from licserver.sources.records import Delivery, SaleEvent, UnreadableDeliveryError, dump_events
@@ -60,11 +59,8 @@ class Receipt(NamedTuple):
     reason: str = ""
 
 
-class SourceService:
+class SourceService(Service):
     """Adds and maps sources, takes their deliveries, and repeats those that failed."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def add(
         self,
@@ -154,7 +150,7 @@ class SourceService:
         for period in (expires_in, support):
             if period is not None and not is_period(period):
                 raise InvalidInputError(f"{period!r} is no period; write 30d, 6m or 1y")
-        product = None if slug is None else ProductService(self._context).get(slug)
+        product = None if slug is None else find_product(self._context, slug)
         plan = (plan or "").strip() or None
         terms: dict[str, Any] = {"slots": slots, "expires_in": expires_in, "support": support}
         terms |= {"lifetime": lifetime, "plan": plan, "floating_seats": floating_seats}

@@ -5,18 +5,15 @@ from datetime import UTC, datetime
 
 from licserver.database.repositories.licenses import Subscription
 from licserver.errors import NotFoundError
-from licserver.services.context import Context
+from licserver.services.context import Context, Service
 from licserver.services.license_terms import check_subscription
 from licserver.services.licenses import audit_object, find_license
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 from licserver.services.webhooks import write_subscription_end
 
 
-class SubscriptionService:
+class SubscriptionService(Service):
     """Ends and resumes subscriptions."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def end(self, subscription_id: str, at: datetime | None = None) -> int:
         """End a subscription, now or at an instant; again to move it. Return how many licenses it has."""

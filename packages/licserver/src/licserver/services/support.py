@@ -9,10 +9,10 @@ from licserver.database.repositories.refusals import KEPT_PER_LICENSE, Refusal
 from licserver.domain.decisions import add_year, generate_license_key, mask_key
 from licserver.domain.records import IssuedLicense
 from licserver.errors import ConflictError, InvalidInputError
-from licserver.services.context import Context
+from licserver.services.context import Context, Service
 from licserver.services.licenses import LicenseService, add_licenses, audit_object, find_license
 from licserver.services.lists import LicenseFilter
-from licserver.services.products import ProductService
+from licserver.services.products import find_product
 
 MAX_MACHINES = 500  # on the page of a customer
 
@@ -25,7 +25,7 @@ class Customer(NamedTuple):
     cursor: str | None
 
 
-class SupportService:
+class SupportService(Service):
     """Answers a customer's mail; a `reference` is a license key or an id."""
 
     def __init__(self, context: Context) -> None:
@@ -93,7 +93,7 @@ class SupportService:
             old = find_license(tx, reference, locked=True)
             if old.revoked_at is not None:
                 raise ConflictError("this license is revoked; reinstate it first, or issue another one")
-            licenses, product = LicenseService(tx), ProductService(tx).get(old.product_slug)
+            licenses, product = LicenseService(tx), find_product(tx, old.product_slug)
             new = licenses.prepare(product, old, key, product_name=old.product_name)
             add_licenses(tx, [new], product.slug)
             tx.repositories.sales.replace_license(old.id, new.id)

@@ -11,7 +11,7 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import ActorKind, Scope
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.redaction import TOKEN_PREFIX
-from licserver.services.context import Context
+from licserver.services.context import Service
 from licserver.services.license_terms import check_line
 
 if TYPE_CHECKING:
@@ -21,11 +21,8 @@ MAX_TOKEN_NAME: Final = 100
 _TOKEN_BYTES: Final = 32
 
 
-class TokenService:
+class TokenService(Service):
     """Creates, revokes and authenticates tokens."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def create(self, name: str, scope: Scope, expires_on: date | None = None) -> tuple[Token, str]:
         """Create a token; return its record and its text, which is stored nowhere.
@@ -116,11 +113,8 @@ class Outcome(NamedTuple):
     is_replayed: bool
 
 
-class IdempotencyService:
+class IdempotencyService(Service):
     """Finds and records responses."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def find(self, key: IdempotencyKey) -> Response | None:
         """Find the response that was recorded within the last day; the key must be of the same request."""

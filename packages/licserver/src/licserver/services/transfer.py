@@ -13,12 +13,24 @@ from typing import Any, Final, NamedTuple
 from licserver.database.repositories import Repositories
 from licserver.database.staging import Staging, staging
 from licserver.domain.decisions import (
+    KEY_PREFIX,
+    MAX_IMPORTED_KEY,
+    MIN_IMPORTED_KEY,
     generate_license_key,
+    is_imported_key,
+    is_license_key,
     mask_key,
 )
 from licserver.domain.entitlements import load
-from licserver.domain.records import LISTS, TERMS, IssuedLicense, Product
-from licserver.domain.text import extract_words, plural
+from licserver.domain.environments import (
+    InvalidDomainError,
+    is_printable,
+    normalise_domain,
+    normalise_ip,
+    parse_ip,
+)
+from licserver.domain.records import LISTS, TERMS, IssuedLicense, Machine, Product
+from licserver.domain.text import extract_words, plural, read_machine
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.protocol.foreign_exports import PRESETS, Conversion
 from licserver.protocol.license_files import (
@@ -30,13 +42,11 @@ from licserver.protocol.license_files import (
     Problem,
     Skipped,
 )
-from licserver.security.redaction import mask
+from licserver.security.redaction import mask, mask_machine
 from licserver.services import license_terms
-from licserver.services.context import Context
-from licserver.services.import_rows import check_key, check_row, read_activations
-from licserver.services.licenses import LicenseService
-from licserver.services.plans import check_plans
-from licserver.services.products import ProductService
+from licserver.services.context import Context, Service
+from licserver.services.licenses import MAX_REASON, LicenseService
+from licserver.services.products import check_plans, find_product
 
 MAX_CHANGES: Final = 1_000  # of one import: others wait for its transaction
 MAX_PROBLEMS: Final = 100  # problems listed one by one; a file with more has one that is in all lines
@@ -182,8 +192,8 @@ class LicenseImport:
     def _stage(self, line: int, row: LicenseRow) -> None:
         key = row.license_key or generate_license_key()
         product, ipv6_prefix = self._product(row.product), self._context.settings.ipv6_prefix
-        check_key(key, product)
-        check_row(row)
+        _check_key(key, product)
+        _check_row(row)
         terms = license_terms.validate_terms(row, ipv6_prefix)
         if terms.plan is not None:
             self._use_plan(product, terms.plan)
@@ -191,14 +201,14 @@ class LicenseImport:
             terms = replace(terms, note=mask(terms.note, key))
         kept = {name: value for name in _KEPT if (value := getattr(row, name)) is not None}
         license_ = replace(self._licenses.prepare(product, terms, key), **kept)
-        activations = read_activations(row, key, license_.issued_at, self._now, ipv6_prefix)
+        activations = _read_activations(row, key, license_.issued_at, self._now, ipv6_prefix)
         words = extract_words(license_.customer_email, license_.revoked_reason, license_.note)
         self._staged.add(line, license_, activations, words, generated=row.license_key is None)
 
     def _product(self, slug: str) -> Product:
         if slug not in self._products:
             try:
-                self._products[slug] = ProductService(self._context).get(slug)
+                self._products[slug] = find_product(self._context, slug)
             except NotFoundError:
                 self._products[slug] = None
         product = self._products[slug]
@@ -289,11 +299,8 @@ def choose_format(file_name: str, form: str | None, conversion: Conversion | Non
     return chosen
 
 
-class TransferService:
+class TransferService(Service):
     """Imports and exports licenses."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     @contextmanager
     def start_import(self) -> Iterator[LicenseImport]:
@@ -303,7 +310,7 @@ class TransferService:
 
     def export(self, slug: str | None = None) -> Iterator[LicenseRow]:
         """Return all licenses with their keys, or those of one product, as of one moment; it is audited."""
-        product = None if slug is None else ProductService(self._context).get(slug)
+        product = None if slug is None else find_product(self._context, slug)
         with self._context.transaction() as tx:
             tx.write_audit(
                 "license.export", ("license", "-") if product is None else ("product", product.slug)
@@ -335,3 +342,68 @@ def _change(licenses: LicenseService, reference: str, different: Mapping[str, An
         terms["overrides"] = load(terms["overrides"])
     if terms:
         licenses.change(reference, **terms)
+
+
+# --- what is validated of a line, besides its license's terms ---------------------------------
+
+_NEEDED: Final = (
+    ("subscription_ended_at", "subscription_id", "subscription"),
+    ("revoked_reason", "revoked_at", "revoked_at"),
+)
+"""What is meaningless alone: an end without a subscription could never be undone."""
+
+
+def _check_key(key: str, product: Product) -> None:
+    """Validate a license key that was sold for a product, here or elsewhere."""
+    if is_license_key(key):
+        return
+    if is_imported_key(key):
+        if not product.accepts_imported_keys:
+            raise InvalidInputError(
+                "license_key: is not a CP- key; to accept such keys: "
+                f"licserver product change {product.slug} --accept-imported-keys"
+            )
+        return
+    if key.startswith(KEY_PREFIX):
+        raise InvalidInputError("license_key: must be CP- and five groups of six letters and digits")
+    if any(map(str.isspace, key)):
+        raise InvalidInputError("license_key: must be one key without blanks")
+    if MIN_IMPORTED_KEY <= len(key) <= MAX_IMPORTED_KEY and key.isascii() and key.isprintable():
+        raise InvalidInputError("license_key: reads like a mistyped CP- key, which an app would correct")
+    raise InvalidInputError(
+        f"license_key: must have {MIN_IMPORTED_KEY} to {MAX_IMPORTED_KEY:,} letters, digits and ASCII signs"
+    )
+
+
+def _check_row(row: LicenseRow) -> None:
+    """Validate what only an import sets."""
+    for name, needed, column in _NEEDED:
+        if getattr(row, name) is not None and getattr(row, needed) is None:
+            raise InvalidInputError(f"{name}: needs {column} beside it")
+    for name in ("product_name", "revoked_reason"):
+        text = getattr(row, name)
+        if text is not None and not is_printable(text):
+            raise InvalidInputError(f"{name}: must be one line of text")
+    if len(row.revoked_reason or "") > MAX_REASON:
+        raise InvalidInputError(f"revoked_reason: must be of at most {MAX_REASON} characters")
+
+
+def _read_activations(
+    license_row: LicenseRow, key: str, issued_at: datetime, now: datetime, ipv6_prefix: int
+) -> list[tuple[Any, ...]]:
+    """Return the slots that a line takes, as rows of the database; each environment once."""
+    taken = {}
+    for row in license_row.activations:
+        try:
+            domain = normalise_domain(row.domain)
+        except InvalidDomainError as problem:
+            raise InvalidInputError(f"activations: a domain {problem}") from None
+        address = parse_ip(row.ip.strip())
+        if address is None:
+            raise InvalidInputError("activations: an ip must be an address")
+        ip = normalise_ip(address, ipv6_prefix)
+        # Never without an instant: a sweep would free the slot, and no search by domain would find it.
+        dates = row.activated_at or issued_at, row.last_seen_at or now
+        machine = mask_machine(read_machine(row.label, row.app_version) or Machine(), key)
+        taken[domain, ip] = (domain, ip, *dates, *machine, row.offline_until)
+    return list(taken.values())

@@ -13,7 +13,7 @@ from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, StoreUnavailableError
 from licserver.security.passwords import check_password, hash_password, needs_rehash, verify_password
-from licserver.services.context import Context
+from licserver.services.context import Context, Service
 
 SESSION_TIME: Final = timedelta(hours=12)
 """A working day, from the sign-in on, however much a session is used."""
@@ -48,14 +48,11 @@ class SignedIn(NamedTuple):
         return f"SignedIn({self.name})"  # a token is a credential
 
 
-class UserService:
+class UserService(Service):
     """Adds, changes and removes users.
 
     Hashing a password takes a tenth of a second: methods that take one must not run in an event loop.
     """
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def add(self, name: str, password: str, role: Role = Role.OWNER) -> str:
         """Add a user; return the name as stored, in lower case."""
@@ -165,7 +162,7 @@ TOKEN_REFUSED: Final = "token.refused"
 TOKEN_FORBIDDEN: Final = "token.forbidden"
 
 
-class LoginService:
+class LoginService(Service):
     """Sessions of the console.
 
     Hashing a password takes a tenth of a second: methods that take one must not run in an event loop.

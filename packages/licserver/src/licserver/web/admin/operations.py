@@ -15,7 +15,7 @@ from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
 from licserver.services.license_terms import has_id_shape
-from licserver.services.rollouts import RolloutStatus
+from licserver.services.releases import RolloutStatus
 from licserver.web.admin import schemas
 from licserver.web.admin.fields import RequestModel
 

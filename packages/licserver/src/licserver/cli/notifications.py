@@ -1,4 +1,4 @@
-"""Commands on webhooks that are sent."""
+"""Commands on what is sent: webhooks to programs of the vendor, mail to customers."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,18 +6,21 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, pick, services_command
-from licserver.database.repositories.webhooks import Delivery, Endpoint
+from licserver.cli.common import Printer, limit_option, pick, services_command
+from licserver.database.repositories.queue import JobState
+from licserver.database.repositories.webhooks import Endpoint
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
 from licserver.services import Services
+from licserver.services.mail import TEMPLATES
 
 id_argument = click.argument("endpoint", metavar="ID")
 
 
-@click.group("webhook", cls=Commands)
-def webhook_group() -> None:
-    """Notify programs of yours of what happens: add, list and change endpoints; repeat deliveries."""
+webhook_group = Commands(
+    "webhook",
+    help="Notify programs of yours of what happens: add, list and change endpoints; repeat deliveries.",
+)
 
 
 @services_command("add", webhook_group)
@@ -41,16 +44,9 @@ def list_endpoints(services: Services, printer: Printer) -> None:
 
 
 def _describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
-    state = (
-        "enabled" if endpoint.disabled_at is None else f"disabled: {endpoint.disabled_reason or 'by hand'}"
-    )
-    return {
-        "endpoint": endpoint.id,
-        "url": endpoint.url,
-        "events": " ".join(endpoint.types) or "all",
-        "state": state,
-        "failing_since": endpoint.failing_since,
-    }
+    disabled = endpoint.disabled_at and f"disabled: {endpoint.disabled_reason or 'by hand'}"
+    shown = {"endpoint": endpoint.id, "url": endpoint.url, "events": " ".join(endpoint.types) or "all"}
+    return {**shown, "state": disabled or "enabled", "failing_since": endpoint.failing_since}
 
 
 @services_command("rotate", webhook_group)
@@ -97,22 +93,17 @@ def send_test(services: Services, printer: Printer, endpoint: str) -> None:
 
 @services_command("deliveries", webhook_group)
 @click.option("--endpoint", metavar="ID", help="Only those to this endpoint.")
-@click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="At most so many.")
+@limit_option
 def deliveries(services: Services, printer: Printer, endpoint: str | None, limit: int) -> None:
     """List deliveries, the latest first, with what the endpoint answered."""
     found = services.webhooks.list_deliveries(endpoint, limit=limit)
-    records = (_describe_delivery(one) for one in found)
+    records = (
+        {"delivery": one.id, "endpoint": one.endpoint_id, "event": one.event_id}
+        | pick(one, "type", "state", "attempts", "sent_at", "status")
+        | {"answer": None if one.answer is None else " ".join(one.answer.split())}
+        for one in found
+    )
     printer.table(records, (8, 15, 36, 24, 8, 8, 23, 6, 0), "nothing was sent yet")
-
-
-def _describe_delivery(delivery: Delivery) -> dict[str, Any]:
-    return {
-        "delivery": delivery.id,
-        "endpoint": delivery.endpoint_id,
-        "event": delivery.event_id,
-        **pick(delivery, "type", "state", "attempts", "sent_at", "status"),
-        "answer": None if delivery.answer is None else " ".join(delivery.answer.split()),
-    }
 
 
 @services_command("redeliver", webhook_group)
@@ -139,3 +130,62 @@ def _parse_instant(text: str) -> datetime:
     except ValueError:
         raise InvalidInputError(f"{text!r} is not a time; write it like 2026-01-31T14:00") from None
     return parsed.replace(tzinfo=parsed.tzinfo or UTC)
+
+
+# --- mail to customers ------------------------------------------------------------------------
+
+_STATES = {JobState.WAITING: "waiting", JobState.DONE: "sent", JobState.DEAD: "given up"}
+
+
+mail_group = Commands("mail", help="List mails to customers, send one again, try the settings.")
+
+
+@services_command("list", mail_group)
+@click.option("--failed", is_flag=True, help="Only those that were given up.")
+@limit_option
+def list_mails(services: Services, printer: Printer, limit: int, *, failed: bool) -> None:
+    """List mails, the latest first; the license names the customer."""
+    found = services.mail.list_jobs(JobState.DEAD if failed else None, limit=limit)
+    records = (
+        {"mail": job.id, "template": job.payload["template"], "license": job.payload.get("license_id")}
+        | {"state": _STATES[job.state], "attempts": job.attempts}
+        | {"queued_at": job.created_at, "error": job.last_error}
+        for job in found
+    )
+    printer.table(records, (8, 15, 32, 8, 8, 23, 0), "no mails")
+
+
+@services_command("retry", mail_group)
+@click.argument("mail", type=int)
+def retry_mail(services: Services, printer: Printer, mail: int) -> None:
+    """Send MAIL, a number of the list, again."""
+    services.mail.retry(mail)
+    printer.result({"mail": mail}, f"mail {mail} is sent again by the running server")
+
+
+@services_command("test", mail_group)
+@click.argument("address")
+def send_test_mail(services: Services, printer: Printer, address: str) -> None:
+    """Send a test to ADDRESS; the server must be running."""
+    services.mail.send_test(address)
+    printer.result({"sent": True}, "the running server sends it; see: licserver mail list")
+
+
+@services_command("keys", mail_group)
+@click.argument("address")
+def send_keys(services: Services, printer: Printer, address: str) -> None:
+    """Send a customer who has lost them the keys of all valid licenses of ADDRESS."""
+    if not services.mail.send_lost_keys(address):
+        raise InvalidInputError(f"nothing is sent: {address} has no valid license, or mail is off")
+    printer.result({"sent": True}, "the running server sends them; see: licserver mail list")
+
+
+@services_command("preview", mail_group)
+@click.argument("template", type=click.Choice(list(TEMPLATES)))
+def preview(services: Services, printer: Printer, template: str) -> None:
+    """Print a TEMPLATE with made-up values."""
+    message = services.mail.preview(template)
+    parts = [part for part in message.walk() if not part.is_multipart()]
+    texts = {part.get_content_type(): part.get_content() for part in parts}
+    record = {"subject": message["Subject"], **texts}
+    printer.result(record, f"Subject: {message['Subject']}\n\n{texts['text/plain']}")
