@@ -5,12 +5,12 @@ A request passes the middlewares of `web.middlewares`, then `_authenticate`, the
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
-from pydantic import BaseModel
 
 from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
@@ -19,10 +19,10 @@ from licserver.domain.rollout import TO_ALL, Reach
 from licserver.domain.wordpress import read_fields
 from licserver.protocol import release_manifests
 from licserver.services import Services
-from licserver.services.releases import StagedRelease
 from licserver.services.tokens import Response, run_once
 from licserver.services.users import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
+from licserver.web.admin.schemas import RELEASE_FORM
 from licserver.web.logging import FailureReport
 from licserver.web.metrics import ADMIN
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
@@ -37,13 +37,9 @@ MAX_BODY: Final = 1 << 20
 _MAX_IDEMPOTENCY_KEY: Final = 255
 _BEARER: Final = {"WWW-Authenticate": 'Bearer realm="licserver"'}
 _INSUFFICIENT: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="insufficient_scope"'}
-_UPLOAD_FIELDS: Final = frozenset(
-    {"version", "changelog", "manifest", "platform", "channel", "rollout", "critical_below"}
-    | {*WordPressFields._fields}
-)
 
-Authenticated = Callable[[web.Request, Token], Awaitable[web.StreamResponse]]
-Prepared = TypeVar("Prepared")
+Finish = Callable[[Services, Any, Any], Response]
+"""Runs an operation within a transaction, with its query and body, and makes the response."""
 
 
 def create_admin_api(
@@ -56,9 +52,7 @@ def create_admin_api(
     api = _AdminApi(services, limits, failures, threads)
     routes: dict[str, dict[str, Handler]] = {}
     for operation, run in OPERATIONS.items():
-        handle = (api.publishing if operation.takes_file else api.running)(operation, run)
-        handler = api.authenticated(operation.scope, handle)
-        routes.setdefault(operation.path, {})[operation.method] = handler
+        routes.setdefault(operation.path, {})[operation.method] = api.create_handler(operation, run)
     for path, handlers in routes.items():
         add_route(app, path, handlers)
     add_not_found(app, "", "/{anything:.*}")
@@ -73,13 +67,22 @@ class _AdminApi:
     ) -> None:
         self._services, self._limits, self._failures, self._threads = services, limits, failures, threads
 
-    def authenticated(self, scope: Scope, handler: Authenticated) -> Handler:
-        """Call a handler with the token of a request whose scope is sufficient (D-91)."""
+    def create_handler(self, operation: Operation, run: Callable[[Call], Any]) -> Handler:
+        """Make the handler of an operation, for a token whose scope is sufficient (D-91)."""
+        respond = self._publish if operation.takes_file else self._run
 
-        async def authenticated_handler(request: web.Request) -> web.StreamResponse:
-            return await handler(request, await self._authenticate(request, scope))
+        async def handle(request: web.Request) -> web.StreamResponse:
+            token, path = await self._authenticate(request, operation.scope), dict(request.match_info)
+            services = self._services.acting_as(Actor(ActorKind.TOKEN, token.name))
 
-        return authenticated_handler
+            def finish(tx: Services, query: Any, body: Any) -> Response:
+                result = operation.response.model_validate(run(Call(tx, path, query, body)))
+                return Response(201 if operation.creates else 200, result.model_dump_json().encode())
+
+            response = await respond(request, token, services, operation, finish)
+            return send_content(response.status, response.body)
+
+        return handle
 
     async def _authenticate(self, request: web.Request, scope: Scope) -> Token:
         """Return the token of a request.
@@ -104,99 +107,70 @@ class _AdminApi:
             raise ApiError(403, "This token may only read.", _INSUFFICIENT)
         return token
 
-    def running(self, operation: Operation, run: Callable[[Call], Any]) -> Authenticated:
-        """Make the handler of an operation that takes JSON or nothing."""
+    async def _run(
+        self, request: web.Request, token: Token, services: Services, operation: Operation, finish: Finish
+    ) -> Response:
+        """Run an operation that takes JSON or nothing."""
+        if len(request.query) != len(set(request.query)):
+            raise ApiError(422, "Each query parameter may be given once.")
+        query = operation.query.model_validate_strings(dict(request.query), strict=True)
+        raw = await read_body(request, MAX_BODY, services.settings.body_timeout)
+        body = None if operation.body is None else operation.body.model_validate_json(raw or b"{}")
+        key = _idempotency_key(request, token, raw) if operation.creates else None
+        return await self._threads.run(
+            _run_once, services, key, lambda: None, lambda tx, _: finish(tx, query, body)
+        )
 
-        async def handle(request: web.Request, token: Token) -> web.StreamResponse:
-            query = operation.query.model_validate_strings(_read_query(request), strict=True)
-            raw = await read_body(request, MAX_BODY, self._services.settings.body_timeout)
-            body = None if operation.body is None else operation.body.model_validate_json(raw or b"{}")
-            path = dict(request.match_info)
-
-            def run_operation(tx: Services, _: None) -> BaseModel:
-                return operation.response.model_validate(run(Call(tx, path, query, body)))
-
-            key = _idempotency_key(request, token, raw) if operation.creates else None
-            status = 201 if operation.creates else 200
-            services = self._acting(token)
-            response = await self._threads.run(_run, services, key, status, lambda: None, run_operation)
-            return send_content(response.status, response.body)
-
-        return handle
-
-    def publishing(self, operation: Operation, run: Callable[[Call], Any]) -> Authenticated:
-        """Make the handler of the operation that takes a file: it is stored before the transaction."""
-
-        async def handle(request: web.Request, token: Token) -> web.StreamResponse:
-            if request.query:
-                raise ApiError(422, "This address takes no query parameters.")
-            path, settings, services = dict(request.match_info), self._services.settings, self._acting(token)
-            slug = path["slug"]
-            await self._threads.run(services.products.get, slug)  # an unknown product costs no upload
-            async with received(request, settings, self._threads, _UPLOAD_FIELDS) as form:
-                version, changelog = form.fields.get("version", ""), form.fields.get("changelog", "")
-                signed, platform, channel, rollout, critical_below = (
-                    form.fields.get(name, "").strip()
-                    for name in ("manifest", "platform", "channel", "rollout", "critical_below")
-                )
-                reach = Reach(rollout or None, critical_below or None)
-                wordpress = WordPressFields(*(form.fields.get(name) for name in WordPressFields._fields))
-                wordpress = read_fields(wordpress)
-                content = [version, changelog, signed, form.file_name, form.sha256.hex(), platform]
-                content += [channel] if channel else []
-                content += [str(reach)] if reach != TO_ALL else []
-                content += [str(wordpress)] if wordpress != NO_FIELDS else []
-                key = _idempotency_key(request, token, "\n".join(content).encode())
-                manifest = release_manifests.use_signed(signed) if signed else None
-
-                def stage() -> StagedRelease:
-                    return services.releases.stage(
-                        slug,
-                        version,
-                        form.path,
-                        changelog,
-                        manifest,
-                        file_name=form.file_name,
-                        platform=platform,
-                        channel=channel,
-                        reach=reach,
-                        wordpress=wordpress,
-                    )
-
-                def add(tx: Services, staged: StagedRelease) -> BaseModel:
-                    return operation.response.model_validate(run(Call(tx, path, None, staged)))
-
-                response = await self._threads.run_with_file(_run, services, key, 201, stage, add)
-            return send_content(response.status, response.body)
-
-        return handle
-
-    def _acting(self, token: Token) -> Services:
-        return self._services.acting_as(Actor(ActorKind.TOKEN, token.name))
+    async def _publish(
+        self, request: web.Request, token: Token, services: Services, _: Operation, finish: Finish
+    ) -> Response:
+        """Run the operation that takes a file: it is stored before the transaction."""
+        if request.query:
+            raise ApiError(422, "This address takes no query parameters.")
+        slug = request.match_info["slug"]
+        await self._threads.run(services.products.get, slug)  # an unknown product costs no upload
+        async with received(request, services.settings, self._threads, frozenset(RELEASE_FORM)) as form:
+            fields = form.fields
+            version, changelog = fields.get("version", ""), fields.get("changelog", "")
+            signed, platform, channel, rollout, critical_below = (
+                fields.get(name, "").strip()
+                for name in ("manifest", "platform", "channel", "rollout", "critical_below")
+            )
+            reach = Reach(rollout or None, critical_below or None)
+            wordpress = read_fields(WordPressFields(*(fields.get(one) for one in WordPressFields._fields)))
+            content = [version, changelog, signed, form.file_name, form.sha256.hex(), platform]
+            content += [channel] if channel else []
+            content += [str(reach)] if reach != TO_ALL else []
+            content += [str(wordpress)] if wordpress != NO_FIELDS else []
+            key = _idempotency_key(request, token, "\n".join(content).encode())
+            stage = partial(
+                services.releases.stage,
+                slug,
+                version,
+                form.path,
+                changelog,
+                release_manifests.use_signed(signed) if signed else None,
+                file_name=form.file_name,
+                platform=platform,
+                channel=channel,
+                reach=reach,
+                wordpress=wordpress,
+            )
+            return await self._threads.run_with_file(
+                _run_once, services, key, stage, lambda tx, staged: finish(tx, None, staged)
+            )
 
 
-def _run(
+def _run_once(
     services: Services,
     key: IdempotencyKey | None,
-    status: int,
-    prepare: Callable[[], Prepared],
-    operation: Callable[[Services, Prepared], BaseModel],
+    prepare: Callable[[], Any],
+    operation: Callable[[Services, Any], Response],
 ) -> Response:
     """Run an operation; with an idempotency key once, and replay its response."""
-
-    def respond(tx: Services, prepared: Prepared) -> Response:
-        return Response(status, operation(tx, prepared).model_dump_json().encode())
-
     if key is None:
-        return respond(services, prepare())
-    return run_once(services, key, prepare, respond).response
-
-
-def _read_query(request: web.Request) -> dict[str, str]:
-    query = request.query
-    if len(query) != len(set(query)):
-        raise ApiError(422, "Each query parameter may be given once.")
-    return dict(query)
+        return operation(services, prepare())
+    return run_once(services, key, prepare, operation).response
 
 
 def _idempotency_key(request: web.Request, token: Token, content: bytes) -> IdempotencyKey | None:

@@ -50,6 +50,7 @@ class Quota(TypedDict):
 
 
 Entitlement = bool | Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str | Quota
+IsThere = Annotated[bool, BeforeValidator(lambda value: value is not None)]
 Hex = Annotated[str, BeforeValidator(bytes.hex)]
 Moves = Annotated[int, Field(ge=0, le=MAX_MOVES)]
 TrialDays = Annotated[int, Field(ge=0, le=MAX_TRIAL_DAYS)]

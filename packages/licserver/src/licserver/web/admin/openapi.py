@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 from licserver.protocol.webhook_schemas import PARAMETERS, describe_webhooks
 from licserver.web.admin.fields import RequestModel
 from licserver.web.admin.operations import OPERATIONS, Operation
+from licserver.web.admin.schemas import RELEASE_FORM
 from licserver.web.middlewares import ADMIN_ROOT
 
 _REF: Final = "#/components/schemas/{model}"
@@ -44,29 +45,7 @@ _FORM: Final = {
     "required": ["version", "file"],
     "additionalProperties": False,
     "properties": {
-        "version": {"type": "string", "description": "A version as in PEP 440."},
-        "changelog": {"type": "string", "description": "Plain text or basic HTML."},
-        "manifest": {"type": "string", "description": "The output of `licserver release sign`."},
-        "platform": {
-            "type": "string",
-            "description": "Offer the file to this platform only, such as `windows-x86_64`.",
-        },
-        "channel": {
-            "type": "string",
-            "description": "Offer it to apps and licenses with this channel only, such as `beta`.",
-        },
-        "rollout": {
-            "type": "string",
-            "description": "Reach a growing share of installations: `7d`, or `10%,50%@2d,100%@5d`.",
-        },
-        "critical_below": {
-            "type": "string",
-            "description": "Offer it to installations below this version at once, as important.",
-        },
-        "requires": {"type": "string", "description": "WordPress: its lowest version, such as `6.4`."},
-        "tested": {"type": "string", "description": "WordPress: its highest version that was tried."},
-        "requires_php": {"type": "string", "description": "WordPress: the lowest version of PHP."},
-        "details_url": {"type": "string", "description": "WordPress: the page that describes it."},
+        **{name: {"type": "string", "description": text} for name, text in RELEASE_FORM.items()},
         "file": {"type": "string", "contentMediaType": "application/octet-stream", "format": "binary"},
     },
 }
@@ -76,11 +55,8 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "name": "Photo Lab",
     "product_name": "Photo Lab",
     "environment": "domain",
-    "support_policy": False,
-    "accept_imported_keys": False,
     "customer_moves": 3,
     "trial_days": 14,
-    "public_feed": False,
     "minimum_version": "1.2",
     "latest": "1.4.0",
     "version": "1.4.0",
@@ -92,14 +68,11 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "state": "active",
     "slots": 3,
     "slots_used": 1,
-    "lifetime": False,
-    "trial": False,
     "allowed": ["*.staging.example"],
     "channels": ["beta"],
     "subscription": "sub_1024",
     "licenses": 1,
     "freed": 1,
-    "subscription_ended_at": None,
     "expires_on": "2027-12-31",
     "support_until": "2027-12-31",
     "customer_email": "anna@example.com",
@@ -107,7 +80,6 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "plan": "pro",
     "entitlements": {"export": True, "exports": {"limit": 100, "per": "month"}, "projects": 50},
     "overrides": {"projects": 80},
-    "uses": [{"name": "exports", "used": 37, "limit": 100, "resets_at": "2026-12-01T00:00:00Z"}],
     "Use.name": "exports",
     "Use.limit": 100,
     "used": 37,
@@ -117,26 +89,16 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "limit": 100,
     "per": "month",
     "reason": "refund",
-    "issued_at": "2026-11-20T12:00:00Z",
-    "revoked_at": None,
-    "revoked_reason": None,
-    "ended_at": None,
-    "published_at": "2026-11-20T12:00:00Z",
-    "withdrawn_at": None,
     "file_name": "photo-lab-1.4.0.zip",
     "size": 7340032,
     "sha256": "ab" * 32,
     "signed": True,
     "signed_for_updaters": True,
     "changelog": "Faster export.",
-    "audience": None,
-    "warning": None,
     "percent": 50.0,
     "paused": True,
     "rollout": {"plan": "7d", "started_at": "2026-11-20T12:00:00Z", "paused_at": None},
     "RolloutPlan.plan": "7d",
-    "started_at": "2026-11-20T12:00:00Z",
-    "paused_at": None,
     "critical_below": "1.3.2",
     "requires": "6.4",
     "tested": "6.7",
@@ -148,12 +110,9 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "domain": "laptop.example",
     "ip": "192.0.2.7",
     "at": "2026-11-20T12:00:00Z",
-    "next": None,
-    "activated_at": "2026-11-20T12:00:00Z",
     "last_seen_at": "2026-11-21T08:30:00Z",
     "label": "Anna's MacBook, Berlin office",
     "app_version": "1.4.0",
-    "offline_until": None,
     "machine": "REQ-AGVS6Z-KM2NCZ-…",
     "days": 365,
     "ends_at": "2027-11-20T12:00:00Z",
@@ -169,7 +128,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "object_kind": "license",
     "object_id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5",
 }
-"""An example of each field, by its name."""
+"""An example of each field, by its name, unless that of its type will do."""
 
 
 def describe_api() -> dict[str, Any]:
@@ -220,10 +179,14 @@ def _example(shape: str, shapes: dict[str, Any]) -> dict[str, Any]:
     """Return an example of an object, or of a page with one."""
     example: dict[str, Any] = {}
     for name, field in shapes[shape]["properties"].items():
-        if name == "items":
-            example[name] = [_example(field["items"]["$ref"].rpartition("/")[2], shapes)]
-        else:
-            example[name] = _EXAMPLES.get(f"{shape}.{name}", _EXAMPLES.get(name))
+        usual: Any = None
+        if "$ref" in field.get("items", {}):
+            usual = [_example(field["items"]["$ref"].rpartition("/")[2], shapes)]
+        elif field.get("type") == "boolean":
+            usual = False
+        elif field.get("format") == "date-time":
+            usual = "2026-11-20T12:00:00Z"
+        example[name] = _EXAMPLES.get(f"{shape}.{name}", _EXAMPLES.get(name, usual))
     return example
 
 
@@ -238,33 +201,38 @@ def _rename_pages(text: str) -> str:
 
 
 def _describe(operation: Operation, run: Callable[..., Any], names: dict[Any, str]) -> dict[str, Any]:
-    described = _outline(run.__name__, run.__doc__ or "", operation.path)
+    first, *others = run.__name__.split("_")
+    described: dict[str, Any] = {
+        "tags": [_tag(operation.path)],
+        "operationId": first + "".join(word.title() for word in others),
+        "summary": (run.__doc__ or "").partition("\n")[0],
+        "parameters": [
+            {"name": part, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+            for part in re.findall(r"{(\w+)}", operation.path)
+        ],
+    }
     described["parameters"] += _query_of(operation.query)
     if operation.scope is not operation.scope.READ:
         described["description"] = "Requires a token with the scope `write`."
     if operation.body is not None:
-        schema = {"$ref": _REF.format(model=names[operation.body])}
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        described["requestBody"] = {"required": True, **_json_of(names[operation.body])}
     if operation.takes_file:
         described["description"] += " The file is streamed to the disk."
         described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
     if operation.creates:
         described["parameters"].append(_IDEMPOTENCY_KEY)
-    _add_responses(described, "201" if operation.creates else "200", names[operation.response])
+    described["responses"] = {
+        "201" if operation.creates else "200": {
+            "description": "Success.",
+            **_json_of(names[operation.response]),
+        },
+        **{code: {"$ref": "#/components/responses/Problem"} for code in _ERRORS},
+    }
     return described
 
 
-def _outline(name: str, summary: str, path: str) -> dict[str, Any]:
-    first, *others = name.split("_")
-    return {
-        "tags": [_tag(path)],
-        "operationId": first + "".join(word.title() for word in others),
-        "summary": summary.partition("\n")[0],
-        "parameters": [
-            {"name": part, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-            for part in re.findall(r"{(\w+)}", path)
-        ],
-    }
+def _json_of(model: str) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": {"$ref": _REF.format(model=model)}}}}
 
 
 def _query_of(model: type[RequestModel]) -> list[dict[str, Any]]:
@@ -277,15 +245,5 @@ def _query_of(model: type[RequestModel]) -> list[dict[str, Any]]:
             kind = schema["$defs"][kind["$ref"].rpartition("/")[2]]
         kind = {key: value for key, value in kind.items() if key not in {"title", "default", "description"}}
         described = {"name": name, "in": "query", "schema": kind}
-        if "description" in one:
-            described["description"] = one["description"]
-        parameters.append(described)
+        parameters.append(described | {key: one[key] for key in ("description",) if key in one})
     return parameters
-
-
-def _add_responses(described: dict[str, Any], status: str, name: str) -> None:
-    schema = {"$ref": _REF.format(model=name)}
-    described["responses"] = {
-        status: {"description": "Success.", "content": {"application/json": {"schema": schema}}},
-        **{code: {"$ref": "#/components/responses/Problem"} for code in _ERRORS},
-    }

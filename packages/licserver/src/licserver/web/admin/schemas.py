@@ -1,7 +1,8 @@
 """Request and response models of the admin API; the OpenAPI document is made from them."""
 
+from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AliasPath, BeforeValidator, Field
 
@@ -15,6 +16,7 @@ from licserver.web.admin.fields import (
     Entitlement,
     Hex,
     Instant,
+    IsThere,
     Moves,
     RequestModel,
     ResponseModel,
@@ -36,45 +38,43 @@ class Nothing(RequestModel):
 class Paging(RequestModel):
     """A page of a list."""
 
-    cursor: Annotated[str | None, Field(description="`next` of the previous page.")] = None
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Items a page, at most.")] = 50
+    cursor: str | None = Field(None, description="`next` of the previous page.")
+    limit: int = Field(50, ge=1, le=MAX_PAGE, description="Items a page, at most.")
 
 
 class OfPlatform(RequestModel):
     """Which file of a version."""
 
-    platform: Annotated[str | None, Field(max_length=40, description="Such as `windows-x86_64`.")] = None
+    platform: str | None = Field(None, max_length=40, description="Such as `windows-x86_64`.")
 
 
 class LicenseQuery(Paging):
     """Filters of licenses; all that are given must match."""
 
-    q: Annotated[
-        str | None,
-        Field(
-            max_length=200,
-            description="Beginnings of words of the email, the note and the reason of a revocation, or of a "
-            "domain or a subscription; an IP address; a masked key, or the end of a key; a license's id. "
-            "Whole keys go to `lookup`, because proxies log addresses.",
-        ),
-    ] = None
-    product: Annotated[str | None, Field(description="A slug.")] = None
-    subscription: Annotated[str | None, Field(description="An id.")] = None
-    state: Annotated[LicenseState | None, Field(description="As of now.")] = None
-    expires_from: Annotated[Day | None, Field(description="First day of expiry, included.")] = None
-    expires_until: Annotated[Day | None, Field(description="Last day of expiry, included.")] = None
-    trial: Annotated[bool | None, Field(description="Only trials, or none of them.")] = None
+    q: str | None = Field(
+        None,
+        max_length=200,
+        description="Beginnings of words of the email, the note and the reason of a revocation, or of a "
+        "domain or a subscription; an IP address; a masked key, or the end of a key; a license's id. "
+        "Whole keys go to `lookup`, because proxies log addresses.",
+    )
+    product: str | None = Field(None, description="A slug.")
+    subscription: str | None = Field(None, description="An id.")
+    state: LicenseState | None = Field(None, description="As of now.")
+    expires_from: Day | None = Field(None, description="First day of expiry, included.")
+    expires_until: Day | None = Field(None, description="Last day of expiry, included.")
+    trial: bool | None = Field(None, description="Only trials, or none of them.")
 
 
 class AuditQuery(Paging):
     """Filters of the audit log; all that are given must match."""
 
-    object_kind: Annotated[str | None, Field(description="With `object_id`.")] = None
-    object_id: Annotated[str | None, Field(description="With `object_kind`.")] = None
-    actor_kind: Annotated[ActorKind | None, Field(description="With `actor_name`.")] = None
-    actor_name: Annotated[str | None, Field(description="With `actor_kind`.")] = None
-    since: Annotated[Instant | None, Field(description="Not older than this.")] = None
-    until: Annotated[Instant | None, Field(description="Older than this.")] = None
+    object_kind: str | None = Field(None, description="With `object_id`.")
+    object_id: str | None = Field(None, description="With `object_kind`.")
+    actor_kind: ActorKind | None = Field(None, description="With `actor_name`.")
+    actor_name: str | None = Field(None, description="With `actor_kind`.")
+    since: Instant | None = Field(None, description="Not older than this.")
+    until: Instant | None = Field(None, description="Older than this.")
 
 
 class ProductRules(RequestModel):
@@ -99,7 +99,7 @@ class ProductChange(ProductRules, Change):
     """Changes of a product; a field that is left out stays as it is."""
 
     name: str = ""
-    minimum_version: Annotated[str | None, Field(description="Null removes it.")] = None
+    minimum_version: str | None = Field(None, description="Null removes it.")
 
 
 class Entitlements(RequestModel):
@@ -124,11 +124,10 @@ class LicenseTerms(RequestModel):
     allowed: tuple[str, ...] = ()
     customer_email: str | None = None
     note: str | None = None
-    plan: Annotated[str | None, Field(description="The name of a plan of the product.")] = None
-    overrides: Annotated[
-        dict[str, Entitlement | None] | None,
-        Field(description="Entitlements that count instead of the plan's; null takes one away."),
-    ] = None
+    plan: str | None = Field(None, description="The name of a plan of the product.")
+    overrides: dict[str, Entitlement | None] | None = Field(
+        None, description="Entitlements that count instead of the plan's; null takes one away."
+    )
     trial: bool = False
     floating_seats: Seats | None = None
     channels: tuple[str, ...] = ()
@@ -137,7 +136,7 @@ class LicenseTerms(RequestModel):
 class NewLicense(LicenseTerms):
     """A new license; `slots: null` means no limit."""
 
-    product: Annotated[str, Field(description="A slug.")]
+    product: str = Field(description="A slug.")
     subscription: str | None = None
 
 
@@ -172,8 +171,8 @@ class EnvironmentRequest(RequestModel):
 class FileRequest(RequestModel):
     """A request for a license file."""
 
-    machine: Annotated[str, Field(max_length=MAX_REQUEST, description="The code that the app shows.")]
-    days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = DEFAULT_DAYS
+    machine: str = Field(max_length=MAX_REQUEST, description="The code that the app shows.")
+    days: int = Field(DEFAULT_DAYS, ge=1, le=MAX_DAYS)
 
 
 class InstantRequest(RequestModel):
@@ -185,19 +184,17 @@ class InstantRequest(RequestModel):
 class RolloutChange(Change):
     """What changes in a rollout: one of the two."""
 
-    percent: Annotated[float, Field(gt=0, le=100, description="It stays there; 100 ends the rollout.")] = 100
+    percent: float = Field(100, gt=0, le=100, description="It stays there; 100 ends the rollout.")
     paused: bool = False
 
 
 class WordPressChange(Change):
     """What WordPress shows of a version; a field that is left out stays, and null removes it."""
 
-    requires: Annotated[str | None, Field(description="The lowest version of WordPress.")] = None
-    tested: Annotated[str | None, Field(description="The highest version of WordPress that was tried.")] = (
-        None
-    )
-    requires_php: Annotated[str | None, Field(description="The lowest version of PHP.")] = None
-    details_url: Annotated[str | None, Field(description="The page that describes it, https only.")] = None
+    requires: str | None = Field(None, description="The lowest version of WordPress.")
+    tested: str | None = Field(None, description="The highest version of WordPress that was tried.")
+    requires_php: str | None = Field(None, description="The lowest version of PHP.")
+    details_url: str | None = Field(None, description="The page that describes it, https only.")
 
 
 # --- responses --------------------------------------------------------------------------------
@@ -207,7 +204,7 @@ class Page(ResponseModel, Generic[Item]):
     """A page of a list; `next` is the cursor of the next page, null at the end."""
 
     items: list[Item]
-    next: Annotated[str | None, Field(validation_alias="cursor")]
+    next: str | None = Field(validation_alias="cursor")
 
 
 class Product(ResponseModel):
@@ -215,28 +212,21 @@ class Product(ResponseModel):
 
     slug: str
     name: str
-    environment: Annotated[EnvironmentPolicy, Field(validation_alias="policy")]
-    support_policy: Annotated[bool, Field(validation_alias="has_support_policy")]
-    accept_imported_keys: Annotated[
-        bool,
-        Field(
-            validation_alias="accepts_imported_keys",
-            description="Whether keys that were sold elsewhere are valid.",
-        ),
-    ]
-    customer_moves: Annotated[
-        int, Field(description="How often a customer may free a slot of a license in 30 days.")
-    ]
-    trial_days: Annotated[int, Field(description="How long a trial lasts; 0 for no trials.")]
-    public_feed: Annotated[bool, Field(description="Whether feeds for other updaters need no license.")]
-    minimum_version: Annotated[
-        str | None, Field(description="Apps below it are told to update to go on being supported.")
-    ]
-    latest: Annotated[
-        str | None,
-        BeforeValidator(lambda release: release and release.version),
-        Field(description="The version that update checks offer."),
-    ]
+    environment: EnvironmentPolicy = Field(validation_alias="policy")
+    support_policy: bool = Field(validation_alias="has_support_policy")
+    accept_imported_keys: bool = Field(
+        validation_alias="accepts_imported_keys",
+        description="Whether keys that were sold elsewhere are valid.",
+    )
+    customer_moves: int = Field(description="How often a customer may free a slot of a license in 30 days.")
+    trial_days: int = Field(description="How long a trial lasts; 0 for no trials.")
+    public_feed: bool = Field(description="Whether feeds for other updaters need no license.")
+    minimum_version: str | None = Field(
+        description="Apps below it are told to update to go on being supported."
+    )
+    latest: Annotated[str | None, BeforeValidator(lambda release: release and release.version)] = Field(
+        description="The version that update checks offer."
+    )
 
 
 class Plan(ResponseModel):
@@ -246,66 +236,41 @@ class Plan(ResponseModel):
     entitlements: dict[str, Entitlement]
 
 
+def _wordpress(name: str, description: str) -> Any:
+    return Field(validation_alias=AliasPath("wordpress", name), description=f"WordPress: {description}")
+
+
 class Release(ResponseModel):
     """A file of a published version; without a platform it is for all that have no file of their own."""
 
     version: str
     platform: Annotated[str | None, BeforeValidator(lambda platform: platform or None)]
-    channel: Annotated[str, Field(description="Who is offered it; everybody if `stable`.")]
+    channel: str = Field(description="Who is offered it; everybody if `stable`.")
     published_at: datetime
     withdrawn_at: datetime | None
-    file_name: Annotated[str, Field(validation_alias=AliasPath("artifact", "file_name"))]
-    size: Annotated[int, Field(validation_alias=AliasPath("artifact", "size"))]
-    sha256: Annotated[Hex, Field(validation_alias=AliasPath("artifact", "sha256"))]
-    signed: Annotated[
-        bool, BeforeValidator(lambda manifest: manifest is not None), Field(validation_alias="manifest")
-    ]
-    signed_for_updaters: Annotated[
-        bool,
-        BeforeValidator(lambda signatures: signatures is not None),
-        Field(
-            validation_alias="file_signatures",
-            description="Whether feeds for Sparkle and Tauri can offer it.",
-        ),
-    ]
+    file_name: str = Field(validation_alias=AliasPath("artifact", "file_name"))
+    size: int = Field(validation_alias=AliasPath("artifact", "size"))
+    sha256: Hex = Field(validation_alias=AliasPath("artifact", "sha256"))
+    signed: IsThere = Field(validation_alias="manifest")
+    signed_for_updaters: IsThere = Field(
+        validation_alias="file_signatures", description="Whether feeds for Sparkle and Tauri can offer it."
+    )
     changelog: str
-    requires: Annotated[
-        str | None,
-        Field(
-            validation_alias=AliasPath("wordpress", "requires"),
-            description="WordPress: its lowest version; null if it is not said, as in the next three.",
-        ),
-    ]
-    tested: Annotated[
-        str | None,
-        Field(
-            validation_alias=AliasPath("wordpress", "tested"),
-            description="WordPress: its highest version that was tried.",
-        ),
-    ]
-    requires_php: Annotated[
-        str | None,
-        Field(
-            validation_alias=AliasPath("wordpress", "requires_php"),
-            description="WordPress: the lowest version of PHP.",
-        ),
-    ]
-    details_url: Annotated[
-        str | None,
-        Field(
-            validation_alias=AliasPath("wordpress", "details_url"),
-            description="WordPress: the page that describes it.",
-        ),
-    ]
+    requires: str | None = _wordpress(
+        "requires", "its lowest version; null if it is not said, as in the next three."
+    )
+    tested: str | None = _wordpress("tested", "its highest version that was tried.")
+    requires_php: str | None = _wordpress("requires_php", "the lowest version of PHP.")
+    details_url: str | None = _wordpress("details_url", "the page that describes it.")
 
 
 class PublishedRelease(Release):
     """A file that was just published; if it is not for everybody, `audience` says who is offered it."""
 
     audience: str | None = None
-    warning: Annotated[
-        str | None, Field(description="If WordPress orders the version in another way than licserver.")
-    ] = None
+    warning: str | None = Field(
+        None, description="If WordPress orders the version in another way than licserver."
+    )
 
 
 class Use(ResponseModel):
@@ -314,32 +279,31 @@ class Use(ResponseModel):
     name: str
     used: int
     limit: int
-    resets_at: Annotated[datetime, Field(description="When the next period begins.")]
+    resets_at: datetime = Field(description="When the next period begins.")
 
 
 class RolloutPlan(ResponseModel):
     """How a version reaches more and more installations."""
 
-    plan: Annotated[str, Field(description="Such as `7d`, or `10%,50%@2d,100%@5d`.")]
-    started_at: Annotated[datetime, Field(description="Moved on by the time of its pauses.")]
+    plan: str = Field(description="Such as `7d`, or `10%,50%@2d,100%@5d`.")
+    started_at: datetime = Field(description="Moved on by the time of its pauses.")
     paused_at: datetime | None
 
 
 class Rollout(ResponseModel):
     """How a version is doing; without a rollout it reaches all installations."""
 
-    version: Annotated[str, Field(validation_alias=AliasPath("release", "version"))]
-    percent: Annotated[float, Field(description="Share of all installations that are offered it.")]
-    rollout: Annotated[RolloutPlan | None, Field(validation_alias=AliasPath("release", "rollout"))]
-    critical_below: Annotated[str | None, Field(validation_alias=AliasPath("release", "critical_below"))]
-    update_checks: Annotated[
-        int,
-        Field(validation_alias="checks", description="By installations of it, today and yesterday, UTC."),
-    ]
-    update_checks_of_all: Annotated[
-        int, Field(validation_alias="checks_of_all", description="By all installations of the product.")
-    ]
-    rolled_back: Annotated[int, Field(description="Installations that went back, as their apps report.")]
+    version: str = Field(validation_alias=AliasPath("release", "version"))
+    percent: float = Field(description="Share of all installations that are offered it.")
+    rollout: RolloutPlan | None = Field(validation_alias=AliasPath("release", "rollout"))
+    critical_below: str | None = Field(validation_alias=AliasPath("release", "critical_below"))
+    update_checks: int = Field(
+        validation_alias="checks", description="By installations of it, today and yesterday, UTC."
+    )
+    update_checks_of_all: int = Field(
+        validation_alias="checks_of_all", description="By all installations of the product."
+    )
+    rolled_back: int = Field(description="Installations that went back, as their apps report.")
 
 
 class License(ResponseModel):
@@ -347,7 +311,7 @@ class License(ResponseModel):
 
     id: Hex
     masked_key: str
-    product: Annotated[str, Field(validation_alias="product_slug")]
+    product: str = Field(validation_alias="product_slug")
     product_name: str
     state: LicenseState
     issued_at: datetime
@@ -358,22 +322,20 @@ class License(ResponseModel):
     slots: int | None
     slots_used: int
     allowed: tuple[str, ...]
-    subscription: Annotated[str | None, Field(validation_alias="subscription_id")]
+    subscription: str | None = Field(validation_alias="subscription_id")
     subscription_ended_at: datetime | None
     support_until: date | None
     customer_email: str | None
     note: str | None
     plan: str | None
     overrides: dict[str, Entitlement | None] | None
-    entitlements: Annotated[dict[str, Entitlement], Field(description="Of plan and overrides.")]
-    uses: Annotated[list[Use], Field(description="Of entitlements per period.")]
+    entitlements: dict[str, Entitlement] = Field(description="Of plan and overrides.")
+    uses: list[Use] = Field(description="Of entitlements per period.")
     trial: bool
-    floating_seats: Annotated[
-        int | None, Field(description="How many may use it at the same time by floating seats; null: none.")
-    ]
-    channels: Annotated[
-        tuple[str, ...], Field(description="Whose releases its holder is offered besides stable ones.")
-    ]
+    floating_seats: int | None = Field(
+        description="How many may use it at the same time by floating seats; null: none."
+    )
+    channels: tuple[str, ...] = Field(description="Whose releases its holder is offered besides stable ones.")
 
 
 class IssuedLicense(License):
@@ -391,21 +353,21 @@ class RevealedKey(ResponseModel):
 class Activation(ResponseModel):
     """An activation, which takes a slot."""
 
-    domain: Annotated[str, Field(validation_alias=AliasPath("environment", "domain"))]
-    ip: Annotated[str, Field(validation_alias=AliasPath("environment", "ip"))]
+    domain: str = Field(validation_alias=AliasPath("environment", "domain"))
+    ip: str = Field(validation_alias=AliasPath("environment", "ip"))
     activated_at: datetime
     last_seen_at: datetime | None
-    label: Annotated[
-        str | None, Field(description="What its user calls the machine; personal data, if the app sends it.")
-    ]
-    app_version: Annotated[str | None, Field(description="Of the app, if it sends it.")]
-    offline_until: Annotated[datetime | None, Field(description="When the machine's license file ends.")]
+    label: str | None = Field(
+        description="What its user calls the machine; personal data, if the app sends it."
+    )
+    app_version: str | None = Field(description="Of the app, if it sends it.")
+    offline_until: datetime | None = Field(description="When the machine's license file ends.")
 
 
 class LicenseFile(ResponseModel):
     """A signed license file for one machine."""
 
-    name: Annotated[str, Field(description="For saving it.")]
+    name: str = Field(description="For saving it.")
     text: str
     domain: str
     ends_at: datetime
@@ -422,7 +384,7 @@ class Subscription(ResponseModel):
 
     id: str
     licenses: int
-    ended_at: Annotated[datetime | None, Field(description="May be in the future.")]
+    ended_at: datetime | None = Field(description="May be in the future.")
 
 
 class AuditLine(ResponseModel):
@@ -430,9 +392,27 @@ class AuditLine(ResponseModel):
 
     id: int
     at: datetime
-    actor_kind: Annotated[ActorKind, Field(validation_alias=AliasPath("actor", "kind"))]
-    actor_name: Annotated[str, Field(validation_alias=AliasPath("actor", "name"))]
+    actor_kind: ActorKind = Field(validation_alias=AliasPath("actor", "kind"))
+    actor_name: str = Field(validation_alias=AliasPath("actor", "name"))
     action: str
     object_kind: str
     object_id: str
     details: dict[str, Any]
+
+
+# --- the form of a release, which has a file besides ------------------------------------------
+
+RELEASE_FORM: Final[Mapping[str, str]] = {
+    "version": "A version as in PEP 440.",
+    "changelog": "Plain text or basic HTML.",
+    "manifest": "The output of `licserver release sign`.",
+    "platform": "Offer the file to this platform only, such as `windows-x86_64`.",
+    "channel": "Offer it to apps and licenses with this channel only, such as `beta`.",
+    "rollout": "Reach a growing share of installations: `7d`, or `10%,50%@2d,100%@5d`.",
+    "critical_below": "Offer it to installations below this version at once, as important.",
+    "requires": "WordPress: its lowest version, such as `6.4`.",
+    "tested": "WordPress: its highest version that was tried.",
+    "requires_php": "WordPress: the lowest version of PHP.",
+    "details_url": "WordPress: the page that describes it.",
+}
+"""Names and descriptions of its texts."""
