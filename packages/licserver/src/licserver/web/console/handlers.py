@@ -61,8 +61,6 @@ _SIGNED_OUT_UPLOAD: Final = (
     "You are signed out, and nothing was done. Sign in in another window, then send this form again."
 )
 
-Made = bytes | Redirect | Csv | TextFile
-
 
 class Console:
     """Makes handlers of page functions, and has what all handlers need."""
@@ -144,18 +142,19 @@ class Console:
             if user is not None:  # first: a form of an earlier session is shown again in its page
                 _check_role(user, role)
             form = await read_form(request, self.settings)
-            if user is not None and sessions.is_own_form(user.token, form):
-                context = self.context(request, user)._replace(form=form)
-                return await self._act(request, show, act, context, with_file=with_file)
             has_token = sessions.has_form_token(form)
-            if user is not None and has_token:
-                return await self._show_earlier(request, show, user, form)
-            if user is not None:
-                raise ApiError(403, _WRONG_SESSION)
-            if not has_token:
+            if user is None and not has_token:
                 return _to_sign_in(request)
-            # The session has ended in the meantime: hand back what was typed.
-            return await self.render("held.html", 401, None, _SIGNED_OUT, action=request.path, fields=form)
+            if user is None:  # the session has ended in the meantime: hand back what was typed
+                return await self.render(
+                    "held.html", 401, None, _SIGNED_OUT, action=request.path, fields=form
+                )
+            if not has_token:
+                raise ApiError(403, _WRONG_SESSION)
+            context = self.context(request, user)._replace(form=form)
+            if not sessions.is_own_form(user.token, form):
+                return await self._show_earlier(request, show, context)
+            return await self._act(request, show, act, context, with_file=with_file)
 
         return handle
 
@@ -173,35 +172,24 @@ class Console:
             if not sessions.is_same_origin(headers, host) or not sessions.has_form_token(request.query):
                 raise ApiError(403, _WRONG_SESSION)
             _check_role(user, role)
-            return await self._receive(request, user, show, take, receive)
+            context, typed = self.context(request, user), dict[str, str]()
+
+            def admit(fields: Form) -> None:
+                typed.update(fields)
+                if not sessions.is_own_form(user.token, request.query):  # then the file is not read
+                    raise _EarlierSessionError
+
+            try:
+                async with receive(request, self.settings, self.threads, admit=admit) as file:
+                    filled = context._replace(form=file.fields)
+                    return await self._act(request, show, lambda one: take(one, file), filled, with_file=True)
+            except _EarlierSessionError:
+                return await self._show_earlier(request, show, context._replace(form=typed))
+            except InvalidInputError as invalid:
+                again = context._replace(form=typed, problem=to_sentence(invalid))
+            return await self._show_again(request, show, again)
 
         return handle
-
-    async def _receive(
-        self,
-        request: web.Request,
-        user: SignedIn,
-        show: Show,
-        take: Callable[[PageContext, Any], Reply],
-        receive: Receive,
-    ) -> web.StreamResponse:
-        context = self.context(request, user)
-        typed: dict[str, str] = {}
-
-        def admit(fields: Form) -> None:
-            typed.update(fields)
-            if not sessions.is_own_form(user.token, request.query):  # then the file is not read
-                raise _EarlierSessionError
-
-        try:
-            async with receive(request, self.settings, self.threads, admit=admit) as upload:
-                context = context._replace(form=upload.fields)
-                return await self._act(request, show, lambda one: take(one, upload), context, with_file=True)
-        except _EarlierSessionError:
-            return await self._show_earlier(request, show, user, typed)
-        except InvalidInputError as invalid:
-            again = context._replace(form=typed, problem=to_sentence(invalid))
-            return await self._show_again(request, show, again)
 
     async def _act(
         self, request: web.Request, show: Show, act: Show, context: PageContext, *, with_file: bool = False
@@ -220,11 +208,10 @@ class Console:
             raise ApiError(404, to_sentence(invalid)) from None
 
     async def _show_earlier(
-        self, request: web.Request, show: Show, user: SignedIn, form: Form
+        self, request: web.Request, show: Show, context: PageContext
     ) -> web.StreamResponse:
         """Show a form of an earlier session again, in a page of this one."""
-        context = self.context(request, user)
-        again = context._replace(form=form, once=read_form_id(form), problem=_EARLIER_SESSION)
+        again = context._replace(once=read_form_id(context.form), problem=_EARLIER_SESSION)
         try:
             return await self.show(request, show, again, status=403)
         except InvalidInputError:  # there is no such page any more
@@ -245,8 +232,7 @@ class Console:
             raise ApiError(404, "There is no page at this address.")
         services = self._services.acting_as(Actor(ActorKind.USER, user.name))
         path = request.path
-        is_form = request.method == "POST"  # its name is the last part
-        page = path.rpartition("/")[0] if is_form else path
+        page = path.rpartition("/")[0] if request.method == "POST" else path  # the last part names a form
         return PageContext(services, user, self._clock(), path, page, dict(parts), dict(query))
 
     # --- responses ----------------------------------------------------------------------------
@@ -273,8 +259,9 @@ class Console:
                 status = 200 if context.problem is None else status
                 return web.Response(status=status, body=content, headers=PAGE)
 
-    def _make(self, page: Show, context: PageContext) -> Made:
-        reply: Reply = page(context)
+    @staticmethod
+    def _make(page: Show, context: PageContext) -> bytes | Redirect | Csv | TextFile:
+        reply = page(context)
         if not isinstance(reply, Page):
             return reply
         return render_page(

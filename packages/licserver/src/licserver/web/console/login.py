@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -84,14 +86,13 @@ class Login:
         logins, address = self._services.logins, self.address(request)
         try:
             session = await self.attempt(
-                request, name, lambda _: logins.sign_in(name, password, address), wrong=_WRONG_NAME
+                request, name, lambda **_: logins.sign_in(name, password, address), wrong=_WRONG_NAME
             )
         except ApiError as error:
             return await self._sign_in_page(request, error.status, goal, error.message, name)
         await self._end_session(request)  # of the user who was signed in before
         # Not known yet whether the user must enrol: the next page finds out.
-        headers = {"Set-Cookie": self.cookie(request, session.token)}
-        return redirect(request, _next_page(session.needs, goal), **headers)
+        return self.redirect(request, _next_page(session.needs, goal), session.token)
 
     async def _sign_in_page(
         self, request: web.Request, status: int, goal: str, problem: str | None = None, name: str = ""
@@ -106,12 +107,11 @@ class Login:
         """End a session, also one that still needs something."""
         await self._end_session(request)
         # No cookies: those of other programs on this host are not ours.
-        headers = {"Set-Cookie": self.cookie(request, ""), "Clear-Site-Data": '"cache", "storage"'}
-        return redirect(request, f"{SIGN_IN}?done=signed-out", **headers)
+        clear = {"Clear-Site-Data": '"cache", "storage"'}
+        return self.redirect(request, f"{SIGN_IN}?done=signed-out", "", **clear)
 
     async def _end_session(self, request: web.Request) -> None:
-        token = self._console.token(request)
-        if token is not None:
+        if (token := self._console.token(request)) is not None:
             await self._console.threads.run(self._services.logins.sign_out, token)
 
     async def change_password(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
@@ -121,14 +121,19 @@ class Login:
         try:
             if new != form.get("again", ""):
                 raise ApiError(422, "The new password was not typed the same twice.")  # noqa: TRY301 - shown as others are
-            session = await self.attempt(request, user.name, lambda _: logins.change_password(user, old, new))
+            session = await self.attempt(
+                request, user.name, lambda **_: logins.change_password(user, old, new)
+            )
         except ApiError as error:
             context = self._console.context(request, user)._replace(problem=error.message)
             return await self._console.show(request, overview.show_account, context)
-        cookie = self.cookie(request, session.token)
-        return redirect(request, f"{ACCOUNT}?done=password", **{"Set-Cookie": cookie})
+        return self.redirect(request, f"{ACCOUNT}?done=password", session.token)
 
     # --- shared with the second factor --------------------------------------------------------
+
+    def redirect(self, request: web.Request, path: str, token: str, **headers: str) -> web.StreamResponse:
+        """Redirect with the session's cookie; an empty token removes it."""
+        return redirect(request, path, **{"Set-Cookie": self.cookie(request, token)}, **headers)
 
     def address(self, request: web.Request) -> str:
         """Return the address whose attempts are counted."""
@@ -138,7 +143,7 @@ class Login:
         self,
         request: web.Request,
         name: str,
-        compare: Callable[[bool], R | None],
+        compare: Callable[..., R | None],
         failure: str = SIGN_IN_FAILED,
         wrong: str = _WRONG_PASSWORD,
     ) -> R:
@@ -148,8 +153,8 @@ class Login:
         can hash. One that is refused is compared with nothing, so that the response reveals nothing.
 
         Args:
-            compare: Takes whether the user has signed in from this address lately; returns nothing for a
-                wrong password or code.
+            compare: Takes `is_known`, whether the user has signed in from this address lately; returns
+                nothing for a wrong password or code.
             failure: The audit log's name of a failure.
             wrong: The message of a failure.
 
@@ -162,7 +167,7 @@ class Login:
         def count_and_compare() -> R | None:
             if not logins.count_attempt(address, name, is_known=is_known):
                 raise _TooManyAttemptsError
-            return compare(is_known)
+            return compare(is_known=is_known)
 
         try:
             result = await self._queues[is_known].run(provider_network(address), count_and_compare)
@@ -244,16 +249,13 @@ class SecondFactor:
     async def sign_in(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
         """Create a session in place of one that needs a code."""
         goal, code, address = form.get("next", ""), form.get("code", ""), self._login.address(request)
-
-        def compare(is_known: bool) -> SignedIn | None:
-            return self._factors.sign_in(session, code, address, is_known=is_known)
-
+        compare = partial(self._factors.sign_in, session, code, address)
         try:
             new = await self._login.attempt(request, session.name, compare, CODE_FAILED, _WRONG_CODE)
         except ApiError as error:
             status = 401 if error.status == 401 else 429  # noqa: PLR2004 - 422: too many wrong codes
             return await self._console.render("sign_in_code.html", status, session, error.message, goal=goal)
-        return self._redirect(request, sessions.own_path(goal), new)
+        return self._login.redirect(request, sessions.own_path(goal), new.token)
 
     async def show(self, _request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show what can be done: set a second factor up, confirm it, or remove it."""
@@ -264,7 +266,7 @@ class SecondFactor:
         password = form.get("password", "")
         try:
             await self._login.attempt(
-                request, session.name, lambda _: self._factors.begin_enrolment(session, password)
+                request, session.name, lambda **_: self._factors.begin_enrolment(session, password)
             )
         except ApiError as error:
             return await self._page(session, error)
@@ -285,19 +287,12 @@ class SecondFactor:
 
     async def disable(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
         """Remove the second factor, after the password and a code."""
-        password, code = form.get("password", ""), form.get("code", "")
-
-        def compare(is_known: bool) -> SignedIn | None:
-            return self._factors.disable(user, password, code, is_known=is_known)
-
+        compare = partial(self._factors.disable, user, form.get("password", ""), form.get("code", ""))
         try:
             session = await self._login.attempt(request, user.name, compare, CODE_FAILED, _WRONG_EITHER)
         except ApiError as error:
             return await self._page(user, error)
-        return self._redirect(request, f"{ACCOUNT}?done=second-factor-off", session)
-
-    def _redirect(self, request: web.Request, path: str, session: SignedIn) -> web.StreamResponse:
-        return redirect(request, path, **{"Set-Cookie": self._login.cookie(request, session.token)})
+        return self._login.redirect(request, f"{ACCOUNT}?done=second-factor-off", session.token)
 
     async def _page(self, session: SignedIn, error: ApiError | None = None) -> web.Response:
         status, problem = 200, None
@@ -310,15 +305,11 @@ class SecondFactor:
             status,
             session,
             problem,
-            secret=None if enrolment is None else _in_groups(enrolment.secret),
+            secret=None if enrolment is None else re.sub("(.{4})(?=.)", r"\1 ", enrolment.secret),
             code=None if enrolment is None else await run(_draw_code, enrolment.uri),
             left=await run(self._factors.count_recovery_codes, session),
             is_required=self._console.settings.second_factor_required,
         )
-
-
-def _in_groups(secret: str) -> str:
-    return " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))
 
 
 def _draw_code(uri: str) -> Markup:

@@ -6,7 +6,6 @@ Templates escape everything and fail on a name that they do not know.
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -91,11 +90,8 @@ def create_asset(root: str, name: str, content: bytes) -> Asset:
 def load_assets() -> Mapping[str, Asset]:
     """Read the styles and scripts, by name."""
     folder = files("licserver.web.console") / "assets"
-    found = {}
-    for path in _ASSETS:
-        name = path.rpartition("/")[2]
-        found[name] = create_asset("/console", name, (folder / path).read_bytes())
-    return found
+    names = {path.rpartition("/")[2]: folder / path for path in _ASSETS}
+    return {name: create_asset("/console", name, file.read_bytes()) for name, file in names.items()}
 
 
 @cache  # for all applications of a process: compiling the templates of a page takes up to 50 ms
@@ -114,7 +110,7 @@ def load_templates() -> "Environment":
     )
     templates.filters.update(
         day=formatting.day,
-        moment=_moment,
+        moment=lambda when: "–" if when is None else f"{when.day} {when:%b %Y, %H:%M} UTC",
         stamp=lambda when: when.isoformat(),
         number=formatting.number,
         bytes=formatting.file_size,
@@ -130,10 +126,6 @@ def load_templates() -> "Environment":
 def render_page(template: str, **context: Any) -> bytes:
     """Render a page."""
     return load_templates().get_template(template).render(context).encode()
-
-
-def _moment(value: datetime | None) -> str:
-    return "–" if value is None else f"{value.day} {value:%b %Y, %H:%M} UTC"
 
 
 async def read_form(request: web.Request, settings: Settings) -> dict[str, str]:
@@ -172,14 +164,8 @@ async def send_csv(
     content = await threads.run(_format_rows, pages)
     if request.method != "HEAD":
         await threads.run(audit_export)
-    response = web.StreamResponse(
-        headers={
-            **SECURITY,
-            "Content-Type": "text/csv; charset=utf-8",
-            "Content-Disposition": f'attachment; filename="{csv.name}.csv"',
-            "Cache-Control": "no-store",
-        }
-    )
+    headers = {**text_file_headers(f"{csv.name}.csv"), hdrs.CONTENT_TYPE: "text/csv; charset=utf-8"}
+    response = web.StreamResponse(headers=headers)
     await response.prepare(request)
     if request.method == "HEAD":
         return response
