@@ -19,7 +19,7 @@ from typing import Final
 from bench.lists import TIMES, served
 from bench.shops import RARE, shops
 from licserver.services import Services
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 from licserver.web import create_app
 
 PASSWORD: Final = "four words of a sentence"

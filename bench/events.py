@@ -30,7 +30,7 @@ from bench.stock import SLUG
 from licserver.protocol.webhooks import EventType, format_secret, signed_headers
 from licserver.services import open_services
 from licserver.settings import StandaloneSettings
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 SECRET: Final = bytes(range(32))
 NETWORKS: Final = "127.0.0.1/32"

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from licserver.domain.decisions import parse_version
-from licserver.domain.php_versions import compare
+from licserver.domain.wordpress import compare
 
 PHP: Final = shutil.which("php") or ""
 pytestmark = pytest.mark.skipif(not PHP, reason="PHP is not installed (apt install php-cli)")

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 from harness.shop import NAME, SLUG
 from harness.world import Server, World
-from licserver.domain.rollout import bucket
+from licserver.domain.offers import bucket
 
 OFFERED = "1.1.0"
 VERIFY_FIELDS = {"valid", "product", "expiry", "lifetime"}

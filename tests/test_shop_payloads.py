@@ -25,7 +25,7 @@ from harness.world import MovableClock, World
 from licclient import LicenseClient, LicenseRefusedError, Reason
 from licserver.domain.records import EnvironmentPolicy
 from licserver.services import LicenseFilter
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 
 class Shop:

@@ -35,7 +35,7 @@ from licclient import (
 )
 from licclient.dialogs._view import Action
 from licclient.install import Installation
-from licserver.domain.rollout import bucket
+from licserver.domain.offers import bucket
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.security.secrets_file import format_signing_key, new_secrets
 

@@ -20,7 +20,7 @@ from harness.customer import eventually
 from harness.world import World
 from licclient import LicenseClient, LicenseRefusedError, Reason, Source, explain
 from licserver.domain.records import EnvironmentPolicy
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -19,11 +19,8 @@ from harness.oracle import Answered, Asked, digest, verify, wish
 from harness.vectors import LINK, Case, instant, load, parameters
 from harness.world import MovableClock, Server, World, utc
 from licserver.protocol import public_api
-from licserver.protocol.consumption import CONSUME_PATH
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
-from licserver.protocol.rollbacks import ROLLED_BACK_PATH
-from licserver.protocol.seats import SEAT_PATH
-from licserver.protocol.trials import TRIAL_PATH
+from licserver.protocol.extensions import CONSUME_PATH, ROLLED_BACK_PATH, SEAT_PATH, TRIAL_PATH
 from licserver.security.secrets_file import format_signing_key, new_secrets
 
 BASE = "https://licenses.example/store"

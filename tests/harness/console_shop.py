@@ -9,9 +9,9 @@ from harness.console import NAME, PASSWORD
 from harness.world import World
 from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_seen
+from licserver.domain.extensions import Seat
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms, Machine
-from licserver.domain.seats import Seat
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 

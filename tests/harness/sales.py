@@ -11,7 +11,7 @@ from licserver.domain.records import IssuedLicense
 from licserver.errors import BuryJobError
 from licserver.services import LicenseFilter
 from licserver.services.sources import Receipt
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 EXTERNAL = {
     "stripe": "plink_1",

@@ -7,7 +7,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from licserver.sources.kinds import SHOPS, SourceKind
+from licserver.sources import SHOPS, SourceKind
 from licserver.sources.records import Delivery, SaleEvent
 
 SECRETS = {

@@ -18,6 +18,7 @@ from harness.vectors import instant
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
+from licserver.domain.extensions import Seat
 from licserver.domain.records import (
     Environment,
     EnvironmentPolicy,
@@ -26,7 +27,6 @@ from licserver.domain.records import (
     Rollout,
     WordPressFields,
 )
-from licserver.domain.seats import Seat
 from licserver.protocol import public_api
 from licserver.services import open_services
 from licserver.settings import StandaloneSettings

@@ -26,11 +26,11 @@ from licserver.database.hot_path.store import ActivationRequest, BatchStore, Loo
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
 from licserver.domain.environments import parse_ip
+from licserver.domain.offers import Reach
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms, Release
-from licserver.domain.rollout import Reach
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import sign_with_keys
-from licserver.security.file_signing import file_signer
+from licserver.security.private_files import file_signer
 from licserver.security.secrets_file import SECRETS_FILE
 from licserver.services import open_services
 from licserver.settings import StandaloneSettings

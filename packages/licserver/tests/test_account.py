@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 
 from harness.engines import both_engines
-from licserver.domain.seats import SeatRequest
+from licserver.domain.extensions import SeatRequest
 from licserver.errors import SettingsError
 from licserver.protocol.license_files import read_rows
 from licserver.settings import Settings

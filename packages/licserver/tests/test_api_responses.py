@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from licserver.domain.decisions import DownloadRefusal, Offer, UpdateRefusal, Valid
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 from licserver.protocol import public_api
-from licserver.protocol.download_headers import download_headers, redirect_headers
+from licserver.protocol.downloads import download_headers, redirect_headers
 
 NOW = datetime(2026, 6, 15, 9, 5, 3, 999999, tzinfo=UTC)
 RELEASE = Release(

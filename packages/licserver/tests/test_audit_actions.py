@@ -13,14 +13,14 @@ import pytest
 
 import licserver
 from licserver.database.tables.events import jobs
+from licserver.domain.extensions import SeatRequest
+from licserver.domain.offers import Reach
 from licserver.domain.records import Actor, ActorKind, LicenseTerms, Role, Scope
-from licserver.domain.rollout import Reach
-from licserver.domain.seats import SeatRequest
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.license_files import read_rows
 from licserver.protocol.release_manifests import sign_with_keys
 from licserver.services import Services
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 from licserver.web.console.pages.audit import ACTIONS
 
 ANN = Actor(ActorKind.USER, "ann")

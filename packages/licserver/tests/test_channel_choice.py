@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from licserver.domain.channels import (
+from licserver.domain.decisions import describe_audience
+from licserver.domain.offers import (
     is_channel,
     latest_by_channel,
     latest_of_channels,
     offer_to,
     parse_channels,
 )
-from licserver.domain.decisions import describe_audience
 from licserver.domain.records import Artifact, Release
 
 WINDOWS = "windows-x86_64"

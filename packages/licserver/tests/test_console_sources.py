@@ -7,7 +7,7 @@ import pytest
 from harness import shops
 from licserver.domain.records import Role
 from licserver.errors import BuryJobError
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 
 async def test_a_shop_from_its_form_to_a_license(world, alice, monkeypatch):

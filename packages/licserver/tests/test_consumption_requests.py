@@ -6,14 +6,13 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from licserver.domain.entitlements import MAX_NUMBER, current_period
-from licserver.protocol.consumption import (
+from licserver.protocol.extensions import (
+    ConsumeRefusal,
     ConsumeRequest,
     consumed_response,
-    license_expired_response,
-    not_activated_response,
-    not_metered_response,
     parse_consume,
     quota_exceeded_response,
+    refusal_response,
 )
 from licserver.protocol.public_api import InvalidRequest
 
@@ -109,7 +108,10 @@ def test_refusals_have_codes():
             "resets_at": "2026-07-01T00:00:00Z",
         },
     )
-    others = [not_metered_response(), not_activated_response(), license_expired_response()]
+    others = map(
+        refusal_response,
+        (ConsumeRefusal.NOT_METERED, ConsumeRefusal.NOT_ACTIVATED, ConsumeRefusal.EXPIRED),
+    )
     assert [(one.status, *json.loads(one.content).values()) for one in others] == [
         (403, "not_entitled", "The license has no quota of this name."),
         (403, "not_activated", "The license is not activated here; verify it first."),

@@ -26,8 +26,8 @@ from licserver.domain.decisions import (
     version_key,
     visible_expiry,
 )
-from licserver.domain.key_parts import KeyPart, find_reference, parse_key_part
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
+from licserver.domain.text import KeyPart, find_reference, parse_key_part
 
 TICK = timedelta(microseconds=1)
 DAY = date(2026, 6, 15)

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from harness.engines import both_engines
 from harness.feeds import GROUPS, bearer, read_appcast, sparkle_chooses, tauri_verifies
-from licserver.domain.feeds import Listed
+from licserver.domain.offers import Listed, bucket
 from licserver.domain.records import Artifact, Release
-from licserver.domain.rollout import bucket
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.feeds import parse_call, read_license
+from licserver.protocol.feeds import format_appcast, parse_call, read_license
 from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS, FileSignatures
-from licserver.protocol.sparkle import format_appcast
 
 KEY = PrivateKey(b"1" * 32)
 CONTENT = b"an installer\n" * 100

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from harness.feeds import bearer, velopack_app, velopack_package
-from licserver.protocol.velopack import read_channel
+from licserver.protocol.feeds import read_velopack_channel
 
 
 async def velopack(site, key=None, name="releases.linux.json", **query: str):
@@ -124,4 +124,4 @@ async def test_a_package_is_for_those_who_have_the_feed(site, world, publish, ne
 )
 def test_a_channel_of_velopack_names_a_platform_too(name, sent, expected):
     """What it leaves out is as the client says, or as usual."""
-    assert read_channel(name, *sent) == expected
+    assert read_velopack_channel(name, *sent) == expected

@@ -11,10 +11,9 @@ from harness.feeds import minisign_verifies, tauri_verifies
 from licserver.cli import main
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS, FileSignatures, read_signatures
+from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS, FileSignatures, read_signatures, to_semantic
 from licserver.protocol.release_manifests import Manifest, read
-from licserver.protocol.semantic_versions import to_semantic
-from licserver.security.file_signing import file_signer
+from licserver.security.private_files import file_signer
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY, OTHER = PrivateKey(b"1" * 32), PrivateKey(b"2" * 32)

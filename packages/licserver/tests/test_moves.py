@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from licserver.domain.moves import counted_moves, next_move
+from licserver.domain.extensions import counted_moves, next_move
 from licserver.domain.records import Environment
 from licserver.protocol.public_api import (
     DeactivateRequest,

@@ -13,7 +13,7 @@ import pytest
 from harness.engines import both_engines
 from harness.manifests import oracle
 from licserver.domain.decisions import Valid, mask_key
-from licserver.domain.offline import NO_ADDRESS
+from licserver.domain.extensions import NO_ADDRESS
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.offline_files import BEGIN, END

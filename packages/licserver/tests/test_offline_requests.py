@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from licserver.domain.decisions import Valid, VerifyRefusal
-from licserver.domain.offline import NO_ADDRESS, evaluate_offline, file_end
+from licserver.domain.extensions import NO_ADDRESS, evaluate_offline, file_end
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy, LicenseSnapshot
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey, to_base64url

@@ -6,7 +6,7 @@ from hashlib import sha256
 import pytest
 
 from licserver.domain.records import Artifact
-from licserver.protocol.patches import patch_headers, read_base
+from licserver.protocol.downloads import patch_headers, read_patch_base
 
 DIGEST = sha256(b"the file that the client has").digest()
 WISH = {"Accept-Encoding": "gzip,DCZ, br", "Available-Dictionary": f" :{b64encode(DIGEST).decode()}: "}
@@ -25,9 +25,9 @@ WISH = {"Accept-Encoding": "gzip,DCZ, br", "Available-Dictionary": f" :{b64encod
 )
 def test_what_is_no_wish_for_a_patch_gets_the_file(changed):
     """Neither a malformed header nor a part of the file is answered with a patch."""
-    assert read_base(WISH | changed) is None
-    assert read_base({}) is None
-    assert read_base(WISH) == DIGEST
+    assert read_patch_base(WISH | changed) is None
+    assert read_patch_base({}) is None
+    assert read_patch_base(WISH) == DIGEST
 
 
 def test_a_patch_names_the_file_that_it_makes():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from licserver.domain.php_versions import compare, explain_order
+from licserver.domain.wordpress import compare, explain_order
 
 # The mutants run a copy of this file elsewhere.
 VECTORS = json.loads(

@@ -9,7 +9,7 @@ from harness.engines import both_engines, sqlite_only
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.license_files import read_rows
 from licserver.services.transfer import Existing
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 from licserver.sources.records import Item, SaleEvent, SaleKind, dump_events
 
 PRO = {"export": True, "projects": 50}

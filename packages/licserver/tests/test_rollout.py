@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from licserver.domain.decisions import Offer, UpdateRefusal
-from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release, Rollout
-from licserver.domain.rollout import (
+from licserver.domain.offers import (
     Installation,
     Reach,
     apply_rollout,
@@ -17,6 +16,7 @@ from licserver.domain.rollout import (
     current_share,
     parse_plan,
 )
+from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release, Rollout
 from licserver.errors import InvalidInputError
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

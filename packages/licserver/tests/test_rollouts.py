@@ -6,7 +6,7 @@ import pytest
 
 from harness import engines
 from harness.admin import form
-from licserver.domain.rollout import Reach, bucket, current_share
+from licserver.domain.offers import Reach, bucket, current_share
 from licserver.errors import InvalidInputError
 
 engine_name = engines.engine_name

@@ -12,7 +12,7 @@ from harness import shops
 from harness.engines import both_engines
 from harness.sales import BOUGHT, ORDER, REFUNDED, add, licenses, process, receive, states, work
 from licserver.services import LicenseFilter
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 kinds = pytest.mark.parametrize("kind", list(SourceKind))

@@ -12,7 +12,7 @@ import pytest
 from harness import shops
 from licserver.services import open_services
 from licserver.settings import Settings
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 pytestmark = pytest.mark.crash
 CRASHES, ORDERS = 3, 40

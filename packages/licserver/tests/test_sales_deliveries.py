@@ -9,7 +9,7 @@ from harness.engines import both_engines
 from harness.sales import BOUGHT, add, licenses, process, receive, states, work
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services.sources import BadSignatureError, MissingSecretError
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 

@@ -14,7 +14,7 @@ from licserver.domain.decisions import license_state
 from licserver.domain.records import LicenseState
 from licserver.services import LicenseFilter
 from licserver.services.sales import SaleWorker
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 LEASE: Final = timedelta(minutes=1)
 numbers = count(1)

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from harness import shops
 from licserver.errors import InvalidInputError
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 from licserver.web import shop_apis
 from licserver.web.background import BackgroundWorker
 from licserver.web.sales import add_sale_jobs

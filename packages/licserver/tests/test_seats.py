@@ -12,7 +12,7 @@ from threading import Barrier
 import pytest
 
 from harness.engines import both_engines
-from licserver.domain.seats import GrantedSeat, NoSeat, Seat, SeatRefusal, SeatRequest
+from licserver.domain.extensions import GrantedSeat, NoSeat, Seat, SeatRefusal, SeatRequest
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import open_services
 from licserver.settings import Settings

@@ -15,7 +15,7 @@ from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key, new_secrets
 from licserver.services.self_check import Finding, Level, ask_base_url, check_installation
 from licserver.settings import Settings
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 ADMIN = {"admin_listen": "127.0.0.1:8081"}
 BASE = {"base_url": "https://l.example", "trusted_proxies": "127.0.0.1", **ADMIN}

@@ -5,8 +5,7 @@ from datetime import date
 import pytest
 
 from harness import shops
-from licserver.sources.periods import add_period, is_period
-from licserver.sources.records import UnreadableDeliveryError, dump_events, load_events
+from licserver.sources.records import UnreadableDeliveryError, add_period, dump_events, is_period, load_events
 
 
 def test_events_are_stored_and_loaded() -> None:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import shops
-from licserver.sources import signatures, standard
-from licserver.sources.kinds import SHOPS, SourceKind
+from licserver.sources import SHOPS, SourceKind, signatures, standard
 from licserver.sources.records import UnreadableDeliveryError
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ import pytest
 from harness.engines import both_engines, sqlite_only
 from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.webhooks import EVENTS
-from licserver.domain.trials import TrialRefusal
+from licserver.domain.extensions import TrialRefusal
 from licserver.errors import ConflictError, NotFoundError
-from licserver.protocol.trials import TRIAL_PATH
+from licserver.protocol.extensions import TRIAL_PATH
 from licserver.protocol.webhooks import EventType
 from licserver.services import LicenseFilter
 

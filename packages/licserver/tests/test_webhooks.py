@@ -17,8 +17,7 @@ from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS, WantedEvents
 from licserver.domain.decisions import VerifyRefusal
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, RetryJobError
-from licserver.protocol.webhook_schemas import data_schema, describe_webhooks
-from licserver.protocol.webhooks import EventType
+from licserver.protocol.webhooks import EventType, data_schema, describe_webhooks
 from licserver.web.background import BackgroundWorker
 from licserver.web.statistics import StatisticsCounter
 from licserver.web.webhooks import register_webhooks

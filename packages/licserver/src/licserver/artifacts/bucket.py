@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from licserver.artifacts import ArtifactRedirect, Digests, Pieces
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, InvalidInputError, SettingsError
-from licserver.protocol.download_headers import attachment
+from licserver.protocol.downloads import attachment
 from licserver.settings import Settings
 
 try:

@@ -22,7 +22,7 @@ from licserver.cli.common import (
     write_new,
 )
 from licserver.domain.entitlements import format_grants, parse_grants
-from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
+from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError

@@ -17,8 +17,8 @@ from licserver.cli.signing import (
     signing_options,
     version_argument,
 )
+from licserver.domain.offers import Reach
 from licserver.domain.records import STABLE, Release, WordPressFields
-from licserver.domain.rollout import Reach
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.release_manifests import ManifestSigner

@@ -16,8 +16,7 @@ from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
-from licserver.security.file_signing import file_signer
-from licserver.security.private_files import digest_file, validate_file
+from licserver.security.private_files import digest_file, file_signer, validate_file
 
 R = TypeVar("R")
 

@@ -17,7 +17,7 @@ from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services import Services
 from licserver.services.sources import missing_variables
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 
 external_id_argument = click.argument("external_id")
 

@@ -100,9 +100,9 @@ class Artifact(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """How a version reaches more and more installations (`domain.rollout`).
+    """How a version reaches more and more installations (`domain.offers`).
 
-    The plan is that of `rollout.parse_plan`. The share stands still from `paused_at` on; resuming moves
+    The plan is that of `offers.parse_plan`. The share stands still from `paused_at` on; resuming moves
     `started_at` by the time of the pause.
     """
 

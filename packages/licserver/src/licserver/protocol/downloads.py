@@ -1,17 +1,19 @@
-"""Sign and verify download links; parse the Range header of a download. Pure."""
+"""Downloads: signed links, ranges, headers of files, redirects and patches. Pure."""
 
 import hmac
 import math
 import re
-from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, quote_plus, urlencode
+from urllib.parse import parse_qsl, quote, quote_plus, urlencode
 
 from licserver.domain.decisions import DownloadRefusal
+from licserver.domain.records import Artifact, Release
+from licserver.protocol.public_api import NOT_A_PAGE
 
 LINK_LIFETIME: Final = timedelta(hours=1)  # from signing to expiry of a link (spec 8)
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
@@ -96,6 +98,8 @@ def _signature(parameters: str, secret: LinkSecret) -> str:
     return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
 
 
+# --- ranges -----------------------------------------------------------------------------------
+
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 
 
@@ -126,3 +130,84 @@ def parse_range(value: str | None, if_range: str | None, etag: str, size: int) -
         return None
     length = min(int(last), size)
     return Span(size - length, length)
+
+
+# --- headers ----------------------------------------------------------------------------------
+
+
+def download_headers(release: Release) -> dict[str, str]:
+    """Return the headers of a release's file, whole or in part."""
+    artifact = release.artifact
+    return {
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private",  # a link belongs to one customer
+        "Content-Disposition": attachment(artifact.file_name),
+        "Content-Type": "application/octet-stream",
+        "ETag": etag(release),
+        "Repr-Digest": _digest(artifact),
+        **NOT_A_PAGE,
+    }
+
+
+def content_md5(release: Release) -> dict[str, str]:
+    """Return the header with a whole file's MD5 (RFC 1864), which WordPress compares (D-206).
+
+    It is for the body of one response: not for a part or a redirect; of patches none is stored.
+    """
+    md5 = release.artifact.md5
+    return {} if md5 is None else {"Content-MD5": b64encode(md5).decode()}
+
+
+def redirect_headers(release: Release, address: str) -> dict[str, str]:
+    """Return the headers of a redirect to a release's file; name and digest are the service's (D-34)."""
+    return {
+        "Location": address,
+        "Cache-Control": "no-store",
+        "Content-Disposition": attachment(release.artifact.file_name),
+        "Repr-Digest": _digest(release.artifact),
+        **NOT_A_PAGE,
+    }
+
+
+def _digest(artifact: Artifact) -> str:
+    """Format the digest of the whole file (RFC 9530)."""
+    return f"sha-256=:{b64encode(artifact.sha256).decode()}:"
+
+
+def etag(release: Release) -> str:
+    """Return the strong ETag of a release's file: its digest, equal on all servers."""
+    return f'"{release.artifact.sha256.hex()}"'
+
+
+def attachment(file_name: str) -> str:
+    """Format a Content-Disposition (RFC 6266): an ASCII name for old clients, and the real one."""
+    plain = re.sub(r"[^ !#-\[\]-~]", "_", file_name)
+    if plain == file_name:
+        return f'attachment; filename="{plain}"'
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file_name, safe='')}"
+
+
+# --- patches, which make a file out of an older one (RFC 9842) --------------------------------
+
+PATCH_MAGIC: Final = bytes.fromhex("5e2a4d1820000000")
+"""How a patch begins; the digest of the old file and a frame of Zstandard follow."""
+
+_DICTIONARY: Final = re.compile(r":([A-Za-z0-9+/]{43}=):")  # 32 bytes
+
+
+def read_patch_base(headers: Mapping[str, str]) -> bytes | None:
+    """Return the digest of the file that a client has; None if it wants no patch."""
+    found = _DICTIONARY.fullmatch(headers.get("Available-Dictionary", "").strip())
+    encodings = [one.strip() for one in headers.get("Accept-Encoding", "").lower().split(",")]
+    if found is None or "dcz" not in encodings or "Range" in headers:
+        return None
+    return b64decode(found[1])
+
+
+def patch_headers(whole: Artifact) -> dict[str, str]:
+    """Return headers for a patch, or a redirect to it, besides a download's; `whole` is what it makes."""
+    return {
+        "Content-Encoding": "dcz",
+        "Unencoded-Digest": _digest(whole),
+        "Vary": "Accept-Encoding, Available-Dictionary",
+    }

@@ -1,17 +1,32 @@
-"""Requests of other updaters, as update checks; a license comes in a header, or in the query. Pure."""
+"""What other updaters send and read: Tauri, Sparkle and Velopack. Pure.
+
+Their requests are update checks; a license comes in a header, or in the query.
+"""
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from email.utils import format_datetime
 from typing import Final
+from xml.etree import ElementTree as ET
 
-from licserver.domain.channels import parse_channels
 from licserver.domain.decisions import Offer, is_platform, parse_version
 from licserver.domain.environments import InvalidDomainError, normalise_domain
-from licserver.protocol.public_api import ApiResponse, UpdateRequest, error_response, parse_query
+from licserver.domain.offers import Listed, parse_channels
+from licserver.domain.records import STABLE, Release
+from licserver.domain.text import is_html
+from licserver.protocol.file_signatures import stored_signatures, to_semantic
+from licserver.protocol.public_api import (
+    ApiResponse,
+    UpdateRequest,
+    error_response,
+    format_instant,
+    json_response,
+    parse_query,
+)
 
 PREFIX: Final = "/feeds/"
-ROOT: Final = PREFIX + "{slug:[a-z0-9-]{1,100}}"
+_ROOT: Final = PREFIX + "{slug:[a-z0-9-]{1,100}}"
 _AUTHORIZATION: Final = re.compile(r"(bearer|basic) +([!-~]{1,2048}) *", re.IGNORECASE)
 _SYSTEMS: Final = {"darwin": "macos", "osx": "macos", "win": "windows"}
 _MACHINES: Final = {"aarch64": "arm64", "x64": "x86_64", "i686": "x86"}
@@ -74,14 +89,156 @@ def _read_domain(text: str) -> str:
         return ""
 
 
-def is_newer(offer: Offer, installed: str) -> bool:
-    """Return whether an offered version is above the installed one; True if that is not known."""
-    found, other = parse_version(offer.release.version), parse_version(installed)
-    return found is None or other is None or found > other
-
-
 def license_required_response() -> ApiResponse:
     """Format the response to a request without a license; it does not say whether there is such a product."""
     return error_response(
         401, "license_required", "Send a license key: this product has no public feed, or does not exist."
     )
+
+
+# --- Tauri 2, a dynamic update server ---------------------------------------------------------
+
+TAURI_PATH: Final = f"{_ROOT}/tauri/{{target}}/{{arch}}/{{version}}"
+"""The endpoint of the app's configuration ends in `{{target}}/{{arch}}/{{current_version}}`."""
+
+
+def read_tauri_platform(target: str, arch: str) -> str:
+    """Return our name of a platform; a target that an app has chosen itself, with a hyphen, is one."""
+    return target if "-" in target else name_platform(target, arch)
+
+
+def format_tauri_update(offer: Offer, installed: str, link: str) -> ApiResponse | None:
+    """Format an update; None if Tauri could not use it: nothing newer, not signed, no semantic version.
+
+    An installed version that cannot be read is older. `critical` is for apps that read the raw answer.
+    """
+    release = offer.release
+    version, signatures = to_semantic(release.version), stored_signatures(release.file_signatures)
+    if version is None or signatures is None:
+        return None
+    found, other = parse_version(release.version), parse_version(installed)
+    if found is not None and other is not None and found <= other:
+        return None
+    body = {
+        "version": version,
+        "notes": release.changelog,
+        "pub_date": format_instant(release.published_at),
+        "url": link,
+        "signature": signatures.tauri,
+    }
+    return json_response(200, body | ({"critical": True} if offer.is_critical else {}))
+
+
+# --- Sparkle's appcast: RSS with elements of its own ------------------------------------------
+
+SPARKLE_PATH: Final = f"{_ROOT}/appcast.xml"
+SPARKLE_TYPE: Final = "application/rss+xml"
+SPARKLE_PLATFORM: Final = (
+    "macos"  # if the address names no other: Sparkle does not say on which machine it runs
+)
+_NAMESPACE: Final = "http://www.andymatuschak.org/xml-namespaces/sparkle"
+_SPARKLE_GROUPS: Final = 7  # in which Sparkle divides installations; each interval is the next one's turn
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+ET.register_namespace("sparkle", _NAMESPACE)
+
+
+def format_appcast(name: str, offered: Iterable[tuple[Listed, str]]) -> bytes:
+    """Format an appcast of a product's releases and their links; those that are not signed are left out."""
+    rss = ET.Element("rss", {"version": "2.0"})
+    channel = ET.SubElement(rss, "channel")
+    _add(channel, "title", name)
+    for listed, link in offered:
+        signatures = stored_signatures(listed.release.file_signatures)
+        if signatures is not None:
+            _add_item(channel, name, listed, link, signatures.sparkle)
+    document: bytes = ET.tostring(rss, encoding="utf-8", xml_declaration=True)
+    return document
+
+
+def _add_item(channel: ET.Element, name: str, listed: Listed, link: str, signature: str) -> None:
+    item, release, span = ET.SubElement(channel, "item"), listed.release, listed.span
+    _add(item, "title", f"{name} {release.version}")
+    _add(item, _sparkle("version"), release.version)
+    _add(item, _sparkle("shortVersionString"), release.version)
+    begins = release.published_at if span is None or release.rollout is None else release.rollout.started_at
+    _add(item, "pubDate", format_datetime(begins))
+    if release.changelog:
+        form = "html" if is_html(release.changelog) else "plain-text"
+        _add(item, "description", release.changelog, {_sparkle("format"): form})
+    if listed.is_on_request and release.channel != STABLE:
+        _add(item, _sparkle("channel"), release.channel)
+    if release.critical_below is not None:
+        _add(item, _sparkle("criticalUpdate"), "", {_sparkle("version"): release.critical_below})
+    if span is not None:
+        _add(item, _sparkle("phasedRolloutInterval"), str(int(span.total_seconds()) // _SPARKLE_GROUPS))
+    enclosure = {"url": link, "length": str(release.artifact.size), "type": "application/octet-stream"}
+    _add(item, "enclosure", "", enclosure | {_sparkle("edSignature"): signature})
+
+
+def _add(parent: ET.Element, tag: str, text: str, attributes: dict[str, str] | None = None) -> None:
+    ET.SubElement(parent, tag, attributes or {}).text = _NOT_XML.sub("\ufffd", text) or None
+
+
+def _sparkle(name: str) -> str:
+    return f"{{{_NAMESPACE}}}{name}"
+
+
+# --- Velopack: a feed of packages by release channel, `releases.win.json`, and what it lists ---
+
+VELOPACK_PATH: Final = f"{_ROOT}/velopack/{{name}}"
+_FEED_NAME: Final = re.compile(r"releases\.([a-z0-9._-]{1,60})\.json")
+_VELOPACK_SYSTEMS: Final = ("win", "osx", "linux")
+_VELOPACK_MACHINES: Final = ("x64", "x86", "arm64")
+_USUAL_MACHINE: Final = {"osx": "arm64"}  # the machine, if neither channel nor client names one; else x64
+_FULL: Final = "-full.nupkg"
+
+
+def read_velopack_index(name: str) -> str | None:
+    """Return the channel whose feed is asked for; None if the name is not that of a feed."""
+    found = _FEED_NAME.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def read_velopack_channel(name: str, system: str = "", machine: str = "") -> tuple[str, str]:
+    """Return our channel and platform for a channel of Velopack, such as `win`, `osx-arm64-beta` or `beta`.
+
+    A channel may begin with system and machine; what it leaves out is as the client says.
+    """
+    parts = name.split("-")
+    if parts[0] in _VELOPACK_SYSTEMS:
+        system = parts.pop(0)
+        machine = parts.pop(0) if parts and parts[0] in _VELOPACK_MACHINES else machine
+    platform = name_platform(system, machine.lower() or _USUAL_MACHINE.get(system, "x64")) if system else ""
+    return "-".join(parts) or STABLE, platform
+
+
+def format_velopack_feed(offer: Offer | None) -> ApiResponse:
+    """Format a feed with the release that is offered; empty if it is no package of Velopack."""
+    asset = None if offer is None or not offer.downloadable else _describe_package(offer.release)
+    return json_response(200, {"Assets": [] if asset is None else [asset]})
+
+
+def _describe_package(release: Release) -> dict[str, str | int] | None:
+    version, name = to_semantic(release.version), release.artifact.file_name
+    package, separator, _ = name.partition(f"-{version}-")
+    if version is None or not separator or not name.endswith(_FULL):
+        return None
+    notes = release.changelog
+    return {
+        "PackageId": package,
+        "Version": version,
+        "Type": "Full",
+        "FileName": name,
+        "SHA1": "",  # checked only if there is no SHA-256
+        "SHA256": release.artifact.sha256.hex().upper(),
+        "Size": release.artifact.size,
+        "NotesMarkdown": "" if is_html(notes) else notes,
+        "NotesHTML": notes if is_html(notes) else "",
+    }
+
+
+def find_velopack_package(releases: Sequence[Release], name: str) -> Release | None:
+    """Return the release whose file has this name; the latest, if several have."""
+    found = [one for one in releases if one.artifact.file_name == name and one.withdrawn_at is None]
+    return found[-1] if found else None

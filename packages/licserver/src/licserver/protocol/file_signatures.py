@@ -13,9 +13,9 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
+from licserver.domain.decisions import parse_version
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import SIGNATURE_BYTES, PrivateKey, PublicKey
-from licserver.protocol.semantic_versions import to_semantic
 
 MAX_COMMENT: Final = 400  # characters of a trusted comment
 _KEY_ID_BYTES: Final = 8
@@ -28,6 +28,11 @@ _MINISIGN: Final = re.compile(
     rf"untrusted comment: [ -~]{{0,100}}\n([A-Za-z0-9+/]+=*)\n{_TRUSTED}([^\r\n]{{1,{MAX_COMMENT}}})\n"
     r"([A-Za-z0-9+/]+=*)\n"
 )
+
+_NUMBER: Final = r"(?:0|[1-9][0-9]*)"
+_SEMANTIC: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-[0-9A-Za-z.-]+)?")
+_KINDS: Final = {"a": "alpha", "b": "beta", "rc": "rc"}
+_PARTS: Final = 3  # of a semantic version
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,24 @@ def sign_digest(key: PrivateKey, of_content: bytes, blake2b: bytes, comment: str
         f"{_base64(_PREHASHED + key_id + signature)}\n{_TRUSTED}{comment}\n{_base64(whole)}\n"
     )
     return FileSignatures(_base64(of_content), minisign)
+
+
+def to_semantic(version: str) -> str | None:
+    """Return a version as a semantic one; None if none is in the same order among others.
+
+    `1.5` is `1.5.0`, and `1.5b2` is `1.5.0-beta.2`. Post-releases, development releases, local versions,
+    epochs and a fourth number have no counterpart.
+    """
+    parsed = parse_version(version)
+    if parsed is None or parsed.epoch or parsed.is_postrelease or parsed.is_devrelease or parsed.local:
+        return None
+    if len(parsed.release) > _PARTS:
+        return None
+    if _SEMANTIC.fullmatch(version):
+        return version
+    numbers = (*parsed.release, 0, 0)[:_PARTS]
+    semantic = ".".join(map(str, numbers))
+    return semantic if parsed.pre is None else f"{semantic}-{_KINDS[parsed.pre[0]]}.{parsed.pre[1]}"
 
 
 def trusted_comment(at: datetime, file_name: str, version: str) -> str:

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from licserver.domain.channels import parse_channels
 from licserver.domain.decisions import (
     DownloadRefusal,
     Offer,
@@ -23,6 +22,7 @@ from licserver.domain.decisions import (
 )
 from licserver.domain.entitlements import resolve_stored
 from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain, parse_ip
+from licserver.domain.offers import parse_channels
 from licserver.domain.records import STABLE, Machine, Release, WordPressFields
 from licserver.domain.text import read_machine
 

@@ -62,7 +62,7 @@ class LinkSecrets:
         return self._current
 
     def read(self, query: str, now: datetime) -> LinkSubject | DownloadRefusal:
-        """Verify a link as `download_links.read_link` does.
+        """Verify a link as `downloads.read_link` does.
 
         An invalid link may be signed with a newer secret than this process has read, so it costs a `stat`
         (D-169).

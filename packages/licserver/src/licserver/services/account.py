@@ -8,9 +8,16 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from licserver.domain.decisions import generate_license_key, is_license_key, is_slug
-from licserver.domain.moves import counted_moves, next_move
+from licserver.domain.extensions import (
+    KEPT,
+    LIMITS_COUNT_FOR,
+    TrialRefusal,
+    counted_moves,
+    evaluate_new,
+    evaluate_started,
+    next_move,
+)
 from licserver.domain.records import Actor, ActorKind, Environment, IssuedLicense, LicenseTerms, Product
-from licserver.domain.trials import KEPT, LIMITS_COUNT_FOR, TrialRefusal, evaluate_new, evaluate_started
 from licserver.errors import (
     ConflictError,
     HeldOfflineError,

@@ -5,8 +5,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from licserver.domain.entitlements import PERIODS, current_period
+from licserver.domain.extensions import (
+    GrantedSeat,
+    Seat,
+    SeatRefusal,
+    SeatRequest,
+    SeatVerdict,
+    evaluate_seat,
+)
 from licserver.domain.records import IssuedLicense
-from licserver.domain.seats import GrantedSeat, Seat, SeatRefusal, SeatRequest, SeatVerdict, evaluate_seat
 from licserver.errors import ConflictError, NotFoundError
 from licserver.protocol.webhooks import EventType
 from licserver.services.context import Context, Service

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from licserver.domain.channels import MAX_CHANNELS, is_channel
 from licserver.domain.entitlements import InvalidEntitlementError, validate
 from licserver.domain.environments import InvalidEntryError, is_printable, parse_entry
+from licserver.domain.offers import MAX_CHANNELS, is_channel
 from licserver.domain.records import TERMS, LicenseTerms
 from licserver.errors import InvalidInputError
 from licserver.security.key_vault import ID_BYTES

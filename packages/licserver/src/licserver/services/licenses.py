@@ -21,8 +21,8 @@ from licserver.domain.environments import (
     normalise_ip,
     parse_ip,
 )
-from licserver.domain.key_parts import KeyPart, find_reference
 from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
+from licserver.domain.text import KeyPart, find_reference
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask

@@ -18,9 +18,8 @@ from licserver.domain.environments import (
     normalise_ip,
     parse_ip,
 )
-from licserver.domain.key_parts import KeyPart, parse_key_part
 from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
-from licserver.domain.text import parse_terms
+from licserver.domain.text import KeyPart, parse_key_part, parse_terms
 from licserver.errors import InvalidInputError, SecretsError
 from licserver.services.context import Context
 from licserver.services.license_terms import check_subscription, has_id_shape

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.environments import InvalidDomainError, normalise_domain
-from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
+from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
 from licserver.domain.records import Environment, IssuedLicense, Machine
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey

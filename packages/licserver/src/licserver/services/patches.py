@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Final
 
 from licserver.domain.records import Artifact, Release
-from licserver.protocol.patches import MAGIC
+from licserver.protocol.downloads import PATCH_MAGIC
 from licserver.services.context import Service
 from licserver.services.releases import ReleaseService
 
@@ -86,5 +86,5 @@ def make_patch(old: bytes, new: bytes) -> bytes | None:
         parameters.window_log: max(_MIN_WINDOW_LOG, (len(new) - 1).bit_length()),
     }
     prefix = zstd.ZstdDict(old, is_raw=True).as_prefix
-    patch = MAGIC + sha256(old).digest() + zstd.compress(new, options=options, zstd_dict=prefix)
+    patch = PATCH_MAGIC + sha256(old).digest() + zstd.compress(new, options=options, zstd_dict=prefix)
     return patch if 2 * len(patch) <= len(new) else None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, Unpack
 
 from licserver.domain.decisions import describe_audience, is_platform, version_key
-from licserver.domain.php_versions import explain_order
+from licserver.domain.offers import TO_ALL, Reach, current_share
 from licserver.domain.records import (
     NO_FIELDS,
     STABLE,
@@ -16,9 +16,8 @@ from licserver.domain.records import (
     Rollout,
     WordPressFields,
 )
-from licserver.domain.rollout import TO_ALL, Reach, current_share
 from licserver.domain.text import sanitize
-from licserver.domain.wordpress import read_fields
+from licserver.domain.wordpress import explain_order, read_fields
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
 from licserver.protocol.webhooks import EventType

@@ -15,8 +15,7 @@ from licserver.services.license_terms import read_email
 from licserver.services.licenses import LicenseService
 from licserver.services.mail import MailService
 from licserver.services.subscriptions import SubscriptionService
-from licserver.sources.periods import add_period
-from licserver.sources.records import SaleEvent, SaleKind, load_events
+from licserver.sources.records import SaleEvent, SaleKind, add_period, load_events
 from licserver.sources.state import Change, OrderState, Rules, SubscriptionState, decide
 
 MAX_REASON: Final = 500  # characters

@@ -25,7 +25,7 @@ from licserver.database import engine, schema
 from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
 from licserver.database.timelines import Timelines
-from licserver.domain.channels import latest_by_channel
+from licserver.domain.offers import latest_by_channel
 from licserver.domain.records import Release
 from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests

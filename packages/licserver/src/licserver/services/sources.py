@@ -31,9 +31,8 @@ from licserver.services.license_terms import (
 )
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 from licserver.services.products import check_plans, find_product
-from licserver.sources.kinds import SHOPS, SourceKind
-from licserver.sources.periods import is_period
-from licserver.sources.records import Delivery, SaleEvent, UnreadableDeliveryError, dump_events
+from licserver.sources import SHOPS, SourceKind
+from licserver.sources.records import Delivery, SaleEvent, UnreadableDeliveryError, dump_events, is_period
 from licserver.sources.woocommerce import is_ping
 
 MAX_TOLERANCE: Final = 86_400  # seconds

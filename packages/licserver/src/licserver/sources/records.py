@@ -1,9 +1,11 @@
-"""What a delivery of a shop contains, in our own few words."""
+"""What a delivery of a shop contains, in our own few words, and what vendors write of it."""
 
+import calendar
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, TypeAdapter, ValidationError
@@ -151,3 +153,29 @@ def dump_events(events: tuple[SaleEvent, ...]) -> str:
 def load_events(stored: str) -> tuple[SaleEvent, ...]:
     """Return stored events."""
     return _EVENTS.validate_json(stored)
+
+
+# --- periods as vendors write them: `30d`, `6m`, `1y` -----------------------------------------
+
+_PERIOD: Final = re.compile(r"([1-9][0-9]{0,3})([dmy])")
+_MONTHS: Final = 12
+
+
+def is_period(text: str) -> bool:
+    """Return whether a text is a period."""
+    return _PERIOD.fullmatch(text) is not None
+
+
+def add_period(day: date, period: str) -> date:
+    """Return the day so much later; in a month that is too short, the last one."""
+    found = _PERIOD.fullmatch(period)
+    if found is None:
+        raise ValueError(period)
+    number, unit = int(found[1]), found[2]
+    if unit == "d":
+        return day + timedelta(days=min(number, (date.max - day).days))
+    months = day.month - 1 + number * (_MONTHS if unit == "y" else 1)
+    year, month = day.year + months // _MONTHS, months % _MONTHS + 1
+    if year > MAXYEAR:
+        return date.max
+    return day.replace(year=year, month=month, day=min(day.day, calendar.monthrange(year, month)[1]))

@@ -9,7 +9,8 @@ from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.webhooks import WantedEvents
-from licserver.protocol import public_api, sparkle, tauri, velopack
+from licserver.protocol import public_api
+from licserver.protocol.feeds import SPARKLE_PATH, TAURI_PATH, VELOPACK_PATH
 from licserver.protocol.webhooks import EventType
 from licserver.security.link_secrets import watch_link_secrets
 from licserver.services import Services
@@ -104,9 +105,9 @@ def create_app(
     add_route(app, public_api.DOWNLOAD_PATH, get(downloads.send_file))
     add_route(app, public_api.MANIFEST_PATH, get(downloads.send_manifest))
     feeds = Feeds(public)
-    add_route(app, tauri.PATH, get(feeds.tauri))
-    add_route(app, sparkle.PATH, get(feeds.appcast))
-    add_route(app, velopack.PATH, get(feeds.velopack))
+    add_route(app, TAURI_PATH, get(feeds.tauri))
+    add_route(app, SPARKLE_PATH, get(feeds.appcast))
+    add_route(app, VELOPACK_PATH, get(feeds.velopack))
     add_route(app, SALES_PATH, {"POST": deliveries.receive})
     add_route(app, "/healthz", get(healthz))
     add_route(app, "/readyz", get(readyz))

@@ -11,13 +11,21 @@ from aiohttp import web
 from licserver.artifacts import ArtifactRedirect, Pieces, Source
 from licserver.domain import decisions
 from licserver.domain.decisions import DownloadRefusal, DownloadVerdict
-from licserver.domain.feeds import NO_LICENSE, anyone
+from licserver.domain.offers import NO_LICENSE, anyone
 from licserver.domain.records import Release
 from licserver.errors import ArtifactsError
 from licserver.protocol import public_api
-from licserver.protocol.download_headers import content_md5, download_headers, etag, redirect_headers
-from licserver.protocol.downloads import LinkSubject, Span, parse_range
-from licserver.protocol.patches import patch_headers, read_base
+from licserver.protocol.downloads import (
+    LinkSubject,
+    Span,
+    content_md5,
+    download_headers,
+    etag,
+    parse_range,
+    patch_headers,
+    read_patch_base,
+    redirect_headers,
+)
 from licserver.services import Services
 from licserver.web.public import PublicEndpoints
 from licserver.web.responses import send, send_content, send_unavailable
@@ -66,7 +74,7 @@ class Downloads:
             ArtifactsError: The file is not there.
         """
         artifacts, patches = self.services.artifacts, self.services.repositories.patches
-        base = read_base(request.headers) if request.method == "GET" else None
+        base = read_patch_base(request.headers) if request.method == "GET" else None
         patch = base and (await asyncio.to_thread(patches.list_all, release)).get(base)
         if patch:
             try:

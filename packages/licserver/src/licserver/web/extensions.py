@@ -21,11 +21,11 @@ from licserver.database.hot_path.store import Lookup
 from licserver.domain import decisions
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.entitlements import resolve_stored
+from licserver.domain.extensions import SeatRefusal, TrialRefusal
 from licserver.domain.records import Environment
-from licserver.domain.seats import SeatRefusal
-from licserver.domain.trials import TrialRefusal
 from licserver.errors import NotFoundError, StoreUnavailableError, TooManyMovesError
-from licserver.protocol import consumption, public_api, rollbacks, seats, trials
+from licserver.protocol import extensions, public_api
+from licserver.protocol.extensions import ConsumeRefusal
 from licserver.protocol.public_api import ApiResponse, InvalidRequest
 from licserver.security.redaction import mask
 from licserver.services import Services
@@ -68,11 +68,11 @@ class Extensions:
             public_api.DEACTIVATE_PATH: Endpoint(
                 public_api.parse_deactivate, self._threaded(self._deactivate), is_signed=False
             ),
-            trials.TRIAL_PATH: Endpoint(trials.parse_trial, self._threaded(self._start_trial)),
-            seats.SEAT_PATH: Endpoint(seats.parse_seat, self._threaded(self._hold_seat)),
-            consumption.CONSUME_PATH: Endpoint(consumption.parse_consume, self._consume),
-            rollbacks.ROLLED_BACK_PATH: Endpoint(
-                rollbacks.parse_report, self._threaded(self._count_rollback)
+            extensions.TRIAL_PATH: Endpoint(extensions.parse_trial, self._threaded(self._start_trial)),
+            extensions.SEAT_PATH: Endpoint(extensions.parse_seat, self._threaded(self._hold_seat)),
+            extensions.CONSUME_PATH: Endpoint(extensions.parse_consume, self._consume),
+            extensions.ROLLED_BACK_PATH: Endpoint(
+                extensions.parse_report, self._threaded(self._count_rollback)
             ),
         }
 
@@ -103,24 +103,24 @@ class Extensions:
             return Miss(public_api.unknown_key_response(), call.domain)
         return public_api.deactivated_response(freed)
 
-    def _start_trial(self, call: trials.TrialRequest, client: ClientAddress) -> ApiResponse | Miss:
+    def _start_trial(self, call: extensions.TrialRequest, client: ClientAddress) -> ApiResponse | Miss:
         found = self._services.trials.start(call.slug, call.machine, client.counted, call.domain)
         if not isinstance(found, TrialRefusal):
-            return trials.trial_response(*found)
-        refusal = trials.no_trial_response(found)
+            return extensions.trial_response(*found)
+        refusal = extensions.refusal_response(found)
         return Miss(refusal) if found in _TRIAL_MISSES else refusal
 
-    def _hold_seat(self, call: seats.SeatCall, _client: ClientAddress) -> ApiResponse | Miss:
+    def _hold_seat(self, call: extensions.SeatCall, _client: ClientAddress) -> ApiResponse | Miss:
         key, request, service = call.license_key, call.request, self._services.seats
         if call.is_release:
             result: Any = service.release(key, request.seat_id)
-            response = seats.released_response(result)
+            response = extensions.released_response(result)
         else:
             result = service.hold(key, request._replace(label=request.label and mask(request.label, key)))
-            response = seats.seat_response(result, self._services.now(), service.lease)
+            response = extensions.seat_response(result, self._services.now(), service.lease)
         return Miss(response, request.domain) if result is SeatRefusal.INVALID_LICENSE else response
 
-    async def _consume(self, call: consumption.ConsumeRequest, client: ClientAddress) -> ApiResponse | Miss:
+    async def _consume(self, call: extensions.ConsumeRequest, client: ClientAddress) -> ApiResponse | Miss:
         """Count a use for an installation that a verify has activated; the license is judged as there."""
         key, license_ = call.license_key, None
         environment = Environment(call.domain, client.ip)
@@ -129,30 +129,32 @@ class Extensions:
             license_ = await self._public.queries.find_license(lookup)
         match decisions.evaluate_verify(key, license_, environment, self._public.clock()):
             case VerifyRefusal.EXPIRED:
-                return consumption.license_expired_response()
+                return extensions.refusal_response(ConsumeRefusal.EXPIRED)
             case Valid(takes_slot=True) | VerifyRefusal.ENVIRONMENT:
-                return consumption.not_activated_response()
+                return extensions.refusal_response(ConsumeRefusal.NOT_ACTIVATED)
             case Valid(license=found):
                 quota = (resolve_stored(found.plan, found.overrides) or {}).get(call.name)
             case _:
                 return Miss(public_api.unknown_key_response(), call.domain)
         if not isinstance(quota, Mapping):
-            return consumption.not_metered_response()
+            return extensions.refusal_response(ConsumeRefusal.NOT_METERED)
         count = self._services.consumption.consume
         try:
             use = await self._run(count, found.id, call.name, quota, call.amount, call.use_id)
         except QuotaExceededError as refusal:
             _, used, limit, resets_at = refusal.use
-            return consumption.quota_exceeded_response(str(refusal), used, limit, resets_at)
-        return consumption.consumed_response(*use)
+            return extensions.quota_exceeded_response(str(refusal), used, limit, resets_at)
+        return extensions.consumed_response(*use)
 
-    def _count_rollback(self, call: rollbacks.RollbackReport, _client: ClientAddress) -> ApiResponse | Miss:
+    def _count_rollback(self, call: extensions.RollbackReport, _client: ClientAddress) -> ApiResponse | Miss:
         """Count an installation that went back to the version before, as its app reports (D-232)."""
         count = self._services.rollouts.count_rollback
         license_ = self._services.licenses.find_by_key(call.license_key)
         if license_ is None:
             return Miss(public_api.unknown_key_response(), call.domain)
-        return rollbacks.report_response(count(license_, call.slug, call.version, call.domain, call.platform))
+        return extensions.report_response(
+            count(license_, call.slug, call.version, call.domain, call.platform)
+        )
 
     def _threaded(
         self, respond: Callable[[Any, ClientAddress], ApiResponse | Miss]

@@ -6,9 +6,8 @@ from aiohttp import hdrs, web
 
 from licserver.domain import decisions
 from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict
-from licserver.domain.feeds import Listed, list_releases, offer_to_anyone
-from licserver.domain.rollout import Installation, apply_rollout
-from licserver.protocol import feeds, public_api, sparkle, tauri, velopack
+from licserver.domain.offers import Installation, Listed, apply_rollout, list_releases, offer_to_anyone
+from licserver.protocol import feeds, public_api
 from licserver.protocol.public_api import UpdateRequest, parse_query
 from licserver.web.public import PublicEndpoints
 from licserver.web.responses import send, send_content
@@ -23,12 +22,12 @@ class Feeds:
     async def tauri(self, request: web.Request) -> web.StreamResponse:
         """Respond to Tauri's updater with what is newer, or with nothing."""
         path = request.match_info
-        platform = tauri.read_platform(path["target"], path["arch"])
+        platform = feeds.read_tauri_platform(path["target"], path["arch"])
         call = _parse(request, platform, version=path["version"])
         verdict = await self._offer(call)
         if isinstance(verdict, Offer):
             link = self.public.sign_link(request, verdict, self.public.clock())
-            found = link and tauri.format_update(verdict, call.current_version, link)
+            found = link and feeds.format_tauri_update(verdict, call.current_version, link)
             return send(found) if found else _send_nothing()
         if verdict is UpdateRefusal.NO_VERSIONS:
             return _send_nothing()
@@ -36,7 +35,7 @@ class Feeds:
 
     async def appcast(self, request: web.Request) -> web.StreamResponse:
         """Respond to Sparkle with a list from which the app chooses."""
-        call, now = _parse(request, sparkle.PLATFORM), self.public.clock()
+        call, now = _parse(request, feeds.SPARKLE_PLATFORM), self.public.clock()
         verdict, installation = await self._judge(call)
         listed: list[tuple[Listed, str]] = []
         if isinstance(verdict, Offer) and verdict.downloadable:
@@ -47,29 +46,29 @@ class Feeds:
         elif not isinstance(verdict, Offer) and verdict is not UpdateRefusal.NO_VERSIONS:
             return await self._refuse(request, call, verdict)
         name = verdict.product.name if isinstance(verdict, Offer) else call.slug
-        return send_content(200, sparkle.format_appcast(name, listed), sparkle.TYPE)
+        return send_content(200, feeds.format_appcast(name, listed), feeds.SPARKLE_TYPE)
 
     async def velopack(self, request: web.Request) -> web.StreamResponse:
         """Respond to Velopack with a feed, or lead it to a package."""
-        name = velopack.read_index(request.match_info["name"])
+        name = feeds.read_velopack_index(request.match_info["name"])
         if name is None:
             return await self._send_package(request)
         query = parse_query(request.rel_url.raw_query_string)
-        channel, platform = velopack.read_channel(name, query.get("os", ""), query.get("arch", ""))
+        channel, platform = feeds.read_velopack_channel(name, query.get("os", ""), query.get("arch", ""))
         installed, domain = query.get("localVersion", ""), query.get("stagingId", "")
         call = _parse(request, platform, version=installed, domain=domain, channel=channel)
         verdict = await self._offer(call)
         if isinstance(verdict, Offer):
-            return send(velopack.format_feed(verdict))
+            return send(feeds.format_velopack_feed(verdict))
         if verdict is UpdateRefusal.NO_VERSIONS:
-            return send(velopack.format_feed(None))
+            return send(feeds.format_velopack_feed(None))
         return await self._refuse(request, call, verdict)
 
     async def _send_package(self, request: web.Request) -> web.StreamResponse:
         """Redirect to a signed link, if the license may have the package."""
         slug, name = request.match_info["slug"], request.match_info["name"]
         _, releases = await self.public.queries.find_releases(slug) or (None, [])
-        found = velopack.find_package(releases, name)
+        found = feeds.find_velopack_package(releases, name)
         call = (
             _parse(request, "") if found is None else _parse(request, found.platform, channel=found.channel)
         )

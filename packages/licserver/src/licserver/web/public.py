@@ -30,8 +30,8 @@ from licserver.domain.decisions import (
     VerifyRefusal,
     VerifyVerdict,
 )
+from licserver.domain.offers import Installation, apply_rollout
 from licserver.domain.records import Environment, LicenseSnapshot
-from licserver.domain.rollout import Installation, apply_rollout
 from licserver.errors import StoreUnavailableError
 from licserver.protocol import public_api
 from licserver.protocol.downloads import LinkSubject, sign_link

@@ -9,8 +9,7 @@ import aiohttp
 from yarl import URL
 
 from licserver.errors import InvalidInputError
-from licserver.sources import paddle
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind, paddle
 
 TIMEOUT: Final = 30.0  # seconds for a page
 PAGE: Final = 100

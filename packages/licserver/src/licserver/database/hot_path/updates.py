@@ -9,8 +9,8 @@ from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
 from licserver.database.repositories.products import PRODUCTS, read_product, read_release, releases_of
 from licserver.database.tables.licenses import licenses, products
+from licserver.domain.offers import candidates
 from licserver.domain.records import LicenseSnapshot, Product, Release
-from licserver.domain.rollout import candidates
 
 
 def _updates(requested: CTE) -> Select[Any]:

@@ -29,7 +29,7 @@ from licserver.database.repositories.refusals import KEPT as REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables.access import failed_logins, idempotency_keys, known_addresses, sessions
 from licserver.database.tables.licenses import activations, audit, facts, moves, refusals, seats
-from licserver.domain.moves import MOVES_COUNT_FOR
+from licserver.domain.extensions import MOVES_COUNT_FOR
 from licserver.domain.records import Actor, ActorKind
 
 

@@ -19,7 +19,7 @@ from licserver.database.tables.events import (
     sale_subscriptions,
 )
 from licserver.database.tables.licenses import products
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 from licserver.sources.state import Dispute, OrderState, Refund, SubscriptionState
 
 QUEUE: Final = "sale"

@@ -7,7 +7,7 @@ from sqlalchemy import Row, delete, func, select
 
 from licserver.database.repositories.base import Repository, put_into
 from licserver.database.tables.licenses import seats
-from licserver.domain.seats import HeldSeats, Seat
+from licserver.domain.extensions import HeldSeats, Seat
 
 
 class SeatRepository(Repository):

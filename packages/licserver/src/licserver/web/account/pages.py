@@ -6,8 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from licserver.domain.channels import offer_to
 from licserver.domain.decisions import is_support_over, license_state
+from licserver.domain.offers import offer_to
 from licserver.domain.records import Environment, IssuedLicense, LicenseState, Product
 from licserver.errors import SettingsError
 from licserver.services import MAX_PAGE, Services

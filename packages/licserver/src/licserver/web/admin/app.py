@@ -14,8 +14,8 @@ from aiohttp.typedefs import Handler
 
 from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
+from licserver.domain.offers import TO_ALL, Reach
 from licserver.domain.records import NO_FIELDS, Actor, ActorKind, Scope, WordPressFields
-from licserver.domain.rollout import TO_ALL, Reach
 from licserver.domain.wordpress import read_fields
 from licserver.protocol import release_manifests
 from licserver.services import Services

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from licserver.protocol.webhook_schemas import PARAMETERS, describe_webhooks
+from licserver.protocol.webhooks import PARAMETERS, describe_webhooks
 from licserver.web.admin.fields import RequestModel
 from licserver.web.admin.operations import OPERATIONS, Operation
 from licserver.web.admin.schemas import RELEASE_FORM

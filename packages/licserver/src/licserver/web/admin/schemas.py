@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
+from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import CUSTOMER_MOVES, STABLE, ActorKind, EnvironmentPolicy, LicenseState
 from licserver.protocol.offline_files import MAX_REQUEST
 from licserver.services import MAX_PAGE

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from licserver.domain.decisions import add_year
 from licserver.domain.entitlements import format_grants
-from licserver.domain.key_parts import find_reference, parse_key_part
-from licserver.domain.offline import DEFAULT_DAYS, MAX_DAYS
+from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import Environment, IssuedLicense, LicenseState
-from licserver.domain.text import plural
+from licserver.domain.text import find_reference, parse_key_part, plural
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
 from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Order, Services

@@ -5,11 +5,10 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from licserver.domain.channels import latest_by_channel
 from licserver.domain.decisions import latest_by_platform
 from licserver.domain.entitlements import format_grants
+from licserver.domain.offers import Reach, latest_by_channel
 from licserver.domain.records import CUSTOMER_MOVES, STABLE, EnvironmentPolicy, Release, WordPressFields
-from licserver.domain.rollout import Reach
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services

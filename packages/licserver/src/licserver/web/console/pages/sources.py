@@ -4,7 +4,7 @@ from typing import Final
 
 from licserver.database.repositories.sales import STATES
 from licserver.services.sources import missing_variables
-from licserver.sources.kinds import SourceKind
+from licserver.sources import SourceKind
 from licserver.web.console.formatting import choose, parse_number, parse_seats
 from licserver.web.console.pages import Actions, Page, PageContext, Redirect, act
 

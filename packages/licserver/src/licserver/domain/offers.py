@@ -1,4 +1,4 @@
-"""Staged rollout: which installations are offered a version that does not reach all of them yet. Pure."""
+"""What is offered to whom: by channels (D-227), rollouts, and public feeds. Pure."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -9,10 +9,57 @@ from itertools import pairwise
 from math import nextafter
 from typing import Final, NamedTuple
 
-from licserver.domain.channels import latest_of_channels
-from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict, parse_version
-from licserver.domain.records import Release, Rollout
+from packaging.version import Version
+
+from licserver.domain.decisions import (
+    Offer,
+    UpdateRefusal,
+    UpdateVerdict,
+    latest,
+    latest_by_platform,
+    parse_version,
+)
+from licserver.domain.records import STABLE, LicenseSnapshot, Product, Release, Rollout
 from licserver.errors import InvalidInputError
+
+# --- channels ---------------------------------------------------------------------------------
+
+MAX_CHANNELS: Final = 16  # that an app or a license may name
+_NAME: Final = re.compile(r"[a-z0-9._-]{1,40}")
+
+
+def is_channel(text: str) -> bool:
+    """Return whether `text` can name a channel."""
+    return _NAME.fullmatch(text) is not None
+
+
+def parse_channels(text: str) -> tuple[str, ...]:
+    """Parse the channels that an app names, separated by commas; what is no name counts as none."""
+    return tuple(name for name in text.split(",")[:MAX_CHANNELS] if is_channel(name))
+
+
+def latest_by_channel(releases: Sequence[Release]) -> dict[str, dict[str, Release]]:
+    """Return what each channel offers, by platform as `latest_by_platform` does."""
+    names = dict.fromkeys([STABLE, *(one.channel for one in releases)])
+    return {name: latest_by_platform(releases, name) for name in names}
+
+
+def latest_of_channels(
+    releases: Sequence[Release], channels: Collection[str], platform: str = ""
+) -> Release | None:
+    """Return the highest version that a platform is offered in any of the channels, and in `stable`."""
+    found = [latest(releases, platform, channel) for channel in {STABLE, *channels}]
+    return max(filter(None, found), key=lambda one: Version(one.version), default=None)
+
+
+def offer_to(releases: Sequence[Release], channels: Collection[str]) -> dict[str, Release]:
+    """Return what a license with these channels is offered, as `latest_by_platform` does."""
+    platforms = {"", *(one.platform for one in releases)}
+    chosen = {name: latest_of_channels(releases, channels, name) for name in platforms}
+    return {name: one for name, one in chosen.items() if one is not None and one.platform == name}
+
+
+# --- staged rollout ---------------------------------------------------------------------------
 
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})([dh])")
 _STEP: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%(?:@(.+))?")
@@ -182,3 +229,82 @@ def _reaches(release: Release, slug: str, installation: Installation, now: datet
         or bucket(slug, release.version, installation.domain) < current_share(rollout, now)
         or (_parse(installed) is not None and not is_below(installed, release.version))
     )
+
+
+# --- feeds ------------------------------------------------------------------------------------
+
+NO_LICENSE: Final = b""
+"""Stands in links of public feeds where others have the id of a license; no license has it."""
+
+
+def anyone(product_id: int) -> LicenseSnapshot:
+    """Return what stands for the license of somebody who needs none."""
+    return LicenseSnapshot(NO_LICENSE, product_id, "")
+
+
+def offer_to_anyone(
+    product: Product, releases: Sequence[Release], channels: Collection[str], platform: str
+) -> UpdateVerdict:
+    """Decide what a public feed offers; `apply_rollout` decides to which installations (D-213)."""
+    offered = candidates(releases, channels, platform)
+    if not offered:
+        return UpdateRefusal.NO_VERSIONS
+    product = product._replace(latest=offered[0], others=offered[1:])
+    return Offer(product, offered[0], anyone(product.id), downloadable=True)
+
+
+class Listed(NamedTuple):
+    """A release in a list from which the app chooses.
+
+    `is_on_request`: only for apps that name its channel. With a `span` the app itself decides when it is its
+    turn, within that time from the start of the rollout.
+    """
+
+    release: Release
+    is_on_request: bool = False
+    span: timedelta | None = None
+
+
+def list_releases(
+    offer: Offer,
+    releases: Sequence[Release],
+    channels: Collection[str],
+    platform: str,
+    installation: Installation,
+    now: datetime,
+) -> list[Listed]:
+    """Return what an installation may choose from: what is offered, and what other channels have above it.
+
+    Args:
+        offer: As decided for the license, before any rollout.
+        releases: All of the product.
+        channels: Those that were named.
+    """
+    listed = _list_reached(offer, (offer.release, *offer.product.others), installation, now)
+    known = {one.release.id for one in listed}
+    for name in sorted({one.channel for one in releases} - {STABLE, *channels}):
+        offered = candidates(releases, (*channels, name), platform)
+        of_channel = tuple(one for one in offered if one.channel == name and one.id not in known)
+        reached = _list_reached(offer, of_channel, installation, now)
+        listed += [one._replace(is_on_request=True) for one in reached]
+    return listed
+
+
+def _list_reached(
+    offer: Offer, offered: tuple[Release, ...], installation: Installation, now: datetime
+) -> list[Listed]:
+    """Return which of the releases reach an installation; without a name, by even growth (D-221)."""
+    if not offered:
+        return []
+    if installation.domain or installation.is_manual:
+        product = offer.product._replace(latest=offered[0], others=offered[1:])
+        verdict = apply_rollout(offer._replace(product=product, release=offered[0]), installation, now)
+        return [Listed(verdict.release)] if isinstance(verdict, Offer) else []
+    listed: list[Listed] = []
+    for one in offered:
+        if one.rollout is None or current_share(one.rollout, now) == 1:
+            return [*listed, Listed(one)]
+        plan = parse_plan(one.rollout.plan)
+        if isinstance(plan, timedelta) and one.rollout.paused_at is None:
+            listed.append(Listed(one, span=plan))
+    return listed
