@@ -3,11 +3,10 @@
 import sqlalchemy as sa
 
 from licserver.database.tables.licenses import licenses
-from licserver.database.tables.types import Id, Instant, Plain, metadata
+from licserver.database.tables.types import Id, Instant, Plain, keyed_table, table
 
-tokens = sa.Table(
+tokens = table(
     "tokens",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("name", Plain, nullable=False, unique=True),
     sa.Column("token_hash", sa.LargeBinary(32), nullable=False, unique=True),
@@ -20,9 +19,8 @@ tokens = sa.Table(
     comment="Who may use the admin API.",
 )
 
-users = sa.Table(
+users = table(
     "users",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("name", Plain, nullable=False, unique=True),
     sa.Column("password_hash", sa.Text, nullable=False),  # argon2
@@ -32,31 +30,26 @@ users = sa.Table(
     comment="Who may sign in to the console.",
 )
 
-sessions = sa.Table(
+sessions = keyed_table(
     "sessions",
-    metadata,
     sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),
     sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("expires_at", Instant, nullable=False, index=True),
     sa.Column("last_used_at", Instant, nullable=False),  # to the minute
     sa.Column("is_pending", sa.Boolean, nullable=False),  # the second factor is still missing
-    sqlite_with_rowid=False,
 )
 
-account_sessions = sa.Table(
+account_sessions = keyed_table(
     "account_sessions",
-    metadata,
     sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True, index=True),
     sa.Column("expires_at", Instant, nullable=False, index=True),
     comment="Sessions of the customer's page, with a row for each license that they may see.",
-    sqlite_with_rowid=False,
 )
 
-account_codes = sa.Table(
+account_codes = keyed_table(
     "account_codes",
-    metadata,
     sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),  # of the browser that asked
     sa.Column("code_hash", sa.LargeBinary(32), nullable=False),
     sa.Column("address", sa.LargeBinary(16), nullable=False, index=True),  # a keyed digest
@@ -64,12 +57,10 @@ account_codes = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("expires_at", Instant, nullable=False, index=True),
     comment="Codes that were sent to customers, or would have been: an unknown address has no licenses.",
-    sqlite_with_rowid=False,
 )
 
-second_factors = sa.Table(
+second_factors = table(
     "second_factors",
-    metadata,
     sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("sealed_secret", sa.LargeBinary, nullable=False, key="encrypted_secret"),
     sa.Column("created_at", Instant, nullable=False),
@@ -80,39 +71,32 @@ second_factors = sa.Table(
     comment="The second factor of users of the console: TOTP (RFC 6238).",
 )
 
-recovery_codes = sa.Table(
+recovery_codes = keyed_table(
     "recovery_codes",
-    metadata,
     sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("digest", sa.LargeBinary(16), primary_key=True),  # keyed
     comment="Codes that replace a second factor once; a used one is deleted.",
-    sqlite_with_rowid=False,
 )
 
-known_addresses = sa.Table(
+known_addresses = keyed_table(
     "known_addresses",
-    metadata,
     sa.Column("user_id", Id, sa.ForeignKey(users.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("address", sa.LargeBinary(16), primary_key=True),  # a keyed digest
     sa.Column("last_used_at", Instant, nullable=False, index=True),
     comment="Where users have signed in from: others cannot use up their attempts there (D-165).",
-    sqlite_with_rowid=False,
 )
 
-failed_logins = sa.Table(
+failed_logins = keyed_table(
     "failed_logins",
-    metadata,
     sa.Column("action", sa.String(32), primary_key=True),
     sa.Column("subject", Plain, primary_key=True),  # an existing user or token; empty for all others together
     sa.Column("day", sa.Date, nullable=False),
     sa.Column("count", sa.BigInteger, nullable=False),
     comment="Failed logins and refused tokens of a day; the audit log has the 1st, the 10th, the 100th.",
-    sqlite_with_rowid=False,
 )
 
-idempotency_keys = sa.Table(
+idempotency_keys = table(
     "receipts",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     # Whose it is: of one of the two.
     sa.Column("token_id", Id, sa.ForeignKey(tokens.c.id)),
@@ -128,12 +112,10 @@ idempotency_keys = sa.Table(
     comment="What was answered to a creation, for who asks again; kept for a day.",
 )
 
-tries = sa.Table(
+tries = keyed_table(
     "tries",
-    metadata,
     sa.Column("minute", sa.BigInteger, primary_key=True),  # since 1970
     sa.Column("who", sa.LargeBinary(16), primary_key=True),  # an address or a name, by a secret of ours
     sa.Column("count", sa.Integer, nullable=False),
     comment="How often passwords of the console were tried lately, by address and by name (D-131).",
-    sqlite_with_rowid=False,
 )

@@ -3,11 +3,10 @@
 import sqlalchemy as sa
 
 from licserver.database.tables.licenses import licenses, products
-from licserver.database.tables.types import Id, Instant, Plain, Slug, index_where, metadata
+from licserver.database.tables.types import Id, Instant, Plain, Slug, index_where, table
 
-jobs = sa.Table(
+jobs = table(
     "jobs",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("queue", Slug, nullable=False),
     sa.Column("key", Plain, nullable=False),  # of what asked for it: asking again adds nothing
@@ -27,9 +26,8 @@ jobs = sa.Table(
 index_where(jobs.c.due_at, "ix_jobs_due", jobs.c.queue, jobs.c.due_at, jobs.c.id)
 index_where(jobs.c.finished_at, "ix_jobs_finished", jobs.c.finished_at)
 
-webhook_endpoints = sa.Table(
+webhook_endpoints = table(
     "webhook_endpoints",
-    metadata,
     sa.Column("id", Plain, primary_key=True),
     sa.Column("url", sa.Text, nullable=False),
     sa.Column("types", sa.Text, nullable=False),  # separated by spaces; empty for all
@@ -43,9 +41,8 @@ webhook_endpoints = sa.Table(
     comment="Where the vendor wants to be notified.",
 )
 
-webhook_events = sa.Table(
+webhook_events = table(
     "webhook_events",
-    metadata,
     sa.Column("id", Plain, primary_key=True),
     sa.Column("type", sa.String(32), nullable=False),
     sa.Column("created_at", Instant, nullable=False, index=True),
@@ -53,9 +50,8 @@ webhook_events = sa.Table(
     comment="What was sent, or is to be sent, to webhook endpoints.",
 )
 
-webhook_deliveries = sa.Table(
+webhook_deliveries = table(
     "webhook_deliveries",
-    metadata,
     sa.Column("job_id", Id, sa.ForeignKey(jobs.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column(
         "endpoint_id", Plain, sa.ForeignKey(webhook_endpoints.c.id, ondelete="CASCADE"), nullable=False
@@ -70,9 +66,8 @@ webhook_deliveries = sa.Table(
     comment="The last attempt to send an event to an endpoint; the job has the others.",
 )
 
-sale_sources = sa.Table(
+sale_sources = table(
     "sale_sources",
-    metadata,
     sa.Column("name", Slug, primary_key=True),
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("secret_env", sa.Text, nullable=False),  # names of environment variables, separated by commas
@@ -84,9 +79,8 @@ sale_sources = sa.Table(
     comment="Shops that deliver events about sales.",
 )
 
-sale_mappings = sa.Table(
+sale_mappings = table(
     "sale_mappings",
-    metadata,
     sa.Column("source", Slug, sa.ForeignKey(sale_sources.c.name), primary_key=True),
     sa.Column("external_id", Plain, primary_key=True),
     sa.Column("product_id", Id, sa.ForeignKey(products.c.id)),  # NULL: nothing is issued
@@ -99,9 +93,8 @@ sale_mappings = sa.Table(
     comment="What is issued for a product or a price of a shop.",
 )
 
-sale_events = sa.Table(
+sale_events = table(
     "sale_events",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("source", Slug, sa.ForeignKey(sale_sources.c.name), nullable=False),
     sa.Column("delivery", Plain, nullable=False),
@@ -119,9 +112,8 @@ sale_events = sa.Table(
 )
 
 # No foreign keys to the source: a source that is removed and added again must issue nothing twice.
-sale_orders = sa.Table(
+sale_orders = table(
     "sale_orders",
-    metadata,
     sa.Column("source", Slug, primary_key=True),
     sa.Column("order_id", Plain, primary_key=True),
     sa.Column("refund", sa.Integer, nullable=False),
@@ -130,9 +122,8 @@ sale_orders = sa.Table(
     comment="What is known of orders (`sources.state`).",
 )
 
-sale_licenses = sa.Table(
+sale_licenses = table(
     "sale_licenses",
-    metadata,
     sa.Column("source", Slug, primary_key=True),
     sa.Column("order_id", Plain, primary_key=True),
     sa.Column("item", Plain, primary_key=True),
@@ -141,9 +132,8 @@ sale_licenses = sa.Table(
     comment="The licenses of each position of an order: none is issued twice.",
 )
 
-sale_subscriptions = sa.Table(
+sale_subscriptions = table(
     "sale_subscriptions",
-    metadata,
     sa.Column("source", Slug, primary_key=True),
     sa.Column("subscription_id", Plain, primary_key=True),
     sa.Column("paid_through", Instant),

@@ -11,21 +11,20 @@ from licserver.database.tables.types import (
     Platform,
     Slug,
     index_where,
-    metadata,
+    keyed_table,
     only_on,
+    table,
 )
 
-facts = sa.Table(
+facts = table(
     "facts",
-    metadata,
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("value", sa.LargeBinary, nullable=False),
     comment="What the database knows of itself: whose secrets it was written with.",
 )
 
-products = sa.Table(
+products = table(
     "products",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("slug", Slug, nullable=False, unique=True),
     sa.Column("name", sa.Text, nullable=False),
@@ -45,9 +44,8 @@ products = sa.Table(
     sa.CheckConstraint("environment_policy IN ('strict', 'domain', 'either')", name="environment_policy"),
 )
 
-releases = sa.Table(
+releases = table(
     "releases",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("product_id", Id, sa.ForeignKey(products.c.id), nullable=False),
     sa.Column("version", sa.Text, nullable=False),
@@ -76,9 +74,8 @@ releases = sa.Table(
     sa.UniqueConstraint("product_id", "version_key", "platform"),
 )
 
-manifests = sa.Table(
+manifests = table(
     "manifests",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("release_id", Id, sa.ForeignKey(releases.c.id), nullable=False, index=True),
     sa.Column("document", sa.Text, nullable=False),
@@ -86,41 +83,34 @@ manifests = sa.Table(
     comment="Signed words about releases; a renewed one is a new row, and the newest counts.",
 )
 
-rollbacks = sa.Table(
+rollbacks = keyed_table(
     "rollbacks",
-    metadata,
     sa.Column("release_id", Id, sa.ForeignKey(releases.c.id), primary_key=True),
     sa.Column("installation", sa.LargeBinary(16), primary_key=True),  # a digest of license and domain
     sa.Column("reported_at", Instant, nullable=False),
     comment="Installations that went back from a release to the version before, as their apps report.",
-    sqlite_with_rowid=False,
 )
 
-plans = sa.Table(
+plans = keyed_table(
     "plans",
-    metadata,
     sa.Column("product_id", Id, sa.ForeignKey(products.c.id), primary_key=True),
     sa.Column("name", Slug, primary_key=True),
     sa.Column("entitlements", sa.Text, nullable=False),  # JSON, sent as it is
     sa.Column("created_at", Instant, nullable=False),
     comment="What licenses of a product are entitled to.",
-    sqlite_with_rowid=False,
 )
 
-patches = sa.Table(
+patches = keyed_table(
     "patches",
-    metadata,
     sa.Column("release_id", Id, sa.ForeignKey(releases.c.id), primary_key=True),
     sa.Column("base_sha256", sa.LargeBinary(32), primary_key=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("sha256", sa.LargeBinary(32), nullable=False),
     comment="Artifacts that make the file of a release out of an older one, named by its digest.",
-    sqlite_with_rowid=False,
 )
 
-licenses = sa.Table(
+licenses = keyed_table(
     "licenses",
-    metadata,
     sa.Column("id", sa.LargeBinary(16), primary_key=True),
     sa.Column("sealed_key", sa.LargeBinary, nullable=False, key="encrypted_key"),
     sa.Column("masked_key", Plain),  # as people see it: six of its thirty characters
@@ -146,7 +136,6 @@ licenses = sa.Table(
     sa.Column("floating_seats", sa.Integer),
     sa.Column("channels", sa.Text, nullable=False, server_default=sa.text("''")),  # a name a line
     sa.CheckConstraint("slots >= 0", name="slots"),
-    sqlite_with_rowid=False,
     postgresql_with=LARGE,
 )
 # A list is read page by page along an index whose order ends with the id: a million may share an instant.
@@ -194,20 +183,17 @@ sa.Index(
     postgresql_where=_IS_TRIAL,
 )
 
-license_words = sa.Table(
+license_words = keyed_table(
     "license_words",
-    metadata,
     sa.Column("word", Plain, primary_key=True),
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Index(None, "license_id", "word"),
     comment="Where a license is found by the beginning of a word of its e-mail address or its note.",
-    sqlite_with_rowid=False,
     postgresql_with=LARGE,
 )
 
-activations = sa.Table(
+activations = keyed_table(
     "activations",
-    metadata,
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Column("domain", Plain, primary_key=True),
     sa.Column("ip", Plain, primary_key=True),
@@ -220,7 +206,6 @@ activations = sa.Table(
     sa.Column("app_version", sa.Text),
     # End of its machine's license file: until then neither customers nor sweeps free the slot.
     sa.Column("offline_until", Instant),
-    sqlite_with_rowid=False,
     # Room for HOT updates of `last_seen_at`.
     postgresql_with={"fillfactor": 85, **LARGE},
 )
@@ -229,9 +214,8 @@ sa.Index("ix_activations_by_domain", activations.c.domain, activations.c.license
 # Not on SQLite: each new activation would write a page more. A search by address reads the table there.
 only_on("postgresql", sa.Index("ix_activations_by_ip", activations.c.ip, activations.c.license_id))
 
-refusals = sa.Table(
+refusals = keyed_table(
     "refusals",
-    metadata,
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Column("domain", Plain, primary_key=True),
     sa.Column("ip", Plain, primary_key=True),
@@ -242,13 +226,11 @@ refusals = sa.Table(
     sa.Index(None, "domain"),
     sa.Index(None, "ip"),
     comment="Where a license was refused lately, and why; written in batches, kept for 30 days.",
-    sqlite_with_rowid=False,
     postgresql_with=LARGE,
 )
 
-trials = sa.Table(
+trials = keyed_table(
     "trials",
-    metadata,
     sa.Column("product_id", Id, sa.ForeignKey(products.c.id), primary_key=True),
     sa.Column("machine", sa.LargeBinary(16), primary_key=True),  # a keyed hash (`KeyVault.pseudonym`)
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), index=True),
@@ -256,23 +238,19 @@ trials = sa.Table(
     sa.Column("started_at", Instant, nullable=False),
     sa.Index(None, "product_id", "started_at"),
     comment="Machines that have had a trial; they stay here when the license of an ended one is deleted.",
-    sqlite_with_rowid=False,
 )
 
-moves = sa.Table(
+moves = keyed_table(
     "moves",
-    metadata,
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Column("domain", Plain, primary_key=True),
     sa.Column("ip", Plain, primary_key=True),
     sa.Column("freed_at", Instant, nullable=False, index=True),
     comment="Slots that customers freed themselves in the last 30 days, which they may do a few times.",
-    sqlite_with_rowid=False,
 )
 
-seats = sa.Table(
+seats = keyed_table(
     "seats",
-    metadata,
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Column("seat_id", sa.LargeBinary(16), primary_key=True),  # drawn by the client
     sa.Column("domain", Plain, nullable=False),
@@ -282,35 +260,29 @@ seats = sa.Table(
     # Released or taken back: kept until `expires_at`, so that a late request does not take it again.
     sa.Column("is_ended", sa.Boolean, nullable=False),
     comment="Floating seats: who uses a license now, and until when if the app does not renew it.",
-    sqlite_with_rowid=False,
 )
 
-uses = sa.Table(
+uses = keyed_table(
     "uses",
-    metadata,
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Column("name", Slug, primary_key=True),
     sa.Column("period", Slug, primary_key=True),
     sa.Column("used", sa.BigInteger, nullable=False),
     sa.Column("kept_until", Instant, nullable=False, index=True),
     comment="How much of a metered entitlement was used in a day, month or year.",
-    sqlite_with_rowid=False,
 )
 
-use_ids = sa.Table(
+use_ids = keyed_table(
     "use_ids",
-    metadata,
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Column("use_id", Plain, primary_key=True),
     sa.Column("kept_until", Instant, nullable=False, index=True),
     comment="What was counted already: a use that is sent again counts once.",
-    sqlite_with_rowid=False,
     postgresql_with=LARGE,
 )
 
-audit = sa.Table(
+audit = table(
     "audit",
-    metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("at", Instant, nullable=False, index=True),
     sa.Column("actor_kind", sa.String(16), nullable=False),
@@ -326,14 +298,12 @@ audit = sa.Table(
     postgresql_with=LARGE,
 )
 
-totals = sa.Table(
+totals = keyed_table(
     "totals",
-    metadata,
     sa.Column("day", sa.Date, primary_key=True),
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("product", Slug, primary_key=True),  # its slug; empty when it is nobody's
     sa.Column("label", Plain, primary_key=True),
     sa.Column("count", sa.BigInteger, nullable=False),
     comment="What is counted of each day, in batches; plots are drawn from it.",
-    sqlite_with_rowid=False,
 )

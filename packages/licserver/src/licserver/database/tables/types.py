@@ -40,7 +40,6 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-
 # SQLite numbers rows by itself only for INTEGER, PostgreSQL wants BIGINT.
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
@@ -56,6 +55,16 @@ LARGE: Final = {
     "autovacuum_vacuum_insert_scale_factor": 0.05,
     "autovacuum_vacuum_scale_factor": 0.02,
 }
+
+
+def table(name: str, *parts: sa.schema.SchemaItem, **options: Any) -> sa.Table:
+    """Add a table to the metadata."""
+    return sa.Table(name, metadata, *parts, **options)
+
+
+def keyed_table(name: str, *parts: sa.schema.SchemaItem, **options: Any) -> sa.Table:
+    """Add a table that SQLite stores in the order of its key."""
+    return table(name, *parts, sqlite_with_rowid=False, **options)
 
 
 def index_where(column: sa.Column[Any], name: str, *columns: sa.Column[Any]) -> None:

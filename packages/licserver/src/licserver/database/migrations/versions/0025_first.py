@@ -23,6 +23,7 @@ _INSTANT = sa.DateTime(timezone=True)
 _PLAIN = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _SLUG = sa.String(100).with_variant(sa.String(100, collation="C"), "postgresql")
 _SHORT = sa.String(40).with_variant(sa.String(40, collation="C"), "postgresql")
+_DECISIVE = "lifetime expires_on revoked_at subscription_ended_at support_until"
 
 
 def upgrade() -> None:
@@ -34,7 +35,7 @@ def _table(name: str, comment: str | None, *parts: sa.schema.SchemaItem, rowid: 
     sa.Table(name, _METADATA, *parts, comment=comment, sqlite_with_rowid=rowid)
 
 
-def _index(name: str, columns: str, where: sa.ColumnElement[Any]) -> sa.Index:
+def _index(name: str, columns: str, where: sa.ColumnElement[Any] | None = None) -> sa.Index:
     return sa.Index(name, *columns.split(), sqlite_where=where, postgresql_where=where)
 
 
@@ -272,29 +273,10 @@ _table(
         "expires_on id product_id lifetime revoked_at subscription_ended_at",
         sa.column("expires_on").is_not(None),
     ),
-    sa.Index(
-        "ix_licenses_by_issue",
-        "issued_at",
-        "id",
-        "lifetime",
-        "expires_on",
-        "revoked_at",
-        "subscription_ended_at",
-        "support_until",
-    ),
+    _index("ix_licenses_by_issue", "issued_at id " + _DECISIVE),
     _index("ix_licenses_by_masked_key", "masked_key id", sa.column("masked_key").is_not(None)),
     _index("ix_licenses_by_plan", "product_id plan", sa.column("plan").is_not(None)),
-    sa.Index(
-        "ix_licenses_by_product",
-        "product_id",
-        "issued_at",
-        "id",
-        "lifetime",
-        "expires_on",
-        "revoked_at",
-        "subscription_ended_at",
-        "support_until",
-    ),
+    _index("ix_licenses_by_product", "product_id issued_at id " + _DECISIVE),
     _index(
         "ix_licenses_by_revocation",
         "issued_at id product_id revoked_at",
