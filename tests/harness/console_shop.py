@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from harness.console import NAME, PASSWORD
 from harness.world import World
-from licserver.database.repositories.refusals import note_refusals
-from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_seen
+from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_refusals, note_seen
 from licserver.domain.extensions import Seat
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms, Machine
 from licserver.sources import SourceKind

@@ -145,10 +145,10 @@ class World:
             at,
             document,
             platform,
-            channel,
             plan,
-            critical_below,
             WordPressFields(**wordpress),
+            channel=channel,
+            critical_below=critical_below,
         )
         if withdrawn:
             self.services.releases.withdraw(slug, version)

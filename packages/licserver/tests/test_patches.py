@@ -72,7 +72,7 @@ def test_patches_start_from_the_last_three_files_before():
 def test_a_patch_is_made_once_and_is_part_of_backups(published):
     """A second run finds it; whoever restores has it, under the name of the file that it makes."""
     ((base, patch),) = published.services.patches.make("app", "1.1")
-    published.repositories.patches.add(
+    published.repositories.releases.add_patch(
         published.services.releases.get("app", "1.1"), base.artifact.sha256, patch
     )
     with take_snapshot(published.services.database) as snapshot:

@@ -10,8 +10,7 @@ from harness import engines
 from harness.engines import ENGINES
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import audit as rooms
-from licserver.database.repositories.refusals import note_refusals
-from licserver.database.repositories.statistics import Seen, note_seen
+from licserver.database.repositories.statistics import Seen, note_refusals, note_seen
 from licserver.database.tables.licenses import refusals
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError

@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from harness.engines import both_engines, sqlite_only
-from licserver.database.repositories.refusals import KEPT_PER_LICENSE
-from licserver.database.repositories.statistics import CountKey, add_counts, note_seen
+from licserver.database.repositories.statistics import KEPT_PER_LICENSE, CountKey, add_counts, note_seen
 from licserver.database.tables.licenses import totals
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from harness.engines import both_engines, sqlite_only
-from licserver.database.repositories.refusals import note_refusals
+from licserver.database.repositories.statistics import note_refusals
 from licserver.database.repositories.webhooks import EVENTS
 from licserver.domain.extensions import TrialRefusal
 from licserver.errors import ConflictError, NotFoundError

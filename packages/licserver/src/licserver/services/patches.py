@@ -32,9 +32,9 @@ class PatchService(Service):
         Returns:
             The patches that are worth it, each with the release that it starts from.
         """
-        releases, patches = ReleaseService(self._context), self._context.repositories.patches
+        releases, stored = ReleaseService(self._context), self._context.repositories.releases
         release = releases.get(slug, version, platform)
-        made = patches.list_all(release)
+        made = stored.list_patches(release)
         bases = find_bases(release, releases.list_all(slug), self._context.settings.patch_limit)
         new = b""
         for base in bases:
@@ -44,10 +44,10 @@ class PatchService(Service):
             content = make_patch(self._read(base), new)
             if content is not None:
                 patch = self._context.artifacts.store(io.BytesIO(content), release.artifact.file_name)
-                patches.add(release, base.artifact.sha256, patch)
+                stored.add_patch(release, base.artifact.sha256, patch)
             size = "none, it would save less than half" if content is None else f"{len(content):,} bytes"
             _log.info("patch of %s from %s to %s: %s", slug, base.version, release.version, size)
-        made = patches.list_all(release)
+        made = stored.list_patches(release)
         return [(base, made[base.artifact.sha256]) for base in bases if base.artifact.sha256 in made]
 
     def _read(self, release: Release) -> bytes:

@@ -161,7 +161,7 @@ class ReleaseService(Service):
         key = _version_key(version)
         with self._context.transaction() as tx:
             releases = tx.repositories.releases.list_all(product.id)
-            reached = reach.begin(version, releases, tx.now())
+            rollout, critical_below = reach.begin(version, releases, tx.now())
             if not tx.repositories.releases.add(
                 product.id,
                 version,
@@ -171,9 +171,10 @@ class ReleaseService(Service):
                 tx.now(),
                 document,
                 platform,
-                channel,
-                *reached,
-                wordpress=wordpress,
+                rollout,
+                wordpress,
+                channel=channel,
+                critical_below=critical_below,
                 file_signatures=files,
             ):
                 raise _published_already(product.slug, version, platform)
@@ -187,7 +188,7 @@ class ReleaseService(Service):
                 sha256=artifact.sha256,
                 signed=document is not None,
                 **details,
-                **({"rollout": reached[0].plan} if reached[0] else {}),
+                **({"rollout": rollout.plan} if rollout else {}),
             )
             published = {"product": product.slug, "version": version, **details}
             tx.add_events(EventType.RELEASE_PUBLISHED, published)
@@ -352,7 +353,7 @@ class RolloutService(Service):
             100.0 if rollout is None else round(current_share(rollout, now) * 100, 1),
             checks.get(files[0].version, 0),
             sum(checks.values()),
-            repositories.rollbacks.count([one.id for one in files]),
+            repositories.releases.count_rollbacks([one.id for one in files]),
         )
 
     def change(
@@ -397,7 +398,8 @@ class RolloutService(Service):
         except InvalidInputError:
             return False
         release = next((one for one in files if one.platform == platform), files[0])
-        return self._context.repositories.rollbacks.add(release.id, license_.id, domain, self._context.now())
+        releases = self._context.repositories.releases
+        return releases.add_rollback(release.id, license_.id, domain, self._context.now())
 
 
 def _set_share(percent: float, before: Rollout, now: datetime) -> Rollout | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from licserver.database.repositories.licenses import Activation
-from licserver.database.repositories.refusals import KEPT_PER_LICENSE, Refusal
+from licserver.database.repositories.statistics import KEPT_PER_LICENSE, Refusal
 from licserver.domain.decisions import add_year, generate_license_key, mask_key
 from licserver.domain.records import IssuedLicense
 from licserver.errors import ConflictError, InvalidInputError

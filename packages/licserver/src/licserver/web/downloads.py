@@ -73,9 +73,9 @@ class Downloads:
         Raises:
             ArtifactsError: The file is not there.
         """
-        artifacts, patches = self.services.artifacts, self.services.repositories.patches
+        artifacts, releases = self.services.artifacts, self.services.repositories.releases
         base = read_patch_base(request.headers) if request.method == "GET" else None
-        patch = base and (await asyncio.to_thread(patches.list_all, release)).get(base)
+        patch = base and (await asyncio.to_thread(releases.list_patches, release)).get(base)
         if patch:
             try:
                 source = await artifacts.find(patch, request.method)

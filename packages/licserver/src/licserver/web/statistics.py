@@ -16,13 +16,13 @@ from aiohttp import web
 from licserver.clock import Clock
 from licserver.database.engine import Database
 from licserver.database.hot_path.store import Lookup
-from licserver.database.repositories.refusals import note_refusals
 from licserver.database.repositories.statistics import (
     CountKey,
     Seen,
     add_counts,
     is_due,
     load_slugs,
+    note_refusals,
     note_seen,
     published_versions,
 )

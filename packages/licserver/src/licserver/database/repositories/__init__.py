@@ -6,29 +6,28 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from licserver.database.engine import Database
-from licserver.database.repositories.account import AccountCodeRepository, AccountSessionRepository
 from licserver.database.repositories.audit import AuditRepository
+from licserver.database.repositories.customers import (
+    AccountCodeRepository,
+    AccountSessionRepository,
+    MoveRepository,
+    SeatRepository,
+    TrialRepository,
+    UseRepository,
+)
 from licserver.database.repositories.license_search import LicenseSearchRepository
 from licserver.database.repositories.licenses import LicenseRepository, SubscriptionRepository
-from licserver.database.repositories.moves import MoveRepository
-from licserver.database.repositories.patches import PatchRepository
-from licserver.database.repositories.plans import PlanRepository
-from licserver.database.repositories.products import ProductRepository, ReleaseRepository
+from licserver.database.repositories.products import PlanRepository, ProductRepository, ReleaseRepository
 from licserver.database.repositories.queue import QueueRepository
-from licserver.database.repositories.refusals import RefusalRepository
-from licserver.database.repositories.rollbacks import RollbackRepository
 from licserver.database.repositories.sales import SaleRepository
-from licserver.database.repositories.seats import SeatRepository
-from licserver.database.repositories.statistics import StatisticsRepository
+from licserver.database.repositories.statistics import RefusalRepository, StatisticsRepository
 from licserver.database.repositories.tokens import IdempotencyRepository, TokenRepository
-from licserver.database.repositories.trials import TrialRepository
 from licserver.database.repositories.users import (
     LoginRepository,
     SecondFactorRepository,
     SessionRepository,
     UserRepository,
 )
-from licserver.database.repositories.uses import UseRepository
 from licserver.database.repositories.webhooks import WebhookRepository
 
 __all__ = ["Repositories"]
@@ -42,7 +41,6 @@ class Repositories:
         self.products = ProductRepository(database, connection)
         self.releases = ReleaseRepository(database, connection)
         self.plans = PlanRepository(database, connection)
-        self.patches = PatchRepository(database, connection)
         self.licenses = LicenseRepository(database, connection)
         self.license_search = LicenseSearchRepository(database, connection)
         self.subscriptions = SubscriptionRepository(database, connection)
@@ -59,7 +57,6 @@ class Repositories:
         self.second_factors = SecondFactorRepository(database, connection)
         self.logins = LoginRepository(database, connection)
         self.statistics = StatisticsRepository(database, connection)
-        self.rollbacks = RollbackRepository(database, connection)
         self.refusals = RefusalRepository(database, connection)
         self.queue = QueueRepository(database, connection)
         self.sales = SaleRepository(database, connection)

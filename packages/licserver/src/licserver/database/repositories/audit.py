@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
-from licserver.database.repositories.refusals import KEPT as REFUSALS_KEPT
+from licserver.database.repositories.statistics import REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables.access import failed_logins, idempotency_keys, known_addresses, sessions
 from licserver.database.tables.licenses import activations, audit, facts, moves, refusals, seats

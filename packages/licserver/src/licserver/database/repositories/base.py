@@ -1,16 +1,18 @@
 """What all repositories share: a connection for each call or one transaction for all, and INSERTs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import Connection, CursorResult, Select, Table
+from sqlalchemy import ColumnElement, Connection, CursorResult, Select, Table, and_
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert
+
+Record = TypeVar("Record")
 
 
 def insert_into(connection: Connection, table: Table) -> "Insert":
@@ -22,12 +24,25 @@ def insert_into(connection: Connection, table: Table) -> "Insert":
     return insert(table)
 
 
-def put_into(connection: Connection, table: Table, *rows: Mapping[str, Any]) -> None:
-    """Insert rows with the same columns; one whose primary key is there gets the other columns."""
+def put_into(
+    connection: Connection, table: Table, *rows: Mapping[str, Any], added: str = "", kept: str = ""
+) -> None:
+    """Insert rows with the same columns; one whose primary key is there gets the other columns.
+
+    The number in the column `added` is added to that of the row there, whose column `kept` stays as it is.
+    """
     add = insert_into(connection, table)
-    changed = {name: add.excluded[name] for name in rows[0] if not table.c[name].primary_key}
     keys = list(table.primary_key.columns)
+    fixed = {kept, *(one.key for one in keys)}
+    changed: dict[str, Any] = {name: add.excluded[name] for name in rows[0] if name not in fixed}
+    if added:
+        changed[added] = table.c[added] + add.excluded[added]
     connection.execute(add.on_conflict_do_update(index_elements=keys, set_=changed), rows)
+
+
+def matching(table: Table, **values: Any) -> ColumnElement[bool]:
+    """Return the condition that columns of a table have some values."""
+    return and_(*(table.c[name] == value for name, value in values.items()))
 
 
 class Repository:
@@ -50,6 +65,11 @@ class Repository:
         """Load one row; None if there is none."""
         with self._reading() as connection:
             return connection.execute(statement).first()
+
+    def _find(self, statement: Select[*tuple[Any, ...]], read: Callable[[Any], Record]) -> Record | None:
+        """Load one row as a record; None if there is none."""
+        row = self._first(statement)
+        return None if row is None else read(row)
 
     def _all(self, statement: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         with self._reading() as connection:

@@ -1,29 +1,28 @@
-"""Products and releases. What is missing or already there is a return value; services raise the error."""
+"""Products, their plans and releases. What is missing or taken is a return value; services raise."""
 
+from collections.abc import Collection
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    ScalarSelect,
-    Select,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, ScalarSelect, Select, delete, func, insert, select, update
 
-from licserver.database.repositories.base import Repository
+from licserver.database.repositories.base import Repository, matching
+from licserver.database.tables.events import sale_mappings
 from licserver.database.tables.licenses import (
+    activations,
+    licenses,
     manifests,
+    patches,
+    plans,
     products,
     releases,
+    rollbacks,
 )
 from licserver.domain.decisions import latest_by_platform
+from licserver.domain.entitlements import Plan, dump, load
 from licserver.domain.records import (
     NO_FIELDS,
-    STABLE,
     Artifact,
     EnvironmentPolicy,
     Product,
@@ -55,16 +54,61 @@ class ProductRepository(Repository):
 
     def find(self, slug: str) -> Product | None:
         """Load a product."""
-        row = self._first(PRODUCTS.where(products.c.slug == slug))
-        return None if row is None else read_product(row)
+        return self._find(PRODUCTS.where(products.c.slug == slug), read_product)
 
     def list_all(self) -> list[Product]:
         """Load all products, by slug."""
         return [read_product(row) for row in self._all(PRODUCTS.order_by(products.c.slug))]
 
 
+class PlanRepository(Repository):
+    """Plans of products."""
+
+    def add(self, plan: Plan, now: datetime) -> bool:
+        """Add a plan; return False when the product has one of this name."""
+        row = {**plan._asdict(), "entitlements": dump(plan.entitlements), "created_at": now}
+        return self._insert_unless_taken(insert(plans).values(row))
+
+    def replace(self, plan: Plan) -> None:
+        """Change what a plan grants."""
+        of_it = matching(plans, product_id=plan.product_id, name=plan.name)
+        self._execute(update(plans).where(of_it).values(entitlements=dump(plan.entitlements)))
+
+    def remove(self, product_id: int, name: str) -> None:
+        """Delete a plan."""
+        self._execute(delete(plans).where(matching(plans, product_id=product_id, name=name)))
+
+    def find(self, product_id: int, name: str, *, locked: bool = False) -> Plan | None:
+        """Load a plan; nobody else changes, removes or chooses a `locked` one until the transaction ends."""
+        statement = select(plans).where(matching(plans, product_id=product_id, name=name))
+        return self._find(statement.with_for_update() if locked else statement, _read_plan)
+
+    def list_all(self, product_id: int) -> list[Plan]:
+        """Load the plans of a product, by name."""
+        statement = select(plans).where(plans.c.product_id == product_id).order_by(plans.c.name)
+        return list(map(_read_plan, self._all(statement)))
+
+    def lock(self, product_id: int, names: Collection[str]) -> set[str]:
+        """Keep plans from being removed until the transaction ends; return the names that exist."""
+        of_them = plans.c.product_id == product_id, plans.c.name.in_(sorted(names))
+        locked = select(plans.c.name).where(*of_them).order_by(plans.c.name)
+        return {row.name for row in self._all(locked.with_for_update(read=True, key_share=True))}
+
+    def count_uses(self, product_id: int, name: str) -> tuple[int, int]:
+        """Return how many licenses have a plan, and how many mappings of shops give it."""
+        of_licenses, of_mappings = (
+            self._scalar(select(func.count()).where(matching(table, product_id=product_id, plan=name)))
+            for table in (licenses, sale_mappings)
+        )
+        return of_licenses, of_mappings
+
+
+def _read_plan(row: Row[Any]) -> Plan:
+    return Plan(row.product_id, row.name, load(row.entitlements) or {})
+
+
 class ReleaseRepository(Repository):
-    """Releases of products."""
+    """Releases of products, with the patches that lead to them."""
 
     def add(
         self,
@@ -76,41 +120,24 @@ class ReleaseRepository(Repository):
         now: datetime,
         manifest: str | None = None,
         platform: str = "",
-        channel: str = STABLE,
         rollout: Rollout | None = None,
-        critical_below: str | None = None,
         wordpress: WordPressFields = NO_FIELDS,
-        *,
-        file_signatures: str | None = None,
+        **more: str | None,
     ) -> bool:
-        """Add a release with its stored file.
+        """Add a release with its stored file; `more` are other columns.
 
         Return False when the version has a file for this platform, in any spelling, or is withdrawn.
         """
         with self._writing() as connection:
             lock_product(connection, product_id)
-            same = (releases.c.product_id == product_id) & (releases.c.version_key == version_key)
+            same = matching(releases, product_id=product_id, version_key=version_key)
             taken = (releases.c.platform == platform) | releases.c.withdrawn_at.is_not(None)
             if connection.scalar(select(func.count()).select_from(releases).where(same, taken)):
                 return False
-            added = connection.scalar(
-                insert(releases)
-                .values(
-                    product_id=product_id,
-                    version=version,
-                    version_key=version_key,
-                    changelog=changelog,
-                    published_at=now,
-                    platform=platform,
-                    channel=channel,
-                    critical_below=critical_below,
-                    **artifact._asdict(),
-                    **wordpress._asdict(),
-                    file_signatures=file_signatures,
-                    **_rollout_columns(rollout),
-                )
-                .returning(releases.c.id)
-            )
+            row = {"product_id": product_id, "version": version, "version_key": version_key}
+            row |= {"changelog": changelog, "published_at": now, "platform": platform, **more}
+            row |= artifact._asdict() | wordpress._asdict() | _rollout_columns(rollout)
+            added = connection.scalar(insert(releases).values(row).returning(releases.c.id))
             if manifest is not None:
                 _add_manifest(connection, added, manifest, now)
             _choose_latest(connection, product_id)
@@ -136,9 +163,8 @@ class ReleaseRepository(Repository):
         with self._writing() as connection:
             lock_product(connection, release.product_id)
             key = select(releases.c.version_key).where(releases.c.id == release.id).scalar_subquery()
-            same = (releases.c.product_id == release.product_id, releases.c.version_key == key)
-            offered = releases.c.withdrawn_at.is_(None)
-            connection.execute(update(releases).where(*same, offered).values(changes))
+            offered = matching(releases, product_id=release.product_id, version_key=key, withdrawn_at=None)
+            connection.execute(update(releases).where(offered).values(changes))
             _choose_latest(connection, release.product_id)
 
     def renew_manifest(
@@ -165,6 +191,34 @@ class ReleaseRepository(Repository):
         """Load a product's releases, in the order of publication."""
         in_order = releases_of(product_id).order_by(releases.c.published_at, releases.c.id)
         return [read_release(row) for row in self._all(in_order)]
+
+    def add_patch(self, release: Release, base_sha256: bytes, patch: Artifact) -> None:
+        """Add a stored patch to a release, unless another process has just done so."""
+        row: dict[str, Any] = {"release_id": release.id, "base_sha256": base_sha256}
+        self._insert_unless_taken(insert(patches).values(**row, size=patch.size, sha256=patch.sha256))
+
+    def list_patches(self, release: Release) -> dict[bytes, Artifact]:
+        """Load a release's patches, by the digests of the files that they start from."""
+        name = release.artifact.file_name
+        rows = self._all(select(patches).where(patches.c.release_id == release.id))
+        return {row.base_sha256: Artifact(name, row.size, row.sha256) for row in rows}
+
+    def add_rollback(self, release_id: int, license_id: bytes, domain: str, now: datetime) -> bool:
+        """Store that an installation went back from a release to the version before.
+
+        Return False for an installation without an activation, and for a repeated report.
+        """
+        is_active = matching(activations, license_id=license_id, domain=domain)
+        if self._first(select(activations.c.domain).where(is_active).limit(1)) is None:
+            return False
+        installation = sha256(license_id + domain.encode()).digest()[:16]
+        row = {"release_id": release_id, "installation": installation, "reported_at": now}
+        return self._insert_unless_taken(insert(rollbacks).values(row))
+
+    def count_rollbacks(self, release_ids: Collection[int]) -> int:
+        """Count the installations that went back from any of these releases."""
+        meant = rollbacks.c.release_id.in_(release_ids)
+        return self._scalar(select(func.count()).select_from(rollbacks).where(meant)) or 0
 
 
 def _rollout_columns(rollout: Rollout | None) -> dict[str, Any]:

@@ -1,27 +1,18 @@
-"""Written in batches beside the hot path: counts of a day, and when activations were last seen."""
+"""Written in batches beside the hot path: counts of a day, refusals, and when activations were last seen."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import (
-    Case,
-    Column,
-    ColumnElement,
-    and_,
-    bindparam,
-    case,
-    exists,
-    func,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
+from sqlalchemy import and_, bindparam, func, or_, select
 
 from licserver.database.engine import Database
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository, put_into
 from licserver.database.repositories.licenses import ends_within
-from licserver.database.tables.licenses import activations, licenses, products, releases, totals
+from licserver.database.repositories.webhooks import NewEvent, add_events
+from licserver.database.tables.licenses import activations, licenses, products, refusals, releases, totals
 from licserver.domain.records import Environment, EnvironmentPolicy, Machine
 
 
@@ -47,17 +38,9 @@ class Total(NamedTuple):
 def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) -> None:
     """Add to a day's totals, all or none; several processes may add at the same time."""
     rows = [{"day": day, **counted._asdict(), "count": count} for counted, count in sorted(counts.items())]
-    if not rows:
-        return
-    with database.writing() as connection:
-        add = insert_into(connection, totals)
-        connection.execute(
-            add.on_conflict_do_update(
-                index_elements=list(totals.primary_key.columns),
-                set_={"count": totals.c.count + add.excluded.count},
-            ),
-            rows,
-        )
+    if rows:
+        with database.writing() as connection:
+            put_into(connection, totals, *rows, added="count")
 
 
 def load_slugs(database: Database, product_ids: Collection[int | None]) -> Mapping[int | None, str]:
@@ -74,11 +57,10 @@ def published_versions(database: Database, slugs: Collection[str]) -> dict[tuple
     """Load how the versions of some products are written, by slug and version key."""
     if not slugs:
         return {}
-    of = select(products.c.slug, releases.c.version_key, releases.c.version).join(
-        releases, releases.c.product_id == products.c.id
-    )
+    columns = products.c.slug, releases.c.version_key, releases.c.version
+    of_products = select(*columns).join_from(products, releases).where(products.c.slug.in_(list(slugs)))
     with database.reading() as connection:
-        rows = connection.execute(of.where(products.c.slug.in_(list(slugs))))
+        rows = connection.execute(of_products)
         return {(row.slug, row.version_key): row.version for row in rows}
 
 
@@ -87,9 +69,9 @@ class StatisticsRepository(Repository):
 
     def sum_totals(self, since: date, slug: str | None = None) -> list[Total]:
         """Load the daily counts from a day on, of one product or the sums of all; without versions."""
-        label = case((totals.c.name == "update", ""), else_=totals.c.label).label("shown")
+        label = sa.case((totals.c.name == "update", ""), else_=totals.c.label).label("shown")
         summed = select(totals.c.day, totals.c.name, label, func.sum(totals.c.count).label("times"))
-        which = summed.where(totals.c.day >= since, *_of_product(slug))
+        which = summed.where(totals.c.day >= since, _of_product(slug))
         with self._reading() as connection:
             rows = connection.execute(which.group_by(totals.c.day, totals.c.name, "shown"))
             return [Total(day, CountKey(name, slug or "", text), int(n)) for day, name, text, n in rows]
@@ -98,7 +80,7 @@ class StatisticsRepository(Repository):
         """Load the update checks from a day on: slug, version and number, the most frequent first."""
         count = func.sum(totals.c.count)
         summed = select(totals.c.product, totals.c.label, count).where(
-            totals.c.day >= since, totals.c.name == "update", *_of_product(slug)
+            totals.c.day >= since, totals.c.name == "update", _of_product(slug)
         )
         rows = self._all(summed.group_by(totals.c.product, totals.c.label).order_by(count.desc()))
         return [(product, version, int(n)) for product, version, n in rows]
@@ -115,8 +97,89 @@ class StatisticsRepository(Repository):
         return self._first(select(licenses.c.id).limit(1)) is not None
 
 
-def _of_product(slug: str | None) -> tuple[ColumnElement[bool], ...]:
-    return () if slug is None else (totals.c.product == slug,)
+def _of_product(slug: str | None) -> sa.ColumnElement[bool]:
+    return sa.true() if slug is None else totals.c.product == slug
+
+
+REFUSALS_KEPT: Final = timedelta(days=30)
+KEPT_PER_LICENSE: Final = 20  # environments; of what is written at once, another 20 may stay
+_MAX_EXPIRED: Final = 1_000  # rows deleted in one transaction; the next ones follow with the next flush
+
+
+class Refusal(NamedTuple):
+    """An environment that a license was refused in lately; `reason` is a label of the statistics."""
+
+    license_id: bytes
+    environment: Environment
+    reason: str
+    times: int
+    first_at: datetime
+    last_at: datetime
+
+
+_refused: Final = refusals.c
+_of_one: Final = _refused.license_id == bindparam("of")
+_last_kept: Final = (
+    select(_refused.last_at)
+    .where(_of_one)
+    .order_by(_refused.last_at.desc())
+    .limit(1)
+    .offset(KEPT_PER_LICENSE - 1)
+)
+_TRIM: Final = sa.delete(refusals).where(
+    _of_one, _refused.last_at < _last_kept.correlate(None).scalar_subquery()
+)
+
+
+def note_refusals(
+    database: Database,
+    refused: Mapping[tuple[bytes, Environment, str], int],
+    now: datetime,
+    events: Sequence[NewEvent] = (),
+) -> None:
+    """Store refusals by license, environment and reason, with their numbers; drop the oldest; all or none.
+
+    `events` are written with them.
+    """
+    if not refused:
+        return
+    rows, of_license = [], Counter[bytes]()
+    for (license_id, environment, reason), count in sorted(refused.items()):  # sorted: no two deadlock
+        of_license[license_id] += 1
+        if of_license[license_id] <= KEPT_PER_LICENSE:
+            row = {"license_id": license_id, **environment._asdict(), "reason": reason, "times": count}
+            rows.append({**row, "first_at": now, "last_at": now})
+    with database.writing() as connection:
+        put_into(connection, refusals, *rows, added="times", kept="first_at")
+        add_events(connection, events)
+        connection.execute(_TRIM, [{"of": license_id} for license_id in of_license])
+        expired = select(*refusals.primary_key).where(_refused.last_at < now - REFUSALS_KEPT)
+        if old := connection.execute(expired.order_by(_refused.last_at).limit(_MAX_EXPIRED)).all():
+            is_old = sa.tuple_(*refusals.primary_key).in_(map(tuple, old))
+            connection.execute(sa.delete(refusals).where(is_old))
+
+
+class RefusalRepository(Repository):
+    """Refusals of the last 30 days."""
+
+    def list_recent(
+        self, now: datetime, limit: int, license_id: bytes | None = None, product_id: int | None = None
+    ) -> list[Refusal]:
+        """Load refusals, the latest first: of one license, of the licenses of a product, or of all."""
+        statement = select(refusals).where(_refused.last_at >= now - REFUSALS_KEPT)
+        if license_id is not None:
+            statement = statement.where(_refused.license_id == license_id)
+        if product_id is not None:
+            statement = statement.join(licenses).where(licenses.c.product_id == product_id)
+        rows = self._all(statement.order_by(_refused.last_at.desc(), *refusals.primary_key).limit(limit))
+        return [Refusal(id_, Environment(domain, ip), *others) for id_, domain, ip, *others in rows]
+
+    def find_licenses(self, domain: str | None, ip: str | None, limit: int) -> Sequence[bytes]:
+        """Return the licenses that were refused in an environment with this domain or this address."""
+        named = [(_refused.domain, domain), (_refused.ip, ip)]
+        is_there = or_(sa.false(), *(column == value for column, value in named if value))
+        rows = self._all(select(_refused.license_id).where(is_there).distinct().limit(limit))
+        return [row.license_id for row in rows]
 
 
 _BATCH: Final = 500  # activations updated in one transaction; new activations wait for it
@@ -138,7 +201,7 @@ class Seen(NamedTuple):
 _DOMAIN: Final = activations.c.domain == bindparam("in_domain")
 _IP: Final = activations.c.ip == bindparam("in_ip")
 _others = activations.alias()
-_IS_HELD: Final = exists().where(
+_IS_HELD: Final = sa.exists().where(
     _others.c.license_id == bindparam("of"),
     _others.c.domain == bindparam("in_domain"),
     _others.c.ip == bindparam("in_ip"),
@@ -151,14 +214,14 @@ _SAME: Final = {
 }
 
 
-def _newer(column: Column[str], name: str) -> Case[str | None]:
+def _newer(column: sa.Column[str], name: str) -> sa.Case[str | None]:
     """Return what the machine of this domain tells now, or else what it has told before."""
     told = func.coalesce(bindparam(name, type_=column.type), column)
-    return case((_DOMAIN, told), else_=column)
+    return sa.case((_DOMAIN, told), else_=column)
 
 
 _NOTES: Final = {
-    policy: update(activations)
+    policy: sa.update(activations)
     .where(
         activations.c.license_id == bindparam("of"),
         same,
@@ -190,17 +253,14 @@ def _is_its_day(license_id: bytes, today: date, days: int) -> bool:
 def note_seen(database: Database, batch: Sequence[Seen], days: int = 1) -> None:
     """Store that activations were seen, where that `is_due`, a few in a transaction."""
     for start in range(0, len(batch), _BATCH):
-        _note_some_seen(database, batch[start : start + _BATCH], days)
-
-
-def _note_some_seen(database: Database, batch: Sequence[Seen], days: int) -> None:
-    latest = {one[:2] + one[3:4]: one for one in sorted(batch, key=lambda one: one.at)}
-    with database.writing() as connection:
-        for policy, note in _NOTES.items():
-            # in one order, so that no two of them deadlock
-            rows = [_to_row(latest[key], days) for key in sorted(latest) if latest[key].policy is policy]
-            if rows:
-                connection.execute(note, rows)
+        some = sorted(batch[start : start + _BATCH], key=lambda one: one.at)
+        latest = {one[:2] + one[3:4]: one for one in some}
+        with database.writing() as connection:
+            for policy, note in _NOTES.items():
+                # in one order, so that no two of them deadlock
+                rows = [_to_row(latest[key], days) for key in sorted(latest) if latest[key].policy is policy]
+                if rows:
+                    connection.execute(note, rows)
 
 
 def _to_row(seen: Seen, days: int) -> dict[str, object]:
