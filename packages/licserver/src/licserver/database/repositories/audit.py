@@ -7,23 +7,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    Table,
-    and_,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    true,
-    tuple_,
-)
+import sqlalchemy as sa
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 
-from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.repositories.statistics import REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
@@ -71,16 +57,10 @@ class AuditRepository(Repository):
         self, at: datetime, actor: Actor, action: str, object_: tuple[str, str], details: dict[str, Any]
     ) -> None:
         """Add a line, in the transaction of the change; `object_` is kind and id."""
-        row = {
-            "at": at,
-            "actor_kind": actor.kind.value,
-            "actor_name": actor.name,
-            "action": action,
-            "object_kind": object_[0],
-            "object_id": object_[1],
-            "details": json.dumps(details, ensure_ascii=False, separators=(",", ":")),
-        }
-        self._execute(insert(audit).values(row))
+        row = {"at": at, "actor_kind": actor.kind.value, "actor_name": actor.name, "action": action}
+        row |= {"object_kind": object_[0], "object_id": object_[1]}
+        written = json.dumps(details, ensure_ascii=False, separators=(",", ":"))
+        self._execute(sa.insert(audit).values(**row, details=written))
 
     def list_page(self, which: AuditFilter, before: int | None, limit: int) -> list[Entry]:
         """Load at most `limit` lines with numbers below `before`, the newest first."""
@@ -106,8 +86,8 @@ class AuditRepository(Repository):
 
 
 def _of_actors(
-    connection: Connection, statement: Select[Any], actors: Iterator[tuple[str, str]], limit: int
-) -> Select[Any]:
+    connection: Connection, statement: sa.Select[Any], actors: Iterator[tuple[str, str]], limit: int
+) -> sa.Select[Any]:
     """Select the newest lines of some actors, who are few.
 
     Along the index of each: none has the lines of several in the order of their numbers, and going back
@@ -134,7 +114,7 @@ def _actors(connection: Connection, kind: ActorKind | None, name: str | None) ->
             found = connection.scalar(names.where(audit.c.actor_name > found))
 
 
-def _read_entry(row: Row[Any]) -> Entry:
+def _read_entry(row: sa.Row[Any]) -> Entry:
     actor = Actor(ActorKind(row.actor_kind), row.actor_name)
     return Entry(row.id, row.at, actor, row.action, row.object_kind, row.object_id, json.loads(row.details))
 
@@ -157,11 +137,8 @@ def _is_stale(before: datetime) -> ColumnElement[bool]:
     return (_seen < before) & file_ended
 
 
-class Retention:
+class Retention(Repository):
     """Removes rows; what was removed before a `StoreUnavailableError` stays removed."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def watched_since(self, now: datetime) -> datetime:
         """Return when sweeps for stale activations began; that is now, the first time (D-105)."""
@@ -180,10 +157,9 @@ class Retention:
         if watched_since >= before:
             return
         is_stale = _is_stale(before)
-        key = tuple_(*activations.primary_key)
+        key = sa.tuple_(*activations.primary_key)
         for within in self._ranges():
-            with self._database.reading() as connection:
-                rows = connection.execute(select(*activations.primary_key).where(within, is_stale)).all()
+            rows = self._all(select(*activations.primary_key).where(within, is_stale))
             for start in range(0, len(rows), BATCH):
                 freed = Counter[bytes]()
                 with self._database.writing() as connection:
@@ -199,25 +175,19 @@ class Retention:
         To look for the next stale one, a single statement might read all: no index has `last_seen_at`.
         """
         column = activations.c.license_id
-        after: ColumnElement[bool] = true()
+        after: ColumnElement[bool] = sa.true()
         while True:
             ends = select(column).where(after).order_by(column).offset(RANGE - 1).limit(1)
-            with self._database.reading() as connection:
-                end = connection.scalar(ends)
-            if end is None:
+            if (end := self._scalar(ends)) is None:
                 yield after
                 return
-            yield and_(after, column <= end)
+            yield sa.and_(after, column <= end)
             after = column > end
 
     def old_lines(self, before: datetime) -> Iterator[int]:
         """Remove lines of the audit log, in batches; yield the number of each."""
         old = select(audit.c.id).where(audit.c.at < before).order_by(audit.c.at).limit(BATCH)
-        while True:
-            with self._database.writing() as connection:
-                count = connection.execute(delete(audit).where(audit.c.id.in_(old))).rowcount
-            if not count:
-                return
+        while count := self._execute(delete(audit).where(audit.c.id.in_(old))):
             yield count
 
     def over(self, now: datetime, responses_before: datetime, idle_since: datetime) -> tuple[int, int]:
@@ -225,8 +195,8 @@ class Retention:
 
         Beside these: known addresses, and counts of attempts.
         """
-        has_ended = or_(sessions.c.expires_at < now, sessions.c.last_used_at < idle_since)
-        with self._database.writing() as connection:
+        has_ended = sa.or_(sessions.c.expires_at < now, sessions.c.last_used_at < idle_since)
+        with self._writing() as connection:
             delete_old_attempts(connection, now)
         self._delete(known_addresses, known_addresses.c.last_used_at < now - ADDRESS_KEPT)
         self._delete(moves, moves.c.freed_at < now - MOVES_COUNT_FOR)
@@ -236,27 +206,20 @@ class Retention:
         ended = self._delete(sessions, has_ended)
         return ended, self._delete(idempotency_keys, idempotency_keys.c.created_at < responses_before)
 
-    def _delete(self, table: Table, condition: ColumnElement[bool]) -> int:
+    def _delete(self, table: sa.Table, condition: ColumnElement[bool]) -> int:
         """Delete the rows that a condition selects, some in each transaction; return their number."""
-        key, total = tuple_(*table.primary_key), 0
-        chosen = key.in_(select(*table.primary_key).where(condition).limit(BATCH))
-        while True:
-            with self._database.writing() as connection:
-                count = connection.execute(delete(table).where(chosen)).rowcount
+        some = select(*table.primary_key).where(condition).limit(BATCH)
+        total = 0
+        while count := self._execute(delete(table).where(sa.tuple_(*table.primary_key).in_(some))):
             total += count
-            if count < BATCH:
-                return total
+        return total
 
     def count_stale(self, before: datetime, watched_since: datetime) -> int:
         """Count what `stale` would free; looks at all activations."""
         if watched_since >= before:
             return 0
         count = select(func.count()).select_from(activations).where(_is_stale(before))
-        total = 0
-        for within in self._ranges():
-            with self._database.reading() as connection:
-                total += connection.scalar(count.where(within)) or 0
-        return total
+        return sum(self._scalar(count.where(within)) for within in self._ranges())
 
     def count_lines(self, before: datetime) -> int:
         """Count what `old_lines` would remove."""

@@ -9,24 +9,8 @@ from datetime import date, datetime, timedelta
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    FromClause,
-    Select,
-    and_,
-    exists,
-    false,
-    func,
-    literal,
-    literal_column,
-    not_,
-    or_,
-    select,
-    true,
-    tuple_,
-)
+import sqlalchemy as sa
+from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, func, or_, select, tuple_
 
 from licserver.database.repositories.base import Repository
 from licserver.database.tables.licenses import activations, license_words, licenses
@@ -60,7 +44,7 @@ class Scan(NamedTuple):
     order: Sequence[ColumnElement[Any]]
     where: Sequence[ColumnElement[bool]] = ()
     descending: bool = False
-    source: FromClause = licenses
+    source: sa.FromClause = licenses
     member: ColumnElement[bool] | None = None
 
 
@@ -168,7 +152,7 @@ class LicenseSearchRepository(Repository):
             return _filter(column == value)
         # SQLite prefers the index of any column that must equal a value, however many rows it leaves; a plus
         # sign hides the column from it (sqlite.org/optoverview.html).
-        hidden = literal_column(f"+licenses.{column.name}", column.type)
+        hidden = sa.literal_column(f"+licenses.{column.name}", column.type)
         return Filter(hidden == value, column == value)
 
 
@@ -177,18 +161,17 @@ def _conditions(
 ) -> tuple[list[ColumnElement[bool]], bool]:
     """Return the conditions of a list, and whether few licenses of the whole table match its filters."""
     conditions = [one.condition for one in filters]
-    if _may_be_rare(connection, scans, filters):
+    first = scans[0]
+    if first.source is licenses:
+        may_be_rare = any(one.indexed is not one.condition for one in filters)  # PostgreSQL chooses by itself
+    else:
+        found = select(first.order[-1]).where(first.where[0])
+        may_be_rare = bool(filters) and not _are_few(connection, found)
+    if may_be_rare:  # reading the list's index may take long before enough licenses match
         matching = select(licenses.c.id).where(*(one.indexed for one in filters))
         if _are_few(connection, matching):
             return [*conditions, licenses.c.id.in_(matching.limit(MAX_COLLECTED))], True
     return conditions, False
-
-
-def _may_be_rare(connection: Connection, scans: Sequence[Scan], filters: Sequence[Filter]) -> bool:
-    """Return whether reading the list's index may take long before enough licenses match."""
-    if scans[0].source is licenses:
-        return any(one.indexed is not one.condition for one in filters)  # PostgreSQL chooses by itself
-    return bool(filters) and not _are_few(connection, select(scans[0].order[-1]).where(scans[0].where[0]))
 
 
 def _are_few(connection: Connection, ids: Select[Any]) -> bool:
@@ -201,7 +184,7 @@ def _select(scan: Scan, conditions: Sequence[ColumnElement[bool]], after: Sequen
     statement = select(licenses.c.id, *columns).select_from(scan.source).where(*scan.where, *conditions)
     if after:
         key = tuple_(*scan.order)
-        last = tuple_(*(literal(value, one.type) for value, one in zip(after, scan.order, strict=True)))
+        last = tuple_(*(sa.literal(value, one.type) for value, one in zip(after, scan.order, strict=True)))
         statement = statement.where(key < last if scan.descending else key > last)
     return statement.order_by(*(column.desc() if scan.descending else column for column in scan.order))
 
@@ -220,11 +203,8 @@ def fits(scans: Sequence[Scan], position: Position) -> bool:
 
 def by_issue(*, product_id: int | None = None, revoked: bool = False, oldest_first: bool = False) -> Scan:
     """Return the scan by the instant of issue: of one product, or of the revoked ones."""
-    where: list[ColumnElement[bool]] = []
-    if product_id is not None:
-        where.append(licenses.c.product_id == product_id)
-    if revoked:
-        where.append(licenses.c.revoked_at.is_not(None))
+    where = [] if product_id is None else [licenses.c.product_id == product_id]
+    where += [licenses.c.revoked_at.is_not(None)] if revoked else []
     return Scan((licenses.c.issued_at, licenses.c.id), where, descending=not oldest_first)
 
 
@@ -339,7 +319,7 @@ def in_state(state: LicenseState, now: datetime) -> Filter:
         return _filter(columns.revoked_at.is_not(None))
     if state is LicenseState.EXPIRED:
         is_over = or_(columns.subscription_ended_at <= now, columns.expires_on < today)
-        return _filter(and_(columns.revoked_at.is_(None), not_(columns.lifetime), is_over))
+        return _filter(and_(columns.revoked_at.is_(None), sa.not_(columns.lifetime), is_over))
     runs = or_(columns.subscription_ended_at.is_(None), columns.subscription_ended_at > now)
     lasts = or_(columns.expires_on.is_(None), columns.expires_on >= today)
     return _filter(and_(columns.revoked_at.is_(None), or_(columns.lifetime, and_(runs, lasts))))
@@ -347,7 +327,7 @@ def in_state(state: LicenseState, now: datetime) -> Filter:
 
 def is_trial(wanted: bool) -> Filter:
     """Return the filter by whether a license is a trial; these have an index of their own."""
-    return _filter(licenses.c.trial.is_(true() if wanted else false()))
+    return _filter(licenses.c.trial.is_(sa.true() if wanted else sa.false()))
 
 
 def supported(now: datetime) -> Filter:

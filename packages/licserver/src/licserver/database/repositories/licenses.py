@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from licserver.database.hot_path.row_writer import RowWriter
-from licserver.database.repositories.base import Repository
+from licserver.database.repositories.base import Repository, matching
 from licserver.database.tables.licenses import activations, license_words, licenses, products
 from licserver.domain.entitlements import dump, load
 from licserver.domain.records import LISTS, Environment, IssuedLicense, LicenseSnapshot, Machine
@@ -68,6 +68,12 @@ _SELECT: Final = _STORED.add_columns(
 )
 
 
+def _of_product(statement: Select[Any], product_id: int | None) -> Select[Any]:
+    """Select the licenses of a product, or all, by the instant of issue."""
+    ordered = statement.order_by(licenses.c.issued_at, licenses.c.id)
+    return ordered if product_id is None else ordered.where(licenses.c.product_id == product_id)
+
+
 class LicenseRepository(Repository):
     """Licenses and activations."""
 
@@ -94,12 +100,9 @@ class LicenseRepository(Repository):
 
     def list_all(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
         """Load all licenses, or those of one product, by the instant of issue, a page at a time."""
-        statement = _SELECT.order_by(licenses.c.issued_at, licenses.c.id)
-        if product_id is not None:
-            statement = statement.where(licenses.c.product_id == product_id)
         with self._reading() as connection:
-            for row in connection.execution_options(yield_per=1000).execute(statement):
-                yield _read_license(row)
+            streamed = connection.execution_options(yield_per=_PAGE)
+            yield from map(_read_license, streamed.execute(_of_product(_SELECT, product_id)))
 
     def list_with_activations(
         self, product_id: int | None
@@ -108,13 +111,10 @@ class LicenseRepository(Repository):
 
         `slots_used` is not loaded: the activations are.
         """
-        statement = _STORED.order_by(licenses.c.issued_at, licenses.c.id)
-        if product_id is not None:
-            statement = statement.where(licenses.c.product_id == product_id)
         slots = select(activations).order_by(*activations.primary_key)
         with self._database.snapshot() as connection:
             streamed = connection.execution_options(yield_per=_PAGE)
-            for page in streamed.execute(statement).partitions(_PAGE):
+            for page in streamed.execute(_of_product(_STORED, product_id)).partitions(_PAGE):
                 of_page = slots.where(activations.c.license_id.in_([row.id for row in page]))
                 taken = {
                     license_id: list(map(_read_activation, rows))
@@ -133,12 +133,11 @@ class LicenseRepository(Repository):
         self, license_id: bytes, after: tuple[str, str] | None, limit: int
     ) -> list[Activation]:
         """Load activations by domain and address, after those of the last page."""
-        key = tuple_(activations.c.domain, activations.c.ip)
-        statement = select(activations).where(activations.c.license_id == license_id)
+        key = activations.c.domain, activations.c.ip
+        page = select(activations).where(activations.c.license_id == license_id).order_by(*key).limit(limit)
         if after is not None:
-            statement = statement.where(key > tuple_(*map(literal, after)))
-        in_order = statement.order_by(activations.c.domain, activations.c.ip)
-        return list(map(_read_activation, self._all(in_order.limit(limit))))
+            page = page.where(tuple_(*key) > tuple_(*map(literal, after)))
+        return list(map(_read_activation, self._all(page)))
 
     def list_machines(self, ids: Sequence[bytes], limit: int) -> list[tuple[bytes, Activation]]:
         """Load activations of some licenses, each with its license's id."""
@@ -148,15 +147,12 @@ class LicenseRepository(Repository):
 
     def deactivate(self, license_id: bytes, domain: str | None, ip: str | None) -> int:
         """Remove the activations of a domain or of an address, and say how many slots that freed."""
-        return self._remove_activations(
-            license_id, or_(activations.c.domain == domain, activations.c.ip == ip)
-        )
+        either = or_(activations.c.domain == domain, activations.c.ip == ip)
+        return self._remove_activations(license_id, either)
 
     def remove_activation(self, license_id: bytes, environment: Environment) -> bool:
         """Remove one activation; False when there is none like it."""
-        domain, ip = environment
-        is_it = and_(activations.c.domain == domain, activations.c.ip == ip)
-        return self._remove_activations(license_id, is_it) > 0
+        return self._remove_activations(license_id, matching(activations, **environment._asdict())) > 0
 
     def _remove_activations(self, license_id: bytes, which: ColumnElement[bool]) -> int:
         with self._writing() as connection:
@@ -175,9 +171,7 @@ class LicenseRepository(Repository):
         self, license_id: bytes, environment: Environment, now: datetime, machine: Machine
     ) -> None:
         """Insert an activation of a license, which must be locked."""
-        row = (license_id, *environment, now, now, *machine, None)
-        with self._writing() as connection:
-            connection.execute(activations.insert().values(row))
+        self._execute(activations.insert().values((license_id, *environment, now, now, *machine, None)))
 
     def hold_offline(self, license_id: bytes, domain: str, until: datetime) -> None:
         """Store until when a license file holds the slots of a domain; an earlier file may end later."""
@@ -208,6 +202,11 @@ class LicenseRepository(Repository):
         return self._all(wanted.order_by(columns.id).limit(limit))
 
 
+_SUBSCRIPTIONS: Final = select(
+    licenses.c.subscription_id, func.count(), func.max(licenses.c.subscription_ended_at)
+).group_by(licenses.c.subscription_id)
+
+
 class SubscriptionRepository(Repository):
     """Subscriptions."""
 
@@ -216,46 +215,31 @@ class SubscriptionRepository(Repository):
         linked = licenses.c.subscription_id == subscription_id
         with self._writing() as connection:
             lock_licenses(connection, linked)
-            return connection.execute(
-                update(licenses).where(linked).values(subscription_ended_at=at)
-            ).rowcount
+            ended = update(licenses).where(linked).values(subscription_ended_at=at)
+            return connection.execute(ended).rowcount
 
     def lock(self, subscription_id: str) -> datetime | None:
         """Block others from issuing for a subscription or ending it, until commit; return its end."""
         with self._writing() as connection:
             if self._database.is_remote:  # else the whole file is locked; there may be no row yet to lock
-                connection.execute(
-                    select(
-                        func.pg_advisory_xact_lock_shared(*IMPORT_LOCK),
-                        func.pg_advisory_xact_lock(func.hashtextextended(subscription_id, 0)),
-                    )
-                )
+                lock = func.pg_advisory_xact_lock(func.hashtextextended(subscription_id, 0))
+                connection.execute(select(func.pg_advisory_xact_lock_shared(*IMPORT_LOCK), lock))
+            end = select(func.max(licenses.c.subscription_ended_at))
             ended_at: datetime | None = connection.scalar(
-                select(func.max(licenses.c.subscription_ended_at)).where(
-                    licenses.c.subscription_id == subscription_id
-                )
+                end.where(licenses.c.subscription_id == subscription_id)
             )
             return ended_at
 
     def list_page(self, after: str | None, limit: int) -> list[Subscription]:
         """Load subscriptions by id, after the last id of the page before."""
         column = licenses.c.subscription_id
-        statement = (
-            select(column, func.count(), func.max(licenses.c.subscription_ended_at))
-            .where(column.is_not(None) if after is None else column > after)
-            .group_by(column)
-            .order_by(column)
-            .limit(limit)
-        )
-        return [Subscription(*row) for row in self._all(statement)]
+        page = _SUBSCRIPTIONS.where(column.is_not(None) if after is None else column > after)
+        return list(map(Subscription._make, self._all(page.order_by(column).limit(limit))))
 
     def find(self, subscription_id: str) -> Subscription | None:
         """Load one subscription."""
-        statement = select(func.count(), func.max(licenses.c.subscription_ended_at)).where(
-            licenses.c.subscription_id == subscription_id
-        )
-        count, ended_at = self._first(statement)
-        return Subscription(subscription_id, count, ended_at) if count else None
+        one = _SUBSCRIPTIONS.where(licenses.c.subscription_id == subscription_id)
+        return self._find(one, Subscription._make)
 
 
 def ends_within(first: date, last: date) -> ColumnElement[bool]:
@@ -270,9 +254,7 @@ def lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
 
 
 def _read_activation(row: Row[Any]) -> Activation:
-    environment = Environment(row.domain, row.ip)
-    told = row.label, row.app_version, row.offline_until
-    return Activation(environment, row.activated_at, row.last_seen_at, *told)
+    return Activation._make((Environment(row.domain, row.ip), *row[3:]))
 
 
 def _word_rows(license_: IssuedLicense) -> list[tuple[str, bytes]]:
@@ -280,9 +262,10 @@ def _word_rows(license_: IssuedLicense) -> list[tuple[str, bytes]]:
     return [(word, license_.id) for word in extract_words(*texts)] if any(texts) else []
 
 
-_ROW: Final = attrgetter(*licenses.columns.keys())
-_LISTS: Final = [(licenses.columns.keys().index(name), name) for name in LISTS]
-_OVERRIDES: Final = licenses.columns.keys().index("overrides")
+_COLUMNS: Final = licenses.columns.keys()
+_ROW: Final = attrgetter(*_COLUMNS)
+_LISTS: Final = [(_COLUMNS.index(name), name) for name in LISTS]
+_OVERRIDES: Final = _COLUMNS.index("overrides")
 
 
 def license_row(license_: IssuedLicense) -> tuple[Any, ...]:

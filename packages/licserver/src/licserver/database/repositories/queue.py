@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, exists, literal, select, union_all, update
-from sqlalchemy.sql.elements import ColumnElement
 
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import Repository, insert_into, matching
 from licserver.database.tables.events import jobs
 
 MAX_ERROR: Final = 500  # characters of an error that is stored
@@ -61,11 +60,16 @@ def add_job(
         now: The instant of the change.
         due_at: When to do it; by default at once.
     """
-    row = {"queue": queue, "key": key, "payload": json.dumps(payload), "created_at": now}
-    row |= {"state": JobState.WAITING, "attempts": 0, "due_at": due_at or now}
+    row = {"queue": queue, "key": key, **new_job(payload, now, due_at)}
     statement = insert_into(connection, jobs).values(row).on_conflict_do_nothing().returning(_columns.id)
     id_: int | None = connection.scalar(statement)
     return id_
+
+
+def new_job(payload: Mapping[str, Any], now: datetime, due_at: datetime | None = None) -> dict[str, Any]:
+    """Return the columns of a job that nobody has tried yet."""
+    row = {"payload": json.dumps(payload), "state": JobState.WAITING, "attempts": 0}
+    return {**row, "due_at": due_at or now, "created_at": now}
 
 
 class QueueRepository(Repository):
@@ -132,11 +136,7 @@ class QueueRepository(Repository):
 
     def _end(self, job: Job, **values: Any) -> bool:
         # Whoever claimed it after the lease has counted another attempt.
-        is_ours = (
-            (_columns.id == job.id)
-            & (_columns.attempts == job.attempts)
-            & (_columns.state == JobState.WAITING)
-        )
+        is_ours = matching(jobs, id=job.id, attempts=job.attempts, state=JobState.WAITING)
         return self._execute(update(jobs).where(is_ours).values(**values)) == 1
 
     def revive(self, queue: str, ids: Collection[int], now: datetime) -> int:
@@ -147,19 +147,18 @@ class QueueRepository(Repository):
 
     def find(self, queue: str, id_: int) -> Job | None:
         """Load one job."""
-        row = self._first(select(jobs).where(_columns.queue == queue, _columns.id == id_))
-        return None if row is None else _read(row)
+        return self._find(select(jobs).where(_columns.queue == queue, _columns.id == id_), _read)
 
     def list_page(
         self, queue: str, state: JobState | None = None, before: int | None = None, limit: int = 50
     ) -> Sequence[Job]:
         """Load jobs of a queue, the latest first; `before` is the id after which a page begins."""
-        wanted: list[ColumnElement[bool]] = [_columns.queue == queue]
+        wanted = select(jobs).where(_columns.queue == queue).order_by(_columns.id.desc()).limit(limit)
         if state is not None:
-            wanted.append(_columns.state == state)
+            wanted = wanted.where(_columns.state == state)
         if before is not None:
-            wanted.append(_columns.id < before)
-        return [*map(_read, self._all(select(jobs).where(*wanted).order_by(_columns.id.desc()).limit(limit)))]
+            wanted = wanted.where(_columns.id < before)
+        return list(map(_read, self._all(wanted)))
 
     def sweep(self, before: datetime) -> int:
         """Delete jobs that were finished before an instant, a thousand at a time; return how many."""
@@ -171,5 +170,5 @@ class QueueRepository(Repository):
 
 
 def _read(row: Row[Any]) -> Job:
-    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for a row's columns
-    return Job(**values | {"payload": json.loads(row.payload), "state": JobState(row.state)})
+    read = {"payload": json.loads(row.payload), "state": JobState(row.state)}
+    return Job(**row._asdict() | read)

@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Row, Select, and_, case, delete, insert, select, update
+from sqlalchemy import Row, Select, Table, and_, case, delete, insert, select, update
 
-from licserver.database.repositories.base import Repository, insert_into, put_into
+from licserver.database.repositories.base import Repository, insert_into, matching, put_into
 from licserver.database.tables.events import (
     jobs,
     sale_events,
@@ -100,8 +100,7 @@ class SaleRepository(Repository):
     def find_source(self, name: str, *, locked: bool = False) -> Source | None:
         """Load a source; nobody else processes events of a `locked` one until the transaction ends."""
         statement = select(sale_sources).where(sale_sources.c.name == name)
-        row = self._first(statement.with_for_update() if locked else statement)
-        return None if row is None else _read_source(row)
+        return self._find(statement.with_for_update() if locked else statement, _read_source)
 
     def list_sources(self) -> list[Source]:
         """Load all sources, by name."""
@@ -116,25 +115,22 @@ class SaleRepository(Repository):
 
     def set_mapping(self, source: str, external_id: str, product_id: int | None, **terms: Any) -> None:
         """Store what is issued for a product of a shop."""
-        key = {"source": source, "external_id": external_id}
-        self._set(sale_mappings, key, {"product_id": product_id, **terms})
+        row = {"source": source, "external_id": external_id, "product_id": product_id}
+        self._put(sale_mappings, row | terms)
 
     def remove_mapping(self, source: str, external_id: str) -> bool:
         """Delete a mapping; return False when there is none."""
-        columns = sale_mappings.c
-        of_it = columns.source == source, columns.external_id == external_id
-        return self._execute(delete(sale_mappings).where(*of_it)) > 0
+        of_it = matching(sale_mappings, source=source, external_id=external_id)
+        return self._execute(delete(sale_mappings).where(of_it)) > 0
 
     def list_mappings(self, source: str | None = None) -> list[SourceMapping]:
         """Load mappings, of one source or of all."""
         columns = [one for one in sale_mappings.c if one.key != "product_id"]
-        statement = select(*columns, products.c.slug.label("product")).outerjoin(
-            products, products.c.id == sale_mappings.c.product_id
-        )
+        statement = select(*columns, products.c.slug.label("product")).outerjoin_from(sale_mappings, products)
         if source is not None:
             statement = statement.where(sale_mappings.c.source == source)
         ordered = statement.order_by(sale_mappings.c.source, sale_mappings.c.external_id)
-        return [SourceMapping(**row._mapping) for row in self._all(ordered)]  # noqa: SLF001 - SQLAlchemy's public name
+        return [SourceMapping(**row._asdict()) for row in self._all(ordered)]
 
     # --- deliveries
 
@@ -143,10 +139,9 @@ class SaleRepository(Repository):
 
         One that could not be read then is replaced.
         """
-        of_it = sale_events.c.source == source, sale_events.c.delivery == delivery
+        unreadable = matching(sale_events, source=source, delivery=delivery, state=DEAD, content=None)
         with self._writing() as connection:
-            is_unreadable = sale_events.c.state == DEAD, sale_events.c.content.is_(None)
-            connection.execute(delete(sale_events).where(*of_it, *is_unreadable))
+            connection.execute(delete(sale_events).where(unreadable))
             row = {"source": source, "delivery": delivery, "received_at": now, **values}
             add = insert_into(connection, sale_events).values(row).on_conflict_do_nothing()
             id_: int | None = connection.scalar(add.returning(sale_events.c.id))
@@ -154,8 +149,7 @@ class SaleRepository(Repository):
 
     def find_event(self, event_id: int) -> StoredEvent | None:
         """Load one delivery, as it is stored, whatever has become of its job."""
-        row = self._first(select(sale_events).where(sale_events.c.id == event_id))
-        return None if row is None else StoredEvent(**row._mapping)  # noqa: SLF001 - as above
+        return self._find(select(sale_events).where(sale_events.c.id == event_id), StoredEvent._make)
 
     def set_event(self, event_id: int, state: str, reason: str | None, at: datetime | None) -> None:
         """Store what has become of a delivery."""
@@ -171,13 +165,13 @@ class SaleRepository(Repository):
             statement = statement.where(_STATE.in_([state]))
         if before is not None:
             statement = statement.where(sale_events.c.id < before)
-        rows = self._all(statement.order_by(sale_events.c.id.desc()).limit(limit))
-        return [StoredEvent(*row) for row in rows]
+        latest = statement.order_by(sale_events.c.id.desc()).limit(limit)
+        return list(map(StoredEvent._make, self._all(latest)))
 
     def find_job(self, event: StoredEvent) -> int | None:
         """Return the id of a delivery's job."""
-        is_its = jobs.c.queue == QUEUE, jobs.c.key == event.job_key
-        job: int | None = self._scalar(select(jobs.c.id).where(*is_its))
+        is_its = matching(jobs, queue=QUEUE, key=event.job_key)
+        job: int | None = self._scalar(select(jobs.c.id).where(is_its))
         return job
 
     def sweep(self, before: datetime) -> int:
@@ -189,52 +183,44 @@ class SaleRepository(Repository):
 
     def find_order(self, source: str, order_id: str) -> OrderState:
         """Load what is known of an order."""
-        columns = sale_orders.c
-        of_it = columns.source == source, columns.order_id == order_id
-        row = self._first(select(sale_orders).where(*of_it))
+        of_it = matching(sale_orders, source=source, order_id=order_id)
+        row = self._first(select(sale_orders).where(of_it))
         if row is None:
             return OrderState()
         return OrderState(Refund(row.refund), Dispute(row.dispute), row.subscription_id)
 
     def set_order(self, source: str, order_id: str, state: OrderState) -> None:
         """Store what is known of an order."""
-        self._set(sale_orders, {"source": source, "order_id": order_id}, asdict(state))
+        self._put(sale_orders, {"source": source, "order_id": order_id, **asdict(state)})
 
     def find_subscription(self, source: str, subscription_id: str) -> SubscriptionState:
         """Load what is known of a subscription."""
-        columns = sale_subscriptions.c
-        of_it = columns.source == source, columns.subscription_id == subscription_id
-        row = self._first(select(sale_subscriptions).where(*of_it))
-        if row is None:
-            return SubscriptionState()
-        return SubscriptionState(row.paid_through, row.end_reported_at, row.ended_at, row.purchased_at)
+        columns = (sale_subscriptions.c[one.name] for one in fields(SubscriptionState))
+        of_it = matching(sale_subscriptions, source=source, subscription_id=subscription_id)
+        return SubscriptionState(*(self._first(select(*columns).where(of_it)) or ()))
 
     def set_subscription(self, source: str, subscription_id: str, state: SubscriptionState) -> None:
         """Store what is known of a subscription."""
-        self._set(sale_subscriptions, {"source": source, "subscription_id": subscription_id}, asdict(state))
+        row = {"source": source, "subscription_id": subscription_id, **asdict(state)}
+        self._put(sale_subscriptions, row)
 
-    def _set(self, table: Any, key: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    def _put(self, table: Table, row: Mapping[str, Any]) -> None:
         with self._writing() as connection:
-            put_into(connection, table, {**key, **values})
+            put_into(connection, table, row)
 
     def list_licenses(self, source: str, order_id: str) -> dict[str, list[bytes]]:
         """Load the licenses of an order, by position."""
-        columns = sale_licenses.c
+        columns, of_it = sale_licenses.c, matching(sale_licenses, source=source, order_id=order_id)
+        ordered = select(columns.item, columns.license_id).where(of_it).order_by(columns.item, columns.number)
         found = defaultdict[str, list[bytes]](list)
-        for row in self._all(
-            select(columns.item, columns.license_id)
-            .where(columns.source == source, columns.order_id == order_id)
-            .order_by(columns.item, columns.number)
-        ):
-            found[row.item].append(row.license_id)
+        for item, license_id in self._all(ordered):
+            found[item].append(license_id)
         return found
 
     def add_licenses(self, source: str, order_id: str, item: str, ids: Sequence[bytes]) -> None:
         """Store the licenses of a position; no position has them twice."""
-        rows = [
-            {"source": source, "order_id": order_id, "item": item, "number": number, "license_id": one}
-            for number, one in enumerate(ids)
-        ]
+        position = {"source": source, "order_id": order_id, "item": item}
+        rows = [{**position, "number": number, "license_id": one} for number, one in enumerate(ids)]
         with self._writing() as connection:
             connection.execute(insert(sale_licenses), rows)
 
@@ -245,5 +231,4 @@ class SaleRepository(Repository):
 
 
 def _read_source(row: Row[Any]) -> Source:
-    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for a row's columns
-    return Source(**values | {"kind": SourceKind(row.kind)})
+    return Source(**row._asdict() | {"kind": SourceKind(row.kind)})

@@ -3,9 +3,9 @@
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, delete, insert, or_, select, update
+from sqlalchemy import Row, delete, insert, or_, select, update
 
-from licserver.database.repositories.base import Repository
+from licserver.database.repositories.base import Repository, matching
 from licserver.database.tables.access import idempotency_keys, tokens
 from licserver.domain.records import ActorKind, Scope
 
@@ -40,13 +40,12 @@ class TokenRepository(Repository):
     def find(self, *, name: str | None = None, token_hash: bytes | None = None) -> Token | None:
         """Load one token, by its name or by its hash."""
         this = tokens.c.name == name if token_hash is None else tokens.c.token_hash == token_hash
-        row = self._first(_SELECT_TOKEN.where(this))
-        return None if row is None else _read_token(row)
+        return self._find(_SELECT_TOKEN.where(this), _read_token)
 
     def revoke(self, token_id: int, now: datetime) -> bool:
         """Revoke a token; return False when it is revoked already."""
-        this = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
-        return self._execute(update(tokens).where(this).values(revoked_at=now)) == 1
+        valid = matching(tokens, id=token_id, revoked_at=None)
+        return self._execute(update(tokens).where(valid).values(revoked_at=now)) == 1
 
     def set_last_used(self, token_id: int, day: date) -> None:
         """Store the day of a token's last use."""
@@ -55,11 +54,10 @@ class TokenRepository(Repository):
 
 
 def _read_token(row: Row[Any]) -> Token:
-    values = row._asdict()
-    return Token(**{**values, "scope": Scope(values["scope"])})
+    return Token(**row._asdict() | {"scope": Scope(row.scope)})
 
 
-_OWNERS = {ActorKind.TOKEN: idempotency_keys.c.token_id, ActorKind.USER: idempotency_keys.c.user_id}
+_OWNERS = {ActorKind.TOKEN: "token_id", ActorKind.USER: "user_id"}
 
 
 class IdempotencyKey(NamedTuple):
@@ -84,14 +82,10 @@ class IdempotencyRepository(Repository):
 
     def find(self, key: IdempotencyKey, since: datetime) -> RecordedResponse | None:
         """Load the response recorded for a key, unless it is older than `since`."""
-        this: ColumnElement[bool] = (
-            (_OWNERS[key.by] == key.owner_id)
-            & (idempotency_keys.c.key == key.key)
-            & (idempotency_keys.c.created_at >= since)
-        )
-        columns = (idempotency_keys.c.digest, idempotency_keys.c.status, idempotency_keys.c.response)
-        row = self._first(select(*columns).where(this))
-        return None if row is None else RecordedResponse(*row)
+        this = matching(idempotency_keys, key=key.key, **{_OWNERS[key.by]: key.owner_id})
+        columns = (idempotency_keys.c[name] for name in RecordedResponse._fields)
+        recorded = select(*columns).where(this, idempotency_keys.c.created_at >= since)
+        return self._find(recorded, RecordedResponse._make)
 
     def add(self, key: IdempotencyKey, status: int, response: bytes, now: datetime, since: datetime) -> bool:
         """Record a response, in the operation's transaction; delete those older than `since`.
@@ -99,14 +93,7 @@ class IdempotencyRepository(Repository):
         Returns:
             False when the key was recorded meanwhile, or its owner was removed: do not commit.
         """
-        row: dict[str, Any] = {
-            _OWNERS[key.by].name: key.owner_id,
-            "key": key.key,
-            "digest": key.digest,
-            "status": status,
-            "response": response,
-            "created_at": now,
-        }
-        with self._writing() as connection:
-            connection.execute(delete(idempotency_keys).where(idempotency_keys.c.created_at < since))
+        row: dict[str, Any] = {_OWNERS[key.by]: key.owner_id, "key": key.key, "digest": key.digest}
+        row |= {"status": status, "response": response, "created_at": now}
+        self._execute(delete(idempotency_keys).where(idempotency_keys.c.created_at < since))
         return self._insert_unless_taken(insert(idempotency_keys).values(row))

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, case, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, case, delete, exists, func, insert, or_, select, update
 
-from licserver.database.repositories.base import Repository, insert_into, put_into
+from licserver.database.repositories.base import Repository, matching, put_into
 from licserver.database.tables.access import (
     failed_logins,
     known_addresses,
@@ -34,16 +34,10 @@ class User(NamedTuple):
         return f"User({self.name})"
 
 
+_is_confirmed: Final = second_factors.c.confirmed_at.is_not(None)
+_has_factor: Final = exists().where(second_factors.c.user_id == users.c.id, _is_confirmed)
 _SELECT_USER: Final = select(
-    users.c.id,
-    users.c.name,
-    users.c.password_hash,
-    users.c.created_at,
-    users.c.password_changed_at,
-    select(second_factors.c.user_id)
-    .where(second_factors.c.user_id == users.c.id, second_factors.c.confirmed_at.is_not(None))
-    .exists(),
-    users.c.role,
+    *(_has_factor if name == "has_second_factor" else users.c[name] for name in User._fields)
 )
 
 
@@ -69,8 +63,7 @@ class UserRepository(Repository):
 
     def find(self, name: str) -> User | None:
         """Load a user."""
-        row = self._first(_SELECT_USER.where(users.c.name == name))
-        return None if row is None else _read_user(row)
+        return self._find(_SELECT_USER.where(users.c.name == name), _read_user)
 
     def set_password(self, user_id: int, password_hash: str, now: datetime) -> None:
         """Change a password, and end all sessions of the user."""
@@ -81,8 +74,8 @@ class UserRepository(Repository):
 
     def renew_hash(self, user: User, password_hash: str) -> User:
         """Store the same password under better parameters, unless it was changed meanwhile."""
-        same = (users.c.id == user.id, users.c.password_hash == user.password_hash)
-        self._execute(update(users).where(*same).values(password_hash=password_hash))
+        same = matching(users, id=user.id, password_hash=user.password_hash)
+        self._execute(update(users).where(same).values(password_hash=password_hash))
         return user._replace(password_hash=password_hash)
 
     def remove(self, user_id: int) -> None:
@@ -122,10 +115,8 @@ class SessionRepository(Repository):
             stored = select(users.c.password_hash).where(users.c.id == user.id).with_for_update()
             if connection.scalar(stored) != user.password_hash:
                 return None
-            confirmed = select(second_factors.c.user_id).where(
-                second_factors.c.user_id == user.id, second_factors.c.confirmed_at.is_not(None)
-            )
-            is_pending = not new.is_verified and connection.scalar(confirmed) is not None
+            has_factor = select(_has_factor).where(users.c.id == user.id)
+            is_pending = not new.is_verified and bool(connection.scalar(has_factor))
             ended = or_(sessions.c.expires_at <= new.now, sessions.c.last_used_at < idle_since)
             connection.execute(delete(sessions).where(ended))
             row = {
@@ -141,17 +132,12 @@ class SessionRepository(Repository):
 
     def find(self, token_hash: bytes, now: datetime, idle_since: datetime) -> Session | None:
         """Load a session that has not ended."""
-        statement = (
-            _SELECT_USER.add_columns(sessions.c.is_pending, sessions.c.last_used_at)
-            .join(sessions, sessions.c.user_id == users.c.id)
-            .where(
-                sessions.c.token_hash == token_hash,
-                sessions.c.expires_at > now,
-                sessions.c.last_used_at >= idle_since,
-            )
+        with_user = _SELECT_USER.add_columns(sessions.c.is_pending, sessions.c.last_used_at).join(sessions)
+        goes_on = sessions.c.expires_at > now, sessions.c.last_used_at >= idle_since
+        return self._find(
+            with_user.where(sessions.c.token_hash == token_hash, *goes_on),
+            lambda row: Session(_read_user(row[:-2]), *row[-2:]),
         )
-        row = self._first(statement)
-        return None if row is None else Session(_read_user(row[:-2]), *row[-2:])
 
     def set_last_used(self, token_hash: bytes, now: datetime) -> None:
         """Store when a session was last used."""
@@ -186,15 +172,13 @@ class SecondFactorRepository(Repository):
     def find(self, user_id: int) -> SecondFactor | None:
         """Load a user's second factor, confirmed or not."""
         columns = [second_factors.c[name] for name in SecondFactor._fields]
-        row = self._first(select(*columns).where(second_factors.c.user_id == user_id))
-        return None if row is None else SecondFactor(*row)
+        return self._find(select(*columns).where(second_factors.c.user_id == user_id), SecondFactor._make)
 
     def propose(self, user_id: int, encrypted_secret: bytes, now: datetime) -> bool:
         """Store a secret that is to be confirmed; return False when the user has a confirmed one."""
-        unconfirmed = second_factors.c.confirmed_at.is_(None)
         row = {"user_id": user_id, "encrypted_secret": encrypted_secret, "created_at": now}
-        with self._writing() as connection:
-            connection.execute(delete(second_factors).where(second_factors.c.user_id == user_id, unconfirmed))
+        unconfirmed = matching(second_factors, user_id=user_id, confirmed_at=None)
+        self._execute(delete(second_factors).where(unconfirmed))
         return self._insert_unless_taken(insert(second_factors).values(**row, last_step=0, failures=0))
 
     def confirm(
@@ -204,12 +188,9 @@ class SecondFactorRepository(Repository):
         with self._writing() as connection:
             # A session that begins meanwhile waits for this, and finds the factor.
             connection.execute(select(users.c.id).where(users.c.id == user_id).with_for_update())
-            this = (
-                second_factors.c.user_id == user_id,
-                second_factors.c.encrypted_secret == encrypted_secret,
-                second_factors.c.confirmed_at.is_(None),
-            )
-            confirmed = update(second_factors).where(*this).values(confirmed_at=now, last_step=step)
+            this = {"user_id": user_id, "encrypted_secret": encrypted_secret, "confirmed_at": None}
+            unconfirmed = update(second_factors).where(matching(second_factors, **this))
+            confirmed = unconfirmed.values(confirmed_at=now, last_step=step)
             if connection.execute(confirmed).rowcount != 1:
                 return False
             connection.execute(delete(recovery_codes).where(recovery_codes.c.user_id == user_id))
@@ -224,24 +205,20 @@ class SecondFactorRepository(Repository):
 
     def use_recovery_code(self, user_id: int, digest: bytes) -> bool:
         """Delete a recovery code; return False when there is none like it."""
-        this = (recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest)
-        if self._execute(delete(recovery_codes).where(*this)) != 1:
+        this = matching(recovery_codes, user_id=user_id, digest=digest)
+        if self._execute(delete(recovery_codes).where(this)) != 1:
             return False
         self._execute(update(second_factors).where(second_factors.c.user_id == user_id).values(failures=0))
         return True
 
     def count_recovery_codes(self, user_id: int) -> int:
         """Count the recovery codes that are left."""
-        statement = select(func.count()).where(recovery_codes.c.user_id == user_id)
-        return self._scalar(statement) or 0
+        return self._scalar(select(func.count()).where(recovery_codes.c.user_id == user_id)) or 0
 
     def count_wrong_code(self, user_id: int, now: datetime) -> None:
         """Count a wrong code."""
-        self._execute(
-            update(second_factors)
-            .where(second_factors.c.user_id == user_id)
-            .values(failures=second_factors.c.failures + 1, failed_at=now)
-        )
+        of_user = update(second_factors).where(second_factors.c.user_id == user_id)
+        self._execute(of_user.values(failures=second_factors.c.failures + 1, failed_at=now))
 
     def remove(self, user_id: int) -> bool:
         """Delete a user's second factor and recovery codes; return False when there is none."""
@@ -275,20 +252,11 @@ class LoginRepository(Repository):
             if _is_over(connection, limits, int(minute), share, 0):
                 return False
         with self._writing() as connection:
-            connection.execute(delete(tries).where(tries.c.minute < minute - _KEPT))
+            delete_old_attempts(connection, now)
             savepoint = connection.begin_nested()
-            add = insert_into(connection, tries)
-            connection.execute(
-                add.on_conflict_do_update(
-                    index_elements=list(tries.primary_key.columns),
-                    set_={"count": tries.c.count + 1},
-                ),
-                # in one order, so that no two of them deadlock
-                [
-                    {"minute": int(minute), "who": who, "count": 1}
-                    for who in sorted({one.who for one in limits})
-                ],
-            )
+            whos = sorted({one.who for one in limits})  # in one order, so that no two of them deadlock
+            rows = [{"minute": int(minute), "who": who, "count": 1} for who in whos]
+            put_into(connection, tries, *rows, added="count")
             # Checked again now that others wait: simultaneous attempts count as well.
             if _is_over(connection, limits, int(minute), share, 1):
                 savepoint.rollback()
@@ -298,44 +266,28 @@ class LoginRepository(Repository):
 
     def is_known_address(self, name: str, address: bytes) -> bool:
         """Return whether a user has signed in from an address."""
-        statement = (
-            select(known_addresses.c.user_id)
-            .join(users, users.c.id == known_addresses.c.user_id)
-            .where(users.c.name == name, known_addresses.c.address == address)
-        )
-        return self._scalar(statement) is not None
+        known = select(known_addresses.c.user_id).join(users).where(users.c.name == name)
+        return self._scalar(known.where(known_addresses.c.address == address)) is not None
 
     def remember_address(self, user_id: int, address: bytes, now: datetime, limit: int) -> None:
         """Store where a user has signed in from; keep the `limit` latest addresses."""
-        latest = (
-            select(known_addresses.c.address)
-            .where(known_addresses.c.user_id == user_id)
-            .order_by(known_addresses.c.last_used_at.desc(), known_addresses.c.address)
-            .limit(limit)
-        )
+        columns = known_addresses.c
+        theirs = columns.user_id == user_id
+        by_use = select(columns.address).where(theirs).order_by(columns.last_used_at.desc(), columns.address)
+        row = {"user_id": user_id, "address": address, "last_used_at": now}
         with self._writing() as connection:
-            put_into(
-                connection, known_addresses, {"user_id": user_id, "address": address, "last_used_at": now}
-            )
-            kept = connection.scalars(latest).all()
-            connection.execute(
-                delete(known_addresses).where(
-                    known_addresses.c.user_id == user_id, known_addresses.c.address.not_in(kept)
-                )
-            )
+            put_into(connection, known_addresses, row)
+            kept = connection.scalars(by_use.limit(limit)).all()
+            connection.execute(delete(known_addresses).where(theirs, columns.address.not_in(kept)))
 
     def count_failed_logins(self, action: str, subject: str, day: date, count: int) -> int:
         """Add to a day's failed logins of a subject; return their number so far."""
-        this = (failed_logins.c.action == action, failed_logins.c.subject == subject)
+        this = matching(failed_logins, action=action, subject=subject)
+        row = {"action": action, "subject": subject, "day": day, "count": count}
         with self._writing() as connection:
-            connection.execute(delete(failed_logins).where(*this, failed_logins.c.day != day))
-            add = insert_into(connection, failed_logins).values(
-                action=action, subject=subject, day=day, count=count
-            )
-            keys = list(failed_logins.primary_key.columns)
-            more = {"count": failed_logins.c.count + count}
-            connection.execute(add.on_conflict_do_update(index_elements=keys, set_=more))
-            total: int = connection.execute(select(failed_logins.c.count).where(*this)).scalar_one()
+            connection.execute(delete(failed_logins).where(this, failed_logins.c.day != day))
+            put_into(connection, failed_logins, row, added="count")
+            total: int = connection.execute(select(failed_logins.c.count).where(this)).scalar_one()
             return total
 
 

@@ -1,9 +1,8 @@
 """Webhooks that are sent: endpoints, events and their deliveries, which are jobs of the queue."""
 
-import json
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from licserver.database.repositories.base import Repository, insert_into, put_into
 from licserver.database.repositories.licenses import ends_within
-from licserver.database.repositories.queue import JobState, add_job
+from licserver.database.repositories.queue import JobState, add_job, new_job
 from licserver.database.tables.events import jobs, webhook_deliveries, webhook_endpoints, webhook_events
 from licserver.database.tables.licenses import facts, licenses
 from licserver.domain.records import Environment
@@ -36,10 +35,8 @@ def add_events(connection: Connection, events: Iterable[NewEvent]) -> None:
     rows = []
     for event in events:
         payload = {"type": event.type.value, "at": event.at.isoformat(), "data": event.data}
-        row = {"queue": EVENTS, "key": event.id or f"msg_{secrets.token_hex(16)}", "state": JobState.WAITING}
-        rows.append(
-            row | {"payload": json.dumps(payload), "attempts": 0, "due_at": event.at, "created_at": event.at}
-        )
+        row = {"queue": EVENTS, "key": event.id or f"msg_{secrets.token_hex(16)}"}
+        rows.append(row | new_job(payload, event.at))
     if rows:
         connection.execute(insert_into(connection, jobs).on_conflict_do_nothing(), rows)
 
@@ -83,32 +80,15 @@ class Delivery(NamedTuple):
 
 _DELIVERY: Final[Select[Any]] = (
     select(
-        jobs.c.id,
-        webhook_deliveries.c.endpoint_id,
-        webhook_deliveries.c.event_id,
-        webhook_events.c.type,
-        webhook_events.c.created_at,
-        jobs.c.state,
-        jobs.c.attempts,
-        jobs.c.due_at,
-        webhook_deliveries.c.sent_at,
-        webhook_deliveries.c.status,
-        webhook_deliveries.c.answer,
-        webhook_events.c.body,
+        *(jobs.c[name] for name in ("id", "state", "attempts", "due_at")),
+        *(webhook_events.c[name] for name in ("type", "created_at", "body")),
+        *(webhook_deliveries.c[n] for n in ("endpoint_id", "event_id", "sent_at", "status", "answer")),
     )
-    .join(webhook_deliveries, webhook_deliveries.c.job_id == jobs.c.id)
-    .join(webhook_events, webhook_events.c.id == webhook_deliveries.c.event_id)
+    .join_from(jobs, webhook_deliveries)
+    .join(webhook_events)
 )
-
-
-_ENDS: Final[Select[Any]] = select(
-    licenses.c.id,
-    licenses.c.expires_on,
-    licenses.c.subscription_id,
-    licenses.c.subscription_ended_at,
-    licenses.c.lifetime,
-    licenses.c.revoked_at,
-)
+_END: Final = ("id", "expires_on", "subscription_id", "subscription_ended_at", "lifetime", "revoked_at")
+_ENDS: Final[Select[Any]] = select(*(licenses.c[name] for name in _END))
 
 
 class WebhookRepository(Repository):
@@ -121,20 +101,18 @@ class WebhookRepository(Repository):
 
     def find_endpoint(self, id_: str) -> Endpoint | None:
         """Load one endpoint."""
-        row = self._first(select(webhook_endpoints).where(webhook_endpoints.c.id == id_))
-        return None if row is None else _read_endpoint(row)
+        return self._find(select(webhook_endpoints).where(webhook_endpoints.c.id == id_), _read_endpoint)
 
     def wanted_types(self) -> frozenset[str]:
         """Return the types of events that any endpoint wants."""
-        enabled = self._all(
-            select(webhook_endpoints.c.types).where(webhook_endpoints.c.disabled_at.is_(None))
+        enabled = select(webhook_endpoints.c.types).where(webhook_endpoints.c.disabled_at.is_(None))
+        return frozenset(
+            one for (types,) in self._all(enabled) for one in types.split() or map(str, EventType)
         )
-        return frozenset(one for row in enabled for one in (row.types.split() or map(str, EventType)))
 
     def add_endpoint(self, endpoint: Endpoint) -> None:
         """Add an endpoint."""
-        values = {name: getattr(endpoint, name) for name in webhook_endpoints.columns.keys()}  # noqa: SIM118 - no dict
-        values["types"] = " ".join(endpoint.types)
+        values = asdict(endpoint) | {"types": " ".join(endpoint.types)}
         self._execute(insert(webhook_endpoints).values(values))
 
     def change_endpoint(self, id_: str, **values: Any) -> None:
@@ -165,8 +143,7 @@ class WebhookRepository(Repository):
 
     def find_delivery(self, id_: int) -> Delivery | None:
         """Load one delivery."""
-        row = self._first(_DELIVERY.where(jobs.c.id == id_))
-        return None if row is None else _read_delivery(row)
+        return self._find(_DELIVERY.where(jobs.c.id == id_), _read_delivery)
 
     def list_deliveries(self, endpoint_id: str | None, before: int | None, limit: int) -> Sequence[Delivery]:
         """Load deliveries, the latest first: to one endpoint or to all."""
@@ -180,11 +157,7 @@ class WebhookRepository(Repository):
     def list_ids_since(self, since: datetime, endpoint_id: str | None) -> list[int]:
         """Return the ids of deliveries of events since an instant."""
         columns = webhook_deliveries.c
-        statement = (
-            select(columns.job_id)
-            .join(webhook_events, webhook_events.c.id == columns.event_id)
-            .where(webhook_events.c.created_at >= since)
-        )
+        statement = select(columns.job_id).join(webhook_events).where(webhook_events.c.created_at >= since)
         if endpoint_id is not None:
             statement = statement.where(columns.endpoint_id == endpoint_id)
         return [row.job_id for row in self._all(statement.order_by(columns.job_id))]
