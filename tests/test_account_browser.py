@@ -9,7 +9,7 @@ from harness import chromium
 from harness.chromium import DESK, PHONE, visiting
 from harness.world import World
 from licserver.domain.records import Environment, LicenseTerms
-from licserver.web.account.language import LANGUAGES, load_texts
+from licserver.web.account.pages import LANGUAGES, load_texts
 
 pytestmark = [
     pytest.mark.browser,

@@ -13,8 +13,7 @@ from licserver.domain.extensions import SeatRequest
 from licserver.errors import SettingsError
 from licserver.protocol.license_files import read_rows
 from licserver.settings import Settings
-from licserver.web.account.language import LANGUAGES, choose_language, load_texts
-from licserver.web.account.pages import Look
+from licserver.web.account.pages import LANGUAGES, Look, choose_language, load_texts
 
 KEY = re.compile(r"CP(?:-[A-Z0-9]{6}){5}")
 

@@ -16,16 +16,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import wraps
 from itertools import accumulate
 from time import monotonic, perf_counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from licserver import __version__
-from licserver.domain.decisions import (
-    VerifyRefusal,
-)
+from licserver.domain.decisions import VerifyRefusal
 from licserver.protocol import feeds, public_api
 
 if TYPE_CHECKING:
@@ -54,19 +51,15 @@ BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 BUCKETS: Final = (*map(str, BOUNDS), "+Inf")
 VERDICTS: Final = ("valid", *(refusal.name.lower() for refusal in VerifyRefusal))
 
-_PATHS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        public_api.VERIFY_PATH: "verify",
-        public_api.UPDATE_CHECK_PATH: "update_check",
-        public_api.DOWNLOAD_PATH: "download",
-        public_api.MANIFEST_PATH: "manifest",
-        "/healthz": "health",
-        "/readyz": "health",
-        ADMIN: ADMIN,
-        CONSOLE: CONSOLE,
-        ACCOUNT: ACCOUNT,
-    }
-)
+_PATHS: Final[Mapping[str, str]] = {
+    public_api.VERIFY_PATH: "verify",
+    public_api.UPDATE_CHECK_PATH: "update_check",
+    public_api.DOWNLOAD_PATH: "download",
+    public_api.MANIFEST_PATH: "manifest",
+    "/healthz": "health",
+    "/readyz": "health",
+    **{one: one for one in (ADMIN, CONSOLE, ACCOUNT)},
+}
 _COUNTERS: Final = [
     *(("verifies", verdict, "") for verdict in VERDICTS),
     *(("requests", endpoint, str(status)) for endpoint in ENDPOINTS for status in (*STATUSES, OTHER)),

@@ -20,7 +20,7 @@ from licserver.errors import LicserverError
 from licserver.web.hot_requests import HotRoutes
 from licserver.web.logging import REQUEST_IDS, RequestIds
 from licserver.web.metrics import METER
-from licserver.web.rate_limits import LIMITS, Limits
+from licserver.web.rate_limits import LIMITS
 from licserver.web.responses import (
     NO_ENCODING,
     ApiError,
@@ -76,7 +76,10 @@ def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Mid
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            _check_limits(request, limits)
+            if delay := limits.flood_delay(request):
+                raise ApiError(429, headers={"Retry-After": str(delay)})  # noqa: TRY301 - written as others
+            if hdrs.CONTENT_ENCODING in request.headers:
+                raise ApiError(415, headers=NO_ENCODING)  # noqa: TRY301
             response = await handler(request)
         except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
             error_format = errors or request.match_info.apps[-1][ERRORS]
@@ -86,14 +89,6 @@ def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Mid
         return response
 
     return guard
-
-
-def _check_limits(request: web.Request, limits: Limits) -> None:
-    """Refuse a client that calls too often, before anything else is done for it."""
-    if delay := limits.flood_delay(request):
-        raise ApiError(429, headers={"Retry-After": str(delay)})
-    if hdrs.CONTENT_ENCODING in request.headers:
-        raise ApiError(415, headers=NO_ENCODING)
 
 
 async def _respond_to_error(

@@ -8,9 +8,9 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from aiohttp import hdrs, web
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
@@ -108,26 +108,22 @@ class _Target(NamedTuple):
     too_large: str
 
 
+@dataclass(slots=True)
 class _Form:
     """Reads a form."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        threads: WorkerThreads,
-        fields: frozenset[str],
-        admit: Callable[[Mapping[str, str]], None],
-        target: _Target,
-    ) -> None:
-        self._settings, self._threads, self._wanted, self._admit = settings, threads, fields, admit
-        self._target = target
-        self.fields: dict[str, str] = {}
-        self._digest = hashlib.sha256()
-        self.file_name: str | None = None
-        self._size = 0
-        self._part = ""
-        self._buffer = bytearray()
-        self._fields_left = MAX_FIELDS
+    settings: Settings
+    threads: WorkerThreads
+    wanted: frozenset[str]
+    admit: Callable[[Mapping[str, str]], None]
+    target: _Target
+    fields: dict[str, str] = field(default_factory=dict)
+    file_name: str | None = None
+    _digest: Any = field(default_factory=hashlib.sha256)
+    _size: int = 0
+    _part: str = ""
+    _buffer: bytearray = field(default_factory=bytearray)
+    _fields_left: int = MAX_FIELDS
 
     async def read(self, request: web.Request, boundary: str) -> bytes:
         """Read all parts, in any order; return the file's SHA-256."""
@@ -153,8 +149,9 @@ class _Form:
             raise InvalidInputError("the form is not valid multipart/form-data") from None
         if self.file_name is None:
             raise InvalidInputError("the form has no part named file")
-        await self._threads.run(self._target.file.flush)
-        return self._digest.digest()
+        await self.threads.run(self.target.file.flush)
+        digest: bytes = self._digest.digest()
+        return digest
 
     def _begin_part(self, part: MultipartSegment) -> None:
         if not part.name:
@@ -162,10 +159,10 @@ class _Form:
         if part.name == "file":
             if self.file_name is not None:
                 raise InvalidInputError("the form has more than one file")
-            self._admit(self.fields)
+            self.admit(self.fields)
             self.file_name = validate_file_name(part.filename or "")
-        elif part.name not in self._wanted or part.name in self.fields:
-            raise InvalidInputError(f"the form may have file, {', '.join(sorted(self._wanted))}, each once")
+        elif part.name not in self.wanted or part.name in self.fields:
+            raise InvalidInputError(f"the form may have file, {', '.join(sorted(self.wanted))}, each once")
         self._part = part.name
 
     async def _append(self, piece: bytes) -> None:
@@ -176,8 +173,8 @@ class _Form:
                 raise TooLargeError(f"the form's fields may have at most {MAX_FIELDS} bytes together")
             return
         self._size += len(piece)
-        if self._size > self._target.limit:
-            raise TooLargeError(self._target.too_large)
+        if self._size > self.target.limit:
+            raise TooLargeError(self.target.too_large)
         if len(self._buffer) >= _WRITE_SIZE:
             await self._write()
 
@@ -192,20 +189,20 @@ class _Form:
         self._buffer.clear()
 
     async def _write(self) -> None:
-        await self._threads.run(self._append_to_file, bytes(self._buffer))
+        await self.threads.run(self._append_to_file, bytes(self._buffer))
         self._buffer.clear()
 
     def _append_to_file(self, piece: bytes) -> None:
-        folder = self._target.folder
+        folder = self.target.folder
         if folder is not None and shutil.disk_usage(folder).free < len(piece) + _RESERVED:
             raise TooLargeError("the disk has no space for this file")
         self._digest.update(piece)
-        self._target.file.write(piece)
+        self.target.file.write(piece)
 
     async def _read_piece(self, request: web.Request) -> bytes:
         """Read the next bytes within `send_timeout`."""
         try:
-            async with asyncio.timeout(self._settings.send_timeout):
+            async with asyncio.timeout(self.settings.send_timeout):
                 return await request.content.read(_READ_SIZE)
         except TimeoutError:
             raise ApiError(408) from None

@@ -18,8 +18,7 @@ from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError,
 from licserver.services import Services
 from licserver.services.account import CODE_TIME, CUSTOMER, SESSION_TIME
 from licserver.services.offline_files import RefusedFileError
-from licserver.web.account.language import LANGUAGES, Texts, choose_language, load_texts
-from licserver.web.account.pages import HOME, Look, describe
+from licserver.web.account.pages import HOME, LANGUAGES, Look, Texts, choose_language, describe, load_texts
 from licserver.web.console import sessions
 from licserver.web.console.responses import PAGE, read_form, redirect, text_file_headers
 from licserver.web.console.sessions import Form, SessionCookie
@@ -92,7 +91,7 @@ class Account:
             return await self._sign_in_page(request, 403, "sign-in.https")
         token = await self._threads.run(self._services.account.sign_in, form.get("key", ""))
         if token is not None:
-            return redirect(request, HOME, **{hdrs.SET_COOKIE: self._cookie(request, token, SESSION_TIME)})
+            return self._redirect(request, HOME, token, SESSION_TIME)
         return await self._refuse(request, "sign-in.wrong")
 
     async def _refuse(self, request: web.Request, problem: str) -> web.StreamResponse:
@@ -111,8 +110,7 @@ class Account:
         if not await self._public.limits.may_miss(request):
             return await self._refuse(request, "sign-in.too-many")
         token = await self._threads.run(self._services.account.send_code, form.get("email", ""))
-        cookie = self._cookie(request, token, CODE_TIME, CODE_COOKIE)
-        return redirect(request, HOME, **{hdrs.SET_COOKIE: cookie})
+        return self._redirect(request, HOME, token, CODE_TIME, CODE_COOKIE)
 
     async def sign_in_with_code(self, request: web.Request) -> web.StreamResponse:
         """Begin a session for a code, in the browser that asked for it."""
@@ -121,7 +119,7 @@ class Account:
         token = pending and await self._threads.run(account.sign_in_with_code, pending, form.get("code", ""))
         if not token:
             return await self._refuse(request, "code.wrong")
-        response = redirect(request, HOME, **{hdrs.SET_COOKIE: self._cookie(request, token, SESSION_TIME)})
+        response = self._redirect(request, HOME, token, SESSION_TIME)
         response.headers.add(hdrs.SET_COOKIE, self._cookie(request, "", timedelta(), CODE_COOKIE))
         return response
 
@@ -132,14 +130,18 @@ class Account:
         seconds = int(time.total_seconds())
         return sessions.write_cookie(token, is_https=is_https, seconds=seconds, cookie=cookie)
 
+    def _redirect(
+        self, request: web.Request, path: str, token: str, time: timedelta, cookie: SessionCookie = COOKIE
+    ) -> web.StreamResponse:
+        """Redirect with a cookie; an empty token removes it."""
+        return redirect(request, path, **{hdrs.SET_COOKIE: self._cookie(request, token, time, cookie)})
+
     async def sign_out(self, request: web.Request, visit: Visit) -> web.StreamResponse:
         """End the session."""
         await self._threads.run(self._services.account.sign_out, visit.token)
-        headers = {
-            hdrs.SET_COOKIE: self._cookie(request, "", timedelta()),
-            "Clear-Site-Data": '"cache", "storage"',
-        }
-        return redirect(request, f"{HOME}?done=signed-out", **headers)
+        response = self._redirect(request, f"{HOME}?done=signed-out", "", timedelta())
+        response.headers["Clear-Site-Data"] = '"cache", "storage"'
+        return response
 
     # --- pages --------------------------------------------------------------------------------
 
@@ -182,9 +184,8 @@ class Account:
         texts, wanted, days = _texts(request), visit.license(), self._services.settings.account_file_days
         if not days:
             raise ApiError(404)
-        typed = visit.form.get("machine", "")
+        issue, typed = self._services.offline_files.issue, visit.form.get("machine", "")
         try:
-            issue = self._services.offline_files.issue
             issued = await self._threads.run(issue, wanted.id.hex(), typed, days)
         except RefusedFileError as refused:
             problem = texts("file.full" if refused.refusal is VerifyRefusal.ENVIRONMENT else "file.refused")
@@ -225,10 +226,6 @@ class Account:
         """Send the style sheet, the script or the logo."""
         asset = self.look.assets.get(request.path)
         return await self.not_found(request) if asset is None else asset.respond()
-
-    async def to_home(self, request: web.Request) -> web.StreamResponse:
-        """Redirect an address that ends with a slash."""
-        return redirect(request, HOME)
 
     async def not_found(self, _request: web.Request) -> web.StreamResponse:
         """Respond to an address that does not exist."""
@@ -278,12 +275,9 @@ class Account:
 
     async def respond_with_page(self, request: web.Request, error: ApiError) -> web.StreamResponse:
         """Write an error as a page, in the customer's language."""
-        texts = _texts(request)
-        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            problem = texts("error.unavailable")
-        else:
-            name = f"error.{error.status}"
-            problem = texts(name if name in texts else "error.other")
+        texts, name = _texts(request), f"error.{error.status}"
+        is_fault = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        problem = texts("error.unavailable" if is_fault else name if name in texts else "error.other")
         page = await self._render(request, "problem.html", error.status, problem=problem, csrf=None)
         page.headers.update(error.headers)
         return page
@@ -296,10 +290,10 @@ def _texts(request: web.Request) -> Texts:
 
 def _pick(licenses: list[IssuedLicense], license_id: str) -> IssuedLicense:
     """Return one of the session's licenses by its id."""
-    for one in licenses:
-        if one.id.hex() == license_id:
-            return one
-    raise ApiError(404)
+    found = next((one for one in licenses if one.id.hex() == license_id), None)
+    if found is None:
+        raise ApiError(404)
+    return found
 
 
 def create_account(services: Services, clock: Clock, public: PublicEndpoints) -> web.Application:
@@ -313,9 +307,13 @@ def create_account(services: Services, clock: Clock, public: PublicEndpoints) ->
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.account"), account.respond_with_page)
     app[ENDPOINT] = ACCOUNT
     app.on_cleanup.append(account.close)
+
+    async def to_home(request: web.Request) -> web.StreamResponse:
+        return redirect(request, HOME)
+
     routes: dict[str, dict[str, Handler]] = {
         "": get(account.show),
-        "/": get(account.to_home),
+        "/": get(to_home),
         "/sign-in": {"POST": account.sign_in},
         "/code": {"POST": account.send_code},
         "/sign-in-by-code": {"POST": account.sign_in_with_code},

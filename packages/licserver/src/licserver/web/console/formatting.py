@@ -88,11 +88,11 @@ def number(value: int) -> str:
 def file_size(count: int) -> str:
     """Format a number of bytes."""
     size = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":  # noqa: PLR2004 - the next unit
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:  # noqa: PLR2004 - the next unit
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
-    raise AssertionError
+    return f"{size:.1f} GB"
 
 
 def day(value: date | None) -> str:
@@ -119,13 +119,9 @@ def ago(instant: datetime, now: datetime) -> str:
 
 
 class StatusLabel(NamedTuple):
-    """A license's status.
+    """A license's status: in one or two words, with a class of the style sheet, and as a whole sentence.
 
-    Args:
-        label: One or two words.
-        style: A class of the style sheet.
-        short: Shown beside the label in a list; may be empty.
-        sentence: The whole status.
+    `short` is shown beside the label in a list; it may be empty.
     """
 
     label: str
@@ -136,53 +132,42 @@ class StatusLabel(NamedTuple):
 
 def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
     """Describe the status of a license at `now`, and what its holder sees."""
-    shown = _describe(license_, now)
-    if not license_.trial:
-        return shown
-    return shown._replace(label=f"trial, {shown.label}", sentence=f"Trial. {shown.sentence}")
-
-
-def _describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
     match license_state(license_, now):
         case LicenseState.REVOKED:
             since = _on(license_.revoked_at)
             reason = f" Reason: {license_.revoked_reason.rstrip(' .')}." if license_.revoked_reason else ""
             effect = "Verify and update checks are refused, and download links no longer work."
             sentence = f"Revoked{' ' + since if since else ''}.{reason} {effect}"
-            return StatusLabel("revoked", "bad", since, sentence)
+            shown = StatusLabel("revoked", "bad", since, sentence)
         case LicenseState.EXPIRED:
-            return _expired(license_, now)
+            ended, last = license_.subscription_ended_at, license_.expires_on
+            if ended is not None and now >= ended:
+                sentence = f"Expired. Its subscription ended {_on(ended)}."
+                shown = StatusLabel("expired", "bad", "subscription ended", sentence)
+            else:
+                shown = StatusLabel("expired", "bad", _on(last), f"Expired. Its last day was {day(last)}.")
         case LicenseState.ACTIVE:
-            return _active(license_, now)
+            shown = _describe_active(license_, now)
+    if not license_.trial:
+        return shown
+    return shown._replace(label=f"trial, {shown.label}", sentence=f"Trial. {shown.sentence}")
 
 
-def _expired(license_: IssuedLicense, now: datetime) -> StatusLabel:
-    ended, last = license_.subscription_ended_at, license_.expires_on
-    if ended is not None and now >= ended:
-        sentence = f"Expired. Its subscription ended {_on(ended)}."
-        return StatusLabel("expired", "bad", "subscription ended", sentence)
-    return StatusLabel("expired", "bad", _on(last), f"Expired. Its last day was {day(last)}.")
-
-
-def _active(license_: IssuedLicense, now: datetime) -> StatusLabel:
-    until = _until(license_, now)
+def _describe_active(license_: IssuedLicense, now: datetime) -> StatusLabel:
+    until, last = "without an expiry date", license_.expires_on
+    if license_.lifetime:
+        until = "for a lifetime"
+    elif last is not None:
+        left = (last - now.date()).days
+        soon = "" if left > 60 else ", today" if left == 0 else f", {_count(left, 'day')} left"  # noqa: PLR2004 - two months
+        until = f"until {day(last)}{soon}"
     total, used = license_.slots, license_.slots_used
     if total is not None and used >= total:
         reason = "“Max activations exceeded or unrecognized environment.”"
         full = f"All slots are in use; a further machine is refused: {reason}"
         return StatusLabel("all slots in use", "good", until, f"Valid {until}. {full}")
-    left = "any number of further machines" if total is None else _count(total - used, "further machine")
-    return StatusLabel("active", "good", until, f"Valid {until}. Slots are left for {left}.")
-
-
-def _until(license_: IssuedLicense, now: datetime) -> str:
-    if license_.lifetime:
-        return "for a lifetime"
-    if license_.expires_on is not None:
-        left = (license_.expires_on - now.date()).days
-        soon = "" if left > 60 else ", today" if left == 0 else f", {_count(left, 'day')} left"  # noqa: PLR2004 - two months
-        return f"until {day(license_.expires_on)}{soon}"
-    return "without an expiry date"
+    more = "any number of further machines" if total is None else _count(total - used, "further machine")
+    return StatusLabel("active", "good", until, f"Valid {until}. Slots are left for {more}.")
 
 
 def describe_updates(license_: IssuedLicense, product: Product, now: datetime) -> str:
