@@ -33,7 +33,7 @@ from licclient import (
     Source,
     explain,
 )
-from licclient.dialogs._view import Action
+from licclient.dialogs._states import Action
 from licclient.install import Installation
 from licserver.domain.offers import bucket
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.screen import without
-from licclient.dialogs._view import Action
+from licclient.dialogs._states import Action
 
 _KEYSYMS = {"-": "minus", " ": "space", "\n": "Return"}
 

@@ -13,8 +13,7 @@ from licclient._policy import is_below, is_newer
 from licclient._records import read_round, write_round
 from licclient._settings import read_settings
 from licclient._texts import LANGUAGES
-from licclient.dialogs._states import Offer
-from licclient.dialogs._view import Tone
+from licclient.dialogs._states import Offer, Tone
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes", slug="notes", version="1.4")

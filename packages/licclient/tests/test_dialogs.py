@@ -26,23 +26,22 @@ from licclient import (
     dialogs,
 )
 from licclient._texts import LANGUAGES, TABLES, amount, format_date, span, text_of
-from licclient.dialogs._states import Activation, Offer
-from licclient.dialogs._view import (
+from licclient.dialogs._driver import colour_of, marked, split_mnemonic
+from licclient.dialogs._states import (
     Action,
+    Activation,
     Bar,
     Command,
     Ended,
+    Offer,
     Pressed,
     Progressed,
     Tone,
     Typed,
     Urls,
     View,
-    colour_of,
     links_for,
-    marked,
     say_problem,
-    split_mnemonic,
 )
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

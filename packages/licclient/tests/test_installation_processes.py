@@ -38,7 +38,7 @@ def test_many_at_once_unpack_once(root, lay, monkeypatch):
 def test_another_process_is_not_waited_for_forever(root, lay, monkeypatch):
     """After two minutes, or what stands for them here, an OSError says that somebody is at it."""
     installation = Installation(root)
-    monkeypatch.setattr("licclient.install._installation.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("licclient.install.LOCK_SECONDS", 0.05)
     with installation._alone():
         for change in (lambda: installation.apply(lay("1.0.0")), installation.roll_back):
             with pytest.raises(OSError, match="Another process") as caught:
@@ -151,7 +151,7 @@ def test_nothing_to_start(root, lay):
 @needs_unix
 def test_the_way_of_windows_is_to_wait(root, lay):
     """Where there is no exec the status is handed on, and `.exe` may be left out."""
-    from licclient.install._installation import _run  # noqa: PLC0415 - Windows takes it in `start`
+    from licclient.install import _run  # noqa: PLC0415 - Windows takes it in `start`
 
     folder = (
         Installation(root)
@@ -171,7 +171,7 @@ def test_the_way_of_windows_is_to_wait(root, lay):
 )
 def test_a_frozen_launcher_hands_on_a_clean_environment(monkeypatch, given, left):
     """What PyInstaller's loader set for the launcher's own libraries is no business of the app."""
-    from licclient.install._installation import _own_environment  # noqa: PLC0415 - needs no program to run
+    from licclient.install import _own_environment  # noqa: PLC0415 - needs no program to run
 
     for name in ("LD_LIBRARY_PATH", "LD_LIBRARY_PATH_ORIG"):
         monkeypatch.delenv(name, raising=False)

@@ -6,17 +6,14 @@ from datetime import UTC, datetime
 import pytest
 
 from licclient import LicenseClient, LicenseRefusedError, Reason, Update
-from licclient.dialogs._driver import begin_offer
-from licclient.dialogs._states import Offer
-from licclient.dialogs._view import (
-    LONGEST_LINE,
-    MOST_LETTERS,
+from licclient.dialogs._driver import LONGEST_LINE, MOST_LETTERS, begin_offer, in_short_lines
+from licclient.dialogs._states import (
     MOST_WORDS,
     Action,
     Ended,
+    Offer,
     Pressed,
     Progressed,
-    in_short_lines,
 )
 
 MEGABYTE = 1024 * 1024

@@ -22,8 +22,7 @@ from licclient import _computer as machines
 from licclient._protocol.extensions import read_trial
 from licclient._protocol.responses import Reply
 from licclient.dialogs._driver import begin_activation
-from licclient.dialogs._states import Activation
-from licclient.dialogs._view import Action, Command, Ended, Pressed
+from licclient.dialogs._states import Action, Activation, Command, Ended, Pressed
 from licclient.testing import LicenseService, MemoryStorage, Misbehaviour
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

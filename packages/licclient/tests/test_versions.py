@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from licclient.install._versions import (
     Pointer,
-    applied,
     folder_name,
     leftovers,
     read_pointer,
-    rolled_back,
     version_of,
     write_pointer,
 )
@@ -83,16 +81,6 @@ def test_any_bytes_read_as_a_pointer_or_as_none(raw):
     """Whatever is on the disk, reading never raises, and what it yields writes back."""
     found = read_pointer(raw)
     assert found is None or read_pointer(write_pointer(found)) == found
-
-
-def test_apply_and_roll_back():
-    """The last one is kept, and gone back to once."""
-    first = applied(None, OLD)
-    second = applied(first, NEW)
-    assert (first, second) == (Pointer(OLD), Pointer(NEW, OLD))
-    assert applied(second, THIRD) == Pointer(THIRD, NEW)
-    assert rolled_back(second) == Pointer(OLD)
-    assert rolled_back(Pointer(OLD)) is None
 
 
 def test_leftovers():

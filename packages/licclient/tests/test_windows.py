@@ -6,7 +6,7 @@ import pytest
 
 from licclient import LicenseClient
 from licclient._texts import LANGUAGES
-from licclient.dialogs._view import Action
+from licclient.dialogs._states import Action
 
 pytestmark = pytest.mark.window
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -258,8 +258,56 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
 
 # --- arguments --------------------------------------------------------------------------------
 
-
 _NO: Final[dict[Any, dict[str, Any]]] = {_verify: {"valid": False}, _deactivate: {"deactivated": False}}
+
+_FILE: Final = "--product --domain --slug"
+_UPDATE: Final = "key slug installed --platform --channel --domain"
+_DOCTOR: Final = "--product --label --domain --slug"
+_COMMANDS: Final = (
+    ("verify", _verify, "check whether a license key is valid", "key --product --label --domain"),
+    ("deactivate", _deactivate, "free the activation slot of this installation", "key --domain"),
+    ("request-file", _request_file, "print the request for a license file of this computer", _FILE),
+    ("install-file", _install_file, "install a license file; then no network is needed", _FILE),
+    ("check", _check, "check for a newer version", _UPDATE),
+    ("download", _download, "download the newest version", _UPDATE),
+    ("apply", _apply, "install a downloaded version; needs no server", ""),
+    ("roll-back", _roll_back, "return to the previous version; needs no server", ""),
+    ("doctor", _doctor, "find out what is wrong; prints a report for support", _DOCTOR),
+)
+"""Name, function, purpose, and those of `_ARGUMENTS` that it has."""
+
+_ARGUMENTS: Final = {
+    "--server": ("URL", "address of the license service (LICCLIENT_SERVER)"),
+    "--state-dir": ("DIR", "folder for cache and installation id (LICCLIENT_STATE_DIR)"),
+    "--public-key": (
+        "KEY",
+        "require responses signed by this key of the service; repeatable (LICCLIENT_PUBLIC_KEYS)",
+    ),
+    "--release-key": (
+        "KEY",
+        "accept only versions signed by this key of the vendor; repeatable (LICCLIENT_RELEASE_KEYS)",
+    ),
+    "key": ("KEY", "the license key, or - to read it from the standard input"),
+    "slug": ("SLUG", "slug of the product"),
+    "installed": ("VERSION", "the installed version"),
+    "--platform": (
+        "NAME",
+        "the platform whose file is wanted (LICCLIENT_PLATFORM); default: that of this computer",
+    ),
+    "--channel": (
+        "NAME",
+        "offer releases of this channel as well, such as beta; repeatable (LICCLIENT_CHANNELS)",
+    ),
+    "--product": ("NAME", "the app's product (LICCLIENT_PRODUCT)"),
+    "--label": ("TEXT", "send a name for this computer, which is personal data (LICCLIENT_LABEL)"),
+    "--domain": ("D", "where it is installed (LICCLIENT_DOMAIN); default: an id of this installation"),
+    "--slug": ("SLUG", "the app's slug (LICCLIENT_SLUG)"),
+}
+"""What several commands have: what stands for the value in the help, and the help."""
+
+_TEXTS: Final = ("server", "state_dir", "product", "slug", "platform", "domain", "label")
+_LISTS: Final = ("public_key", "release_key", "channel")
+"""Repeatable; in the environment a list, separated by spaces. `_TEXTS` may stand there too."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -269,21 +317,14 @@ class _Parser(argparse.ArgumentParser):
         super().error(re.sub(r"CP-[A-Z0-9-]+", "CP-…", message, flags=re.IGNORECASE))
 
 
-_OPTIONAL: Final = (
-    *("server", "state_dir", "public_key", "release_key", "channel"),
-    *("key", "product", "slug", "installed", "platform", "domain", "label"),
-)
-
-
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser, environ = _parser(), os.environ
-    args = parser.parse_args(
-        argv, argparse.Namespace(json=False, require_digest=False, **dict.fromkeys(_OPTIONAL))
-    )
-    for name in ("server", "state_dir", "product", "slug", "platform", "domain", "label"):
+    absent = dict.fromkeys((*_TEXTS, *_LISTS, "key", "installed"))
+    args = parser.parse_args(argv, argparse.Namespace(json=False, require_digest=False, **absent))
+    for name in _TEXTS:
         if getattr(args, name) is None:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}") or None)
-    for name in ("public_key", "release_key", "channel"):
+    for name in _LISTS:
         if getattr(args, name) is None:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}S", "").split() or None)
     if args.needs_server and args.server is None:
@@ -292,27 +333,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    # Before or after the command: no default of the second parse may replace what the first one found.
-    common = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
-    options = common.add_argument_group("common options, before or after the command")
-    options.add_argument("--server", metavar="URL", help="address of the license service (LICCLIENT_SERVER)")
-    options.add_argument(
-        "--state-dir", metavar="DIR", help="folder for cache and installation id (LICCLIENT_STATE_DIR)"
-    )
-    options.add_argument(
-        "--public-key",
-        action="append",
-        metavar="KEY",
-        help="require responses signed by this key of the service; repeatable (LICCLIENT_PUBLIC_KEYS)",
-    )
-    options.add_argument(
-        "--release-key",
-        action="append",
-        metavar="KEY",
-        help="accept only versions signed by this key of the vendor; repeatable (LICCLIENT_RELEASE_KEYS)",
-    )
-    options.add_argument("--json", action="store_true", help="print one JSON object")
-
+    common = _Parser(add_help=False)
+    group = common.add_argument_group("common options, before or after the command")
+    _add_arguments(group, "--server --state-dir --public-key --release-key")
+    group.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
     parser = _Parser(
         prog="licclient",
         description="Verify a license key, and find and download updates.",
@@ -320,70 +344,20 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Lists of keys in the environment are separated by spaces.",
     )
     parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands: dict[str, _Parser] = {}
+    for name, run, purpose, arguments in _COMMANDS:
+        description = f"{purpose[0].upper()}{purpose[1:]}."
+        command = subparsers.add_parser(name, help=purpose, description=description, parents=[common])
+        command.set_defaults(run=run, needs_server=run not in (_apply, _roll_back))
+        _add_arguments(command, arguments)
+        commands[name] = command
 
-    def command(name: str, run: Callable[..., int], purpose: str, *, server: bool = True) -> _Parser:
-        made: _Parser = commands.add_parser(
-            name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.", parents=[common]
-        )
-        made.set_defaults(run=run, needs_server=server)
-        return made
-
-    verify = command("verify", _verify, "check whether a license key is valid")
-    deactivate = command("deactivate", _deactivate, "free the activation slot of this installation")
-    ask = command("request-file", _request_file, "print the request for a license file of this computer")
-    install = command("install-file", _install_file, "install a license file; then no network is needed")
-    check = command("check", _check, "check for a newer version")
-    download = command("download", _download, "download the newest version")
-    apply = command("apply", _apply, "install a downloaded version; needs no server", server=False)
-    back = command("roll-back", _roll_back, "return to the previous version; needs no server", server=False)
-    doctor = command("doctor", _doctor, "find out what is wrong; prints a report for support")
-
-    for one in (verify, deactivate, check, download):
-        one.add_argument(
-            "key", metavar="KEY", help="the license key, or - to read it from the standard input"
-        )
-    for one in (check, download):
-        one.add_argument("slug", metavar="SLUG", help="slug of the product")
-        one.add_argument("installed", metavar="VERSION", help="the installed version")
-        one.add_argument(
-            "--platform",
-            metavar="NAME",
-            default=argparse.SUPPRESS,
-            help="the platform whose file is wanted (LICCLIENT_PLATFORM); default: that of this computer",
-        )
-        one.add_argument(
-            "--channel",
-            action="append",
-            metavar="NAME",
-            default=argparse.SUPPRESS,
-            help="offer releases of this channel as well, such as beta; repeatable (LICCLIENT_CHANNELS)",
-        )
-    for one in (verify, doctor, ask, install):
-        one.add_argument(
-            "--product",
-            metavar="NAME",
-            default=argparse.SUPPRESS,
-            help="the app's product (LICCLIENT_PRODUCT)",
-        )
-    for one in (verify, doctor):
-        one.add_argument(
-            "--label",
-            metavar="TEXT",
-            default=argparse.SUPPRESS,
-            help="send a name for this computer, which is personal data (LICCLIENT_LABEL)",
-        )
-    for one in (verify, deactivate, check, download, doctor, ask, install):
-        one.add_argument(
-            "--domain",
-            metavar="D",
-            default=argparse.SUPPRESS,
-            help="where it is installed (LICCLIENT_DOMAIN); default: an id of this installation",
-        )
+    verify, download, apply = commands["verify"], commands["download"], commands["apply"]
     verify.add_argument(
         "--force", "--recheck", action="store_true", help="ask the server even if the cache is fresh"
     )
-    check.add_argument("--force", action="store_true", help="ask the server now")
+    commands["check"].add_argument("--force", action="store_true", help="ask the server now")
     download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
     download.add_argument(
         "--require-digest", action="store_true", help="refuse a file that comes without its digest"
@@ -392,10 +366,18 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument("--version", required=True, metavar="VERSION", help="the version in it")
     apply.add_argument("--sha256", required=True, metavar="HEX", help="its digest, as `download` prints it")
     apply.add_argument("--to", required=True, metavar="DIR", help="the app's own folder")
-    back.add_argument("folder", metavar="DIR", help="the app's own folder")
-    install.add_argument("file", metavar="FILE", help="the license file")
-    for one in (doctor, ask, install):
-        one.add_argument(
-            "--slug", metavar="SLUG", default=argparse.SUPPRESS, help="the app's slug (LICCLIENT_SLUG)"
-        )
+    commands["roll-back"].add_argument("folder", metavar="DIR", help="the app's own folder")
+    commands["install-file"].add_argument("file", metavar="FILE", help="the license file")
     return parser
+
+
+def _add_arguments(parser: argparse._ActionsContainer, names: str) -> None:
+    for name in names.split():
+        metavar, text = _ARGUMENTS[name]
+        options: dict[str, Any] = {}
+        if name.startswith("--"):
+            # Before or after the command: the second parse must not replace what the first one found.
+            options["default"] = argparse.SUPPRESS
+            is_list = name.removeprefix("--").replace("-", "_") in _LISTS
+            options["action"] = "append" if is_list else "store"
+        parser.add_argument(name, metavar=metavar, help=text, **options)

@@ -1,4 +1,4 @@
-"""Runs a dialog: handles its events, does its commands on threads, and draws its views.
+"""Runs a dialog: handles its events, does its commands on threads, draws its views; what both toolkits share.
 
 No toolkit is named here. Everything but the work itself happens on the thread of the windows.
 """
@@ -12,26 +12,24 @@ from typing import TYPE_CHECKING, Final, Protocol
 from licclient._explain import system_languages
 from licclient._texts import pick_tag
 from licclient._worker import Deliver
-from licclient.dialogs._states import Activation, Offer
-from licclient.dialogs._view import (
+from licclient.dialogs._states import (
     Action,
+    Activation,
     Command,
     Ended,
     Event,
+    Offer,
     Pressed,
     Progressed,
-    Typed,
+    Tone,
     Urls,
     View,
-    in_short_lines,
 )
 from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
     from licclient._model import Update
-    from licclient._settings import ClientSettings
-
 
 State = Activation | Offer
 
@@ -75,22 +73,9 @@ class Driver:
             show()
 
     @property
-    def is_first(self) -> bool:
-        """Whether it is this dialog's turn."""
-        return bool(_queue) and _queue[0][0] is self
-
-    @property
     def is_over(self) -> bool:
         """Whether the window is closed, or about to be."""
         return self._window is None
-
-    def typed(self, text: str) -> None:
-        """Handle a change of the field."""
-        self._handle(Typed(text))
-
-    def pressed(self, action: Action) -> None:
-        """Handle a click on a button, its key, or the closing of the window."""
-        self._handle(Pressed(action))
 
     def end(self) -> None:
         """Ignore what still comes, and cancel a download; a verify that runs is completed (D-85)."""
@@ -100,17 +85,22 @@ class Driver:
 
     def leave_queue(self) -> None:
         """Let the next dialog be shown."""
-        was_first = self.is_first
+        was_first = bool(_queue) and _queue[0][0] is self
         _queue[:] = [waiting for waiting in _queue if waiting[0] is not self]
         if was_first and _queue:
             driver, show = _queue[0]
             driver._deliver(show)  # noqa: SLF001 - later, when this window is gone
 
+    def press(self, action: Action) -> None:
+        """Handle a click on a button, its key, or the closing of the window."""
+        self.handle(Pressed(action))
+
     def open_link(self, url: str) -> None:
         """Open a page in the browser, on a thread: some browsers are waited for."""
         threading.Thread(target=webbrowser.open, args=(url,), name="licclient-link", daemon=True).start()
 
-    def _handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
+        """Handle an event, on the thread of the windows."""
         window = self._window
         if window is None:
             return
@@ -124,19 +114,14 @@ class Driver:
             case Command.STOP:
                 self._cancel.set()
             case Command():
-                self._begin(command)
+                self._cancel = threading.Event()
+                # A daemon: what it leaves is whole, or goes on next time, so the app's end need not wait.
+                work = (command, self._cancel)
+                threading.Thread(target=self._run, args=work, name="licclient-dialog", daemon=True).start()
             case None:
                 pass
         if self.state is not before:
             window.draw(self.state.view())
-
-    def _begin(self, work: Command) -> None:
-        self._cancel = threading.Event()
-        # A daemon: what it leaves on the disk is whole or goes on next time, so the app's end need not wait.
-        run = threading.Thread(
-            target=self._run, args=(work, self._cancel), name="licclient-dialog", daemon=True
-        )
-        run.start()
 
     # --- on the thread ------------------------------------------------------------------------
 
@@ -144,12 +129,11 @@ class Driver:
         outcome: object
         try:
             outcome = self._do(work, cancel)
-        except (LicclientError, OSError) as problem:
-            outcome = problem
         except Exception as problem:  # noqa: BLE001 - a mistake must not leave a person before a dead window
             outcome = problem
-            arguments = (type(problem), problem, problem.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(arguments))
+            if not isinstance(problem, LicclientError | OSError):
+                arguments = (type(problem), problem, problem.__traceback__, threading.current_thread())
+                threading.excepthook(threading.ExceptHookArgs(arguments))
         self._send(Ended(outcome))
 
     def _do(self, work: Command, cancel: threading.Event) -> object:
@@ -159,22 +143,27 @@ class Driver:
             case Command.START_TRIAL, Activation():
                 return self._client.start_trial()
             case Command.DOWNLOAD, Offer(update=update) if self._to is not None:
-                return self._client.download(update, self._to, self._progressed, cancel)
+                return self._client.download(
+                    update, self._to, lambda *progress: self._send(Progressed(*progress)), cancel
+                )
             case Command.SKIP, Offer(update=update):
                 self._client.skip_update(update)
                 return None
             case _:
                 raise AssertionError(f"{work} is not what {type(self.state).__name__} wants")
 
-    def _progressed(self, done: int, total: int, speed: float) -> None:
-        self._send(Progressed(done, total, speed))
-
     def _send(self, event: Event) -> None:
         if not self.is_over:
-            self._deliver(lambda: self._handle(event))
+            self._deliver(lambda: self.handle(event))
 
 
 # --- where the dialogs begin ------------------------------------------------------------------
+
+MOST_LETTERS: Final = 100_000
+"""How much of a changelog is shown."""
+
+LONGEST_LINE: Final = 1_000
+"""Letters after which a line is broken: toolkits need minutes to lay out one of a million."""
 
 
 def begin_activation(
@@ -188,7 +177,7 @@ def begin_activation(
         _pick_tag(language),
         settings.product,
         problem,
-        urls=_urls(settings),
+        urls=Urls(settings.buy_url, settings.support_url, settings.manage_url),
         offers_trial=trial,
         takes_files=bool(settings.public_keys),
     )
@@ -200,12 +189,47 @@ def begin_offer(client: "LicenseClient", update: "Update", language: str | None)
     if settings.slug is None or settings.version is None:
         raise ValueError("updates need slug= and version= when the client is made")
     changelog = in_short_lines(update.changelog_text)
-    return Offer(_pick_tag(language), update, settings.version, changelog=changelog, urls=_urls(settings))
-
-
-def _urls(settings: "ClientSettings") -> Urls:
-    return Urls(settings.buy_url, settings.support_url, settings.manage_url)
+    urls = Urls(settings.buy_url, settings.support_url, settings.manage_url)
+    return Offer(_pick_tag(language), update, settings.version, changelog=changelog, urls=urls)
 
 
 def _pick_tag(language: str | None) -> str:
     return pick_tag(system_languages() if language is None else [language])
+
+
+def in_short_lines(text: str) -> str:
+    """Cut a text so that a window shows it at once, however long it is and however long its lines are."""
+    pieces = [
+        line[at : at + LONGEST_LINE]
+        for line in text[:MOST_LETTERS].split("\n")
+        for at in range(0, len(line) or 1, LONGEST_LINE)
+    ]
+    return "\n".join(pieces) + ("\n…" if len(text) > MOST_LETTERS else "")
+
+
+# --- how they look ----------------------------------------------------------------------------
+
+KEY_LETTERS: Final = 40
+"""Room for a key, and a little more."""
+
+LINK_COLOURS: Final = ("#1a56c4", "#8ab8ff")
+"""On light and on dark ground; each colour has a contrast of at least 4.5 to white or to black."""
+
+_COLOURS: Final = {Tone.GOOD: ("#1b6e2d", "#7ddc8f"), Tone.BAD: ("#b3261e", "#ff9d94")}
+_MARKS: Final = {Tone.PLAIN: "", Tone.GOOD: "\u2713\u00a0", Tone.BAD: "\u26a0\u00a0"}
+
+
+def colour_of(tone: Tone, *, on_dark: bool) -> str | None:
+    """Return the colour of a message, as `#rrggbb`; None for the toolkit's own colour of text."""
+    return _COLOURS[tone][on_dark] if tone in _COLOURS else None
+
+
+def marked(view: View) -> str:
+    """Return the message with a mark before it: what is wrong must be seen without seeing colours."""
+    return f"{_MARKS[view.tone]}{view.message}" if view.message else ""
+
+
+def split_mnemonic(text: str) -> tuple[str, int | None]:
+    """Return a text without its `&`, and the index of the letter that this marks, for Tk."""
+    at = text.find("&")
+    return (text, None) if at < 0 else (text[:at] + text[at + 1 :], at)

@@ -1,148 +1,172 @@
-"""Pure: the dialog that asks for a license key, and the one that offers an update (D-85 to D-87)."""
+"""Pure: the dialog that asks for a license key, and the one that offers an update (D-85 to D-87).
+
+A dialog is a state: `step` takes an event, and returns the next state and a command for the driver. `view` is
+what the window shows, in one shape for both dialogs and toolkits: a heading, a line below it, a body with its
+label (the field for a key, or the changelog), a message, links that help with it, a bar, up to three buttons.
+"""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
-from licclient._model import License, Update
+from licclient._explain import explain
+from licclient._model import License, Reason, Update
 from licclient._part_file import Downloaded
 from licclient._texts import amount, format_date, span, text_of
 from licclient._typed_key import Mistyped, repair_key
-from licclient.dialogs._view import (
-    NO_URLS,
-    Action,
-    Bar,
-    Button,
-    Command,
-    Ended,
-    Event,
-    Pressed,
-    Progressed,
-    Tone,
-    Typed,
-    Urls,
-    View,
-    cut_short,
-    links_for,
-    say_problem,
-)
 from licclient.errors import (
     DownloadCancelledError,
+    LicclientError,
+    LicenseRefusedError,
     MistypedKeyError,
     NotActivatedError,
     ServiceUnavailableError,
 )
 
+MOST_WORDS: Final = 500
+"""How much of a name or a sentence of the server is shown: the window must fit the screen."""
 
-class _KeyPhase(StrEnum):
+# --- what a window shows ----------------------------------------------------------------------
+
+
+class Tone(StrEnum):
+    """The kind of a message; shown by more than its colour."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Action(StrEnum):
+    """What a person can do beside typing. Each button has a place of its own in the window."""
+
+    GO = "go"  # the button that Enter presses
+    LEAVE = "leave"  # the button that Escape presses; Escape means the same where there is none
+    SKIP = "skip"  # the button that stands apart
+    CLOSE = "close"  # the window's own way to be closed
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button; `&` in its text stands before the letter that presses it together with Alt."""
+
+    text: str
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link below the message; the text is plain."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    """The app's own pages, as in `ClientSettings`; None where it has none."""
+
+    buy: str | None = None
+    support: str | None = None
+    manage: str | None = None
+
+
+NO_URLS: Final = Urls()
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A progress bar, 0 to 1; None while the progress is unknown."""
+
+    part: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a window shows; all of it plain text, whatever characters are in it.
+
+    Attributes:
+        label: What the body is called; `&` as in a button.
+        body: The key as typed, or the changelog; empty, a changelog is not shown.
+        is_editable: Whether a person can type into the body.
+        message: What is to be said now; may be empty.
+        links: What helps with the message.
+    """
+
+    title: str
+    heading: str
+    intro: str
+    label: str
+    body: str = field(repr=False)
+    is_editable: bool = False
+    message: str = ""
+    tone: Tone = Tone.PLAIN
+    links: tuple[Link, ...] = ()
+    bar: Bar | None = None
+    go: Button | None = None
+    leave: Button | None = None
+    skip: Button | None = None
+
+    def buttons(self) -> dict[Action, Button | None]:
+        """Return what stands at the place of each button."""
+        return {Action.GO: self.go, Action.LEAVE: self.leave, Action.SKIP: self.skip}
+
+
+# --- events and commands ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The field holds another text now."""
+
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pressed:
+    """A button, its key, or the window's own way to be closed."""
+
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """How far a download is: bytes, bytes in all, bytes a second."""
+
+    done: int
+    total: int
+    speed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What was wanted has been done, or went wrong: `outcome` is what came of it, or the exception."""
+
+    outcome: object
+
+
+Event = Typed | Pressed | Progressed | Ended
+
+
+class Command(StrEnum):
+    """What the driver does for a dialog; each but the last two ends in an `Ended`."""
+
+    ACTIVATE = "activate"  # verify the key in the field, and remember it when it is good
+    START_TRIAL = "start_trial"  # start the trial of this computer, and remember its key
+    DOWNLOAD = "download"  # download the update; `Progressed` comes again and again
+    SKIP = "skip"  # remember that this version is not wanted
+    STOP = "stop"  # cancel the download, whose `Ended` is still to come
+    CLOSE = "close"  # close the window, and cancel what is running
+
+
+# --- the dialogs ------------------------------------------------------------------------------
+
+
+class _Phase(StrEnum):
     TYPING = "typing"
     ASKING = "asking"
     LICENSED = "licensed"
 
-
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """The state of the dialog; each step returns a new one.
-
-    `problem` is why there is no license, `typed` the text in the field, `outcome` the license; `takes_files`
-    whether the app pins keys, so that license files can be installed.
-    """
-
-    language: str
-    product: str | None = None
-    problem: BaseException | None = None
-    typed: str = field(default="", repr=False)
-    outcome: License | None = None
-    phase: _KeyPhase = _KeyPhase.TYPING
-    urls: Urls = NO_URLS
-    offers_trial: bool = False
-    takes_files: bool = False
-
-    def step(self, event: Event) -> tuple["Activation", Command | None]:
-        """Return the state after an event, and what is to be done."""
-        match event, self.phase:
-            case Typed(text), _KeyPhase.TYPING if text != self.typed:
-                return replace(self, typed=text, problem=self._still_wrong(text)), None
-            case Pressed(Action.GO), _KeyPhase.TYPING:
-                return self._judge_typed()
-            case Pressed(Action.SKIP), _KeyPhase.TYPING if self.offers_trial:
-                return replace(self, problem=None, phase=_KeyPhase.ASKING), Command.START_TRIAL
-            case (Pressed(Action.GO), _KeyPhase.LICENSED) | (Pressed(Action.LEAVE | Action.CLOSE), _):
-                return self, Command.CLOSE
-            case Ended(License() as license_), _KeyPhase.ASKING:
-                return replace(self, outcome=license_, phase=_KeyPhase.LICENSED), None
-            case Ended(BaseException() as problem), _KeyPhase.ASKING:
-                return replace(self, problem=problem, phase=_KeyPhase.TYPING), None
-            case _:
-                return self, None
-
-    def _judge_typed(self) -> tuple["Activation", Command | None]:
-        key = repair_key(self.typed)
-        if isinstance(key, Mistyped):
-            return replace(self, problem=MistypedKeyError(key.flaw, key.detail)), None
-        # The field then shows the repaired key.
-        return replace(self, typed=key, problem=None, phase=_KeyPhase.ASKING), Command.ACTIVATE
-
-    def _still_wrong(self, text: str) -> MistypedKeyError | None:
-        """Return the flaw that is left, once one was shown; never one before that (D-86)."""
-        if not isinstance(self.problem, MistypedKeyError):
-            return None  # a refusal was about another key
-        key = repair_key(text)
-        return MistypedKeyError(key.flaw, key.detail) if isinstance(key, Mistyped) else None
-
-    def view(self) -> View:
-        """Return what the window shows."""
-        speak = self.language
-        title = "activation.title" if self.product else "activation.title_alone"
-        view = View(
-            title=text_of(title, speak, self.product or ""),
-            heading=text_of(title, speak, self.product or ""),
-            intro=text_of("activation.intro", speak),
-            label=text_of("activation.label", speak),
-            body=self.typed,
-        )
-        match self.phase:
-            case _KeyPhase.TYPING:
-                # A person who opens the dialog to enter a key knows that there is none.
-                is_shown = self.problem is not None and not isinstance(self.problem, NotActivatedError)
-                return replace(
-                    view,
-                    is_editable=True,
-                    message=self._remark() if is_shown else "",
-                    tone=Tone.BAD if is_shown else Tone.PLAIN,
-                    links=links_for(self.problem or NotActivatedError(), self.urls, speak),
-                    go=Button(text_of("button.activate", speak)),
-                    leave=Button(text_of("button.not_now", speak)),
-                    skip=Button(text_of("button.trial", speak)) if self.offers_trial else None,
-                )
-            case _KeyPhase.ASKING:
-                return replace(
-                    view,
-                    message=text_of("activation.asking", speak),
-                    bar=Bar(),
-                    go=Button(text_of("button.activate", speak), is_enabled=False),
-                    leave=Button(text_of("button.not_now", speak)),
-                )
-            case _KeyPhase.LICENSED:
-                return replace(
-                    view, message=self._thanks(), tone=Tone.GOOD, go=Button(text_of("button.close", speak))
-                )
-
-    def _remark(self) -> str:
-        remark = say_problem(self.problem, self.language) if self.problem else ""
-        if self.takes_files and isinstance(self.problem, ServiceUnavailableError):
-            hint = text_of("activation.never_online", self.language)
-            return f"{remark} {hint}"
-        return remark
-
-    def _thanks(self) -> str:
-        if self.outcome is None or self.outcome.expiry is None:
-            return text_of("activation.done", self.language)
-        return text_of(
-            "activation.done_until", self.language, format_date(self.outcome.expiry, self.language)
-        )
-
-
-class _OfferPhase(StrEnum):
     OFFERED = "offered"
     COMING = "coming"
     STOPPING = "stopping"
@@ -151,125 +175,246 @@ class _OfferPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """The state of the dialog; each step returns a new one.
+class _Dialog:
+    language: str
+
+    def _say(self, code: str, *details: str) -> str:
+        return text_of(code, self.language, *details)
+
+    def _button(self, code: str, *, is_enabled: bool = True) -> Button:
+        return Button(self._say(code), is_enabled)
+
+
+@dataclass(frozen=True, slots=True)
+class Activation(_Dialog):
+    """The dialog that asks for a license key.
+
+    `problem` is why there is no license, `typed` the text in the field, `outcome` the license; `takes_files`
+    whether the app pins keys, so that license files can be installed.
+    """
+
+    product: str | None = None
+    problem: BaseException | None = None
+    typed: str = field(default="", repr=False)
+    outcome: License | None = None
+    phase: _Phase = _Phase.TYPING
+    urls: Urls = NO_URLS
+    offers_trial: bool = False
+    takes_files: bool = False
+
+    def step(self, event: Event) -> tuple["Activation", Command | None]:
+        """Return the state after an event, and what is to be done."""
+        match event, self.phase:
+            case Typed(text), _Phase.TYPING if text != self.typed:
+                # Follow a flaw that was shown, and show none before (D-86); a refusal was of another key.
+                found = _repair(text) if isinstance(self.problem, MistypedKeyError) else None
+                return replace(self, typed=text, problem=None if isinstance(found, str) else found), None
+            case Pressed(Action.GO), _Phase.TYPING:
+                found = _repair(self.typed)
+                if isinstance(found, MistypedKeyError):
+                    return replace(self, problem=found), None
+                # The field then shows the repaired key.
+                return replace(self, typed=found, problem=None, phase=_Phase.ASKING), Command.ACTIVATE
+            case Pressed(Action.SKIP), _Phase.TYPING if self.offers_trial:
+                return replace(self, problem=None, phase=_Phase.ASKING), Command.START_TRIAL
+            case (Pressed(Action.GO), _Phase.LICENSED) | (Pressed(Action.LEAVE | Action.CLOSE), _):
+                return self, Command.CLOSE
+            case Ended(License() as license_), _Phase.ASKING:
+                return replace(self, outcome=license_, phase=_Phase.LICENSED), None
+            case Ended(BaseException() as problem), _Phase.ASKING:
+                return replace(self, problem=problem, phase=_Phase.TYPING), None
+            case _:
+                return self, None
+
+    def view(self) -> View:
+        """Return what the window shows."""
+        title = self._say(
+            "activation.title" if self.product else "activation.title_alone", self.product or ""
+        )
+        intro, label = self._say("activation.intro"), self._say("activation.label")
+        view = View(title=title, heading=title, intro=intro, label=label, body=self.typed)
+        activate, leave = self._button("button.activate"), self._button("button.not_now")
+        match self.phase:
+            case _Phase.ASKING:
+                activate = replace(activate, is_enabled=False)
+                return replace(
+                    view, message=self._say("activation.asking"), bar=Bar(), go=activate, leave=leave
+                )
+            case _Phase.LICENSED:
+                close = self._button("button.close")
+                return replace(view, message=self._thanks(), tone=Tone.GOOD, go=close)
+            case _:
+                message = self._remark()
+                return replace(
+                    view,
+                    is_editable=True,
+                    message=message,
+                    tone=Tone.BAD if message else Tone.PLAIN,
+                    links=links_for(self.problem or NotActivatedError(), self.urls, self.language),
+                    go=activate,
+                    leave=leave,
+                    skip=self._button("button.trial") if self.offers_trial else None,
+                )
+
+    def _remark(self) -> str:
+        # A person who opens the dialog to enter a key knows that there is none.
+        if self.problem is None or isinstance(self.problem, NotActivatedError):
+            return ""
+        remark = say_problem(self.problem, self.language)
+        if self.takes_files and isinstance(self.problem, ServiceUnavailableError):
+            remark += " " + self._say("activation.never_online")
+        return remark
+
+    def _thanks(self) -> str:
+        if self.outcome is None or self.outcome.expiry is None:
+            return self._say("activation.done")
+        return self._say("activation.done_until", format_date(self.outcome.expiry, self.language))
+
+
+def _repair(typed: str) -> str | MistypedKeyError:
+    key = repair_key(typed)
+    return MistypedKeyError(key.flaw, key.detail) if isinstance(key, Mistyped) else key
+
+
+@dataclass(frozen=True, slots=True)
+class Offer(_Dialog):
+    """The dialog that offers an update.
 
     `problem` is why the last download failed, `far` its progress, `outcome` the file. `changelog` is plain
     text, converted once, because each step makes a view.
     """
 
-    language: str
     update: Update
     installed: str | None = None
     problem: BaseException | None = None
     far: Progressed | None = None
     outcome: Downloaded | None = None
-    phase: _OfferPhase = _OfferPhase.OFFERED
+    phase: _Phase = _Phase.OFFERED
     changelog: str = field(default="", repr=False)
     urls: Urls = NO_URLS
 
     def step(self, event: Event) -> tuple["Offer", Command | None]:
         """Return the state after an event, and what is to be done."""
         match event, self.phase:
-            case Pressed(Action.GO), _OfferPhase.OFFERED:
-                return replace(self, problem=None, far=None, phase=_OfferPhase.COMING), Command.DOWNLOAD
-            case Pressed(Action.SKIP), _OfferPhase.OFFERED:
-                return replace(self, problem=None, phase=_OfferPhase.SKIPPING), Command.SKIP
-            case Pressed(Action.LEAVE), _OfferPhase.COMING:
-                return replace(self, phase=_OfferPhase.STOPPING), Command.STOP
-            case (Pressed(Action.GO), _OfferPhase.HERE) | (Pressed(Action.LEAVE | Action.CLOSE), _):
+            case Pressed(Action.GO), _Phase.OFFERED:
+                return replace(self, problem=None, far=None, phase=_Phase.COMING), Command.DOWNLOAD
+            case Pressed(Action.SKIP), _Phase.OFFERED:
+                return replace(self, problem=None, phase=_Phase.SKIPPING), Command.SKIP
+            case Pressed(Action.LEAVE), _Phase.COMING:
+                return replace(self, phase=_Phase.STOPPING), Command.STOP
+            case (Pressed(Action.GO), _Phase.HERE) | (Pressed(Action.LEAVE | Action.CLOSE), _):
                 return self, Command.CLOSE
-            case Progressed() as far, _OfferPhase.COMING:
+            case Progressed() as far, _Phase.COMING:
                 return replace(self, far=far), None
             # Also when it was complete in the moment that it was to be cancelled.
-            case Ended(Downloaded() as file), _OfferPhase.COMING | _OfferPhase.STOPPING:
-                return replace(self, outcome=file, phase=_OfferPhase.HERE), None
-            case Ended(BaseException() as problem), _OfferPhase.COMING | _OfferPhase.STOPPING:
-                return replace(self, problem=problem, phase=_OfferPhase.OFFERED), None
-            case Ended(), _OfferPhase.SKIPPING:
+            case Ended(Downloaded() as file), _Phase.COMING | _Phase.STOPPING:
+                return replace(self, outcome=file, phase=_Phase.HERE), None
+            case Ended(BaseException() as problem), _Phase.COMING | _Phase.STOPPING:
+                return replace(self, problem=problem, phase=_Phase.OFFERED), None
+            case Ended(), _Phase.SKIPPING:
                 return self, Command.CLOSE
             case _:
                 return self, None
 
     def view(self) -> View:
         """Return what the window shows."""
-        speak, update = self.language, self.update
-        view = View(
-            title=text_of("update.title", speak),
-            heading=text_of("update.heading", speak, f"{cut_short(update.name)} {update.version}"),
-            intro=self._facts(),
-            label=text_of("update.label", speak),
-            body=self.changelog,
-        )
+        heading = self._say("update.heading", f"{cut_short(self.update.name)} {self.update.version}")
+        title, label = self._say("update.title"), self._say("update.label")
+        view = View(title=title, heading=heading, intro=self._facts(), label=label, body=self.changelog)
+        far, cancel = self.far, self._button("button.cancel")
+        bar = Bar(min(far.done / far.total, 1.0) if far and far.total else None)
         match self.phase:
-            case _OfferPhase.OFFERED:
-                is_urgent = update.is_required or update.is_critical
-                was_cancelled = isinstance(self.problem, DownloadCancelledError)
+            case _Phase.COMING:
+                return replace(view, message=self._how_far(), bar=bar, leave=cancel)
+            case _Phase.STOPPING:
+                cancel = replace(cancel, is_enabled=False)
+                return replace(view, message=self._say("update.stopping"), bar=bar, leave=cancel)
+            case _Phase.HERE:
+                is_verified = self.outcome is not None and self.outcome.is_verified
+                message = self._say("update.here" if is_verified else "update.unverified")
+                tone = Tone.GOOD if is_verified else Tone.PLAIN
+                return replace(
+                    view, message=message, tone=tone, bar=Bar(1.0), go=self._button("button.continue")
+                )
+            case _Phase.SKIPPING:
+                return replace(view, leave=self._button("button.later", is_enabled=False))
+            case _:
+                is_urgent = self.update.is_required or self.update.is_critical
+                is_bad = not isinstance(self.problem, DownloadCancelledError | None)
                 return replace(
                     view,
                     message=self._remark(),
-                    tone=Tone.PLAIN if self.problem is None or was_cancelled else Tone.BAD,
-                    links=links_for(self.problem, self.urls, speak),
-                    go=Button(text_of("button.again" if self.problem else "button.download", speak)),
-                    leave=Button(text_of("button.later", speak)),
-                    skip=None if is_urgent else Button(text_of("button.skip", speak)),
+                    tone=Tone.BAD if is_bad else Tone.PLAIN,
+                    links=links_for(self.problem, self.urls, self.language),
+                    go=self._button("button.again" if self.problem else "button.download"),
+                    leave=self._button("button.later"),
+                    skip=None if is_urgent else self._button("button.skip"),
                 )
-            case _OfferPhase.COMING:
-                return replace(
-                    view,
-                    message=self._how_far(),
-                    bar=self._bar(),
-                    leave=Button(text_of("button.cancel", speak)),
-                )
-            case _OfferPhase.STOPPING:
-                return replace(
-                    view,
-                    message=text_of("update.stopping", speak),
-                    bar=self._bar(),
-                    leave=Button(text_of("button.cancel", speak), is_enabled=False),
-                )
-            case _OfferPhase.HERE:
-                is_verified = self.outcome is not None and self.outcome.is_verified
-                return replace(
-                    view,
-                    message=text_of("update.here" if is_verified else "update.unverified", speak),
-                    tone=Tone.GOOD if is_verified else Tone.PLAIN,
-                    bar=Bar(1.0),
-                    go=Button(text_of("button.continue", speak)),
-                )
-            case _OfferPhase.SKIPPING:
-                return replace(view, leave=Button(text_of("button.later", speak), is_enabled=False))
 
     def _facts(self) -> str:
-        speak, update = self.language, self.update
-        facts = [
-            text_of("update.published", speak, format_date(update.last_updated.astimezone().date(), speak))
-        ]
-        if self.installed is not None:
-            facts.insert(0, text_of("update.installed", speak, self.installed))
-        if update.size is not None:
-            facts.append(text_of("update.size", speak, amount(update.size, speak)))
+        day = self.update.last_updated.astimezone().date()
+        facts = [] if self.installed is None else [self._say("update.installed", self.installed)]
+        facts.append(self._say("update.published", format_date(day, self.language)))
+        if self.update.size is not None:
+            facts.append(self._say("update.size", amount(self.update.size, self.language)))
         return " \u00b7 ".join(facts)
 
     def _remark(self) -> str:
         if isinstance(self.problem, ServiceUnavailableError):
-            return text_of("update.cut", self.language)
+            return self._say("update.cut")
         if self.problem is not None:
             return say_problem(self.problem, self.language)
         if self.update.is_required:
-            return text_of("update.required", self.language)
-        return text_of("update.important", self.language) if self.update.is_critical else ""
-
-    def _bar(self) -> Bar:
-        return Bar(min(self.far.done / self.far.total, 1.0) if self.far and self.far.total else None)
+            return self._say("update.required")
+        return self._say("update.important") if self.update.is_critical else ""
 
     def _how_far(self) -> str:
-        speak, far = self.language, self.far
-        if far is None:
-            return text_of("update.connecting", speak)
-        words = [text_of("update.progress", speak, amount(far.done, speak), amount(far.total, speak))]
-        if far.speed > 0:
-            words.append(f"{amount(far.speed, speak)}/s")
-            if left := span((far.total - far.done) / far.speed):
-                words.append(text_of("update.left", speak, left))
+        if self.far is None:
+            return self._say("update.connecting")
+        done, total, speed = (
+            amount(one, self.language) for one in (self.far.done, self.far.total, self.far.speed)
+        )
+        words = [self._say("update.progress", done, total)]
+        if self.far.speed > 0:
+            words.append(f"{speed}/s")
+            if left := span((self.far.total - self.far.done) / self.far.speed):
+                words.append(self._say("update.left", left))
         return " \u00b7 ".join(words)
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def cut_short(text: str) -> str:
+    """Cut what stands in a label."""
+    return text if len(text) <= MOST_WORDS else text[:MOST_WORDS] + "…"
+
+
+def say_problem(problem: BaseException, language: str) -> str:
+    """Return what went wrong; an unexpected exception is not quoted: it may contain anything."""
+    if isinstance(problem, LicclientError | OSError):
+        return cut_short(explain(problem, language))
+    return text_of("problem.unexpected", language)
+
+
+def links_for(problem: BaseException | None, urls: Urls, language: str) -> tuple[Link, ...]:
+    """Return the links that help with a problem, most helpful first; only those that the app has."""
+    buy, lost = ("link.buy", urls.buy), ("link.lost", urls.support)
+    manage, support = ("link.manage", urls.manage), ("link.support", urls.support)
+    pages: tuple[tuple[str, str | None], ...]
+    match problem:
+        case None | ServiceUnavailableError() | DownloadCancelledError() | OSError():
+            pages = ()
+        case NotActivatedError() | MistypedKeyError():
+            pages = (buy, lost)
+        case LicenseRefusedError(reason=Reason.NOT_FOUND | Reason.INVALID_FORMAT):
+            pages = (lost, buy)
+        case LicenseRefusedError(reason=Reason.TRIAL_ENDED | Reason.TRIAL_NOT_OFFERED | Reason.TRIAL_LIMIT):
+            pages = (buy, lost)
+        case LicenseRefusedError(reason=Reason.ENVIRONMENT):
+            pages = (manage, buy)
+        case LicenseRefusedError():
+            pages = (buy, support)
+        case _:
+            pages = (support,)
+    return tuple(Link(text_of(code, language), url) for code, url in pages if url)

@@ -1,27 +1,38 @@
-"""What both Tk windows have in common: drawing a view, events, the turn among other dialogs."""
+"""What both Tk windows have in common: drawing a view, events, the turn among other dialogs, and a look.
+
+The look is flat, light or dark, for apps without a native ttk theme or one of their own. It uses elements of
+the theme "clam" under style names of its own; the app's windows stay as they are.
+"""
 
 import queue
 import tkinter as tk
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tkinter import font as tkfont
 from tkinter import ttk
 from typing import TYPE_CHECKING, Any, Final
 
-from licclient.dialogs._driver import Driver, State
-from licclient.dialogs._tk_style import DARK, PREFIX, apply_palette, choose_palette, is_dark
-from licclient.dialogs._view import Action, Link, View, colour_of, link_colour, marked, split_mnemonic
+from licclient.dialogs._driver import (
+    KEY_LETTERS,
+    LINK_COLOURS,
+    Driver,
+    State,
+    colour_of,
+    marked,
+    split_mnemonic,
+)
+from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
 
-KEY_LETTERS: Final = 40
-"""Room for a key, and a little more."""
-
 _LOOK_MILLISECONDS: Final = 50
 _GAP: Final = 12
 _WHOLE_BAR: Final = 100.0
+_PREFIX: Final = "Licclient."
 
 
 class TkDialog(tk.Toplevel):
@@ -45,17 +56,17 @@ class TkDialog(tk.Toplevel):
         # Tk may be used by its own thread alone, so a timer looks for what other threads have put here.
         self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._mnemonics: dict[str, Callable[[], object]] = {}
-        self._palette = choose_palette(parent, dark=dark)
-        self._prefix = ""
+        self._palette = _choose_palette(parent, dark=dark)
         if self._palette is not None:
-            apply_palette(self, self._palette)
-            self._prefix = PREFIX
+            _apply_palette(self, self._palette)
+        # Freed with the window: each asks Tk then, and the garbage collector might run on another thread.
+        self._tk_objects: dict[str, Any] = {}
         self._build()
         self._driver = Driver(self, self._waiting.put, client, state, to)
         self.protocol("WM_DELETE_WINDOW", partial(self._press, Action.CLOSE))
-        self.bind("<Return>", lambda _: self._enter())
-        self.bind("<KP_Enter>", lambda _: self._enter())
-        self.bind("<Escape>", lambda _: self._driver.pressed(Action.LEAVE))
+        self.bind("<Return>", self._enter)
+        self.bind("<KP_Enter>", self._enter)
+        self.bind("<Escape>", lambda _: self._press(Action.LEAVE))
         self.bind("<Destroy>", self._destroyed)
         self._next_look = self.after(_LOOK_MILLISECONDS, self._look)
         self._driver.show_in_turn(self._show)
@@ -88,7 +99,7 @@ class TkDialog(tk.Toplevel):
         self._draw_body(view)
         colour = colour_of(view.tone, on_dark=self._is_dark())
         self._message.configure(text=marked(view), foreground=colour or self._plain_colour)
-        self._draw_bar(view)
+        self._draw_bar(view.bar)
         self._draw_links(view.links)
         self._draw_buttons(view)
 
@@ -104,12 +115,13 @@ class TkDialog(tk.Toplevel):
         self._frame = frame = ttk.Frame(self, padding=padding, style=style("TFrame"))
         frame.pack(fill="both", expand=True)
         frame.columnconfigure(0, weight=1)
-        self._fonts = {
-            "bold": self._derive_font(1.3, weight="bold"),
-            "link": self._derive_font(1.0, underline=True),
-        }
+        default = tkfont.nametofont("TkDefaultFont", root=self)
+        bold, link = default.copy(), default.copy()
+        bold.configure(size=round(default.actual("size") * 1.3), weight="bold")
+        link.configure(underline=True)
+        self._tk_objects |= {"bold": bold, "link": link}
         width = tkfont.nametofont("TkFixedFont", root=self).measure("0") * (KEY_LETTERS + 10)
-        self._heading = ttk.Label(frame, font=self._fonts["bold"], wraplength=width, style=style("TLabel"))
+        self._heading = ttk.Label(frame, font=bold, wraplength=width, style=style("TLabel"))
         self._intro = ttk.Label(frame, wraplength=width, style=style("TLabel", "Muted."))
         self._label = ttk.Label(frame, style=style("TLabel"))
         body = self._make_body(frame)
@@ -119,13 +131,12 @@ class TkDialog(tk.Toplevel):
         self._links = ttk.Frame(frame, style=style("TFrame"))
         self._shown_links: tuple[Link, ...] = ()
         self._plain_colour = ttk.Style(self).lookup(style("TLabel"), "foreground") or "black"
-        for row, widget in enumerate(
-            [self._heading, self._intro, self._label, body, self._message, self._bar]
-        ):
+        rows = [self._heading, self._intro, self._label, body, self._message, self._bar]
+        for row, widget in enumerate(rows):
             widget.grid(row=row, sticky="nsew", pady=(0, _GAP // 2 if widget is self._label else _GAP))
         frame.bind("<Configure>", self._wrap)
         # Room for two lines, so that the window does not jump when a message comes; links and bar take turns.
-        line = tkfont.nametofont("TkDefaultFont", root=self).metrics("linespace")
+        line = default.metrics("linespace")
         frame.rowconfigure(4, minsize=2 * line + _GAP + 4)
         frame.rowconfigure(5, minsize=max(self._bar.winfo_reqheight(), line + 4) + _GAP)
         places = ttk.Frame(frame, style=style("TFrame"))
@@ -136,9 +147,9 @@ class TkDialog(tk.Toplevel):
         for column, action in enumerate((Action.SKIP, Action.LEAVE, Action.GO)):
             kind = style("TButton", "Accent." if action is Action.GO else "")
             button = ttk.Button(places, command=partial(self._press, action), style=kind)
-            button.grid(
-                row=0, column=column, sticky="w" if column == 0 else "", padx=(_GAP if column else 0, 0)
-            )
+            button.configure(default="active" if action is Action.GO else "normal")
+            side = "w" if action is Action.SKIP else ""
+            button.grid(row=0, column=column, sticky=side, padx=(_GAP if column else 0, 0))
             self._buttons[action] = button
 
     def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
@@ -147,12 +158,7 @@ class TkDialog(tk.Toplevel):
 
     def _style(self, name: str, kind: str = "") -> str:
         """Return a style's name: ours, or the theme's, which has no kinds."""
-        return f"{kind}{self._prefix}{name}" if self._prefix else name
-
-    def _derive_font(self, scale: float, **options: Any) -> tkfont.Font:
-        font = tkfont.nametofont("TkDefaultFont", root=self).copy()
-        font.configure(size=round(font.actual("size") * scale), **options)
-        return font
+        return name if self._palette is None else f"{kind}{_PREFIX}{name}"
 
     def _make_body(self, frame: ttk.Frame) -> tk.Widget:
         raise NotImplementedError
@@ -160,21 +166,20 @@ class TkDialog(tk.Toplevel):
     def _draw_body(self, view: View) -> None:
         raise NotImplementedError
 
-    def _draw_bar(self, view: View) -> None:
-        if view.bar is None:
+    def _draw_bar(self, bar: Bar | None) -> None:
+        if bar is None:
             self._bar.stop()
             self._bar.grid_remove()
             return
         self._bar.grid()
-        part = view.bar.part
-        mode = "indeterminate" if part is None else "determinate"
+        mode = "indeterminate" if bar.part is None else "determinate"
         if str(self._bar["mode"]) != mode:
             self._bar.stop()
             self._bar["mode"] = mode
-        if part is None:
+        if bar.part is None:
             self._bar.start()
         else:
-            self._bar["value"] = part * _WHOLE_BAR
+            self._bar["value"] = bar.part * _WHOLE_BAR
 
     def _draw_links(self, links: tuple[Link, ...]) -> None:
         if links == self._shown_links:
@@ -182,12 +187,12 @@ class TkDialog(tk.Toplevel):
         self._shown_links = links
         for old in self._links.winfo_children():
             old.destroy()
-        colour = link_colour(on_dark=self._is_dark())
+        font, style = self._tk_objects["link"], self._style("TLabel", "Link.")
         for link in links:
             label = ttk.Label(
-                self._links, text=link.text, font=self._fonts["link"], foreground=colour, cursor="hand2"
+                self._links, text=link.text, font=font, style=style, cursor="hand2", takefocus=1
             )
-            label.configure(style=self._style("TLabel", "Link."), takefocus=1)
+            label.configure(foreground=LINK_COLOURS[self._is_dark()])
             label.pack(side="left", padx=(0, _GAP * 2))
             for event in ("<Button-1>", "<Return>", "<KP_Enter>", "<space>"):
                 label.bind(event, partial(self._follow, link.url))
@@ -204,7 +209,7 @@ class TkDialog(tk.Toplevel):
         return "break"  # Enter would press the button that is marked for it
 
     def _draw_buttons(self, view: View) -> None:
-        focused = self.focus_get()
+        focused, standing = self.focus_get(), []
         for action, shown in view.buttons().items():
             button = self._buttons[action]
             if shown is None:
@@ -214,17 +219,12 @@ class TkDialog(tk.Toplevel):
             underline = self._mnemonic(text, at, button.invoke) if shown.is_enabled else -1
             button.configure(text=text, underline=underline)
             button.state(["!disabled" if shown.is_enabled else "disabled"])
-            button.configure(default="active" if action is Action.GO else "normal")
             button.grid()
+            if shown.is_enabled:
+                standing.append(button)
         # The focus must not stay on a button that is gone.
-        if focused in self._buttons.values():
-            standing = [
-                self._buttons[action]
-                for action, shown in view.buttons().items()
-                if shown and shown.is_enabled
-            ]
-            if focused not in standing:
-                (standing[0] if standing else self._target).focus_set()
+        if focused in self._buttons.values() and focused not in standing:
+            (standing[0] if standing else self._target).focus_set()
 
     def _mnemonic(self, text: str, at: int | None, act: Callable[[], object]) -> int:
         """Bind a letter, and return which one is underlined; -1 for none, as on macOS, without such keys."""
@@ -238,8 +238,8 @@ class TkDialog(tk.Toplevel):
 
     def _is_dark(self) -> bool:
         if self._palette is not None:
-            return self._palette is DARK
-        return is_dark(self, ttk.Style(self).lookup("TFrame", "background") or self["background"])
+            return self._palette is _DARK
+        return _is_dark_ground(self, ttk.Style(self).lookup("TFrame", "background") or self["background"])
 
     def _show(self) -> None:
         above = self._parent
@@ -256,15 +256,14 @@ class TkDialog(tk.Toplevel):
     # --- what comes in ------------------------------------------------------------------------
 
     def _press(self, action: Action) -> None:
-        self._driver.pressed(action)
+        self._driver.press(action)  # which is made after the buttons
 
     def _alt(self, letter: str) -> str:
-        act = self._mnemonics.get(letter)
-        if act is not None:
-            act()
+        if letter in self._mnemonics:
+            self._mnemonics[letter]()
         return "break"
 
-    def _enter(self) -> None:
+    def _enter(self, _: object) -> None:
         """Press the button that has the focus; elsewhere Enter means the button that is marked for it."""
         focused = self.focus_get()
         pressed = [button for button in self._buttons.values() if button is focused]
@@ -280,8 +279,130 @@ class TkDialog(tk.Toplevel):
         if event.widget is self:  # the event comes for each thing in the window as well
             self._driver.end()
             self.after_cancel(self._next_look)
-            self._let_go()
+            self._tk_objects.clear()
 
-    def _let_go(self) -> None:
-        """Free now what asks Tk when it is freed: the garbage collector might do it on another thread."""
-        self._fonts.clear()
+
+# --- the look ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Palette:
+    """Colours as `#rrggbb`; `field` is the ground of what can be typed into or read."""
+
+    ground: str
+    field: str
+    text: str
+    muted: str
+    border: str
+    hover: str
+    accent: str
+    on_accent: str
+    accent_hover: str
+
+
+_LIGHT: Final = _Palette(
+    *("#f7f8fa", "#ffffff", "#1c2128", "#57606a", "#c8ced6", "#eceff3"), *("#2260c9", "#ffffff", "#1a4fa8")
+)
+_DARK: Final = _Palette(
+    *("#22262c", "#2b3037", "#e8eaed", "#a6aeb9", "#4a515c", "#353b44"), *("#78aaf7", "#10151d", "#9bc1fa")
+)
+
+_PLAIN_THEMES: Final = {"default", "classic", "alt", "clam"}
+"""Those that Tk itself brings for Linux, and which look of the last century."""
+
+
+def _is_dark_ground(widget: tk.Misc, colour: str) -> bool:
+    """Return whether a colour that Tk knows is a dark ground."""
+    red, green, blue = widget.winfo_rgb(colour)
+    return (red * 3 + green * 6 + blue) / 10 < 0x8000  # noqa: PLR2004 - half of what Tk's channels have
+
+
+def _choose_palette(parent: tk.Misc, *, dark: bool | None) -> _Palette | None:
+    """Return the palette; None to follow the app's ttk theme.
+
+    If `dark` is None, that theme is followed, or if it is a plain one, the colour of the app's window.
+    """
+    if dark is None and ttk.Style(parent).theme_use() not in _PLAIN_THEMES:
+        return None
+    if dark is None:
+        dark = _is_dark_ground(parent, str(parent.winfo_toplevel()["background"]))
+    return _DARK if dark else _LIGHT
+
+
+def text_colours(palette: _Palette) -> dict[str, Any]:
+    """Return the options of a `tk.Text`, which has no ttk style."""
+    return {
+        "background": palette.field,
+        "foreground": palette.text,
+        "relief": "flat",
+        "borderwidth": 0,
+        "highlightbackground": palette.border,
+        "highlightcolor": palette.accent,
+        "highlightthickness": 1,
+        "selectbackground": palette.accent,
+        "selectforeground": palette.on_accent,
+    }
+
+
+def _apply_palette(window: tk.Toplevel, palette: _Palette) -> None:
+    """Define the styles, whose names begin with `_PREFIX`; those of a button with `Accent.` before it too."""
+    style = ttk.Style(window)
+    window.configure(background=palette.ground)
+    _define_layouts(style)
+    style.configure(f"{_PREFIX}TFrame", background=palette.ground)
+    style.configure(f"{_PREFIX}TLabel", background=palette.ground, foreground=palette.text)
+    style.configure(f"Muted.{_PREFIX}TLabel", foreground=palette.muted)
+    style.configure(f"Link.{_PREFIX}TLabel", foreground=palette.accent)
+    flat: dict[str, Any] = {"relief": "raised", "borderwidth": 1}
+    for kind, back, front, hover, border in (
+        ("", palette.field, palette.text, palette.hover, palette.border),
+        ("Accent.", palette.accent, palette.on_accent, palette.accent_hover, palette.accent),
+    ):
+        colours = {"background": back, "foreground": front, "lightcolor": back, "darkcolor": back}
+        name = f"{kind}{_PREFIX}TButton"
+        style.configure(name, **flat, **colours, bordercolor=border, padding=(14, 6), anchor="center")
+        rings = [("disabled", palette.ground), ("focus", palette.text), ("active", hover)]
+        style.map(
+            name,
+            background=[("disabled", palette.ground), ("pressed", hover), ("active", hover)],
+            lightcolor=rings,
+            darkcolor=rings,
+            bordercolor=[("disabled", palette.border), ("focus", palette.text)],
+            foreground=[("disabled", palette.muted)],
+        )
+    colours = {"fieldbackground": palette.field, "lightcolor": palette.field, "darkcolor": palette.field}
+    colours |= {"foreground": palette.text, "insertcolor": palette.text, "bordercolor": palette.border}
+    colours |= {"selectbackground": palette.accent, "selectforeground": palette.on_accent}
+    style.configure(f"{_PREFIX}TEntry", **flat, **colours, padding=7)
+    ring, ground = [("focus", palette.accent)], [("readonly", palette.ground)]
+    name = f"{_PREFIX}TEntry"
+    style.map(name, bordercolor=ring, lightcolor=ring, darkcolor=ring, fieldbackground=ground)
+    for name, colour in (
+        ("Horizontal.TProgressbar", palette.accent),
+        ("Vertical.TScrollbar", palette.border),
+    ):
+        colours = dict.fromkeys(("background", "lightcolor", "darkcolor"), colour)
+        colours |= dict.fromkeys(("bordercolor", "troughcolor"), palette.hover)
+        style.configure(f"{_PREFIX}{name}", **colours, thickness=6, width=10, gripcount=0)
+        grounds = [("disabled", palette.hover), ("active", colour)]
+        style.map(f"{_PREFIX}{name}", background=grounds, lightcolor=grounds, darkcolor=grounds)
+
+
+def _define_layouts(style: ttk.Style) -> None:
+    whole: Any = {"sticky": "nswe"}  # tkinter's types know no parts within parts
+    bar, thumb = {"side": "left", "sticky": "ns"}, {"expand": "1", "sticky": "nswe"}
+    label: Any = {**whole, "children": [("Button.label", whole)]}
+    area: Any = {**whole, "children": [("Entry.textarea", whole)]}
+    for name, outer, inner, options in (
+        ("TButton", "Button.border", "Button.padding", label),
+        ("TEntry", "Entry.field", "Entry.padding", area),
+        ("Horizontal.TProgressbar", "Horizontal.Progressbar.trough", "Horizontal.Progressbar.pbar", bar),
+        ("Vertical.TScrollbar", "Vertical.Scrollbar.trough", "Vertical.Scrollbar.thumb", thumb),
+    ):
+        own = [outer] if "padding" in inner else [outer, inner]
+        for element in own:
+            with suppress(tk.TclError):  # another dialog has made it
+                style.element_create(f"{_PREFIX}{element}", "from", "clam")
+        part = f"{_PREFIX}{inner}" if inner in own else inner
+        frame: Any = {**whole, "children": [(part, options)]}
+        style.layout(f"{_PREFIX}{name}", [(f"{_PREFIX}{outer}", frame)])

@@ -42,8 +42,17 @@ from licclient._model import License
 from licclient._part_file import Downloaded
 from licclient._storage import read_folder
 from licclient.deliver import to_qt
-from licclient.dialogs._driver import Driver, State, begin_activation, begin_offer
-from licclient.dialogs._view import Action, View, colour_of, link_colour, marked
+from licclient.dialogs._driver import (
+    KEY_LETTERS,
+    LINK_COLOURS,
+    Driver,
+    State,
+    begin_activation,
+    begin_offer,
+    colour_of,
+    marked,
+)
+from licclient.dialogs._states import Action, Bar, Link, Typed, View
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
@@ -52,12 +61,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
 
-_KEY_LETTERS: Final = 40
-"""Room for a key, and a little more."""
-
 _WHOLE_BAR: Final = 1000
-_DARK: Final = 128
-"""Half of the lightness that Qt's colours have."""
+_DARK: Final = 128  # half of the lightness that Qt's colours have
 
 _ROLES: Final = {
     Action.GO: QDialogButtonBox.ButtonRole.AcceptRole,
@@ -161,13 +166,8 @@ class _Dialog(QDialog):
         self._message.setPalette(palette)
         # A screen reader reads it with the field.
         self._body.setAccessibleDescription(view.message)
-        self._draw_bar(view)
-        style = f"color: {link_colour(on_dark=on_dark)}"
-        links = [
-            f'<a style="{style}" href="{escape(link.url)}">{escape(link.text)}</a>' for link in view.links
-        ]
-        self._links.setText("&nbsp;&nbsp;&nbsp; ".join(links))
-        self._links.setVisible(bool(links))
+        self._draw_bar(view.bar)
+        self._draw_links(view.links, LINK_COLOURS[on_dark])
         self._draw_buttons(view)
         # A line in a taller font, as for Japanese, must not be cut off.
         self._rows.activate()
@@ -192,7 +192,7 @@ class _Dialog(QDialog):
         self._label = QLabel(self)  # the only one in which `&` marks a letter: it has a buddy
         self._body = self._make_body()
         fixed = QFontMetrics(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self._body.setMinimumWidth(fixed.horizontalAdvance("0") * (_KEY_LETTERS + 10))
+        self._body.setMinimumWidth(fixed.horizontalAdvance("0") * (KEY_LETTERS + 10))
         self._label.setBuddy(self._body)
         # Room for two lines, so that the window does not jump when a message comes.
         self._message.setMinimumHeight(2 * self._message.fontMetrics().lineSpacing())
@@ -202,11 +202,8 @@ class _Dialog(QDialog):
         policy = self._bar.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         self._bar.setSizePolicy(policy)
-        rows.addWidget(self._heading)
-        rows.addWidget(self._intro)
-        rows.addWidget(self._label)
-        rows.addWidget(self._body, 1)
-        rows.addWidget(self._message)
+        for widget in (self._heading, self._intro, self._label, self._body, self._message):
+            rows.addWidget(widget, int(widget is self._body))
         self._links = QLabel(self)
         self._links.setTextFormat(Qt.TextFormat.RichText)
         self._links.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
@@ -229,7 +226,7 @@ class _Dialog(QDialog):
         self._buttons = {}
         for action, role in _ROLES.items():
             button = self._buttons[action] = QPushButton(self)
-            button.clicked.connect(lambda _=False, action=action: self._driver.pressed(action))
+            button.clicked.connect(lambda _=False, action=action: self._driver.press(action))
             box.addButton(button, role)
         self._buttons[Action.GO].setDefault(True)
         return box
@@ -240,11 +237,18 @@ class _Dialog(QDialog):
     def _draw_body(self, view: View) -> None:
         raise NotImplementedError
 
-    def _draw_bar(self, view: View) -> None:
-        self._bar.setVisible(view.bar is not None)
-        part = view.bar.part if view.bar is not None else 0.0
+    def _draw_bar(self, bar: Bar | None) -> None:
+        self._bar.setVisible(bar is not None)
+        part = 0.0 if bar is None else bar.part
         self._bar.setMaximum(0 if part is None else _WHOLE_BAR)  # 0 is Qt's value for unknown
         self._bar.setValue(0 if part is None else round(part * _WHOLE_BAR))
+
+    def _draw_links(self, links: tuple[Link, ...], colour: str) -> None:
+        shown = (
+            f'<a style="color: {colour}" href="{escape(link.url)}">{escape(link.text)}</a>' for link in links
+        )
+        self._links.setText("&nbsp;&nbsp;&nbsp; ".join(shown))
+        self._links.setVisible(bool(links))
 
     def _draw_buttons(self, view: View) -> None:
         focused = self.focusWidget()
@@ -269,11 +273,11 @@ class _Dialog(QDialog):
 
     def reject(self) -> None:
         """Take Escape; Qt's own name for it."""
-        self._driver.pressed(Action.LEAVE)
+        self._driver.press(Action.LEAVE)
 
     def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802 - Qt's name
         """Take the window's own way to be closed."""
-        self._driver.pressed(Action.CLOSE)
+        self._driver.press(Action.CLOSE)
         event.accept()
 
 
@@ -307,11 +311,8 @@ class ActivationDialog(_Dialog):
         self._field = QLineEdit(self)
         self._field.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._field.setMinimumHeight(round(self._field.fontMetrics().lineSpacing() * 1.9))
-        self._field.textChanged.connect(self._typed)
+        self._field.textChanged.connect(lambda text: self._driver.handle(Typed(text)))
         return self._field
-
-    def _typed(self, text: str) -> None:
-        self._driver.typed(text)
 
     def _draw_body(self, view: View) -> None:
         if self._field.text() != view.body:

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from licclient._model import License
 from licclient._part_file import Downloaded
 from licclient._storage import read_folder
-from licclient.dialogs._driver import begin_activation, begin_offer
-from licclient.dialogs._tk_style import text_colours
-from licclient.dialogs._tk_window import KEY_LETTERS, TkDialog
-from licclient.dialogs._view import Action, View
+from licclient.dialogs._driver import KEY_LETTERS, begin_activation, begin_offer
+from licclient.dialogs._states import Action, Typed, View
+from licclient.dialogs._tk_window import TkDialog, text_colours
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
@@ -118,28 +117,24 @@ class ActivationDialog(TkDialog):
         return self.license
 
     def _make_body(self, frame: ttk.Frame) -> tk.Widget:
-        self._text: tk.StringVar | None = tk.StringVar(self)
-        self._text.trace_add("write", lambda *_: self._driver.typed(self._field.get()))
+        text = self._tk_objects["text"] = tk.StringVar(self)
+        text.trace_add("write", lambda *_: self._driver.handle(Typed(self._field.get())))
         self._field = ttk.Entry(
-            frame, textvariable=self._text, width=KEY_LETTERS, font="TkFixedFont", style=self._style("TEntry")
+            frame, textvariable=text, width=KEY_LETTERS, font="TkFixedFont", style=self._style("TEntry")
         )
         self._field.bind("<Control-a>", self._select_all)  # Tk's own on Linux goes to the beginning
         self._target = self._field
         return self._field
 
     def _draw_body(self, view: View) -> None:
-        if self._field.get() != view.body and self._text is not None:
-            self._text.set(view.body)
+        if self._field.get() != view.body:
+            self.setvar(str(self._field["textvariable"]), view.body)
             self._field.icursor("end")
         self._field.state(["!readonly" if view.is_editable else "readonly"])
 
     def _select_all(self, _: object) -> str:
         self._field.selection_range(0, "end")
         return "break"
-
-    def _let_go(self) -> None:
-        super()._let_go()
-        self._text = None
 
 
 class UpdateDialog(TkDialog):
@@ -182,9 +177,8 @@ class UpdateDialog(TkDialog):
         if self._palette is not None:
             self._changelog.configure(text_colours(self._palette))
         self._changelog.bind("<Control-a>", self._select_all)
-        bar = ttk.Scrollbar(
-            self._box, command=self._changelog.yview, style=self._style("Vertical.TScrollbar")
-        )
+        style = self._style("Vertical.TScrollbar")
+        bar = ttk.Scrollbar(self._box, command=self._changelog.yview, style=style)
         # Tab passes over what takes no text; but whoever reads without a mouse wants to scroll.
         self._changelog.configure(yscrollcommand=bar.set, state="disabled", takefocus=1)
         self._box.columnconfigure(0, weight=1)

@@ -81,7 +81,11 @@ def check_directory(size: int) -> None:
 
 def check_entries(directory: bytes) -> None:
     """Raise `UnusableArchiveError` for too many entries before an object is created for each."""
-    if directory.count(_ENTRY) > MAX_ENTRIES:  # the number that the zip states may be wrong
+    _check_count(directory.count(_ENTRY))  # the number that the zip states may be wrong
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_ENTRIES:
         raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")
 
 
@@ -90,16 +94,14 @@ def read_plan(entries: Sequence[ZipEntry]) -> Plan:
 
     Raise `UnusableArchiveError` if an entry is not allowed, or not on every platform.
     """
-    if len(entries) > MAX_ENTRIES:
-        raise UnusableArchiveError(f"The archive has more than {MAX_ENTRIES} entries.")
+    _check_count(len(entries))
     folders: dict[str, None] = {}  # a set that keeps its order
     files: list[Entry] = []
     size = 0
     for index, one in enumerate(entries):
         parts, is_folder = _read_name(one)
         mode = _read_mode(one, is_folder=is_folder)
-        parents = ["/".join(parts[:depth]) for depth in range(1, len(parts) + is_folder)]
-        folders.update(dict.fromkeys(parents))
+        folders.update(dict.fromkeys("/".join(parts[:depth]) for depth in range(1, len(parts) + is_folder)))
         if is_folder:
             continue
         size += _read_size(one)
@@ -118,11 +120,15 @@ def _read_name(one: ZipEntry) -> tuple[list[str], bool]:
     """Return the parts of a name, and whether it is a folder's."""
     # `zipfile` ends a name at a NUL, and on Windows replaces backslashes: check the original name.
     name = one.filename
-    if not name or "\0" in one.orig_filename or "\\" in one.orig_filename:
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        length = 0
+    if not length or "\0" in one.orig_filename or "\\" in one.orig_filename:
         raise _bad(one, "has a name that no file may have")
     if name.startswith("/"):
         raise _bad(one, "has an absolute path")
-    if len(_utf8(one, name)) > MAX_PATH_BYTES:
+    if length > MAX_PATH_BYTES:
         raise _bad(one, "has a path that is too long")
     is_folder = name.endswith("/")
     parts = name.removesuffix("/").split("/")
@@ -132,13 +138,6 @@ def _read_name(one: ZipEntry) -> tuple[list[str], bool]:
         if flaw := _name_flaw(part):
             raise _bad(one, flaw)
     return parts, is_folder
-
-
-def _utf8(one: ZipEntry, name: str) -> bytes:
-    try:
-        return name.encode()
-    except UnicodeEncodeError:
-        raise _bad(one, "has a name that no file may have") from None
 
 
 def _name_flaw(part: str) -> str | None:

@@ -7,16 +7,15 @@ Only stored and deflated entries get this far, so memory stays small.
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from hashlib import file_digest
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
+from zipfile import ZipFile
 
 from licclient._computer import demand_room
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile
 
 _BLOCK: Final = 256 * 1024
 _FLAGS: Final = (
@@ -47,8 +46,13 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
         UnusableArchiveError: It is not a zip, or contains what must not be unpacked.
     """
     with _ArchiveFile(FileIO(archive)) as file:
-        _demand_verified(file, size, sha256)
-        with _opened(file) as zipped:
+        if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
+            raise UntrustedResponseError(
+                "The file is not the one that was downloaded and verified: its digest differs."
+            )
+        with _reading():
+            zipped = ZipFile(file)
+        with zipped:
             plan = read_plan(zipped.infolist())
             demand_room(folder.parent, plan.size, "the new version")
             _fill(folder, plan, zipped)
@@ -64,25 +68,6 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _demand_verified(file: BufferedReader, size: int, sha256: str) -> None:
-    from hashlib import file_digest  # noqa: PLC0415 - a launcher needs none of this
-
-    if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
-        raise UntrustedResponseError(
-            "The file is not the one that was downloaded and verified: its digest differs."
-        )
-
-
-@contextmanager
-def _opened(file: BufferedReader) -> Generator["ZipFile"]:
-    from zipfile import ZipFile  # noqa: PLC0415 - as above
-
-    with _reading():
-        zipped = ZipFile(file)
-    with zipped:
-        yield zipped
-
-
 @contextmanager
 def _reading() -> Generator[None]:
     """Turn whatever `zipfile` raises for a damaged or hostile zip into our own error."""
@@ -94,7 +79,7 @@ def _reading() -> Generator[None]:
         raise UnusableArchiveError("The file is not a zip, or it is damaged.") from problem
 
 
-def _fill(folder: Path, plan: Plan, zipped: "ZipFile") -> None:
+def _fill(folder: Path, plan: Plan, zipped: ZipFile) -> None:
     folder.mkdir()
     for path in plan.folders:
         (folder / path).mkdir(exist_ok=True)  # where case makes no difference, two may be one

@@ -64,22 +64,7 @@ def read_pointer(raw: bytes) -> Pointer | None:
 
 def write_pointer(pointer: Pointer) -> bytes:
     """Write the pointer's file."""
-    names = [pointer.current] if pointer.previous is None else [pointer.current, pointer.previous]
-    return "".join(f"{name}\n" for name in names).encode("ascii")
-
-
-def applied(before: Pointer | None, folder: str) -> Pointer:
-    """Return the pointer once another folder has become the current one."""
-    return Pointer(folder, before.current if before is not None else None)
-
-
-def rolled_back(before: Pointer) -> Pointer | None:
-    """Return the pointer after a roll back; None when there is nothing to go back to.
-
-    The version that was current is not kept: a second roll back does not return to it, and the next `apply`
-    removes it.
-    """
-    return None if before.previous is None else Pointer(before.previous)
+    return "".join(f"{name}\n" for name in (pointer.current, pointer.previous) if name).encode("ascii")
 
 
 def leftovers(pointer: Pointer | None, names: Collection[str], needed: Collection[str]) -> list[str]:

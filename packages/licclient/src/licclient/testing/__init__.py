@@ -10,8 +10,7 @@ Without pytest, `with LicenseService() as service:` is the same. Nothing is patc
 `transport=`, `storage=` and `clock=`, so that neither network, disk, keyring nor the real clock is used.
 """
 
-from licclient.testing._clients import LicenseClock, MemoryStorage
-from licclient.testing._requests import Misbehaviour, SeenRequest
+from licclient.testing._clients import LicenseClock, MemoryStorage, Misbehaviour, SeenRequest
 from licclient.testing._service import LicenseService
 
 __all__ = ["LicenseClock", "LicenseService", "MemoryStorage", "Misbehaviour", "SeenRequest"]

@@ -1,9 +1,11 @@
-"""What clients of a fake service are constructed with: clock and storage."""
+"""What a test has in its hands beside the service: clock, storage, requests, and what can go wrong."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from licclient._typed_key import mask_key
@@ -42,54 +44,77 @@ class MemoryStorage:
 
     Attributes:
         machine_id: Names the computer when a trial is started.
+        key: A license key that every app finds here, as if it had been entered earlier; None for none.
     """
 
     def __init__(self) -> None:
         self.machine_id = uuid4().hex
+        self.key: str | None = None
         self._records: dict[str, Document] = {}
         self._lock = threading.RLock()
 
     def load(self, name: str) -> "Document | None":
         """Return a record."""
-        return self._records.get(name)
+        with self._lock:
+            if self.key is not None and name.startswith("activation-"):
+                # One object until it changes: clients compare by identity.
+                document = {"hint": mask_key(self.key), "domain": "", "license": "", "key": self.key}
+                return self._records.setdefault(name, document)
+            return self._records.get(name)
 
     def change(self, name: str, edit: "Callable[[Document | None], Document | None]") -> "Document | None":
         """Replace or delete a record."""
         with self._lock:
             after = edit(self.load(name))
-            if after is None:
-                self._records.pop(name, None)
-            else:
+            if after is not None:
                 self._records[name] = after
+            else:
+                self._records.pop(name, None)
+                self.key = None if name.startswith("activation-") else self.key
             return after
 
     def folder(self) -> None:
         """Return None: no other process uses this storage."""
 
 
-class ActivatedStorage(MemoryStorage):
-    """A `MemoryStorage` in which every app finds one key, as if it had been entered earlier.
+class Misbehaviour(StrEnum):
+    """What a service, or something in its place, can do to an app."""
+
+    SLOW = "slow"
+    """No response within the client's time limit; the test does not wait for it."""
+    ERROR = "error"
+    """500 with an HTML page."""
+    BUSY = "busy"
+    """429."""
+    LOGIN_PAGE = "login_page"
+    """200 with the login page of a hotel's network."""
+    REDIRECT = "redirect"
+    """302 to another address."""
+    GARBAGE = "garbage"
+    """200 with JSON that does not follow the protocol."""
+    CUT = "cut"
+    """Downloads break off half way; everything else works."""
+    WRONG_FILE = "wrong_file"
+    """Downloads have other bytes than announced; everything else works."""
+    NO_DIGEST = "no_digest"
+    """Downloads come without a digest, as from a server of the plain protocol; everything else works."""
+    UNSIGNED = "unsigned"
+    """Nothing is signed, so an app that pins keys can trust nothing; everything else works."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """A request that arrived.
 
     Attributes:
-        key: The key; None for none.
+        kind: `verify`, `deactivate`, `trial`, `seat`, `consume`, `update-check`, `download`, `rolled-back` or
+            `other`.
+        license_key: The key in it, or None.
+        fields: The JSON body of a verify; else the query.
+        headers: With names in lower case.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.key: str | None = None
-
-    def load(self, name: str) -> "Document | None":
-        """Return a record."""
-        known = super().load(name)
-        if known is None and self.key is not None and name.startswith("activation-"):
-            with self._lock:  # one object until it changes: clients compare by identity
-                document = {"hint": mask_key(self.key), "domain": "", "license": "", "key": self.key}
-                return self._records.setdefault(name, document)
-        return known
-
-    def change(self, name: str, edit: "Callable[[Document | None], Document | None]") -> "Document | None":
-        """Replace or delete a record."""
-        after = super().change(name, edit)
-        if after is None and name.startswith("activation-"):
-            self.key = None
-        return after
+    kind: str
+    license_key: str | None = field(repr=False)
+    fields: Mapping[str, Any] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)

@@ -17,14 +17,12 @@ from licclient._model import Entitlements, Quota, write_entitlements
 from licclient._policy import is_newer, is_version
 from licclient._protocol.responses import MANIFEST_HEADER
 from licclient._typed_key import is_license_key
-from licclient.testing._clients import LicenseClock
-from licclient.testing._requests import Misbehaviour
+from licclient.testing._clients import LicenseClock, Misbehaviour
 from licclient.testing._signing import Signer
 
 DOWNLOAD_PATH: Final = "/api/v1/update-download"
 LINK_LIFETIME: Final = timedelta(hours=1)
 SEAT_LEASE: Final = timedelta(minutes=2)
-_SEAT_LOST: Final = "This seat was released or taken back; take another one."
 RELEASE_LIFETIME: Final = timedelta(days=180)
 
 
@@ -120,8 +118,8 @@ class Endpoints:
             return _refuse(403, "License has been revoked.")
         if self._is_expired(license_):
             return _refuse(403, "License expired.")
-        slots, domains = license_.slots, license_.domains
-        if domain not in domains and slots is not None and len(domains) >= slots:
+        domains = license_.domains
+        if domain not in domains and license_.slots is not None and len(domains) >= license_.slots:
             return _refuse(403, "Max activations exceeded or unrecognized environment.")
         domains.add(domain)
         body: dict[str, Any] = {"valid": True, **license_.terms()}
@@ -163,12 +161,13 @@ class Endpoints:
         if fields.get("release") is True:
             return httpx.Response(200, json={"released": held.pop(seat, None) is not None})
         other = license_.slug is not None and fields.get("slug", license_.slug) != license_.slug
+        lost = "This seat was released or taken back; take another one."
         refusals = [
             (license_.revoked, 403, "license_revoked", "The license has been revoked."),
             (self._is_expired(license_), 401, "license_expired", "The license has expired."),
             (other, 403, "product_mismatch", "The license was issued for another product."),
             (license_.seats is None, 403, "not_floating", "This license has no floating seats."),
-            (seat in license_.lost_seats, 403, "seat_lost", _SEAT_LOST),
+            (seat in license_.lost_seats, 403, "seat_lost", lost),
         ]
         for applies, status, code, message in refusals:
             if applies:
@@ -183,7 +182,7 @@ class Endpoints:
 
     def consume(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a use of a metered entitlement: each id counts once, and nothing above the limit."""
-        license_ = self._find_valid(str(fields.get("license_key")))
+        license_ = self._find(str(fields.get("license_key")), is_valid=True)
         if str(fields.get("domain")).strip().lower() not in license_.domains:
             raise RefusedError(403, "not_activated", "The license is not activated here.")
         name, amount, use_id = str(fields["name"]), int(fields["amount"]), str(fields["use_id"])
@@ -208,16 +207,12 @@ class Endpoints:
         self._find(str(fields.get("license_key")))
         return httpx.Response(200, json={"counted": True})
 
-    def _find(self, key: str) -> IssuedLicense:
-        if key not in self.licenses:
+    def _find(self, key: str, *, is_valid: bool = False) -> IssuedLicense:
+        """Return the license of a key, whether valid or not unless `is_valid` demands it."""
+        license_ = self.licenses.get(key)
+        if license_ is None or (is_valid and license_.revoked):
             raise RefusedError(401, "invalid_license", "The license key is not valid.")
-        return self.licenses[key]
-
-    def _find_valid(self, key: str) -> IssuedLicense:
-        license_ = self._find(key)
-        if license_.revoked:
-            raise RefusedError(401, "invalid_license", "The license key is not valid.")
-        if self._is_expired(license_):
+        if is_valid and self._is_expired(license_):
             raise RefusedError(401, "license_expired", "The license has expired.")
         return license_
 
@@ -228,7 +223,7 @@ class Endpoints:
     def check(self, fields: Mapping[str, str], prefix: str) -> httpx.Response:
         """Respond to an update check (spec 4.2); `prefix` is the address before the endpoint's path."""
         key, slug, installed, _ = _require(fields, "license_key", "slug", "current_version", "domain")
-        license_ = self._find_valid(key)  # D-20: the order of errors
+        license_ = self._find(key, is_valid=True)  # D-20: the order of errors
         slugs = {one.slug for one in self.licenses.values()} | {one.slug for one in self.releases}
         if None not in slugs and slug not in slugs:
             raise RefusedError(404, "product_not_found", "There is no product with this slug.")
@@ -247,15 +242,9 @@ class Endpoints:
         )
         if latest is None:
             raise RefusedError(404, "no_versions", "The product has no published version yet.")
-        body: dict[str, Any] = {
-            "name": license_.product,
-            "slug": slug,
-            "version": latest.version,
-            "sections": {"changelog": latest.changelog},
-            "last_updated": f"{latest.published_at:%Y-%m-%d %H:%M:%S}",
-            "requires": None,
-            "tested": None,
-        }
+        body: dict[str, Any] = {"name": license_.product, "slug": slug, "version": latest.version}
+        body |= {"sections": {"changelog": latest.changelog}, "requires": None, "tested": None}
+        body["last_updated"] = f"{latest.published_at:%Y-%m-%d %H:%M:%S}"
         if latest.channel != "stable":
             body["channel"] = latest.channel
         if (minimum := self.minimum_versions.get(slug)) is not None:  # D-229
@@ -269,24 +258,21 @@ class Endpoints:
         return httpx.Response(200, json=body, headers=headers)
 
     def _sign(self, release: Release, slug: str) -> str:
-        expires_at = self.clock() + RELEASE_LIFETIME
-        return self.release_signer.sign_release(
-            {
-                "slug": slug,
-                "version": release.version,
-                "size": len(release.content),
-                "sha256": sha256(release.content).hexdigest(),
-                "published_at": _format(release.published_at),
-                "expires_at": _format(expires_at),
-            }
-        )
+        content = {
+            "slug": slug,
+            "version": release.version,
+            "size": len(release.content),
+            "sha256": sha256(release.content).hexdigest(),
+            "published_at": _format(release.published_at),
+            "expires_at": _format(self.clock() + RELEASE_LIFETIME),
+        }
+        return self.release_signer.sign_release(content)
 
     def download(
         self, fields: Mapping[str, str], headers: Mapping[str, str], how: Misbehaviour | None
     ) -> httpx.Response:
         """Respond to a download (D-30 to D-32)."""
-        link = self._links.get(fields.get("id", ""))
-        if link is None:
+        if (link := self._links.get(fields.get("id", ""))) is None:
             raise RefusedError(403, "invalid_link", "This download address is not valid.")
         key, release, signed_at = link
         if self.clock() - signed_at >= LINK_LIFETIME:
@@ -340,11 +326,8 @@ def _end_of_period(per: str, now: datetime) -> datetime:
 
 
 def _find_missing(fields: Mapping[str, str]) -> dict[str, list[str]]:
-    return {
-        name: [f"The {name.replace('_', ' ')} field is required."]
-        for name, value in fields.items()
-        if not value.strip()
-    }
+    missing = [name for name, value in fields.items() if not value.strip()]
+    return {name: [f"The {name.replace('_', ' ')} field is required."] for name in missing}
 
 
 def _require(fields: Mapping[str, Any], *names: str) -> list[str]:

@@ -21,13 +21,29 @@ from licclient._protocol.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VER
 from licclient._protocol.responses import MANIFEST_HEADER, read_json_object
 from licclient._settings import ClientSettings
 from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
-from licclient.testing._clients import ActivatedStorage, LicenseClock
+from licclient.testing._clients import LicenseClock, MemoryStorage, Misbehaviour, SeenRequest
 from licclient.testing._endpoints import DOWNLOAD_PATH, Endpoints, IssuedLicense, RefusedError, Release
-from licclient.testing._license_files import write_file
-from licclient.testing._requests import Misbehaviour, SeenRequest
-from licclient.testing._signing import Signer
+from licclient.testing._signing import Signer, file_content, read_file_request
 
 BASE_URL: Final = "https://licenses.example.com"
+
+_KINDS: Final = {
+    VERIFY_PATH: "verify",
+    DEACTIVATE_PATH: "deactivate",
+    TRIAL_PATH: "trial",
+    SEAT_PATH: "seat",
+    CONSUME_PATH: "consume",
+    UPDATE_CHECK_PATH: "update-check",
+    DOWNLOAD_PATH: "download",
+    ROLLED_BACK_PATH: "rolled-back",
+}
+_WRONG_RESPONSES: Final[dict[Misbehaviour | None, dict[str, Any]]] = {
+    Misbehaviour.ERROR: {"status_code": 500, "html": "<h1>Internal Server Error</h1>"},
+    Misbehaviour.BUSY: {"status_code": 429, "headers": {"Retry-After": "60"}},
+    Misbehaviour.LOGIN_PAGE: {"status_code": 200, "html": "<h1>Welcome to our hotel</h1>"},
+    Misbehaviour.REDIRECT: {"status_code": 302, "headers": {"Location": "https://elsewhere.example/login"}},
+    Misbehaviour.GARBAGE: {"status_code": 200, "json": {"valid": "true", "version": 2}},
+}
 
 
 class LicenseService:
@@ -48,7 +64,7 @@ class LicenseService:
     def __init__(self, clock: LicenseClock | None = None) -> None:
         self.clock = clock or LicenseClock()
         self.transport = httpx.MockTransport(self._handle)
-        self.storage = ActivatedStorage()
+        self.storage = MemoryStorage()
         self.requests: list[SeenRequest] = []
         self._endpoints = Endpoints(self.clock)
         self._is_offline = False
@@ -67,9 +83,8 @@ class LicenseService:
             **options: As of `LicenseClient`; with `storage=MemoryStorage()` it is another computer's client.
         """
         own_settings, edges = self._prepare(settings, options)
-        client = LicenseClient(own_settings, **edges)
-        self._clients.append(client)
-        return client
+        self._clients.append(LicenseClient(own_settings, **edges))
+        return self._clients[-1]
 
     def async_client(self, settings: ClientSettings | str = BASE_URL, **options: Any) -> AsyncLicenseClient:
         """Return an asynchronous client of this service, which the test closes."""
@@ -178,17 +193,8 @@ class LicenseService:
             raise ValueError(
                 "the key must be CP- and five groups of six letters or digits, or 8 visible signs"
             )
-        self._endpoints.licenses[key] = IssuedLicense(
-            product,
-            slug,
-            expires,
-            lifetime,
-            slots,
-            support_until,
-            entitlements,
-            seats=seats,
-            channels=channels,
-        )
+        terms = (product, slug, expires, lifetime, slots, support_until, entitlements)
+        self._endpoints.licenses[key] = IssuedLicense(*terms, seats=seats, channels=channels)
         if activated:
             self.storage.key = key
         return key
@@ -199,7 +205,13 @@ class LicenseService:
         Raises:
             ValueError: A verify of that client would be refused.
         """
-        return write_file(self._endpoints, key, request, days, self.clock(), self._signer)
+        domain, slug = read_file_request(request)
+        fields = {"license_key": key, "domain": domain, "ip": "0.0.0.0"}  # noqa: S104 - no address
+        answer = self._endpoints.verify(fields).json()
+        if not answer["valid"]:
+            raise ValueError(f"no license file is issued: {answer['reason']}")
+        slug = self._endpoints.licenses[key].slug or slug
+        return self._signer.sign_file(file_content(answer, key, domain, slug, days, self.clock()))
 
     def _next_key(self) -> str:
         number = len(self._endpoints.licenses) + 1
@@ -275,10 +287,8 @@ class LicenseService:
         Version(critical_below or "0")
         name = filename or f"{slug or 'app'}-{version}.zip"
         now = self.clock()
-        release = Release(
-            version, slug, changelog, content, name, now, platform, channel, rolled_out, critical_below
-        )
-        self._endpoints.releases.append(release)
+        place = (platform, channel, rolled_out, critical_below)
+        self._endpoints.releases.append(Release(version, slug, changelog, content, name, now, *place))
 
     def support_from(self, version: str, *, slug: str) -> None:
         """Support no version below this one from now on (D-229)."""
@@ -318,30 +328,25 @@ class LicenseService:
         url, headers = str(request.url), dict(request.headers)
         query = dict(parse_qsl(request.url.query.decode(), keep_blank_values=True))
         fields = read_json_object(request.content) if request.method == "POST" else query
-        kinds = {
-            VERIFY_PATH: "verify",
-            DEACTIVATE_PATH: "deactivate",
-            TRIAL_PATH: "trial",
-            SEAT_PATH: "seat",
-            CONSUME_PATH: "consume",
-            UPDATE_CHECK_PATH: "update-check",
-            DOWNLOAD_PATH: "download",
-            ROLLED_BACK_PATH: "rolled-back",
-        }
-        kind = next((kind for path, kind in kinds.items() if request.url.path.endswith(path)), "other")
+        kind = next((kind for path, kind in _KINDS.items() if request.url.path.endswith(path)), "other")
         self.requests.append(SeenRequest(kind, fields.get("license_key"), fields, headers))
         if self._is_offline:
             raise httpx.ConnectError("the fake service is offline", request=request)
         if self._misbehaviour is Misbehaviour.SLOW:
             raise httpx.ReadTimeout("the fake service is slow", request=request)
-        response = self._misbehave()
-        if response is None:
-            try:
-                response = self._respond(request.method, kind, url.partition("?")[0], fields, headers)
-            except RefusedError as refused:
-                response = refused.response
-            if kind != "download":
-                self._sign(response, Call(request.method, url, headers, request.content, max_bytes=0))
+        if wrong := _WRONG_RESPONSES.get(self._misbehaviour):
+            return httpx.Response(**wrong)
+        try:
+            response = self._respond(request.method, kind, url.partition("?")[0], fields, headers)
+        except RefusedError as refused:
+            response = refused.response
+        if self._misbehaviour is Misbehaviour.UNSIGNED:
+            response.headers.pop(MANIFEST_HEADER, None)
+        elif kind != "download" and "accept-signature" in headers:
+            call = Call(request.method, url, headers, request.content, max_bytes=0)
+            signed = dict(response.headers)
+            self._signer.sign_response(call, response.status_code, signed, response.content, self.clock())
+            response.headers.update(signed)
         return response
 
     def _respond(
@@ -362,26 +367,3 @@ class LicenseService:
                 raise RefusedError(404, "not_found", "There is nothing at this address.")
             case _:
                 raise RefusedError(405, "method_not_allowed", "Method not allowed.")
-
-    def _sign(self, response: httpx.Response, call: Call) -> None:
-        if self._misbehaviour is Misbehaviour.UNSIGNED:
-            response.headers.pop(MANIFEST_HEADER, None)
-        elif "accept-signature" in call.headers:
-            headers = dict(response.headers)
-            self._signer.sign_response(call, response.status_code, headers, response.content, self.clock())
-            response.headers.update(headers)
-
-    def _misbehave(self) -> httpx.Response | None:
-        match self._misbehaviour:
-            case Misbehaviour.ERROR:
-                return httpx.Response(500, html="<h1>Internal Server Error</h1>")
-            case Misbehaviour.BUSY:
-                return httpx.Response(429, headers={"Retry-After": "60"})
-            case Misbehaviour.LOGIN_PAGE:
-                return httpx.Response(200, html="<h1>Welcome to our hotel</h1>")
-            case Misbehaviour.REDIRECT:
-                return httpx.Response(302, headers={"Location": "https://elsewhere.example/login"})
-            case Misbehaviour.GARBAGE:
-                return httpx.Response(200, json={"valid": "true", "version": 2})
-            case _:
-                return None

@@ -1,19 +1,21 @@
-"""Signs for the fake service as licserver does, with keys of its own (D-62, D-67)."""
+"""Signs for the fake service as licserver does, with keys of its own; and license files (D-62, D-67)."""
 
 import json
 import re
-from base64 import b64encode
+from base64 import b32decode, b64encode
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
 from licclient._protocol.requests import Call
 from licclient._protocol.responses import Reply
 from licclient._signatures.license_files import TYPE as FILE_TYPE
+from licclient._signatures.license_files import key_digest
 from licclient._signatures.public_keys import PublicKey, encode
 from licclient._signatures.releases import TYPE
 from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
+from licclient._typed_key import mask_key
 
 _SIGNATURE_LIFETIME: Final = timedelta(minutes=5)
 _NONCE: Final = re.compile(r';nonce="([^"]*)"')
@@ -32,8 +34,7 @@ class Signer:
         self, call: Call, status: int, headers: dict[str, str], body: bytes, now: datetime
     ) -> None:
         """Add the headers of a signature, if the request asks for one."""
-        nonce = _NONCE.search(call.headers.get("accept-signature", ""))
-        if nonce is None:
+        if (nonce := _NONCE.search(call.headers.get("accept-signature", ""))) is None:
             return
         headers["Content-Digest"] = content_digest(body)
         created, expires = (int(at.timestamp()) for at in (now, now + _SIGNATURE_LIFETIME))
@@ -47,20 +48,51 @@ class Signer:
 
     def sign_file(self, content: Mapping[str, Any]) -> bytes:
         """Return a license file."""
-        header = {"alg": "EdDSA", "kid": self.public.id, "typ": FILE_TYPE}
-        signed = f"{_encode_json(header)}.{_encode_json(content)}"
-        text = f"{signed}.{encode(self._private.sign(signed.encode()))}"
+        text = ".".join(self._sign_json(FILE_TYPE, content))
         return f"-----BEGIN LICENSE FILE-----\n{text}\n-----END LICENSE FILE-----\n".encode()
 
     def sign_release(self, release: Mapping[str, Any]) -> str:
         """Return the header of a release's manifest."""
-        protected = _encode_json({"alg": "EdDSA", "kid": self.public.id, "typ": TYPE})
-        payload = _encode_json(release)
-        signature = encode(self._private.sign(f"{protected}.{payload}".encode()))
+        protected, payload, signature = self._sign_json(TYPE, release)
         return _encode_json(
             {"payload": payload, "signatures": [{"protected": protected, "signature": signature}]}
         )
 
+    def _sign_json(self, kind: str, content: Mapping[str, Any]) -> tuple[str, str, str]:
+        """Return header, payload and signature of a JWS."""
+        protected = _encode_json({"alg": "EdDSA", "kid": self.public.id, "typ": kind})
+        payload = _encode_json(content)
+        return protected, payload, encode(self._private.sign(f"{protected}.{payload}".encode()))
+
 
 def _encode_json(document: Mapping[str, Any]) -> str:
     return encode(json.dumps(document).encode())
+
+
+def file_content(
+    license_: Mapping[str, Any], key: str, domain: str, slug: str, days: int, now: datetime
+) -> dict[str, Any]:
+    """Return the content of a license file; `license_` is the answer to a verify."""
+    ends_at = now + timedelta(days=days)
+    if license_["expiry"] is not None:
+        last = datetime.fromisoformat(license_["expiry"])
+        ends_at = min(ends_at, datetime.combine(last + timedelta(days=1), time(), UTC))
+    return {
+        **license_,
+        "slug": slug,
+        "license": mask_key(key),
+        "key_digest": key_digest(key, domain),
+        "domain": domain,
+        "issued_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "ends_at": f"{ends_at:%Y-%m-%dT%H:%M:%SZ}",
+    }
+
+
+def read_file_request(code: str) -> tuple[str, str]:
+    """Return the domain and the slug in an app's request for a license file."""
+    text = code.removeprefix("REQ").replace("-", "")
+    content = b32decode(text + "=" * (-len(text) % 8))[:-3]
+    if content[:1] == b"\1":
+        return content[1:17].hex(), content[17:].decode().split("\0")[0]
+    domain, slug, _ = content[1:].decode().split("\0")
+    return domain, slug
