@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from licserver.errors import InvalidInputError
-from licserver.protocol.csv_cells import to_line, unguard
+from licserver.protocol.license_files import to_line, unguard
 from licserver.security.passwords import check_password
 from licserver.web.console import formatting, sessions
 from licserver.web.console.formatting import parse_form

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from licserver.security.copied_secrets import export_secrets
+from licserver.security.secrets_file import export_secrets
 from licserver.settings import Settings
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-in for ssh runs a shell")

@@ -31,7 +31,7 @@ from licserver.domain.text import say_details
 from licserver.errors import InvalidInputError, LicserverError, SecretsError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
-from licserver.security import copied_secrets, link_secrets, secrets_file
+from licserver.security import link_secrets, secrets_file
 from licserver.security.redaction import mask
 from licserver.security.secrets_file import open_vault
 from licserver.services import AuditFilter, Services
@@ -212,7 +212,7 @@ def copy_secrets(
 
     For a new machine, and after each change. They pass through standard input: no argument or log has them.
     """
-    text, failed = copied_secrets.export_secrets(settings), dict[str, str]()
+    text, failed = secrets_file.export_secrets(settings), dict[str, str]()
     for host in hosts:
         if problem := _copy_to(host, [*shlex.split(ssh), host, f"{command} secret receive"], text):
             failed[host] = problem
@@ -242,7 +242,7 @@ def receive_secrets(settings: Settings, printer: Printer) -> None:
 
     Running servers use link secrets within seconds, and signing keys after a restart or SIGHUP.
     """
-    changed = copied_secrets.import_secrets(settings, sys.stdin.read(_LONGEST_SECRETS))
+    changed = secrets_file.import_secrets(settings, sys.stdin.read(_LONGEST_SECRETS))
     advice = f"; {_RESTART}" if "signing_keys" in changed else ""
     printer.result({"changed": changed}, f"changed: {', '.join(changed) or 'nothing'}{advice}")
 

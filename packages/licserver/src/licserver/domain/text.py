@@ -198,22 +198,16 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 def say_details(details: Mapping[str, Any]) -> str:
     """Put the details of a line of the audit log into words: ``slots: 1 → 3; reason: refund``."""
     return "; ".join(
-        f"{name.replace('_', ' ')}: {_one(value) if name in _LISTS else _one_or_change(value)}"
+        f"{name.replace('_', ' ')}: {_say(value, is_list=name in _LISTS)}"
         for name, value in details.items()
         if value not in (None, "") and (name, value) not in _PLAIN
     )
 
 
-def _one_or_change(value: Any) -> str:
+def _say(value: Any, *, is_list: bool = True) -> str:
     match value:
-        case [before, after]:
-            return f"{_one(before)} → {_one(after)}"
-        case _:
-            return _one(value)
-
-
-def _one(value: Any) -> str:
-    match value:
+        case [before, after] if not is_list:
+            return f"{_say(before)} → {_say(after)}"
         case None:
             return "none"
         case bool():

@@ -123,9 +123,6 @@ def _split(version: str) -> list[str]:
 def _compare_parts(one: str, two: str) -> int:
     if one.isdigit() and two.isdigit():
         return (int(one) > int(two)) - (int(one) < int(two))
-    left, right = (_rank(_NUMBER if part.isdigit() else part) for part in (one, two))
+    parts = [_NUMBER if part.isdigit() else part for part in (one, two)]
+    left, right = (next((rank for form, rank in _FORMS if part.startswith(form)), -1) for part in parts)
     return (left > right) - (left < right)
-
-
-def _rank(part: str) -> int:
-    return next((rank for form, rank in _FORMS if part.startswith(form)), -1)

@@ -69,24 +69,21 @@ def parse_call(
     What the query says goes before the defaults given here; what cannot be used counts as not sent.
     """
     values = parse_query(query)
-    wanted = values.get("platform", platform)
+    platform = values.get("platform", platform)
     version = values.get("current_version", version)
+    try:
+        domain = normalise_domain(values.get("domain", domain))
+    except InvalidDomainError:
+        domain = ""
     return UpdateRequest(
         license_key=read_license(authorization, values),
         slug=slug,
         current_version=version if parse_version(version) else "",
-        domain=_read_domain(values.get("domain", domain)),
-        platform=wanted if is_platform(wanted) else "",
+        domain=domain,
+        platform=platform if is_platform(platform) else "",
         channels=parse_channels(",".join(filter(None, (values.get("channels"), channel)))),
         is_manual=values.get("manual") == "1",
     )
-
-
-def _read_domain(text: str) -> str:
-    try:
-        return normalise_domain(text) if text.strip() else ""
-    except InvalidDomainError:
-        return ""
 
 
 def license_required_response() -> ApiResponse:
@@ -215,17 +212,15 @@ def read_velopack_channel(name: str, system: str = "", machine: str = "") -> tup
 
 def format_velopack_feed(offer: Offer | None) -> ApiResponse:
     """Format a feed with the release that is offered; empty if it is no package of Velopack."""
-    asset = None if offer is None or not offer.downloadable else _describe_package(offer.release)
-    return json_response(200, {"Assets": [] if asset is None else [asset]})
-
-
-def _describe_package(release: Release) -> dict[str, str | int] | None:
-    version, name = to_semantic(release.version), release.artifact.file_name
+    nothing = json_response(200, {"Assets": []})
+    if offer is None or not offer.downloadable:
+        return nothing
+    release, name, notes = offer.release, offer.release.artifact.file_name, offer.release.changelog
+    version = to_semantic(release.version)
     package, separator, _ = name.partition(f"-{version}-")
     if version is None or not separator or not name.endswith(_FULL):
-        return None
-    notes = release.changelog
-    return {
+        return nothing
+    asset = {
         "PackageId": package,
         "Version": version,
         "Type": "Full",
@@ -236,6 +231,7 @@ def _describe_package(release: Release) -> dict[str, str | int] | None:
         "NotesMarkdown": "" if is_html(notes) else notes,
         "NotesHTML": notes if is_html(notes) else "",
     }
+    return json_response(200, {"Assets": [asset]})
 
 
 def find_velopack_package(releases: Sequence[Release], name: str) -> Release | None:

@@ -105,10 +105,6 @@ def trusted_comment(at: datetime, file_name: str, version: str) -> str:
     return f"timestamp:{int(at.timestamp())}\tfile:{name}\tversion:{to_semantic(version) or version}"
 
 
-def _sparkle_key(key: PublicKey) -> str:
-    return _base64(key.raw)
-
-
 def _minisign_key(key: PublicKey) -> str:
     return _base64(_KEY + _key_id(key) + key.raw)
 
@@ -120,7 +116,7 @@ def _tauri_key(key: PublicKey) -> str:
 
 PUBLIC_KEY_FORMS: Final[Mapping[str, Callable[[PublicKey], str]]] = {
     "licclient": lambda key: key.text,
-    "sparkle": _sparkle_key,
+    "sparkle": lambda key: _base64(key.raw),
     "tauri": _tauri_key,
     "minisign": _minisign_key,
 }

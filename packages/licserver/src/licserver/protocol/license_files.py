@@ -4,9 +4,11 @@ What is written reads back to the same rows. A missing or blank field has the va
 """
 
 import csv
+import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
@@ -24,7 +26,6 @@ from pydantic import (
 from licserver.domain.decisions import KEY_PREFIX
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import LISTS, LicenseTerms
-from licserver.protocol.csv_cells import to_line, unguard
 from licserver.protocol.foreign_exports import Conversion, ForeignLineError, SkippedLineError
 
 FORMATS: Final = ("csv", "jsonl")
@@ -170,6 +171,51 @@ class Skipped(NamedTuple):
     reason: str
 
 
+# --- cells of CSV files, without formulas that a spreadsheet would run (D-98) -----------------
+
+_BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
+_FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are full-width forms
+
+# A spreadsheet with another delimiter starts cells inside ours: quotes protect the first cell of a line only
+# (D-171). Delimiters are not among the blanks, so that `unguard` finds each apostrophe.
+_DELIMITER: Final = r"(?<=[,;|\t\r\n])"
+_UNGUARDED: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}(?={_FORMULA})")
+_GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}'(?={_FORMULA})")
+
+
+def to_line(values: Sequence[Any]) -> str:
+    """Format a line including its end (RFC 4180)."""
+    line = io.StringIO()
+    csv.writer(line, quoting=csv.QUOTE_ALL).writerow([_format_cell(value) for value in values])
+    return line.getvalue()
+
+
+def _format_cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return str(value)
+        case datetime():
+            return value.strftime("%Y-%m-%d %H:%M:%S")
+        case date():
+            return value.isoformat()
+        case _:
+            return guard(str(value))
+
+
+def guard(text: str) -> str:
+    """Insert an apostrophe before each formula: at the start, and wherever a cell may start."""
+    return _UNGUARDED.sub("'", text)
+
+
+def unguard(cell: str) -> str:
+    """Undo `guard`."""
+    return _GUARD.sub("", cell)
+
+
 # --- writing ----------------------------------------------------------------------------------
 
 
@@ -181,10 +227,9 @@ def write_head(form: str) -> str:
 def write_row(form: str, row: LicenseRow) -> str:
     """Format a license as one line of CSV (with line breaks in cells) or JSON, including its end."""
     values = _ROW.dump_python(row, mode="json", by_alias=True)
-    record = {name: values[name] for name in FIELDS}
-    return (
-        to_line([_to_cell(value) for value in record.values()]) if form == "csv" else _compact(record) + "\n"
-    )
+    if form == "csv":
+        return to_line([_to_cell(values[name]) for name in FIELDS])
+    return _compact({name: values[name] for name in FIELDS}) + "\n"
 
 
 def _to_cell(value: Any) -> Any:
@@ -211,20 +256,17 @@ def read_rows(form: str, lines: Iterable[str], conversion: Conversion = _AS_IT_I
 
     In documents of the form `json` licenses are counted instead of lines.
     """
-    match form:
-        case "csv":
-            return _read_csv(lines, conversion)
-        case "json":
-            return _read_documents(lines, conversion)
-        case _:
-            return _read_json_lines(lines, conversion)
+    readers = {"csv": _read_csv, "json": _read_documents, "jsonl": _read_json_lines}
+    return readers[form](lines, conversion)
 
 
 def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
     csv.field_size_limit(MAX_LINE)
     lines = iter(lines)
     first = next(lines, "").removeprefix(_BYTE_ORDER_MARK)
-    reader = csv.reader(itertools.chain([first], lines), delimiter=_delimiter(first), strict=True)
+    # Spreadsheets use the delimiter of their country (D-148).
+    delimiter = next((one for one in ";\t" if one in first and "," not in first), ",")
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
     names: list[str] | None = None
     start = 1
     while True:
@@ -241,13 +283,12 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
             if message := _check_header(names, conversion):
                 yield line, Problem(line, message)
                 return
+        elif cells and len(cells) != len(names):
+            yield line, Problem(line, f"expected {len(names)} cells, found {len(cells)}")
         elif cells:
-            yield line, _read_cells(line, names, cells, conversion)
-
-
-def _delimiter(first: str) -> str:
-    """Find the delimiter: spreadsheets use that of their country (D-148)."""
-    return next((one for one in ";\t" if one in first and "," not in first), ",")
+            # Of two columns with one name, the first counts: other systems append those of their users.
+            pairs = zip(reversed(names), reversed(cells), strict=True)
+            yield line, _read_texts(line, {name: unguard(cell) for name, cell in pairs}, conversion)
 
 
 def _check_header(names: list[str], conversion: Conversion) -> str | None:
@@ -257,11 +298,9 @@ def _check_header(names: list[str], conversion: Conversion) -> str | None:
         return message
     if len(set(names)) < len(names):
         return "a field is named twice"
-    return (
-        None
-        if "product" in names or conversion.products
-        else "the first line must name the fields, 'product' among them"
-    )
+    if "product" in names or conversion.products:
+        return None
+    return "the first line must name the fields, 'product' among them"
 
 
 def _check_names(names: Iterable[str]) -> str | None:
@@ -269,34 +308,21 @@ def _check_names(names: Iterable[str]) -> str | None:
     return None if unknown is None else f"there is no field {unknown!r}; valid fields: {', '.join(FIELDS)}"
 
 
-def _read_cells(
-    line: int, names: list[str], cells: list[str], conversion: Conversion
-) -> LicenseRow | Problem | Skipped:
-    if len(cells) != len(names):
-        return Problem(line, f"expected {len(names)} cells, found {len(cells)}")
-    # Of two columns with one name, the first counts: other systems append what their users have named.
-    pairs = zip(reversed(names), reversed(cells), strict=True)
-    record: dict[str, Any] = {name: unguard(cell) for name, cell in pairs}
-    return _convert(line, record, conversion) if conversion else _read_own_cells(line, record)
-
-
-def _convert(line: int, record: dict[str, Any], conversion: Conversion) -> LicenseRow | Problem | Skipped:
-    try:
-        values = conversion.convert(record, FIELDS)
-    except SkippedLineError as reason:
-        return Skipped(line, str(reason))
-    except ForeignLineError as problem:
-        return Problem(line, str(problem))
-    return _read_own_cells(line, values)
-
-
-def _read_own_cells(line: int, record: dict[str, Any]) -> LicenseRow | Problem:
+def _read_texts(line: int, record: dict[str, Any], conversion: Conversion) -> LicenseRow | Problem | Skipped:
+    """Convert a record, in which lists may be texts, and read it."""
+    if conversion:
+        try:
+            record = conversion.convert(record, FIELDS)
+        except SkippedLineError as reason:
+            return Skipped(line, str(reason))
+        except ForeignLineError as problem:
+            return Problem(line, str(problem))
     for name in LISTS:
         if isinstance(text := record.get(name), str):
             record[name] = [entry for entry in text.splitlines() if entry.strip()]
-    if isinstance(record.get("activations"), str) and record["activations"].strip():
+    if isinstance(text := record.get("activations"), str) and text.strip():
         try:
-            record["activations"] = json.loads(record["activations"])
+            record["activations"] = json.loads(text)
         except (ValueError, RecursionError):
             return Problem(line, "activations: must be JSON, as `licserver export` writes it")
     return _read_record(line, record)
@@ -323,9 +349,10 @@ def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Li
         items = document.get("data", document) if isinstance(document, dict) else document
         for item in items if isinstance(items, list) else [items]:
             number += 1
-            is_object = isinstance(item, dict)
-            problem = Problem(number, "not a JSON object")
-            yield number, _convert(number, item, conversion) if is_object else problem
+            if isinstance(item, dict):
+                yield number, _read_texts(number, item, conversion)
+            else:
+                yield number, Problem(number, "not a JSON object")
 
 
 def _start_of_document(text: str, place: int) -> int:
@@ -349,7 +376,7 @@ def _read_json_lines(lines: Iterable[str], conversion: Conversion) -> Iterator[L
         elif not conversion.is_foreign and (message := _check_names(record)):
             yield line, Problem(line, message)
         elif conversion:
-            yield line, _convert(line, record, conversion)
+            yield line, _read_texts(line, record, conversion)
         else:
             yield line, _read_record(line, record)
 
@@ -371,7 +398,5 @@ def _read_record(line: int, record: dict[str, Any]) -> LicenseRow | Problem:
         return _ROW.validate_python(given)
     except ValidationError as invalid:
         error = invalid.errors(include_input=False, include_url=False)[0]
-    where = ".".join(map(str, error["loc"]))
-    return Problem(
-        line, f"{where}: {_MESSAGES.get(error['type'], error['msg'].removeprefix('Value error, '))}"
-    )
+    message = _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
+    return Problem(line, f"{'.'.join(map(str, error['loc']))}: {message}")

@@ -43,8 +43,7 @@ def parse_request(text: str) -> MachineRequest:
     """Parse a request, from a file or typed by hand: case, spaces and hyphens do not count."""
     typed = re.sub(r"[\s-]+", "", text[:MAX_REQUEST]).upper().removeprefix("REQ")
     try:
-        raw = b32decode(typed + "=" * (-len(typed) % 8), map01="I")
-        domain, slug, version = _read_request(raw[:-_CHECK_BYTES], raw[-_CHECK_BYTES:])
+        domain, slug, version = _read_request(b32decode(typed + "=" * (-len(typed) % 8), map01="I"))
     except ValueError:  # also UnicodeDecodeError, and the error of base32
         raise InvalidInputError(
             "this is not a request for a license file, or it was mistyped; it begins with REQ-"
@@ -53,7 +52,8 @@ def parse_request(text: str) -> MachineRequest:
     return MachineRequest(domain, slug, machine and machine.app_version)
 
 
-def _read_request(content: bytes, check: bytes) -> tuple[str, str, str]:
+def _read_request(raw: bytes) -> tuple[str, str, str]:
+    content, check = raw[:-_CHECK_BYTES], raw[-_CHECK_BYTES:]
     if sha256(content).digest()[:_CHECK_BYTES] != check:
         raise ValueError
     if content[:1] == _INSTALLATION:

@@ -139,7 +139,9 @@ def read(document: str) -> SignedManifest:
         kept = [{name: one[name] for name in ("protected", "signature")} for one in signatures]
         key_ids = tuple(map(_read_signature, kept))
         manifest = _read_content(_object(json.loads(from_base64url(payload))))
-        files = _read_files(jws)
+        files = read_signatures(jws.get(_FILES))
+        if files is None and _FILES in jws:
+            raise _ManifestError("its file_signatures are not those of `licserver release sign`")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f": {error}" if isinstance(error, _ManifestError) else ""
         raise InvalidInputError(f"not a signed release manifest{reason}") from None
@@ -183,13 +185,6 @@ def _read_signature(signature: dict[str, Any]) -> str:
     if len(from_base64url(signature["signature"])) != SIGNATURE_BYTES:
         raise _ManifestError("a signature is not an Ed25519 signature")
     return key_id
-
-
-def _read_files(jws: dict[str, Any]) -> FileSignatures | None:
-    files = read_signatures(jws.get(_FILES))
-    if files is None and _FILES in jws:
-        raise _ManifestError("its file_signatures are not those of `licserver release sign`")
-    return files
 
 
 def _read_content(content: dict[str, Any]) -> Manifest:

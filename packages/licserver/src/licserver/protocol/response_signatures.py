@@ -106,22 +106,16 @@ class AcceptSignatureReader:
 
 
 def parse_accept_signature(field: str, keys: Sequence[SigningKey]) -> SignatureRequest | None:
-    """Choose the signature to make (RFC 9421 section 5).
+    """Choose the signature to make (RFC 9421 section 5), of all keys including retired ones.
 
-    Args:
-        field: The ``Accept-Signature`` header; several lines joined by commas.
-        keys: All keys of the server, including retired ones.
-
-    Returns:
-        The first member that the newest possible key can honour; None also for a malformed field (D-61).
+    Several lines of the header ``Accept-Signature`` are joined by commas. Returns the first member that the
+    newest possible key can honour; None also for a malformed field (D-61).
     """
     if len(field) > MAX_FIELD or _FIELD.fullmatch(field) is None:
         return None
-    members = [
-        member for found in _MEMBER_PARTS.finditer(field) if (member := _parse_member(*found.groups()))
-    ]
+    members = [_parse_member(*found.groups()) for found in _MEMBER_PARTS.finditer(field)]
     for key in live_keys(keys):
-        for label, nonce, key_id in members:
+        for label, nonce, key_id in filter(None, members):
             if key_id is None or key_id == f'"{key.id}"':
                 return SignatureRequest(label, nonce, key)
     return None
@@ -181,15 +175,10 @@ def sign_response(
     content: bytes,
     now: datetime,
 ) -> dict[str, str]:
-    """Return the three headers that sign a response.
+    """Return the three headers that sign a response, whose parts are given exactly as sent.
 
-    Args:
-        wanted: From `parse_accept_signature`.
-        request: Its digest was checked with `matches_digest`.
-        status: Of the response, like `content_type` and `content`, exactly as sent.
-        content_type: See `status`.
-        content: See `status`.
-        now: Whole seconds count.
+    `wanted` is from `parse_accept_signature`; the request's digest was checked with `matches_digest`. Of
+    `now`, whole seconds count.
     """
     created = int(now.timestamp())
     expires = created + int(SIGNATURE_LIFETIME.total_seconds())

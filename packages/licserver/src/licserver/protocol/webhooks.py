@@ -157,7 +157,7 @@ _RESPONSES: Final = {
 
 def describe_webhooks() -> dict[str, Any]:
     """Return a path item for each type of event."""
-    return {type_.value: {"post": _describe(type_, *described)} for type_, described in _EVENTS.items()}
+    return {type_.value: {"post": _describe(type_)} for type_ in _EVENTS}
 
 
 def data_schema(type_: EventType) -> dict[str, Any]:
@@ -173,7 +173,8 @@ def data_schema(type_: EventType) -> dict[str, Any]:
     }
 
 
-def _describe(type_: EventType, summary: str, names: str) -> dict[str, Any]:
+def _describe(type_: EventType) -> dict[str, Any]:
+    summary, names = _EVENTS[type_]
     schema = {
         "type": "object",
         "required": ["type", "timestamp", "data"],

@@ -40,8 +40,8 @@ class KeyVault:
 
     def license_id(self, key: str) -> bytes:
         """Return the index of a license key: the license's id of 16 bytes."""
-        mac = self._mac.copy()
         # surrogatepass: text that is not valid Unicode is a key that does not exist
+        mac = self._mac.copy()
         mac.update(key.encode("utf-8", "surrogatepass"))
         return mac.digest()[:ID_BYTES]
 
@@ -78,9 +78,8 @@ class KeyVault:
     @property
     def fingerprint(self) -> bytes:
         """A check value by which the database recognises its secrets."""
-        return hmac.digest(self.index_secret, b"licserver vault fingerprint", "sha256") + hmac.digest(
-            self.encryption_secret, b"licserver vault fingerprint", "sha256"
-        )
+        secrets_ = (self.index_secret, self.encryption_secret)
+        return b"".join(hmac.digest(one, b"licserver vault fingerprint", "sha256") for one in secrets_)
 
 
 def encrypt_bytes(secret: bytes, content: bytes, label: bytes) -> bytes:

@@ -190,28 +190,25 @@ def become_owner(folder: Path) -> None:
     status = folder.stat()
     if status.st_uid == 0:
         return
+    import pwd  # noqa: PLC0415 - does not exist on Windows
+
     try:
-        _become(status.st_uid, status.st_gid)
+        try:
+            user = pwd.getpwuid(status.st_uid)
+        except KeyError:  # a container often has a user id without a name
+            gid = status.st_gid
+            os.setgroups([gid])
+        else:
+            gid = user.pw_gid
+            os.setgroups(os.getgrouplist(user.pw_name, gid))
+            os.environ["HOME"] = user.pw_dir  # libpq looks for certificates there, and fails if it may not
+        os.setgid(gid)
+        os.setuid(status.st_uid)  # last: afterwards the process may not call the others
     except OSError as error:
         name = user_name(status.st_uid)
         raise InvalidInputError(
             f"cannot act as {name}, the owner of {folder}: {error.strerror}; run this command as {name}"
         ) from None
-
-
-def _become(uid: int, gid: int) -> None:
-    import pwd  # noqa: PLC0415 - does not exist on Windows
-
-    try:
-        user = pwd.getpwuid(uid)
-    except KeyError:  # a container often has a user id without a name
-        os.setgroups([gid])
-    else:
-        gid = user.pw_gid
-        os.setgroups(os.getgrouplist(user.pw_name, gid))
-        os.environ["HOME"] = user.pw_dir  # libpq looks for certificates there, and fails if it may not
-    os.setgid(gid)
-    os.setuid(uid)  # last: afterwards the process may not call the others
 
 
 def user_name(uid: int) -> str:

@@ -2,7 +2,6 @@
 
 Without it, all license keys are lost; whoever reads it can decrypt them. So it has mode 0600 from its first
 byte, keeps its owner, and is never replaced by a fresh one if a database depends on it.
-
 """
 
 import contextlib
@@ -11,7 +10,7 @@ import os
 import secrets
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +28,7 @@ _SECRET_BYTES: Final = 32
 _LOCK_SECONDS: Final = 5.0
 _TEMPORARY: Final = ".secrets-"
 _HAS_DATABASE: Final = "has_database"
+_CHANGEABLE: Final = ("link_secrets", "signing_keys")  # the others say whether two machines belong together
 _LEFTOVER_SECONDS: Final = 3600
 """Writing takes less than a second: an older temporary file was left by a killed process."""
 
@@ -254,19 +254,18 @@ def _written(path: Path, text: str) -> Iterator[Path]:
             remove_leftovers(path.parent, _TEMPORARY, os.fstat(handle).st_mtime, _LEFTOVER_SECONDS)
             file.write(text)
             file.flush()
-            _check_owner(file.fileno(), path)
+            # The server's user could not read the file of another one any more (D-126).
+            if os.name != "nt" and path.exists() and os.fstat(handle).st_uid != path.stat().st_uid:
+                raise SecretsError(
+                    f"{path} belongs to another user, who could not read the changed file; run as that user"
+                )
             os.fsync(file.fileno())
         yield Path(temporary)
     finally:
         Path(temporary).unlink(missing_ok=True)
 
 
-def _check_owner(handle: int, path: Path) -> None:
-    """Refuse to write a file that the server's user could not read any more (D-126)."""
-    if os.name != "nt" and path.exists() and os.fstat(handle).st_uid != path.stat().st_uid:
-        raise SecretsError(
-            f"{path} belongs to another user, who could not read the changed file; run as that user"
-        )
+# --- signing keys -----------------------------------------------------------------------------
 
 
 def signing_keys(settings: Settings) -> tuple[SigningKey, ...]:
@@ -292,7 +291,11 @@ def add_signing_key(settings: Settings, private: PrivateKey, now: datetime) -> S
 
 def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: bool = False) -> SigningKey:
     """Retire a key by the start of its id, the `last` one only if asked; servers use it until a restart."""
-    key = _find(signing_keys(settings), key_id)
+    found = [key for key in signing_keys(settings) if key_id and key.id.startswith(key_id)]
+    if len(found) != 1:
+        problem = "there are several signing keys" if found else "there is no signing key"
+        raise InvalidInputError(f"{problem} {key_id!r}; `licserver signing-key list` shows all ids")
+    key = found[0]
     retired = replace(key, retired_at=now)
 
     def edit(content: dict[str, Any]) -> None:
@@ -313,9 +316,57 @@ def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: 
     return retired
 
 
-def _find(keys: Sequence[SigningKey], key_id: str) -> SigningKey:
-    found = [key for key in keys if key_id and key.id.startswith(key_id)]
-    if len(found) != 1:
-        problem = "there are several signing keys" if found else "there is no signing key"
-        raise InvalidInputError(f"{problem} {key_id!r}; `licserver signing-key list` shows all ids")
-    return found[0]
+# --- the other machines of an installation ----------------------------------------------------
+
+
+def export_secrets(settings: Settings) -> str:
+    """Return all secrets, for `import_secrets` on another machine."""
+    open_vault(settings)
+    return read_secrets(settings)
+
+
+def import_secrets(settings: Settings, text: str) -> list[str]:
+    """Take over the secrets of another machine with the same database, or all where there are none.
+
+    Returns:
+        What changed: ``link_secrets``, ``signing_keys``.
+
+    Raises:
+        InvalidInputError: if they are of another database, or this machine has a secret that the other lacks.
+    """
+    received = read_vault(text, "the input")
+    content = json.loads(text)
+    if settings.secrets is None and not os.path.lexists(settings.data_dir / SECRETS_FILE):
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if create_secrets(settings, text):
+            return [name for name in _CHANGEABLE if content.get(name)]
+    if open_vault(settings).fingerprint != received.fingerprint:
+        raise InvalidInputError("these are the secrets of another database; nothing was changed")
+    changed: list[str] = []
+
+    def edit(here: dict[str, Any]) -> None:
+        _refuse_to_lose_secrets(here, content)
+        changed.extend(name for name in _CHANGEABLE if here.get(name, []) != content.get(name, []))
+        here.update({name: content.get(name, []) for name in changed})
+
+    change_secrets(settings, edit)
+    return changed
+
+
+def _refuse_to_lose_secrets(here: dict[str, Any], received: dict[str, Any]) -> None:
+    """Refuse what is older than this machine's own: somebody has rotated or added here."""
+    ours, theirs = here["link_secrets"][0], received["link_secrets"][0]
+    is_newer = ours.get("signs_from", "") > theirs.get("signs_from", "")
+    if is_newer and all(ours["id"] != one["id"] for one in received["link_secrets"]):
+        raise InvalidInputError(
+            f"this machine has a newer link secret, {ours['id']}: copy the secrets from here instead"
+        )
+    their_keys = {key["id"]: key for key in received.get("signing_keys", [])}
+    for key in here.get("signing_keys", []):
+        other = their_keys.get(key["id"])
+        if other is None or (key["retired_at"] is not None and other["retired_at"] is None):
+            what = "has" if other is None else "has retired"
+            raise InvalidInputError(
+                f"this machine {what} the signing key {key['id']}, and the other has not: copy the secrets "
+                "from here instead"
+            )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
@@ -47,13 +47,10 @@ class _Event(_Model):
     attributes: dict[str, Any] = Field(validation_alias=AliasPath("data", "attributes"))
 
 
-_Quantity = Annotated[int, Field(ge=1, le=MAX_QUANTITY)]
-
-
 class _OrderItem(_Model):
     variant_id: str
     product_id: str
-    quantity: _Quantity = 1
+    quantity: int = Field(1, ge=1, le=MAX_QUANTITY)
 
 
 class _Order(_Model):

@@ -24,6 +24,12 @@ TYPES: Final = {
     "subscription.renewed": SaleKind.RENEWED,
     "subscription.ended": SaleKind.ENDED,
 }
+_NEEDED: Final = {
+    SaleKind.PURCHASED: ("order_id", "external_id"),
+    SaleKind.REFUNDED: ("order_id",),
+    SaleKind.RENEWED: ("subscription_id", "paid_through"),
+    SaleKind.ENDED: ("subscription_id",),
+}
 _PREFIX: Final = "whsec_"
 
 _Id = Annotated[str, Field(min_length=1, max_length=255)]
@@ -84,8 +90,12 @@ def read(headers: Mapping[str, str], body: bytes) -> Delivery:
         return Delivery.of(delivery, type_, f"the type is none of {', '.join(TYPES)}")
     event = parse(Event, body)
     data = event.data
-    _check_fields(kind, data)
-    is_purchase = kind is SaleKind.PURCHASED
+    for name in _NEEDED[kind]:
+        if getattr(data, name) is None:
+            raise UnreadableDeliveryError(f"data.{name}: Field required")
+    ends, is_purchase = data.paid_through, kind is SaleKind.PURCHASED
+    if ends is not None and not isinstance(ends, datetime):
+        ends = datetime.combine(ends, time(), UTC) + timedelta(days=1)
     sale = SaleEvent(
         kind=kind,
         occurred_at=event.timestamp,
@@ -93,26 +103,8 @@ def read(headers: Mapping[str, str], body: bytes) -> Delivery:
         items=(Item((data.external_id,), data.quantity),) if is_purchase and data.external_id else (),
         customer_email=data.customer_email,
         subscription_id=data.subscription_id,
-        paid_through=_read_end(data.paid_through),
+        paid_through=ends,
         ended_at=event.timestamp if kind is SaleKind.ENDED else None,
         is_partial=data.partial,
     )
     return Delivery.of(delivery, type_, sale, is_test=data.test)
-
-
-def _check_fields(kind: SaleKind, data: Data) -> None:
-    needed = {
-        SaleKind.PURCHASED: ("order_id", "external_id"),
-        SaleKind.REFUNDED: ("order_id",),
-        SaleKind.RENEWED: ("subscription_id", "paid_through"),
-        SaleKind.ENDED: ("subscription_id",),
-    }[kind]
-    for name in needed:
-        if getattr(data, name) is None:
-            raise UnreadableDeliveryError(f"data.{name}: Field required")
-
-
-def _read_end(paid_through: datetime | date | None) -> datetime | None:
-    if paid_through is None or isinstance(paid_through, datetime):
-        return paid_through
-    return datetime.combine(paid_through, time(), UTC) + timedelta(days=1)

@@ -94,24 +94,18 @@ class SubscriptionState:
             return replace(joined, purchased_at=_later(self.purchased_at, event.occurred_at))
         if event.kind is not SaleKind.ENDED:
             return joined
-        at, ended_at = event.occurred_at, event.ended_at or event.occurred_at
-        known = self.end_reported_at, self.ended_at
-        if known[0] is not None and known[1] is not None and (known[0], known[1]) >= (at, ended_at):
-            return joined
-        return replace(joined, end_reported_at=at, ended_at=ended_at)
+        end = event.occurred_at, event.ended_at or event.occurred_at
+        if self.end_reported_at is not None and self.ended_at is not None:
+            end = max(end, (self.end_reported_at, self.ended_at))
+        return replace(joined, end_reported_at=end[0], ended_at=end[1])
 
     def end(self, rules: Rules) -> datetime | None:
         """Return when licenses of the subscription end; None if that is not known."""
-        is_renewed = (
-            self.purchased_at is not None
-            and self.end_reported_at is not None
-            and self.purchased_at > self.end_reported_at
-        )
+        bought, reported = self.purchased_at, self.end_reported_at
+        is_renewed = bought is not None and reported is not None and bought > reported
         if self.ended_at is not None and not is_renewed:
             return self.ended_at
-        if self.paid_through is None or (
-            self.purchased_at is not None and self.paid_through < self.purchased_at
-        ):
+        if self.paid_through is None or (bought is not None and self.paid_through < bought):
             return None  # not known for the present purchase
         return self.paid_through + rules.grace
 

@@ -202,11 +202,8 @@ def _read_dispute(created: datetime, fields: dict[str, Any]) -> Reading:
         return "a dispute without a payment intent"
     if dispute.status.startswith("warning_") and dispute.status != "warning_closed":
         return "an inquiry, which takes no money yet"
-    kinds = {
-        "won": SaleKind.DISPUTE_WON,
-        "warning_closed": SaleKind.DISPUTE_WON,
-        "lost": SaleKind.DISPUTE_LOST,
-    }
+    won, lost = SaleKind.DISPUTE_WON, SaleKind.DISPUTE_LOST
+    kinds = {"won": won, "warning_closed": won, "lost": lost}
     kind = kinds.get(dispute.status, SaleKind.DISPUTED)
     return SaleEvent(kind=kind, occurred_at=created, order_id=dispute.payment_intent)
 

@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 
 from licserver import __version__
 from licserver.errors import InvalidInputError, LicserverError
-from licserver.protocol.csv_cells import to_line
+from licserver.protocol.license_files import to_line
 from licserver.settings import Settings
 from licserver.web.console import formatting, sessions
 from licserver.web.console.pages import Csv
