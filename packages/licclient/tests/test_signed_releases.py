@@ -14,6 +14,7 @@ from stage.rules import settings
 
 from licclient import UntrustedResponseError, Update
 from licclient._model import Listing, Manifest
+from licclient._policy import is_at_least
 from licclient._records import record_name, unseal
 from licclient._signatures.public_keys import read_public_key
 from licclient._signatures.releases import (
@@ -21,7 +22,6 @@ from licclient._signatures.releases import (
     Highest,
     SignedReleases,
     check_manifest,
-    is_at_least,
     read_manifest,
 )
 from licclient._storage import StateFolder

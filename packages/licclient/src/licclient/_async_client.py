@@ -7,6 +7,7 @@ from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
+from licclient import _flows
 from licclient._base_client import (
     CLOSE_SECONDS,
     AsyncLicensed,
@@ -49,23 +50,17 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
-        from licclient._flows.verification import verify
-
-        return await self._run(verify(self._context, key, force=force))
+        return await self._run(_flows.verification.verify(self._context, key, force=force))
 
     async def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
-        from licclient._flows.activation import activate
-
-        found = await self._run(activate(self._context, key))
+        found = await self._run(_flows.activation.activate(self._context, key))
         self._nudge()
         return found
 
     async def start_trial(self) -> License:
         """Start the trial of this computer; as `LicenseClient.start_trial`."""
-        from licclient._flows.activation import start_trial
-
-        found = await self._run(start_trial(self._context))
+        found = await self._run(_flows.activation.start_trial(self._context))
         self._nudge()
         return found
 
@@ -73,10 +68,8 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         """Return the license of the activated key, or raise; as `LicenseClient.require`."""
         import asyncio
 
-        from licclient._flows.activation import remembered_license
-
         check_entitlement(entitlement)
-        known, is_due = await on_thread(remembered_license, self._context)
+        known, is_due = await on_thread(_flows.activation.remembered_license, self._context)
         if known is None:
             return check_entitled(await self.verify(), entitlement)
         if is_due and self._may_refresh():
@@ -120,29 +113,21 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def forget_key(self) -> None:
         """Forget the key on this computer; as `LicenseClient.forget_key`."""
-        from licclient._flows.activation import forget_key
-
-        await on_thread(forget_key, self._context)
+        await on_thread(_flows.activation.forget_key, self._context)
         self._nudge()
 
     async def deactivate(self, key: str | None = None) -> None:
         """Free the slot of this computer, and forget the key; as `LicenseClient.deactivate`."""
-        from licclient._flows.activation import deactivate
-
-        await self._run(deactivate(self._context, key))
+        await self._run(_flows.activation.deactivate(self._context, key))
         self._nudge()
 
     async def request_license_file(self) -> str:
         """Return the request for a license file; as `LicenseClient.request_license_file`."""
-        from licclient._flows.activation import request_file
-
-        return await on_thread(request_file, self._context)
+        return await on_thread(_flows.activation.request_file, self._context)
 
     async def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
         """Install a license file; as `LicenseClient.install_license_file`."""
-        from licclient._flows.activation import install_file
-
-        found = await on_thread(install_file, self._context, file)
+        found = await on_thread(_flows.activation.install_file, self._context, file)
         self._nudge()
         return found
 
@@ -156,33 +141,23 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement; as `LicenseClient.consume`."""
-        from licclient._flows.consumption import consume
-
-        return await self._run(consume(self._context, entitlement, amount))
+        return await self._run(_flows.consumption.consume(self._context, entitlement, amount))
 
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""
-        from licclient._flows.activation import status
-
-        return await on_thread(status, self._context)
+        return await on_thread(_flows.activation.status, self._context)
 
     async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        from licclient._flows.updates import check_for_update
-
-        return await self._run(check_for_update(self._context, key, force=force))
+        return await self._run(_flows.updates.check_for_update(self._context, key, force=force))
 
     async def skip_update(self, update: Update) -> None:
         """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
-        from licclient._flows.updates import skip_update
-
-        await on_thread(skip_update, self._context, update)
+        await on_thread(_flows.updates.skip_update, self._context, update)
 
     async def is_skipped(self, update: Update) -> bool:
         """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
-        from licclient._flows.updates import is_skipped
-
-        return await on_thread(is_skipped, self._context, update)
+        return await on_thread(_flows.updates.is_skipped, self._context, update)
 
     async def download(
         self,
@@ -192,15 +167,13 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         cancel: "Cancel | None" = None,
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        from licclient._flows.downloads import download
-        from licclient._flows.runners import run_async
         from licclient._storage import read_folder
 
         check_download(update, progress, cancel)
-        flow = download(self._context, update, read_folder("to", to), progress)
+        flow = _flows.downloads.download(self._context, update, read_folder("to", to), progress)
         transport = await on_thread(self._transport)  # one for all of it, as in `LicenseClient`
         is_cancelled = None if cancel is None else cancel.is_set
-        return await run_async(flow, lambda: transport, is_cancelled)
+        return await _flows.runners.run_async(flow, lambda: transport, is_cancelled)
 
     def start(
         self,
@@ -256,9 +229,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         await self.aclose()
 
     async def _run(self, flow: "Flow[R]") -> R:
-        from licclient._flows.runners import run_async
-
-        return await run_async(flow, self._transport)
+        return await _flows.runners.run_async(flow, self._transport)
 
     def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "AsyncTransport":
         from licclient._async_transport import AsyncTransport

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, ParamSpec, Type
 from weakref import WeakSet
 
 import licclient
+from licclient import _flows
 from licclient._clock import Clock
 from licclient._model import License, is_entitlement_name
 from licclient.errors import LicclientError, NotEntitledError
@@ -102,7 +103,6 @@ class BaseClient(Generic[_W, _T]):
         storage: "Storage | None" = None,
         **options: Any,
     ) -> None:
-        from licclient._flows.context import create_context
         from licclient._protocol.links import is_in_the_clear
         from licclient._records import places_for
         from licclient._settings import ClientSettings, read_settings
@@ -126,7 +126,7 @@ class BaseClient(Generic[_W, _T]):
             state = StateFolder(None, places_for(settings))
         else:
             state = StateFolder(read_folder("state_dir", given.state_dir))
-        self._context = create_context(settings, clock, storage or state)
+        self._context = _flows.context.create_context(settings, clock, storage or state)
         self._agent = f"licclient/{licclient.__version__}"
         self._opening = threading.Lock()
         self._given_transport: Any = transport
@@ -144,9 +144,7 @@ class BaseClient(Generic[_W, _T]):
     @property
     def last_update_check(self) -> "UpdateCheck":
         """Result of the latest `check_for_update` of this client, with the reason if that returned None."""
-        from licclient._flows.updates import NOT_CHECKED
-
-        return self._context.last_update_check or NOT_CHECKED
+        return self._context.last_update_check or _flows.updates.NOT_CHECKED
 
     def _create_transport(self, settings: "Settings", agent: str, given: Any) -> _T:
         raise NotImplementedError

@@ -9,6 +9,7 @@ from os import PathLike
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
+from licclient import _flows
 from licclient._base_client import (
     CLOSE_SECONDS,
     BaseClient,
@@ -80,9 +81,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             ServiceUnavailableError: No answer, and neither cache nor grace holds.
             UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
-        from licclient._flows.verification import verify
-
-        return self._run(verify(self._context, key, force=force))
+        return self._run(_flows.verification.verify(self._context, key, force=force))
 
     def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it when it is good.
@@ -98,9 +97,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             MistypedKeyError: It cannot be a key, and says what is wrong; nobody was asked.
             LicclientError: As `verify`; whatever was remembered before stays.
         """
-        from licclient._flows.activation import activate
-
-        found = self._run(activate(self._context, key))
+        found = self._run(_flows.activation.activate(self._context, key))
         self._nudge()
         return found
 
@@ -116,9 +113,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             LicclientError: As `verify`; whatever was remembered before stays.
             ValueError: The client was made without `slug`.
         """
-        from licclient._flows.activation import start_trial
-
-        found = self._run(start_trial(self._context))
+        found = self._run(_flows.activation.start_trial(self._context))
         self._nudge()
         return found
 
@@ -138,10 +133,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             NotEntitledError: The license does not include the feature.
             LicclientError: As `verify`.
         """
-        from licclient._flows.activation import remembered_license
-
         check_entitlement(entitlement)
-        known, is_due = remembered_license(self._context)
+        known, is_due = _flows.activation.remembered_license(self._context)
         if known is None:
             return check_entitled(self.verify(), entitlement)
         if is_due and self._may_refresh():
@@ -198,9 +191,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
 
     def forget_key(self) -> None:
         """Forget the key on this computer. The server is not told, so the slot stays in use."""
-        from licclient._flows.activation import forget_key
-
-        forget_key(self._context)
+        _flows.activation.forget_key(self._context)
         self._nudge()
 
     def deactivate(self, key: str | None = None) -> None:
@@ -216,16 +207,12 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             LicenseRefusedError: The server does not know the key.
             ServiceUnavailableError: No answer; nothing was forgotten.
         """
-        from licclient._flows.activation import deactivate
-
-        self._run(deactivate(self._context, key))
+        self._run(_flows.activation.deactivate(self._context, key))
         self._nudge()
 
     def request_license_file(self) -> str:
         """Return the request for a license file for this computer; a `ValueError` without `public_keys`."""
-        from licclient._flows.activation import request_file
-
-        return request_file(self._context)
+        return _flows.activation.request_file(self._context)
 
     def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
         """Install a license file, by its path or content: it holds until its end without any request.
@@ -235,9 +222,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             OSError: It cannot be read.
             ValueError: The client was made without `public_keys`.
         """
-        from licclient._flows.activation import install_file
-
-        found = install_file(self._context, file)
+        found = _flows.activation.install_file(self._context, file)
         self._nudge()
         return found
 
@@ -275,15 +260,11 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             ServiceUnavailableError: No answer, and nothing is left to be used without one.
             UntrustedResponseError: As `verify`.
         """
-        from licclient._flows.consumption import consume
-
-        return self._run(consume(self._context, entitlement, amount))
+        return self._run(_flows.consumption.consume(self._context, entitlement, amount))
 
     def status(self) -> "LicenseStatus":
         """Return what a settings page shows; asks nobody, and raises for nothing."""
-        from licclient._flows.activation import status
-
-        return status(self._context)
+        return _flows.activation.status(self._context)
 
     def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
         """Return a newer version that the customer may download, or None; `last_update_check` has the reason.
@@ -298,9 +279,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        from licclient._flows.updates import check_for_update
-
-        return self._run(check_for_update(self._context, key, force=force))
+        return self._run(_flows.updates.check_for_update(self._context, key, force=force))
 
     def skip_update(self, update: Update) -> None:
         """Remember that a person does not want this version; in place of the one skipped before (D-87).
@@ -310,15 +289,11 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             TypeError: No `Update`.
         """
-        from licclient._flows.updates import skip_update
-
-        skip_update(self._context, update)
+        _flows.updates.skip_update(self._context, update)
 
     def is_skipped(self, update: Update) -> bool:
         """Return whether this very version was skipped, in this app, by this user; asks nobody."""
-        from licclient._flows.updates import is_skipped
-
-        return is_skipped(self._context, update)
+        return _flows.updates.is_skipped(self._context, update)
 
     def download(
         self,
@@ -355,14 +330,13 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             TypeError: An argument is not what it must be.
             ValueError: The client was made without `slug` or `version`, or `to` is blank.
         """
-        from licclient._flows.downloads import download
-        from licclient._flows.runners import run
         from licclient._storage import read_folder
 
         check_download(update, progress, cancel)
-        flow = download(self._context, update, read_folder("to", to), progress)
+        flow = _flows.downloads.download(self._context, update, read_folder("to", to), progress)
         transport = self._transport()  # one for all of it: closing the client ends the download
-        return run(flow, lambda: transport, cancel.is_set if cancel is not None else lambda: False)
+        is_cancelled = cancel.is_set if cancel is not None else lambda: False
+        return _flows.runners.run(flow, lambda: transport, is_cancelled)
 
     def start(
         self,
@@ -431,9 +405,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         self.close()
 
     def _run(self, flow: "Flow[R]") -> R:
-        from licclient._flows.runners import run
-
-        return run(flow, self._transport)
+        return _flows.runners.run(flow, self._transport)
 
     def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "Transport":
         from licclient._transport import Transport

@@ -9,11 +9,10 @@ import platform
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -50,58 +49,45 @@ class Finding:
     text: str
 
 
-def diagnose(context: Context, agent: str, transport: object) -> tuple[list[Finding], str]:
+def diagnose(context: Context, agent: str, transport: Any) -> tuple[list[Finding], str]:
     """Run every check on a client; return the findings, and the report as text.
 
     The way to the service is not checked if the app passed a `transport`.
     """
-    findings = _examine(context, agent, transport)
-    return findings, _format_report(findings, context.now())
-
-
-def _examine(context: Context, agent: str, transport: Any) -> list[Finding]:
     settings = context.settings
     folder = context.storage.folder()
-    checks: dict[str, Callable[[], Iterator[Finding]]] = {
+    checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "name": lambda: _check_name(settings.server),
         "proxy": lambda: _check_proxy(settings.server),
         "tls": lambda: _check_tls(settings.server),
     }
+    found = [_noted("server", settings.server), _noted("program", _format_program(settings, agent))]
     if transport is not None:
-        checks = {name: partial(_skip, name) for name in checks}
+        found += [_noted(name, "not checked: the app has its own transport") for name in checks]
+        checks = {}
     checks |= {
         "service": lambda: _check_service(settings, agent, transport, context.now()),
         "version": lambda: _check_version(settings.version),
         "state folder": lambda: _check_folder(folder, context),
-        "keyring": lambda: iter([_noted("keyring", "not used" if folder is None else describe_keyring())]),
-        "installation": lambda: iter([_noted("installation", installation_domain(context))]),
-        "platform": lambda: iter([_noted("platform", own_platform(settings.platform) or "none is sent")]),
-        "label": lambda: iter([_noted("label", _format_machine(settings.machine))]),
-        "license": lambda: _check_license(status(context)),
-        "license file": lambda: iter([_check_file(context)]),
-        "pinned keys": lambda: iter([_noted("pinned keys", ", ".join(pinned_keys(context)) or "none")]),
+        "keyring": lambda: [_noted("keyring", "not used" if folder is None else describe_keyring())],
+        "installation": lambda: [_noted("installation", installation_domain(context))],
+        "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
+        "label": lambda: [_noted("label", _format_machine(settings.machine))],
+        "license": lambda: [_check_license(status(context))],
+        "license file": lambda: [_check_file(context)],
+        "pinned keys": lambda: [_noted("pinned keys", ", ".join(pinned_keys(context)) or "none")],
     }
-    found = [_noted("server", settings.server), _noted("program", _format_program(settings, agent))]
     for name, check in checks.items():
         try:
             found += check()
         except Exception as problem:  # noqa: BLE001 - one check that fails must not hide the others
             found.append(_wrong(name, f"the check itself failed ({type(problem).__name__})"))
-    return found
-
-
-def _skip(name: str) -> Iterator[Finding]:
-    yield _noted(name, "not checked: the app has its own transport")
-
-
-def _format_report(findings: list[Finding], now: datetime) -> str:
-    """Format the findings as text."""
     marks: Mapping[bool | None, str] = {True: "ok", False: "!!", None: "  "}
-    lines = [f"licclient doctor, {now:%Y-%m-%d %H:%M:%S} UTC"]
-    lines += [f"{marks[one.is_fine]} {one.name + ':':14} {one.text}" for one in findings]
-    wrong = [one.name for one in findings if one.is_fine is False]
+    lines = [f"licclient doctor, {context.now():%Y-%m-%d %H:%M:%S} UTC"]
+    lines += [f"{marks[one.is_fine]} {one.name + ':':14} {one.text}" for one in found]
+    wrong = [one.name for one in found if one.is_fine is False]
     lines.append(f"Look at: {', '.join(wrong)}." if wrong else "Nothing wrong was found.")
-    return "\n".join(lines)
+    return found, "\n".join(lines)
 
 
 def _fine(name: str, text: str) -> Finding:
@@ -282,7 +268,7 @@ def _check_file(context: Context) -> Finding:
     return _wrong("license file", f"{until}; {found.result.message}")
 
 
-def _check_license(found: LicenseStatus) -> Iterator[Finding]:
+def _check_license(found: LicenseStatus) -> Finding:
     parts = [found.state.value.replace("_", " ")]
     if found.key_hint:
         parts.append(f"key {found.key_hint}")
@@ -296,4 +282,4 @@ def _check_license(found: LicenseStatus) -> Iterator[Finding]:
     if found.message:
         parts.append(f"last response: {found.message}")
     is_fine = {LicenseState.VALID: True, LicenseState.NOT_ACTIVATED: None}.get(found.state, False)
-    yield Finding("license", is_fine, "; ".join(parts))
+    return Finding("license", is_fine, "; ".join(parts))

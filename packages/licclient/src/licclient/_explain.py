@@ -126,14 +126,11 @@ def _status(status: "LicenseStatus", tag: str) -> str:
     from licclient._texts import format_date, text_of  # noqa: PLC0415 - as above
 
     match status.state:
-        case LicenseState.VALID:
-            return text_of("state.valid", tag)
-        case LicenseState.GRACE:
-            until = status.grace_ends_at
-            if until is None:
-                return text_of("state.valid", tag)
-            local = until.astimezone()
+        case LicenseState.GRACE if status.grace_ends_at is not None:
+            local = status.grace_ends_at.astimezone()
             return text_of("state.grace", tag, f"{format_date(local.date(), tag)} {local:%H:%M}")
+        case LicenseState.VALID | LicenseState.GRACE:
+            return text_of("state.valid", tag)
         case LicenseState.NOT_ACTIVATED:
             return text_of("error.not_activated", tag)
         case LicenseState.UNCONFIRMED:

@@ -26,13 +26,10 @@ LEAST_SPAN: Final = 0.1
 
 
 def retry_pause(retry: int, told: float | None, spread: float, left: float) -> float | None:
-    """Return the seconds until another try; None when it is not worth it, or there is no time (D-54).
+    """Return the seconds until another try, after so many retries; None when it is not worth it (D-54).
 
-    Args:
-        retry: How many retries there were.
-        told: What `Retry-After` said, in seconds; None when it said nothing.
-        spread: Drawn from 0 to 1, so that those who failed together do not come back together.
-        left: Seconds until whoever called wants to have an answer.
+    `told` is what `Retry-After` said, in seconds, and `left` the seconds until the caller wants an answer.
+    `spread` is drawn from 0 to 1, so that those who failed together do not come back together.
     """
     if retry >= MAX_RETRIES:
         return None

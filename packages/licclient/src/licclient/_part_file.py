@@ -79,13 +79,9 @@ class _Note:
 def open_part(
     folder: Path, name: str, fallback_name: str, *, require_digest: bool = True
 ) -> Generator["PartFile"]:
-    """Lock a part file, and close it at the end; a part that is not complete stays.
+    """Lock a part file in a folder, which is made if it is missing; a part that is not complete stays.
 
-    Args:
-        folder: Where the file shall be; made if it is missing.
-        name: Of the part, as from `record_name`: the same for the same file.
-        fallback_name: The file's name if the service declares none.
-        require_digest: Whether a file without a digest is refused.
+    `name` is as from `record_name`, the same for the same file; `fallback_name` is for a file without one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -240,9 +236,8 @@ class PartFile:
     def end(self) -> None:
         """Verify the file at the end of a response.
 
-        Raises:
-            ServiceUnavailableError: The end came too early; the part stays.
-            UntrustedResponseError: The digest is wrong; the part is gone.
+        Raise `ServiceUnavailableError` if that came too early, and the part stays; `UntrustedResponseError`
+        if the digest is wrong, and the part is gone.
         """
         if self.done < (self.size or 0):
             raise ServiceUnavailableError("The download was cut off.")

@@ -73,10 +73,8 @@ class Base:
     def apply(self, patch: bytes, head: Head, part: PartFile, version: str) -> None:
         """Make the whole file, and verify it.
 
-        Raises:
-            PatchError: The patch is broken, or of another file.
-            LicclientError: What it makes is not the file that was declared or signed.
-            OSError: The disk has no room for it.
+        Raise `PatchError` for a patch that is broken or of another file, a `LicclientError` for a result that
+        is not what was declared or signed, and `OSError` if the disk has no room for it.
         """
         zstd, frame = _zstd(), memoryview(patch)[_FRAME:]
         if patch[:_FRAME] != _MAGIC + self.digest:

@@ -10,7 +10,7 @@ The life of one success, with `checked_at` as its start::
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from licclient._model import Held, License, Listing, Reason, Round, Settings, Source, Verified
 from licclient.errors import (
@@ -20,6 +20,9 @@ from licclient.errors import (
     ServiceUnavailableError,
     UntrustedResponseError,
 )
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 """How far the clock may be behind the latest instant seen: time servers nudge clocks by less (D-43)."""
@@ -93,7 +96,7 @@ def later(at: datetime, span: timedelta) -> datetime:
 
 def recall(held: Held | None, now: datetime, settings: Settings) -> License | None:
     """Return the license if the cache may answer without a call (D-41, D-44); None to ask the server."""
-    if held is None or _other_product(held.verified, settings):
+    if held is None or wrong_product(held.verified.product, settings):
         return None
     return _license(held, Source.CACHE) if judge_held(held, now, settings) is Standing.FRESH else None
 
@@ -128,7 +131,7 @@ def settle(
     """
     match answer:
         case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
-            was_ours = held is not None and not _other_product(held.verified, settings)
+            was_ours = held is not None and not wrong_product(held.verified.product, settings)
             return wrong, None if was_ours else held
         case Verified():
             confirmed_at = answer.proof.signed_at if answer.proof else now
@@ -147,7 +150,7 @@ def fall_back(
     failure: LicclientError, held: Held | None, now: datetime, settings: Settings
 ) -> License | LicclientError:
     """Return the license that holds without an answer (D-42), or why none does."""
-    if held is None or _other_product(held.verified, settings):
+    if held is None or wrong_product(held.verified.product, settings):
         return failure
     match judge_held(held, now, settings):
         case Standing.FRESH:
@@ -172,10 +175,6 @@ def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | Non
         return None
     words = f"This license is for {product}, not for {settings.product}."
     return LicenseRefusedError(Reason.OTHER_PRODUCT, words)
-
-
-def _other_product(told: Verified, settings: Settings) -> bool:
-    return settings.product not in (None, told.product)
 
 
 # --- updates ----------------------------------------------------------------------------------
@@ -228,38 +227,38 @@ def is_newer(offered: str, installed: str, channel: str | None = None) -> bool:
     False also when either cannot be read, and for a pre-release, unless a pre-release is installed or it is
     in another channel than the stable one: somebody has asked for that (D-227).
     """
-    from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
-
-    if len(offered) > MAX_VERSION:
-        return False
-    try:
-        new, old = Version(offered), Version(installed)
-    except ValueError:  # also Python's own, for a number of thousands of digits
+    new, old = _read_version(offered), _read_version(installed)
+    if new is None or old is None or len(offered) > MAX_VERSION:
         return False
     return new > old and (channel is not None or old.is_prerelease or not new.is_prerelease)
 
 
 def is_below(version: str, other: str | None) -> bool:
     """Compare two versions by PEP 440, pre-releases like others; False when one cannot be read."""
-    from packaging.version import Version  # noqa: PLC0415 - as above
-
     if other is None or len(other) > MAX_VERSION or len(version) > MAX_VERSION:
         return False
-    try:
-        return Version(version) < Version(other)
-    except ValueError:
-        return False
+    new, old = _read_version(version), _read_version(other)
+    return new is not None and old is not None and new < old
+
+
+def is_at_least(version: str, other: str) -> bool:
+    """Compare two versions by PEP 440, of any length; False when either cannot be read."""
+    new, old = _read_version(version), _read_version(other)
+    return new is not None and old is not None and new >= old
 
 
 def is_version(text: str) -> bool:
     """Return whether a version can be compared at all (D-47)."""
-    from packaging.version import Version  # noqa: PLC0415 - as above
+    return _read_version(text) is not None
+
+
+def _read_version(text: str) -> "Version | None":
+    from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
 
     try:
-        Version(text)
-    except ValueError:
-        return False
-    return True
+        return Version(text)
+    except ValueError:  # also Python's own, for a number of thousands of digits
+        return None
 
 
 def is_link_good(offered_at: datetime | None, now: datetime) -> bool:

@@ -9,11 +9,11 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from hashlib import sha256
 from typing import Any, Final
 
 from licclient._model import Held, Listing, Round, Settings, Verified, read_entitlements, write_entitlements
+from licclient._protocol.requests import read_date, read_instant
 
 SCHEMA: Final = 1
 """Version of what stands in a record. A field that may be missing, as `slow_by` is, needs no new one; what an
@@ -77,11 +77,9 @@ _DEVICE: Final = r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)"  # no folder on Windows 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Folders relative to the one for all apps.
+    """Folders relative to the one for all apps: `app` of the product, or else of the vendor.
 
-    Attributes:
-        app: Of the product; of the vendor for a client that names neither product nor slug.
-        elsewhere: Name of a record that other apps may need as well → its folder.
+    `elsewhere` has the names of records that other apps may need as well, and their folders.
     """
 
     app: str
@@ -141,7 +139,7 @@ def read_held(document: Document | None) -> Held | None:
             "seen_at": str(seen),
             **more,
         }:
-            expires_on = None if expiry is None else _read_day(expiry)
+            expires_on = None if expiry is None else read_date(expiry)
             checked_at, seen_at = read_instant(checked), read_instant(seen)
             if checked_at is None or seen_at is None or seen_at < checked_at:
                 return None
@@ -227,19 +225,3 @@ def _read_listing(document: Any) -> Listing | None:
 
 def _read_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _read_day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def read_instant(text: str) -> datetime | None:
-    """Read an instant in ISO 8601; None for anything else, such as one without a zone."""
-    try:
-        at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.utcoffset() is not None else None
-    except (ValueError, OverflowError):  # the first and the last day of all, in another zone
-        return None

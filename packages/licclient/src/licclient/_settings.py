@@ -151,12 +151,7 @@ def read_settings(given: ClientSettings) -> Settings:
 def read_server(base_url: str) -> str:
     """Normalise the address of the service, so that two spellings of it share one state.
 
-    Args:
-        base_url: `http` or `https`, a host, an optional port and path prefix; a trailing slash is fine.
-
-    Raises:
-        TypeError: Not a string.
-        ValueError: Another scheme, no host, user info, a query, a fragment, or characters that no URL holds.
+    It is `http` or `https` with a host, maybe port and path prefix; else raise `TypeError` or `ValueError`.
     """
     if not isinstance(base_url, str):
         raise TypeError(f"base_url must be a string, not {type(base_url).__name__}")

@@ -5,13 +5,14 @@ refusal theirs (D-119); it decides when a worker asks again (D-115), and shows w
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from licclient._model import Held, License, Reason, Round, Settings, Source, Update, Verified
 from licclient._policy import CLOCK_TOLERANCE, Standing, holds_until, judge_held, next_check, wrong_product
+from licclient._protocol.requests import read_instant
 from licclient._records import Document
 from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
 
@@ -86,31 +87,20 @@ def write_outcome(outcome: Outcome) -> Document:
 def read_outcome(document: Document | None) -> Outcome | None:
     """Read the end of a call; None when there is none that makes sense."""
     match document:
-        case {"call": str(call), "ended_at": str(ended), "told": dict(told)}:
-            try:
-                ended_at = datetime.fromisoformat(ended).astimezone(UTC)
-                product = told.get("product")
-                return Outcome(
-                    call,
-                    ended_at,
-                    _read_answer(told),
-                    product if isinstance(product, str) else None,
-                    is_private=told.get("private") is True,
-                )
-            except (ValueError, OverflowError):
-                return None
+        case {"call": str(call), "ended_at": str(ended), "told": dict(told)} if at := read_instant(ended):
+            pass
         case _:
             return None
-
-
-def _read_answer(told: Document) -> LicenseRefusedError | ServiceUnavailableError | None:
     match told:
         case {"reason": str(reason), "message": str(message)}:
-            return LicenseRefusedError(Reason(reason), message)
+            is_known = reason in list(Reason)
+            return Outcome(call, at, LicenseRefusedError(Reason(reason), message)) if is_known else None
         case {"no_answer": str(message)}:
-            return ServiceUnavailableError(message)
+            return Outcome(call, at, ServiceUnavailableError(message))
+        case {"product": str(product)}:
+            return Outcome(call, at, None, product)
         case _:
-            return None
+            return Outcome(call, at, None, is_private=told.get("private") is True)
 
 
 # --- a settings page --------------------------------------------------------------------------
@@ -283,14 +273,9 @@ def next_verify(
 ) -> datetime:
     """Return when to verify the activated key next; in the past if that is due.
 
-    Args:
-        name: Of the record of its license; differs among installations.
-        held: The last success.
-        last: How the last call ended, in any process.
-        tried_at: When this worker last tried; a call that could not be made leaves no record.
-        started_at: When the worker began, or when its computer woke up last.
-        now: Aware, UTC, as all instants.
-        settings: `cache_for` and `grace`.
+    `name` is of the record of its license, `held` the last success, `last` the end of the last call, in any
+    process. This worker began, or its computer woke up, at `started_at`; it last tried at `tried_at`: a call
+    that could not be made leaves no record.
     """
     ended_at = None if last is None else last.ended_at
     tried_at = _latest(ended_at, tried_at, now)

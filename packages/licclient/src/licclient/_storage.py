@@ -100,13 +100,9 @@ class StateFolder:
     def change(self, name: str, edit: _Edit) -> Document | None:
         """Read a record, edit it and write it, with no other process or thread between. Never raises.
 
-        Args:
-            name: As from `record_name`.
-            edit: Given the record or None; returns the new one, None to remove it, or the very object that it
-                was given to leave it. May be called once only, and must not change what it is given.
-
-        Returns:
-            The record now in force: in this process also when it could not be written.
+        `edit` gets the record or None, which it must not change, and returns the new one, None to remove it,
+        or the very object that it got to leave it. Return the record now in force: in this process also when
+        it could not be written.
         """
         self.load(name)  # it may have to be brought from elsewhere, which takes the lock
         with self._alone(name) as may_write:
@@ -118,7 +114,7 @@ class StateFolder:
                 self._remove(name, draft_too=may_write)
                 is_done = _signature(self._path(name)) is None
             else:
-                is_done = may_write and self._write(name, after)
+                is_done = may_write and self._write(name, seal(name, after))
                 if not may_write:
                     self._complain(name, f"its lock is not given back: {self.folder()}")
             (self._unwritten.discard if is_done else self._unwritten.add)(name)
@@ -172,7 +168,7 @@ class StateFolder:
         if raw is None:
             return None
         with self._alone(name) as may_write:
-            is_there = _signature(path) is not None or (may_write and self._write_file(name, path, raw))
+            is_there = _signature(path) is not None or (may_write and self._write(name, raw))
             if is_there and name not in places.elsewhere:
                 _discard(old)
         return raw
@@ -213,14 +209,11 @@ class StateFolder:
             with suppress(OSError):
                 lock.release()
 
-    def _write(self, name: str, document: Document) -> bool:
+    def _write(self, name: str, raw: bytes) -> bool:
         path = self._path(name)
         if path is None:
             self._complain(name, "there is no folder for it")
             return False
-        return self._write_file(name, path, seal(name, document))
-
-    def _write_file(self, name: str, path: Path, raw: bytes) -> bool:
         draft = path.with_suffix(".draft")
         try:
             draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone

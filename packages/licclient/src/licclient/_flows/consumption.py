@@ -11,8 +11,9 @@ from licclient._flows.verification import ask, call_lock, find_key, random_name,
 from licclient._model import License, Quota, Source, is_entitlement_name
 from licclient._policy import CLOCK_TOLERANCE
 from licclient._protocol.extensions import Usage, consume_call, read_consume
+from licclient._protocol.requests import read_instant
 from licclient._protocol.responses import Reply
-from licclient._records import Document, read_instant, record_name
+from licclient._records import Document, record_name
 from licclient.errors import LicclientError, QuotaExceededError, ServiceUnavailableError
 
 

@@ -96,11 +96,11 @@ def _judge(
     if isinstance(answer, LicclientError):
         return _failed(answer)
     if answer.download_url is None:
-        return _none("The support period is over, so no newer version is offered.")
+        return UpdateCheck(None, "The support period is over, so no newer version is offered.")
     if not is_offer(answer, installed):
         return _not_newer(installed, answer.version)
     update = _update(answer, key, now)
-    return _found(update) if force else _unasked(update)
+    return _found(update, force=force)
 
 
 def installed_version(context: Context) -> tuple[str, str]:
@@ -149,12 +149,12 @@ def _judge_round(context: Context, last: Round | None, installed: str, key: str 
         listing = context.releases.check(offered, context.now())
         if isinstance(listing, LicclientError):
             return _failed(listing)
-        return _unasked(_update(listing, key or "", None))
+        return _found(_update(listing, key or "", None))
     if last is not None and not last.answered:
         return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
     if offered is not None and is_below(offered.version, installed):
         return _not_newer(installed, offered.version)
-    return _none("No newer version was offered when it was last asked for.")
+    return UpdateCheck(None, "No newer version was offered when it was last asked for.")
 
 
 def _claim(context: Context, name: str, *, force: bool) -> bool:
@@ -247,19 +247,12 @@ def _reported(document: Document | None) -> list[str]:
 # --- results ----------------------------------------------------------------------------------
 
 
-def _found(update: Update) -> UpdateCheck:
+def _found(update: Update, *, force: bool = False) -> UpdateCheck:
+    """Return what a check found; only one that a person asked for, a version that was rolled back (D-179)."""
+    if not force and is_rolled_back(update.version):
+        message = f"Version {update.version} was rolled back here, so it is offered only on request."
+        return UpdateCheck(None, message)
     return UpdateCheck(update, f"Version {update.version} is available.")
-
-
-def _unasked(update: Update) -> UpdateCheck:
-    """Return what a check that nobody asked for found: not a version that was rolled back (D-179)."""
-    if is_rolled_back(update.version):
-        return _none(f"Version {update.version} was rolled back here, so it is offered only on request.")
-    return _found(update)
-
-
-def _none(message: str) -> UpdateCheck:
-    return UpdateCheck(None, message)
 
 
 def _failed(error: LicclientError) -> UpdateCheck:
@@ -284,12 +277,12 @@ def _not_newer(installed: str, offered: str) -> UpdateCheck:
         )
         return UpdateCheck(None, message, is_ahead=True)
     if is_version(installed):
-        return _none(f"Version {installed} is up to date.")
+        return UpdateCheck(None, f"Version {installed} is up to date.")
     import logging  # noqa: PLC0415 - for this alone
 
     told = f"Version {installed} is none that PEP 440 can read, so no update is ever offered."
     logging.getLogger("licclient").warning(told)
-    return _none(told)
+    return UpdateCheck(None, told)
 
 
 def _logged(check: UpdateCheck) -> UpdateCheck:

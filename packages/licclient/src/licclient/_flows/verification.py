@@ -151,15 +151,11 @@ def _end(
         # Last: whoever finds it must find the rest.
         ended = write_outcome(outcome_of(answer, random_name(), now))
         context.storage.change(call_name(subject), lambda _: ended)
-    if activation is not None and not _is_activated(context, activation):
-        forget_records(context, subject.name)
+    if activation is not None:  # `forget_key` may run at the same time
+        found = context.activations.find()
+        if found is None or found.license != activation.license:
+            forget_records(context, subject.name)
     return license_or_raise(result)
-
-
-def _is_activated(context: Context, activation: Activation) -> bool:
-    """Return whether a key is still the activated one; `forget_key` may run at the same time."""
-    found = context.activations.find()
-    return found is not None and found.license == activation.license
 
 
 def _let_check_again(context: Context, key: str) -> None:
@@ -181,10 +177,10 @@ def installation_domain(context: Context) -> str:
         return context.settings.domain
     name = context.installation
     known = context.storage.load(name)
-    if not _is_id(known):
+    if not _read_id(known):
         made = {"id": random_name()}
-        known = context.storage.change(name, lambda found: found if _is_id(found) else made)
-    return str((known or {})["id"])
+        known = context.storage.change(name, lambda found: found if _read_id(found) else made)
+    return _read_id(known)
 
 
 def find_activation(context: Context) -> Activation:
@@ -286,14 +282,10 @@ def ask(
     unknown: LicclientError | None = None,
     seconds: float | None = None,
 ) -> Flow[T | LicclientError]:
-    """Send a request, and return what the service says, signed if keys are pinned; or why that is not known.
+    """Send a request; return what `read` makes of the response, signed if keys are pinned, or the problem.
 
-    Args:
-        context: The client's.
-        call: The request, without a nonce.
-        read: Parses the response.
-        unknown: What it comes to if the service does not have the endpoint; None for any other outage.
-        seconds: The deadline; None for the client's time limit.
+    It is `unknown`, if given, when the service does not have the endpoint. `seconds` is the deadline, by
+    default the client's time limit.
     """
     call, limit = with_nonce(context, call), context.settings.timeout.total_seconds()
     reply = (yield from send_with_retries(call, limit if seconds is None else seconds)).result
@@ -327,6 +319,6 @@ def random_name() -> str:
     return uuid4().hex
 
 
-def _is_id(document: Document | None) -> bool:
+def _read_id(document: Document | None) -> str:
     known = (document or {}).get("id")
-    return isinstance(known, str) and known != ""
+    return known if isinstance(known, str) else ""

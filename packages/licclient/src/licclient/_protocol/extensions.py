@@ -5,14 +5,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from licclient._model import Reason, Settings
-from licclient._protocol.requests import Call, is_text, post_call, tidy_key
+from licclient._protocol.requests import Call, is_text, post_call, read_instant, tidy_key
 from licclient._protocol.responses import (
     Reply,
     masked,
     read_failure,
     read_json_object,
     read_refusal,
-    read_utc,
     unusable_response,
 )
 from licclient.errors import (
@@ -70,7 +69,7 @@ def _read_usage(body: object) -> Usage | None:
         case {"used": int(used), "limit": int(limit), "remaining": int(remaining), "resets_at": str(at)} if (
             0 <= remaining <= limit and used >= 0
         ):
-            resets_at = read_utc(at)
+            resets_at = read_instant(at)
             return None if resets_at is None else Usage(used, limit, remaining, resets_at)
         case _:
             return None

@@ -1,8 +1,10 @@
 """Pure: settings and a license key → the request to send (spec 4)."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -120,3 +122,22 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\0" not in value
+
+
+def read_date(value: object) -> date | None:
+    """Parse `YYYY-MM-DD`; None for anything else, such as a day that does not exist."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        return None
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        return None
+
+
+def read_instant(value: object) -> datetime | None:
+    """Parse an instant in ISO 8601; None for anything else, such as one without a zone."""
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return at.astimezone(UTC) if at is not None and at.tzinfo else None
+    except (ValueError, OverflowError):  # the first and the last day of all, in another zone
+        return None

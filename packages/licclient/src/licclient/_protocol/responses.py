@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from licclient._model import Listing, Reason, Settings, Verified, read_entitlements
 from licclient._protocol.links import is_safe_link
-from licclient._protocol.requests import is_text
+from licclient._protocol.requests import is_text, read_date, read_instant
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,
@@ -152,7 +152,7 @@ def read_deactivate(reply: Reply, key: str) -> LicclientError | None:
         case 403, {"error": "too_many_moves" | "not_allowed", "message": str(message), "retry_at": at} if (
             is_text(message)
         ):
-            return DeactivationError(masked(message, key), read_utc(at))
+            return DeactivationError(masked(message, key), read_instant(at))
         case 401, {"error": "invalid_license"}:
             return read_refusal(reply, key)
         case status, _ if status in UNKNOWN_ENDPOINT:
@@ -172,15 +172,6 @@ def read_failure(reply: Reply, key: str, *, refused: Collection[int]) -> Licclie
             return refusal
         case _:
             return unusable_response(reply.status, reply.retry_after)
-
-
-def read_utc(value: object) -> datetime | None:
-    """Parse an instant in ISO 8601; None for anything else, such as one without a zone."""
-    try:
-        at = datetime.fromisoformat(value) if isinstance(value, str) else None
-        return at.astimezone(UTC) if at is not None and at.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def read_refusal(reply: Reply, key: str) -> LicenseRefusedError | None:
@@ -273,16 +264,6 @@ def _extension(body: dict[str, Any], name: str) -> str | None:
     """Read a field that other services do not have, or use for something else."""
     value = body.get(name)
     return value if isinstance(value, str) and is_text(value) else None
-
-
-def read_date(value: object) -> date | None:
-    """Parse `YYYY-MM-DD`; None for anything else, such as a day that does not exist."""
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
-        return None
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        return None
 
 
 def read_timestamp(value: str) -> datetime | None:

@@ -14,8 +14,9 @@ from typing import Final
 
 from licclient._model import FileFlaw, Held, License, Reason, Settings, Source, Verified
 from licclient._policy import Standing, judge_held, mark, recall
+from licclient._protocol.requests import read_instant
 from licclient._protocol.responses import Reply, read_json_object, read_verify
-from licclient._records import Document, read_instant, record_name
+from licclient._records import Document, record_name
 from licclient._signatures.public_keys import encode
 from licclient._signatures.responses import decode_base64url, read_key_id, read_utc
 from licclient._storage import Storage
@@ -240,7 +241,7 @@ def _is_revoked(document: Document, file: LicenseFile) -> bool:
 
 
 def _instant(document: Document, name: str) -> datetime | None:
-    return read_instant(str(document.get(name)))
+    return read_instant(document.get(name))
 
 
 def _without(document: Document | None, name: str) -> Document | None:

@@ -12,8 +12,10 @@ from datetime import datetime
 from typing import Final
 
 from licclient._model import Listing, Manifest, Settings, Update
+from licclient._policy import is_at_least, is_version
+from licclient._protocol.requests import read_instant
 from licclient._protocol.responses import read_json_object
-from licclient._records import Document, read_instant, record_name
+from licclient._records import Document, record_name
 from licclient._signatures.public_keys import PublicKey
 from licclient._signatures.responses import decode_base64url, read_key_id, read_utc
 from licclient._storage import Storage
@@ -112,13 +114,8 @@ def check_manifest(
 ) -> Manifest | UntrustedResponseError:
     """Return what the vendor signed, or why a version must not be offered or downloaded.
 
-    Args:
-        header: As the response carried it, or None.
-        slug: The product that was asked for.
-        version: The version that the response offers.
-        keys: All that are pinned; one of them must have signed.
-        highest: The highest version that was found to be signed for this product.
-        now: Aware, UTC, by the clock of this computer.
+    `header` is as the response carried it, `slug` what was asked for, and `version` what was offered. One of
+    `keys` must have signed; `highest` was found to be signed for this product before.
     """
     manifest = read_manifest(header, keys)
     if isinstance(manifest, UntrustedResponseError):
@@ -131,7 +128,7 @@ def check_manifest(
             f"The vendor signed this version until {until}: the service shows an old answer, the vendor has"
             " not renewed it, or the clock of this computer is wrong."
         )
-    if not is_at_least(version, version):
+    if not is_version(version):
         # Never offered (D-47); remembered as the highest, it would be above everything that comes later.
         return UntrustedResponseError("The vendor signed a version that cannot be compared with others.")
     if highest is not None and not is_at_least(version, highest.version) and not _is_later(manifest, highest):
@@ -168,16 +165,6 @@ def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | U
         if key is not None and key.verify(decode_base64url(raw), f"{protected}.{payload}".encode()):
             return _parse_payload(payload)
     return UntrustedResponseError("No pinned key has signed the manifest.")
-
-
-def is_at_least(version: str, other: str) -> bool:
-    """Compare two versions by PEP 440; False when either cannot be parsed."""
-    from packaging.version import Version  # noqa: PLC0415 - not needed by most starts
-
-    try:
-        return Version(version) >= Version(other)
-    except ValueError:  # also Python's own, for a number of thousands of digits
-        return False
 
 
 def _parse_payload(payload: str) -> Manifest | UntrustedResponseError:

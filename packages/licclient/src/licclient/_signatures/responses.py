@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 from licclient._model import Held, Proof, Settings, Verified
 from licclient._protocol.downloads import read_sha256
-from licclient._protocol.requests import Call, verify_call
+from licclient._protocol.requests import Call, read_instant, verify_call
 from licclient._protocol.responses import Reply, is_foreign, read_json_object, read_verify
-from licclient._records import Document, read_instant
+from licclient._records import Document
 from licclient._signatures.public_keys import PublicKey, encode
 from licclient.errors import LicclientError, UntrustedResponseError
 
@@ -136,13 +136,9 @@ def check_time(signed: Signed, now: datetime) -> UntrustedResponseError | None:
 def check_signature(
     call: Call, reply: Reply, keys: Sequence[PublicKey], nonce: str | None
 ) -> Signed | UntrustedResponseError:
-    """Check that a pinned key signed this response to this call.
+    """Check that one of `keys` signed this response, of any bytes and headers, to this call as it was sent.
 
-    Args:
-        call: As it was sent; for a stored response, as it was sent then.
-        reply: Any bytes, any headers.
-        keys: All that are pinned; signatures by others are ignored.
-        nonce: The call's own; None for a stored response, whose nonce was compared when it came.
+    `nonce` is the call's own; None for a stored response, whose nonce was compared when it came.
     """
     if not all(name in reply.headers for name in SIGNATURE_HEADERS):
         return UntrustedResponseError(
