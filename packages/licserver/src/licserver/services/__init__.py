@@ -21,7 +21,7 @@ from licserver.services.account import AccountService, SelfService, TrialService
 from licserver.services.audit import AuditService, RetentionService
 from licserver.services.consumption import ConsumptionService, SeatService
 from licserver.services.context import Context
-from licserver.services.licenses import ISSUE_BATCH, LicenseService
+from licserver.services.licenses import ISSUE_BATCH, LicenseService, SubscriptionService
 from licserver.services.lists import MAX_PAGE, LicenseFilter, Order, Page, page_of
 from licserver.services.mail import MailService
 from licserver.services.offline_files import OfflineFileService
@@ -31,7 +31,6 @@ from licserver.services.releases import ReleaseService, RolloutService
 from licserver.services.sales import SaleService
 from licserver.services.second_factors import SecondFactorService
 from licserver.services.sources import SourceService
-from licserver.services.subscriptions import SubscriptionService
 from licserver.services.support import SupportService
 from licserver.services.tokens import IdempotencyConflictError, IdempotencyService, TokenService
 from licserver.services.transfer import TransferService

@@ -65,9 +65,11 @@ class RetentionService(Service):
         What was deleted before the database fails stays deleted.
         """
         now, settings = self._context.now(), self._context.settings
-        # What was seen since it was last stored counts.
-        unseen = _before(now, settings.activation_days, more=settings.last_seen_days - 1)
-        lines = _before(now, settings.audit_days)
+        unseen = lines = None
+        if settings.activation_days:  # what was seen since it was last stored counts
+            unseen = now - timedelta(days=settings.activation_days + settings.last_seen_days - 1)
+        if settings.audit_days:
+            lines = now - timedelta(days=settings.audit_days)
         since = now if unseen is None else self._retention.watched_since(now)
         if dry_run:
             return SweepResult(
@@ -99,7 +101,3 @@ class RetentionService(Service):
                 tx.add_events(EventType.ACTIVATION_FREED, *freed_of)
             total += freed.total()
         return total
-
-
-def _before(now: datetime, days: int, more: int = 0) -> datetime | None:
-    return now - timedelta(days=days + more) if days else None

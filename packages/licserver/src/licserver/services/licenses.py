@@ -1,12 +1,12 @@
 """Licenses: issued, changed, revoked, their slots freed, and their subscriptions ended."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from licserver.database.repositories.licenses import Activation
+from licserver.database.repositories.licenses import Activation, Subscription
 from licserver.domain.decisions import (
     generate_license_key,
     is_expired,
@@ -31,7 +31,7 @@ from licserver.services.context import Context, Service
 from licserver.services.lists import LicenseFilter, Page, check_limit, cut_page, read_place
 from licserver.services.products import check_plans, find_product
 from licserver.services.releases import ReleaseService
-from licserver.services.webhooks import expired_event
+from licserver.services.webhooks import expired_event, write_subscription_end
 
 ISSUE_BATCH: Final = 10_000
 """Licenses issued in one transaction: large enough to be fast, small enough to let others write."""
@@ -186,9 +186,8 @@ class LicenseService(Service):
                 wanted[name] = self._mask_key_in(value, found) if isinstance(value, str) else value
             _check_unchanged(found, seen, wanted)
             expires_on = wanted.get("expires_on", found.expires_on)
-            license_terms.check_lifetime(
-                lifetime=wanted.get("lifetime", found.lifetime), has_expiry=expires_on is not None
-            )
+            lifetime = wanted.get("lifetime", found.lifetime)
+            license_terms.check_lifetime(lifetime=lifetime, has_expiry=expires_on is not None)
             new = {name: value for name, value in wanted.items() if value != getattr(found, name)}
             if new:
                 check_plans(tx, found.product_id, found.product_slug, {new.get("plan")})
@@ -202,20 +201,18 @@ class LicenseService(Service):
     def allow(self, reference: str, entry: str) -> IssuedLicense:
         """Add an entry to a license's allow-list; it takes no slot."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
-        return self._change_allowed(
-            reference, lambda entries: (*entries, read) if read not in entries else entries
-        )
+        with self._context.transaction() as tx:
+            kept = find_license(tx, reference, locked=True).allowed
+            return LicenseService(tx).change(reference, allowed=(*kept, read))  # each is kept once
 
     def disallow(self, reference: str, entry: str) -> IssuedLicense:
         """Remove an entry from the allow-list; an environment that matched it needs a slot from now on."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
-
-        def remove(entries: tuple[str, ...]) -> tuple[str, ...]:
-            if read not in entries:
+        with self._context.transaction() as tx:
+            kept = find_license(tx, reference, locked=True).allowed
+            if read not in kept:
                 raise NotFoundError(f"{entry!r} is not in this license's allow-list")
-            return tuple(one for one in entries if one != read)
-
-        return self._change_allowed(reference, remove)
+            return LicenseService(tx).change(reference, allowed=tuple(one for one in kept if one != read))
 
     def revoke(self, reference: str, reason: str | None = None) -> IssuedLicense:
         """Revoke a license; one that is revoked already stays as it is."""
@@ -253,10 +250,8 @@ class LicenseService(Service):
             found = find_license(tx, reference)
             freed = tx.repositories.licenses.deactivate(found.id, domain, ip)
             if freed == 0:
-                raise NotFoundError(
-                    f"{domain_or_ip!r} is not activated for this license; "
-                    "`licserver license show` lists what is"
-                )
+                advice = "`licserver license show` lists what is"
+                raise NotFoundError(f"{domain_or_ip!r} is not activated for this license; {advice}")
             tx.write_audit("license.deactivate", audit_object(found), environment=domain, freed=freed)
             tx.add_events(EventType.ACTIVATION_FREED, event_data(found, freed=freed))
         return freed
@@ -265,14 +260,11 @@ class LicenseService(Service):
         """Free one slot, and no other of the same domain or address."""
         with self._context.transaction() as tx:
             found = find_license(tx, reference)
-            if not (
-                all(map(is_printable, environment))
-                and tx.repositories.licenses.remove_activation(found.id, environment)
-            ):
+            is_text = all(map(is_printable, environment))
+            if not (is_text and tx.repositories.licenses.remove_activation(found.id, environment)):
                 raise NotFoundError("this activation does not exist any more; it may have been freed already")
-            tx.write_audit(
-                "license.deactivate", audit_object(found), environment=" ".join(environment), freed=1
-            )
+            where = " ".join(environment)
+            tx.write_audit("license.deactivate", audit_object(found), environment=where, freed=1)
             tx.add_events(EventType.ACTIVATION_FREED, event_data(found, freed=1))
 
     def _mask_key_in(self, text: str, license_: IssuedLicense) -> str:
@@ -283,13 +275,6 @@ class LicenseService(Service):
         with suppress(SecretsError):  # an altered row must not prevent a revocation
             return mask(text, self.decrypt_key(license_))
         return mask(text)
-
-    def _change_allowed(
-        self, reference: str, edit: Callable[[tuple[str, ...]], tuple[str, ...]]
-    ) -> IssuedLicense:
-        with self._context.transaction() as tx:
-            found = find_license(tx, reference, locked=True)
-            return LicenseService(tx).change(reference, allowed=edit(found.allowed))
 
 
 def find_license(context: Context, reference: str, *, locked: bool = False) -> IssuedLicense:
@@ -369,3 +354,57 @@ def _check_unchanged(found: IssuedLicense, seen: dict[str, Any], wanted: dict[st
         raise ConflictError(
             f"somebody else has changed this license meanwhile ({changed}): compare, and send it again"
         )
+
+
+class SubscriptionService(Service):
+    """Ends and resumes subscriptions, and follows them as a shop reports them."""
+
+    def end(self, subscription_id: str, at: datetime | None = None) -> int:
+        """End a subscription, now or at an instant; again to move it. Return how many licenses it has."""
+        at = (at or self._context.now()).astimezone(UTC)
+        self.get(subscription_id)
+        return self.follow(subscription_id, at, "subscription.end")
+
+    def resume(self, subscription_id: str) -> int:
+        """Undo the end of a subscription; return how many licenses are linked to it."""
+        self.get(subscription_id)
+        return self.follow(subscription_id, None, "subscription.resume")
+
+    def follow(
+        self, subscription_id: str, ends_at: datetime | None, action: str = "subscription.change"
+    ) -> int:
+        """Store the end that a shop reports; return how many licenses the subscription has, if any yet."""
+        with self._context.transaction() as tx:
+            # Locked first: a license issued meanwhile ends as well.
+            before = tx.repositories.subscriptions.lock(subscription_id)
+            count = tx.repositories.subscriptions.set_end(subscription_id, ends_at)
+            if count:
+                tx.write_audit(action, ("subscription", subscription_id), at=ends_at, licenses=count)
+                write_subscription_end(tx, subscription_id, before, ends_at)
+        return count
+
+    def link(self, ids: Iterable[bytes], subscription_id: str) -> None:
+        """Link licenses to a subscription, unless they are linked to one; their end is for `follow`."""
+        license_terms.check_subscription(subscription_id)
+        with self._context.transaction() as tx:
+            for one in sorted(ids):
+                if find_license(tx, one.hex()).subscription_id is None:
+                    found = find_license(tx, one.hex(), locked=True)
+                    tx.repositories.licenses.change(found, subscription_id=subscription_id)
+                    tx.write_audit("license.change", audit_object(found), subscription_id="changed")
+
+    def get(self, subscription_id: str) -> Subscription:
+        """Return one subscription."""
+        license_terms.check_subscription(subscription_id)
+        found = self._context.repositories.subscriptions.find(subscription_id)
+        if found is None:
+            raise NotFoundError(f"no license is linked to a subscription {subscription_id!r}")
+        return found
+
+    def list_page(self, cursor: str | None = None, limit: int = 50) -> Page[Subscription]:
+        """Return a page of all subscriptions, by id."""
+        check_limit(limit)
+        place = read_place(cursor, str)
+        subscriptions = self._context.for_lists().repositories.subscriptions
+        found = subscriptions.list_page(place[0] if place else None, limit + 1)
+        return cut_page(found, limit, lambda last: [last.id])

@@ -262,38 +262,37 @@ def _scan_text(context: Context, query: str, position: Position | None) -> list[
     scans = []
     part = parse_key_part(query)
     by_key = [] if part is None else find_by_key_part(context, part)
-    if first := [*by_key, *_find_refused(context, query)]:
+    ip, domain = _read_environment(context, query)
+    refused = context.repositories.refusals.find_licenses(domain, ip, MAX_PAGE) if ip or domain else []
+    if first := [*by_key, *refused]:
         scans.append(license_search.by_ids(first))
     if not (terms := parse_terms(query)) and not scans:
         raise InvalidInputError("search for the beginning of a word, of a domain or of an e-mail address")
     if terms:
         leading = context.repositories.license_search.choose_term(terms, position)
         scans.append(license_search.by_word(leading, [term for term in terms if term != leading]))
+    return license_search.chain([*scans, *_scan_environments(query, ip, domain)])
+
+
+def _scan_environments(query: str, ip: str | None, domain: str | None) -> Iterator[Scan]:
     if " " not in query and len(query) >= _SHORTEST_DOMAIN:
-        scans += _scan_environments(context, query)
-    return license_search.chain(scans)
-
-
-def _scan_environments(context: Context, query: str) -> Iterator[Scan]:
-    yield license_search.by_subscription(query)
-    if (address := parse_ip(query)) is not None:
-        yield license_search.by_ip(normalise_ip(address, context.settings.ipv6_prefix))
-    with suppress(InvalidDomainError):
-        domain = normalise_domain(query)
+        yield license_search.by_subscription(query)
+    if ip is not None:
+        yield license_search.by_ip(ip)
+    if domain is not None:
         yield license_search.by_domain(domain)
         if not domain.startswith("www."):
             yield license_search.by_domain(f"www.{domain}")
 
 
-def _find_refused(context: Context, query: str) -> Sequence[bytes]:
-    """Return the licenses that a machine of this installation id, domain or address was refused lately."""
+def _read_environment(context: Context, query: str) -> tuple[str | None, str | None]:
+    """Return address and domain that a text can mean, as they are stored."""
     if " " in query or len(query) < _SHORTEST_DOMAIN:
-        return []
+        return None, None
     address, domain = parse_ip(query), None
     with suppress(InvalidDomainError):
         domain = normalise_domain(query)
-    ip = None if address is None else normalise_ip(address, context.settings.ipv6_prefix)
-    return context.repositories.refusals.find_licenses(domain, ip, MAX_PAGE)
+    return None if address is None else normalise_ip(address, context.settings.ipv6_prefix), domain
 
 
 def find_by_key_part(context: Context, part: KeyPart) -> list[bytes]:

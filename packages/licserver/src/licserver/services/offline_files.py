@@ -8,8 +8,8 @@ from licserver.domain.environments import InvalidDomainError, normalise_domain
 from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
 from licserver.domain.records import Environment, IssuedLicense, Machine
 from licserver.errors import ConflictError, InvalidInputError
-from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.offline_files import MachineRequest, parse_request, sign_file
+from licserver.protocol.response_signatures import live_keys
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask_machine
 from licserver.services.context import Context, Service
@@ -56,7 +56,13 @@ class OfflineFileService(Service):
         asked = parse_request(request)
         if not 1 <= days <= MAX_DAYS:
             raise InvalidInputError(f"a license file is valid for 1 to {MAX_DAYS} days")
-        signing_key = self._signing_key()
+        live = live_keys(self._context.vault.signing_keys)
+        if not live:
+            raise InvalidInputError(
+                "license files must be signed, and there is no signing key; "
+                "add one with `licserver signing-key add`, and pin its public key in the app"
+            )
+        signing_key = live[0].private
         try:
             environment = Environment(normalise_domain(asked.domain), NO_ADDRESS)
         except InvalidDomainError as problem:
@@ -78,17 +84,9 @@ class OfflineFileService(Service):
 
     def can_customers_issue(self) -> bool:
         """Return whether customers may make files for their machines."""
-        is_signing = any(one.retired_at is None for one in self._context.vault.signing_keys)
-        return is_signing and self._context.settings.account_file_days > 0
-
-    def _signing_key(self) -> PrivateKey:
-        live = [one for one in self._context.vault.signing_keys if one.retired_at is None]
-        if not live:
-            raise InvalidInputError(
-                "license files must be signed, and there is no signing key; "
-                "add one with `licserver signing-key add`, and pin its public key in the app"
-            )
-        return max(live, key=lambda one: one.added_at).private
+        return (
+            bool(live_keys(self._context.vault.signing_keys)) and self._context.settings.account_file_days > 0
+        )
 
 
 def _take_slot(

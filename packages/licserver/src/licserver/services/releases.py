@@ -89,12 +89,26 @@ class ReleaseService(Service):
         **options: Unpack[PublishOptions],
     ) -> StagedRelease:
         """Do the slow part of `publish`, outside of any transaction: check everything and store the file."""
-        platform, reach = options.get("platform", ""), options.get("reach", TO_ALL)
+        platform, channel = options.get("platform", ""), options.get("channel", "")
+        reach, version = options.get("reach", TO_ALL), version.strip()
         reach.check(version)
         wordpress = read_fields(options.get("wordpress", NO_FIELDS))
-        product, version, changelog, channel, wordpress = self._check(
-            slug, version, changelog, platform, options.get("channel", ""), wordpress
-        )
+        product = find_product(self._context, slug)
+        if platform and not is_platform(platform):
+            raise InvalidInputError(
+                f"{platform!r} is no platform: use up to 40 lower-case letters, digits and _ . -, "
+                "like windows-x86_64"
+            )
+        if channel:
+            check_channel(channel)
+        changelog = _check_changelog(changelog)
+        others = self._context.repositories.releases.list_files(product.id, _version_key(version))
+        if (
+            others
+        ):  # a further file has the spelling, the changelog, the channel and the fields of the version
+            _check_further(slug, others, platform, changelog, channel, wordpress)
+            version, changelog = others[0].version, others[0].changelog
+            channel, wordpress = others[0].channel, others[0].wordpress
         document = files = None
         if sign is not None:  # before anything is stored: it may be a manifest of another file
             size, sha256 = digest_file(validate_file(file))
@@ -104,56 +118,10 @@ class ReleaseService(Service):
             artifact = self._context.artifacts.store(source, options.get("file_name") or file.name)
         if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
+        channel = channel or STABLE
         return StagedRelease(
             product, version, changelog, artifact, document, platform, channel, reach, wordpress, files
         )
-
-    def _check(
-        self,
-        slug: str,
-        version: str,
-        changelog: str,
-        platform: str,
-        channel: str,
-        wordpress: WordPressFields,
-    ) -> tuple[Product, str, str, str, WordPressFields]:
-        """Check all but the file; return product, and the rest as published.
-
-        A further file of a version has its spelling, its changelog, its channel and its fields.
-        """
-        product = find_product(self._context, slug)
-        version = version.strip()
-        if platform and not is_platform(platform):
-            raise InvalidInputError(
-                f"{platform!r} is no platform: use up to 40 lower-case letters, digits and _ . -, "
-                "like windows-x86_64"
-            )
-        if channel:
-            check_channel(channel)
-        changelog = _check_changelog(changelog)
-        files = self._context.repositories.releases.list_files(product.id, _version_key(version))
-        if not files:
-            return product, version, changelog, channel or STABLE, wordpress
-        version = files[0].version
-        if any(one.platform == platform for one in files):
-            raise _published_already(slug, version, platform)
-        if files[0].withdrawn_at is not None:
-            raise ConflictError(f"{slug} {version} is withdrawn; publish a higher version")
-        if changelog not in ("", files[0].changelog):
-            raise InvalidInputError(
-                f"{slug} {version} has another changelog already; leave it out for a further file"
-            )
-        if channel not in ("", files[0].channel):
-            raise InvalidInputError(
-                f"{slug} {version} is in the channel {files[0].channel} already; to move it: "
-                f"licserver release promote {slug} {version} --channel {channel}"
-            )
-        if wordpress not in (NO_FIELDS, files[0].wordpress):
-            raise InvalidInputError(
-                f"{slug} {version} has other fields for WordPress already; to change them: "
-                f"licserver release wordpress {slug} {version}"
-            )
-        return product, version, files[0].changelog, files[0].channel, files[0].wordpress
 
     def add(self, staged: StagedRelease) -> Release:
         """Do the last step of `publish`; a further file of a version has its rollout."""
@@ -303,6 +271,36 @@ def _check_changelog(changelog: str) -> str:
     if not is_text(changelog):
         raise InvalidInputError("the changelog must not contain control characters")
     return changelog
+
+
+def _check_further(
+    slug: str,
+    files: list[Release],
+    platform: str,
+    changelog: str,
+    channel: str,
+    wordpress: WordPressFields,
+) -> None:
+    """Refuse a further file of a version that cannot have one, or another description of the version."""
+    first, version = files[0], files[0].version
+    if any(one.platform == platform for one in files):
+        raise _published_already(slug, version, platform)
+    if first.withdrawn_at is not None:
+        raise ConflictError(f"{slug} {version} is withdrawn; publish a higher version")
+    if changelog not in ("", first.changelog):
+        raise InvalidInputError(
+            f"{slug} {version} has another changelog already; leave it out for a further file"
+        )
+    if channel not in ("", first.channel):
+        raise InvalidInputError(
+            f"{slug} {version} is in the channel {first.channel} already; to move it: "
+            f"licserver release promote {slug} {version} --channel {channel}"
+        )
+    if wordpress not in (NO_FIELDS, first.wordpress):
+        raise InvalidInputError(
+            f"{slug} {version} has other fields for WordPress already; to change them: "
+            f"licserver release wordpress {slug} {version}"
+        )
 
 
 def _published_already(slug: str, version: str, platform: str) -> ConflictError:

@@ -12,9 +12,8 @@ from licserver.domain.text import plural
 from licserver.errors import BuryJobError, InvalidInputError
 from licserver.services.context import Context
 from licserver.services.license_terms import read_email
-from licserver.services.licenses import LicenseService
+from licserver.services.licenses import LicenseService, SubscriptionService
 from licserver.services.mail import MailService
-from licserver.services.subscriptions import SubscriptionService
 from licserver.sources.records import SaleEvent, SaleKind, add_period, load_events
 from licserver.sources.state import Change, OrderState, Rules, SubscriptionState, decide
 

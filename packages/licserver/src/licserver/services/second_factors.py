@@ -1,10 +1,10 @@
 """The second factor of users of the console: enrolment, codes, recovery codes (D-167)."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from licserver.database.repositories.users import SecondFactor, User
+from licserver.database.repositories.users import User
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.passwords import verify_password
 from licserver.security.totp import (
@@ -148,7 +148,8 @@ def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
     factor = factors.find(user.id)
     if factor is None or factor.confirmed_at is None:
         return False
-    if not is_known and _is_locked(factor, now):
+    failed_at = factor.failed_at if factor.failures >= WRONG_CODES else None
+    if not is_known and failed_at is not None and now < failed_at + LOCKED_TIME:
         raise InvalidInputError(
             "too many wrong codes; wait 15 minutes, or use a computer that you used before"
         )
@@ -165,14 +166,6 @@ def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
 
 def _recovery_digest(context: Context, user: User, typed: str) -> bytes:
     return context.vault.pseudonym("recovery code", f"{user.id} {normalize_recovery_code(typed)}")
-
-
-def _is_locked(factor: SecondFactor, now: datetime) -> bool:
-    return (
-        factor.failures >= WRONG_CODES
-        and factor.failed_at is not None
-        and now < factor.failed_at + LOCKED_TIME
-    )
 
 
 def _label(user: User) -> bytes:

@@ -1,6 +1,5 @@
 """The admin API's tokens, and operations that happen once for an idempotency key (D-93, D-130)."""
 
-import hashlib
 import secrets
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
@@ -13,6 +12,7 @@ from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.security.redaction import TOKEN_PREFIX
 from licserver.services.context import Service
 from licserver.services.license_terms import check_line
+from licserver.services.users import digest_token
 
 if TYPE_CHECKING:
     from licserver.services import Services
@@ -36,7 +36,7 @@ class TokenService(Service):
             raise InvalidInputError(f"{expires_on} has passed; the token would never be valid")
         text = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         with self._context.transaction() as tx:
-            if not tx.repositories.tokens.add(name, _hash(text), scope, expires_on, now):
+            if not tx.repositories.tokens.add(name, digest_token(text), scope, expires_on, now):
                 raise ConflictError(f"there is a token {name!r} already; give this one another name")
             tx.write_audit("token.create", ("token", name), scope=scope.value, expires_on=expires_on)
         return self.get(name), text
@@ -65,7 +65,10 @@ class TokenService(Service):
         if not text.isascii():
             return None
         # By its hash, so that the time it takes reveals nothing about an existing token.
-        token, now = self._context.repositories.tokens.find(token_hash=_hash(text)), self._context.now()
+        token, now = (
+            self._context.repositories.tokens.find(token_hash=digest_token(text)),
+            self._context.now(),
+        )
         if token is None or not is_valid(token, now):
             return None
         if token.last_used_on is None or token.last_used_on < now.date():
@@ -74,7 +77,9 @@ class TokenService(Service):
 
     def find_refused_name(self, text: str) -> str | None:
         """Return the name of an expired or revoked token; None when there was never such a token."""
-        token = self._context.repositories.tokens.find(token_hash=_hash(text)) if text.isascii() else None
+        token = (
+            self._context.repositories.tokens.find(token_hash=digest_token(text)) if text.isascii() else None
+        )
         return None if token is None else token.name
 
 
@@ -82,10 +87,6 @@ def is_valid(token: Token, now: datetime) -> bool:
     """Return whether a token may be used; its last day is included, UTC."""
     has_expired = token.expires_on is not None and now.date() > token.expires_on
     return token.revoked_at is None and not has_expired
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()  # of 256 random bits: nothing to guess
 
 
 # --- idempotency ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from datetime import date, datetime
+from datetime import datetime
 from operator import itemgetter
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
@@ -85,18 +85,6 @@ class PlannedLine(NamedTuple):
     detail: str
 
 
-def _describe(
-    slug: str,
-    slots: int | None,
-    expires_on: date | None,
-    lifetime: bool,
-    revoked_at: datetime | None,
-) -> str:
-    seats = "unlimited slots" if slots is None else f"{slots} {plural(slots, 'slot')}"
-    until = "for a lifetime" if lifetime else "" if expires_on is None else f"until {expires_on}"
-    return ", ".join(filter(None, (slug, seats, until, "revoked" if revoked_at else "")))
-
-
 class LicenseImport:
     """Licenses of a file, in temporary tables; they block no other writer until `commit`."""
 
@@ -119,18 +107,13 @@ class LicenseImport:
         A license that is in the database already with the same terms is in `unchanged`; with other terms
         `existing` decides. `count` licenses are new.
         """
-        for line, row in _decoded(rows):
-            if isinstance(row, Problem):
-                self._add_problem(row)
-                continue
-            if isinstance(row, Skipped):
-                self.skipped.append(row)
-                continue
-            try:
-                self._stage(line, row)
-            except InvalidInputError as problem:
-                self._add_problem(Problem(line, str(problem)), row.license_key)
-            self.count += 1
+        try:
+            for line, row in rows:
+                self._read_line(line, row)
+        except UnicodeDecodeError:
+            raise InvalidInputError(
+                "the file is not UTF-8 text; spreadsheets can save as “CSV UTF-8”"
+            ) from None
         for line, first, masked in self._staged.duplicates():
             self._masked[line] = masked
             self._add_problem(Problem(line, f"license_key: is also in line {first}"))
@@ -138,6 +121,18 @@ class LicenseImport:
         self._staged.drop([*self.unchanged, *self.changes])
         self.count -= len(self.unchanged) + len(self.changes)
         self.problems.sort(key=lambda problem: problem.line)
+
+    def _read_line(self, line: int, row: LicenseRow | Problem | Skipped) -> None:
+        if isinstance(row, Problem):
+            self._add_problem(row)
+        elif isinstance(row, Skipped):
+            self.skipped.append(row)
+        else:
+            try:
+                self._stage(line, row)
+            except InvalidInputError as problem:
+                self._add_problem(Problem(line, str(problem)), row.license_key)
+            self.count += 1
 
     def _read_existing(self, existing: Existing) -> None:
         for line, license_id, masked, different in self._staged.existing():
@@ -150,13 +145,11 @@ class LicenseImport:
                 message = f"license_key: is in the database already, with other terms: {names}"
                 self._add_problem(Problem(line, message))
             elif _FIXED & different.keys():
-                self._add_problem(
-                    Problem(line, f"license_key: is in the database already; cannot change {names}")
-                )
+                message = f"license_key: is in the database already; cannot change {names}"
+                self._add_problem(Problem(line, message))
             elif len(self.changes) >= MAX_CHANGES:
-                self._add_problem(
-                    Problem(line, f"more than {MAX_CHANGES:,} licenses to change; split the file")
-                )
+                message = f"more than {MAX_CHANGES:,} licenses to change; split the file"
+                self._add_problem(Problem(line, message))
             else:
                 self.changes[line] = (license_id.hex(), different)
 
@@ -177,10 +170,14 @@ class LicenseImport:
 
     def _plan_new(self, wrong: Container[int]) -> Iterator[PlannedLine]:
         slugs = {product.id: slug for slug, product in self._products.items() if product is not None}
-        for line, masked, generated, product_id, *terms in self._staged.rows():
+        rows = self._staged.rows()
+        for line, masked, generated, product_id, slots, expires_on, lifetime, revoked_at in rows:
             if line not in wrong:
+                seats = "unlimited slots" if slots is None else f"{slots} {plural(slots, 'slot')}"
+                until = "for a lifetime" if lifetime else expires_on and f"until {expires_on}"
+                words = (slugs[product_id], seats, until, revoked_at and "revoked")
                 key = "a new key" if generated else masked
-                yield PlannedLine(line, Action.CREATE, key, _describe(slugs[product_id], *terms))
+                yield PlannedLine(line, Action.CREATE, key, ", ".join(filter(None, words)))
 
     def _add_problem(self, problem: Problem, key: str | None = None) -> None:
         self.wrong += 1
@@ -195,8 +192,10 @@ class LicenseImport:
         _check_key(key, product)
         _check_row(row)
         terms = license_terms.validate_terms(row, ipv6_prefix)
-        if terms.plan is not None:
-            self._use_plan(product, terms.plan)
+        known = self._plans.setdefault(product.slug, set())
+        if terms.plan is not None and terms.plan not in known:
+            check_plans(self._context, product.id, product.slug, {terms.plan})
+            known.add(terms.plan)
         if terms.note is not None:
             terms = replace(terms, note=mask(terms.note, key))
         kept = {name: value for name in _KEPT if (value := getattr(row, name)) is not None}
@@ -216,12 +215,6 @@ class LicenseImport:
             raise InvalidInputError(f"product: there is no {slug!r}; add it first")
         return product
 
-    def _use_plan(self, product: Product, name: str) -> None:
-        known = self._plans.setdefault(product.slug, set())
-        if name not in known:
-            check_plans(self._context, product.id, product.slug, {name})
-            known.add(name)
-
     def prepare(self) -> None:
         """Do the slow part of `commit` that blocks no other writer; nothing is visible yet."""
         self._staged.prepare()
@@ -232,9 +225,8 @@ class LicenseImport:
             tx = replace(self._context, repositories=Repositories(self._context.database, connection))
             for slug, names in sorted(self._plans.items()):  # again: one may have been removed meanwhile
                 check_plans(tx, self._product(slug).id, slug, names)
-            for reference, different in sorted(
-                self.changes.values(), key=itemgetter(0)
-            ):  # the order of all locks
+            in_order = sorted(self.changes.values(), key=itemgetter(0))  # the order of all locks
+            for reference, different in in_order:
                 _change(LicenseService(tx), reference, different)
             tx.write_audit("license.import", ("license", "-"), count=self.count)
         return self.count
@@ -243,13 +235,6 @@ class LicenseImport:
         """Return line and key of the licenses whose keys were drawn; they are stored after `commit`."""
         for line, license_id, encrypted in self._staged.generated():
             yield line, self._context.vault.decrypt_key(encrypted, license_id)
-
-
-def _decoded(rows: Iterable[Line]) -> Iterator[Line]:
-    try:
-        yield from rows
-    except UnicodeDecodeError:
-        raise InvalidInputError("the file is not UTF-8 text; spreadsheets can save as “CSV UTF-8”") from None
 
 
 def make_conversion(
@@ -312,9 +297,8 @@ class TransferService(Service):
         """Return all licenses with their keys, or those of one product, as of one moment; it is audited."""
         product = None if slug is None else find_product(self._context, slug)
         with self._context.transaction() as tx:
-            tx.write_audit(
-                "license.export", ("license", "-") if product is None else ("product", product.slug)
-            )
+            object_ = ("license", "-") if product is None else ("product", product.slug)
+            tx.write_audit("license.export", object_)
         return self._export(None if product is None else product.id)
 
     def _export(self, product_id: int | None) -> Iterator[LicenseRow]:
@@ -346,24 +330,16 @@ def _change(licenses: LicenseService, reference: str, different: Mapping[str, An
 
 # --- what is validated of a line, besides its license's terms ---------------------------------
 
-_NEEDED: Final = (
-    ("subscription_ended_at", "subscription_id", "subscription"),
-    ("revoked_reason", "revoked_at", "revoked_at"),
-)
-"""What is meaningless alone: an end without a subscription could never be undone."""
-
 
 def _check_key(key: str, product: Product) -> None:
     """Validate a license key that was sold for a product, here or elsewhere."""
-    if is_license_key(key):
+    if is_license_key(key) or (is_imported_key(key) and product.accepts_imported_keys):
         return
     if is_imported_key(key):
-        if not product.accepts_imported_keys:
-            raise InvalidInputError(
-                "license_key: is not a CP- key; to accept such keys: "
-                f"licserver product change {product.slug} --accept-imported-keys"
-            )
-        return
+        raise InvalidInputError(
+            "license_key: is not a CP- key; to accept such keys: "
+            f"licserver product change {product.slug} --accept-imported-keys"
+        )
     if key.startswith(KEY_PREFIX):
         raise InvalidInputError("license_key: must be CP- and five groups of six letters and digits")
     if any(map(str.isspace, key)):
@@ -377,9 +353,10 @@ def _check_key(key: str, product: Product) -> None:
 
 def _check_row(row: LicenseRow) -> None:
     """Validate what only an import sets."""
-    for name, needed, column in _NEEDED:
-        if getattr(row, name) is not None and getattr(row, needed) is None:
-            raise InvalidInputError(f"{name}: needs {column} beside it")
+    if row.subscription_ended_at is not None and row.subscription_id is None:  # could never be undone
+        raise InvalidInputError("subscription_ended_at: needs subscription beside it")
+    if row.revoked_reason is not None and row.revoked_at is None:
+        raise InvalidInputError("revoked_reason: needs revoked_at beside it")
     for name in ("product_name", "revoked_reason"):
         text = getattr(row, name)
         if text is not None and not is_printable(text):

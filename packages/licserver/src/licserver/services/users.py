@@ -8,7 +8,7 @@ import secrets
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from licserver.database.repositories.users import Limit, NewSession, User
+from licserver.database.repositories.users import Limit, NewSession, Session, User
 from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, StoreUnavailableError
@@ -137,9 +137,8 @@ def read_name(typed: str) -> str | None:
 
 
 def _taken(name: str) -> ConflictError:
-    return ConflictError(
-        f"there is a user {name} already; `licserver user password {name}` changes the password"
-    )
+    advice = f"`licserver user password {name}` changes the password"
+    return ConflictError(f"there is a user {name} already; {advice}")
 
 
 # --- signing in -------------------------------------------------------------------------------
@@ -203,13 +202,12 @@ class LoginService(Service):
 
     def authenticate(self, token: str) -> SignedIn | None:
         """Find the user of a session's token; None when it has expired or was ended."""
-        now, sessions = self._context.now(), self._context.repositories.sessions
-        session = sessions.find(digest_token(token), now, self._idle_since(now))
+        now, session = self._context.now(), self._find_session(token)
         if session is None:
             return None
         if now - session.last_used_at >= _TOUCH:
             with contextlib.suppress(StoreUnavailableError):  # pages can be read while nothing can be written
-                sessions.set_last_used(digest_token(token), now)
+                self._context.repositories.sessions.set_last_used(digest_token(token), now)
         needs = Needs.NOTHING
         if session.is_pending:
             needs = Needs.CODE
@@ -219,8 +217,7 @@ class LoginService(Service):
 
     def sign_out(self, token: str) -> None:
         """End a session; one that has ended already, or still needs a code, is not audited."""
-        now = self._context.now()
-        session = self._context.repositories.sessions.find(digest_token(token), now, self._idle_since(now))
+        session = self._find_session(token)
         with self._context.transaction() as tx:
             has_ended = tx.repositories.sessions.remove(digest_token(token))
             if has_ended and session is not None and not session.is_pending:
@@ -254,8 +251,7 @@ class LoginService(Service):
 
     def find_session_user(self, token: str) -> User | None:
         """Find the user of a session that needs a code; None when it has ended or needs none."""
-        now = self._context.now()
-        session = self._context.repositories.sessions.find(digest_token(token), now, self._idle_since(now))
+        session = self._find_session(token)
         return session.user if session is not None and session.is_pending else None
 
     def is_known_address(self, address: str, name: str) -> bool:
@@ -271,22 +267,19 @@ class LoginService(Service):
         Call it before comparing anything: then simultaneous attempts gain nothing. Whether there is a user of
         the name makes no difference; `is_known` is from `is_known_address`.
         """
-        name, network = _login_name(name), provider_network(address)
-
-        def limit(kind: str, of: str, attempts: int) -> Limit:
-            return Limit(self._context.vault.pseudonym(kind, of), attempts)
-
-        limits = [
-            limit("address", address, TRIES),
-            limit("network", network, NETWORK_TRIES),
-            limit("user", name, TRIES),
-            limit("network and user", f"{network} {name}", NETWORK_NAME_TRIES),
+        name, network = name.strip().lower()[:64], provider_network(address)
+        counted = [
+            ("address", address, TRIES),
+            ("network", network, NETWORK_TRIES),
+            ("user", name, TRIES),
+            ("network and user", f"{network} {name}", NETWORK_NAME_TRIES),
         ]
         if is_known:  # attempts of others do not count here
-            limits = [
-                limit("known address and user", f"{address} {name}", KNOWN_TRIES),
-                limit("known network", network, KNOWN_NETWORK_TRIES),
+            counted = [
+                ("known address and user", f"{address} {name}", KNOWN_TRIES),
+                ("known network", network, KNOWN_NETWORK_TRIES),
             ]
+        limits = [Limit(self._context.vault.pseudonym(kind, of), most) for kind, of, most in counted]
         return self._context.repositories.logins.count_attempt(limits, self._context.now())
 
     def find_name(self, typed: str) -> str | None:
@@ -305,6 +298,10 @@ class LoginService(Service):
                 object_ = (action.partition(".")[0], subject or "-")
                 tx.write_audit(action, object_, attempts=total, address=address)
 
+    def _find_session(self, token: str) -> Session | None:
+        now = self._context.now()
+        return self._context.repositories.sessions.find(digest_token(token), now, self._idle_since(now))
+
     def _idle_since(self, now: datetime) -> datetime:
         return now - timedelta(minutes=self._context.settings.session_idle_minutes)
 
@@ -315,10 +312,6 @@ class LoginService(Service):
 def audit_as(tx: Context, user: User, action: str, **details: object) -> None:
     """Audit what a user did to the own account."""
     tx.acting_as(Actor(ActorKind.USER, user.name)).write_audit(action, ("user", user.name), **details)
-
-
-def _login_name(typed: str) -> str:
-    return typed.strip().lower()[:64]
 
 
 def digest_token(token: str) -> bytes:
