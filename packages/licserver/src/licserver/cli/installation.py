@@ -103,13 +103,11 @@ def downgrade_database(settings: Settings, printer: Printer) -> None:
 
 
 def _is_expected(settings: Settings) -> bool:
-    # Secrets may require an existing database.
+    """Return whether there are secrets that require an existing database."""
     if settings.secrets is None and not (settings.data_dir / secrets_file.SECRETS_FILE).exists():
         return False
-    secrets = secrets_file.read_secrets(settings)
-    return secrets_file.expects_database(
-        settings, secrets_file.read_vault(secrets, secrets_file.SECRETS_FILE)
-    )
+    vault = secrets_file.read_vault(secrets_file.read_secrets(settings), secrets_file.SECRETS_FILE)
+    return secrets_file.expects_database(settings, vault)
 
 
 @settings_command("check", database_group)
@@ -243,10 +241,8 @@ def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
 @services_command("backup")
 @file_argument
 @replace_option
-@click.option("--without-artifacts", is_flag=True, help="Omit the files of releases.")
-def backup(
-    services: Services, printer: Printer, file: Path, *, replace: bool, without_artifacts: bool
-) -> None:
+@click.option("--without-artifacts", "bare", is_flag=True, help="Omit the files of releases.")
+def backup(services: Services, printer: Printer, file: Path, *, replace: bool, bare: bool) -> None:
     """Write database, secrets and the files of releases to FILE; the server may keep running.
 
     FILE holds every secret: it has mode 0600; encrypt it and keep it on another machine. - writes to standard
@@ -256,7 +252,7 @@ def backup(
         raise InvalidInputError("a backup is not text; send it to a file or a program")
     with in_background() as run_transaction, written(file, replace=replace) as target:
         run_transaction(lambda: services.audit.record("backup.write", ("installation", "-")))
-        summary = write_backup(services, target, system_clock(), artifacts=not without_artifacts)
+        summary = write_backup(services, target, system_clock(), artifacts=not bare)
     sentence = _format("backed up", summary)
     if is_piped(file):
         click.echo(sentence, err=True)

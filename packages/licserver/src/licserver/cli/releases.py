@@ -228,13 +228,7 @@ def _parse_percent(text: str) -> float:
 @click.option("--pause/--resume", "paused", default=None, help="Let the share stand still, or grow again.")
 @click.option("--finish", is_flag=True, help="Let it reach all installations.")
 def show_rollout(
-    services: Services,
-    printer: Printer,
-    slug: str,
-    version: str,
-    share: float | None,
-    paused: bool | None,
-    finish: bool,
+    services: Services, printer: Printer, share: float | None, paused: bool | None, finish: bool, **which: str
 ) -> None:
     """Show the rollout of VERSION of the product SLUG, or change it.
 
@@ -244,9 +238,9 @@ def show_rollout(
         raise InvalidInputError("give one of --share, --pause, --resume and --finish")
     percent = 100.0 if finish else share
     if percent is None and paused is None:
-        status = services.rollouts.get(slug, version)
+        status = services.rollouts.get(**which)
     else:
-        status = services.rollouts.change(slug, version, percent=percent, paused=paused)
+        status = services.rollouts.change(**which, percent=percent, paused=paused)
     plan = status.release.rollout
     printer.details(
         {
@@ -267,12 +261,8 @@ def show_rollout(
 @slug_argument
 @version_argument
 @_wordpress_options
-def show_wordpress(
-    services: Services, printer: Printer, slug: str, version: str, fields: dict[str, str]
-) -> None:
+def show_wordpress(services: Services, printer: Printer, fields: dict[str, str], **which: str) -> None:
     """Show what WordPress shows of VERSION of the product SLUG, or change it; '' removes a field."""
-    if fields:
-        release = services.releases.set_wordpress(slug, version, **fields)
-    else:
-        release = services.releases.get(slug, version)
+    releases = services.releases
+    release = releases.set_wordpress(**which, **fields) if fields else releases.get(**which)
     printer.details({"version": release.version, **release.wordpress._asdict()})

@@ -12,7 +12,7 @@ import click
 from licserver.cli import Commands
 from licserver.cli.common import Printer, limit_option, name_argument, pick, services_command
 from licserver.cli.licenses import SEATS, SLOTS
-from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
+from licserver.database.repositories.sales import STATES, SourceMapping, StoredEvent
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services import Services
@@ -120,19 +120,12 @@ def _describe_mapping(mapping: SourceMapping) -> str:
 @click.option("--plan", metavar="NAME", help="The plan of each license.")
 @click.option("--floating-seats", type=int, **SEATS)
 def map_product(
-    services: Services,
-    printer: Printer,
-    name: str,
-    external_id: str,
-    slug: str | None,
-    *,
-    ignore: bool,
-    **terms: Any,
+    services: Services, printer: Printer, name: str, external_id: str, *, ignore: bool, **terms: Any
 ) -> None:
     """Choose what the source NAME issues for EXTERNAL_ID, the shop's id of a product or price."""
-    if ignore is (slug is not None):
+    if ignore is (terms["slug"] is not None):
         raise InvalidInputError("give --product or --ignore")
-    mapping = services.sources.map(name, external_id, slug, **terms)
+    mapping = services.sources.map(name, external_id, **terms)
     printer.result(asdict(mapping), f"mapped {_describe_mapping(mapping)}")
 
 
@@ -187,25 +180,20 @@ def sync(services: Services, printer: Printer, name: str, since: str, key_env: s
     source, key = services.sources.get(name), os.environ.get(key_env, "").strip()
     if not key:
         raise InvalidInputError(f"the environment variable {key_env} is empty")
-    counts = asyncio.run(_take_all(services, source, key, _parse_day(since), url))
+    try:
+        start = datetime.combine(date.fromisoformat(since), time(), UTC)
+    except ValueError:
+        raise InvalidInputError(f"{since!r} is no day; write it like 2026-01-31") from None
+
+    async def take_all() -> Counter[str]:
+        from licserver.web.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp
+
+        found = fetch_deliveries(source.kind, key, start, url)
+        return Counter([services.sources.take(name, body).status async for body in found])
+
+    counts = asyncio.run(take_all())
     record = {state: counts[state] for state in ("accepted", "duplicate", "ignored", "unreadable")}
     printer.result(record, ", ".join(f"{count} {state}" for state, count in record.items()))
-
-
-async def _take_all(
-    services: Services, source: Source, key: str, since: datetime, url: str | None
-) -> Counter[str]:
-    from licserver.web.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp
-
-    found = fetch_deliveries(source.kind, key, since, url)
-    return Counter([services.sources.take(source.name, body).status async for body in found])
-
-
-def _parse_day(text: str) -> datetime:
-    try:
-        return datetime.combine(date.fromisoformat(text), time(), UTC)
-    except ValueError:
-        raise InvalidInputError(f"{text!r} is no day; write it like 2026-01-31") from None
 
 
 # --- subscriptions of licenses ----------------------------------------------------------------

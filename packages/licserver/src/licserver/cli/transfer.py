@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -75,17 +75,7 @@ def export(
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done with each line, and change nothing.")
 def import_(
-    services: Services,
-    printer: Printer,
-    file: Path,
-    form: str | None,
-    preset: str | None,
-    columns: tuple[str, ...],
-    products: tuple[str, ...],
-    slots: str | None,
-    existing: str,
-    *,
-    dry_run: bool,
+    services: Services, printer: Printer, file: Path, form: str | None, existing: str, **options: Any
 ) -> None:
     """Import licenses from FILE, all or none; - is standard input.
 
@@ -96,7 +86,8 @@ def import_(
     Keys that were sold elsewhere need a product that accepts them: `licserver product change SLUG
     --accept-imported-keys`.
     """
-    conversion = make_conversion(services.now(), preset, columns, products, slots)
+    dry_run = options.pop("dry_run")
+    conversion = make_conversion(services.now(), **options)
     form = choose_format(file.name, form, conversion)
     with (
         in_background() as run_transaction,

@@ -139,19 +139,11 @@ class SelfService(Service):
             raise NotFoundError("this computer is not activated any more")
 
     def deactivate(self, license_: IssuedLicense, domain: str) -> int:
-        """Free the slots of a domain; return how many, which is 0 if there was none.
-
-        Raises:
-            TooManyMovesError: As `free_slot`.
-        """
+        """Free the slots of a domain, or raise as `free_slot`; return how many, 0 if there was none."""
         return self._free(license_, lambda one: one.domain == domain)
 
     def make_room(self, license_: IssuedLicense, domain: str) -> None:
-        """Free all slots, unless the domain has one already.
-
-        Raises:
-            TooManyMovesError: As `free_slot`.
-        """
+        """Free all slots, unless the domain has one already; raise as `free_slot`."""
         active = self._context.repositories.licenses.list_activations(license_.id)
         if domain not in {one.environment.domain for one in active}:
             self._free(license_, lambda one: one.domain != domain)
@@ -167,8 +159,7 @@ class SelfService(Service):
             if (until := max(filter(None, held.values()), default=now)) > now:
                 raise HeldOfflineError(until)
             allowed = find_product(tx, found.product_slug).customer_moves
-            at = next_move(_counted(tx, found), allowed, now)
-            if at != now:
+            if (at := next_move(_counted(tx, found), allowed, now)) != now:
                 raise _refusal(allowed, at)
             for environment in meant:
                 tx.repositories.licenses.remove_activation(found.id, environment)

@@ -12,7 +12,7 @@ import io
 import json
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -70,19 +70,9 @@ def write_backup(services: Services, target: IO[bytes], now: datetime, *, artifa
         tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
         writer = _Writer(tar, now)
+        made = {"format": FORMAT, "licserver": __version__, "made_at": now.isoformat()}
         tables = [{"name": layout.name, "columns": layout.columns} for layout in snapshot.layouts]
-        writer.add(
-            HEADER,
-            _to_json(
-                {
-                    "format": FORMAT,
-                    "licserver": __version__,
-                    "made_at": now.isoformat(),
-                    "revision": schema.HEAD,
-                    "tables": tables,
-                }
-            ),
-        )
+        writer.add(HEADER, _to_json({**made, "revision": schema.HEAD, "tables": tables}))
         writer.add(SECRETS_FILE, read_secrets(services.settings).encode())
         seen: set[bytes] = set()
         for artifact in snapshot.artifacts() if artifacts else ():
@@ -149,16 +139,8 @@ def _to_json(value: Any) -> bytes:
 
 # --- reading ----------------------------------------------------------------------------------
 
-_DAMAGED: Final = (
-    tarfile.TarError,
-    gzip.BadGzipFile,
-    zlib.error,
-    EOFError,
-    LookupError,
-    ValueError,
-    TypeError,
-    RecursionError,
-)
+_NOT_READ: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+_DAMAGED: Final = (*_NOT_READ, LookupError, ValueError, TypeError, RecursionError)
 
 _LARGEST_PIECE: Final = 64 << 20
 """Bytes of a packed piece of the database, the largest of what is read as a whole; most have a fraction."""
@@ -212,10 +194,6 @@ class Reader:
             raise BackupError("this is no backup of licserver")
         return self.content(_SMALL)
 
-    def contents(self) -> bytes:
-        """Take the member, which is the table of contents; it grows with what has come."""
-        return self.content(_SMALL + _PER_MEMBER * len(self._digests))
-
     def content(self, most: int = _LARGEST_PIECE) -> bytes:
         """Take the member, which has no more bytes than this."""
         if self.member_size > most:
@@ -238,10 +216,11 @@ class Reader:
         self._digests[member.name] = (size, digest.hexdigest())
         return digest.hexdigest()
 
-    def check(self, contents: Mapping[str, Any]) -> None:
-        """Compare what has come with what was written."""
+    def check(self) -> None:
+        """Compare what has come with the member, which is the table of contents."""
+        contents: dict[str, Any] = json.loads(self.content(_SMALL + _PER_MEMBER * len(self._digests)))
         del self._digests[CONTENTS]
-        if {name: list(one) for name, one in self._digests.items()} != dict(contents):
+        if {name: list(one) for name, one in self._digests.items()} != contents:
             raise BackupError("the backup is damaged: it does not hold what was written")
 
 

@@ -17,17 +17,8 @@ from licserver.database.timelines import Timelines
 from licserver.errors import BackupError, ConflictError, InvalidInputError, StoreError
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
-from licserver.services.backup import (
-    ARTIFACTS,
-    CONTENTS,
-    DATABASE,
-    FORMAT,
-    HEADER,
-    Reader,
-    Summary,
-    read_artifact_name,
-    reading,
-)
+from licserver.services import backup
+from licserver.services.backup import Reader, Summary
 from licserver.settings import Settings
 
 
@@ -44,20 +35,16 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
             kept beside the new ones.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with reading(source) as reader:
+    with backup.reading(source) as reader:
         header = _read_header(reader)
         secrets = reader.expect(SECRETS_FILE).decode()
         vault = read_vault(secrets, "the backup")
         _check_secrets(settings, vault, force=force)
-        summary = Summary(
-            datetime.fromisoformat(header["made_at"]), str(header["licserver"]), str(header["revision"])
-        )
+        made_at = datetime.fromisoformat(header["made_at"])
+        summary = Summary(made_at, str(header["licserver"]), str(header["revision"]))
         tables = [(table["name"], table["columns"]) for table in header["tables"]]
         layouts = [Layout(name, [(column, kind) for column, kind in columns]) for name, columns in tables]
-        with (
-            Target(settings, force=force) as target,
-            other_secrets(settings, secrets) as place_secrets,
-        ):
+        with Target(settings, force=force) as target, other_secrets(settings, secrets) as place_secrets:
             name = _restore_artifacts(reader, open_artifacts(settings), settings.data_dir, summary)
             at_last = place_secrets if target.database.is_remote else None
             with loading(target.database, summary.revision, layouts, at_last=at_last) as rows:
@@ -68,9 +55,9 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
 
 
 def _read_header(reader: Reader) -> dict[str, Any]:
-    header: dict[str, Any] = json.loads(reader.expect(HEADER))
-    if header["format"] != FORMAT or header["revision"] not in schema.REVISIONS:
-        is_newer = header["format"] != FORMAT or header["revision"] > schema.HEAD
+    header: dict[str, Any] = json.loads(reader.expect(backup.HEADER))
+    if header["format"] != backup.FORMAT or header["revision"] not in schema.REVISIONS:
+        is_newer = header["format"] != backup.FORMAT or header["revision"] > schema.HEAD
         whose = "which is newer" if is_newer else "before the first release"
         raise BackupError(
             f"this backup was made by licserver {header['licserver']}, {whose}: restore it with that"
@@ -93,8 +80,8 @@ def _check_secrets(settings: Settings, vault: KeyVault, *, force: bool) -> None:
 def _restore_artifacts(reader: Reader, artifacts: Artifacts, folder: Path, summary: Summary) -> str:
     """Store the files of releases; return the name of what comes after them."""
     digests = set()
-    while (name := reader.next()).startswith(ARTIFACTS):
-        artifact = read_artifact_name(name, reader.member_size)
+    while (name := reader.next()).startswith(backup.ARTIFACTS):
+        artifact = backup.read_artifact_name(name, reader.member_size)
         # On the disk, for a bucket reads it twice; nothing is stored that is not what its name says.
         with tempfile.TemporaryFile(dir=folder, prefix=".restore-") as spooled:
             digest = reader.copy_to(spooled)
@@ -110,13 +97,13 @@ def _restore_artifacts(reader: Reader, artifacts: Artifacts, folder: Path, summa
 
 def _restore_rows(reader: Reader, name: str, rows: Loading, summary: Summary) -> None:
     """Write the tables' rows, and check that the backup has come to its end."""
-    while name.startswith(DATABASE):
+    while name.startswith(backup.DATABASE):
         table = name.split("/")[1]
         summary.rows[table] = summary.rows.get(table, 0) + rows.add(table, reader.content())
         name = reader.next()
-    if name != CONTENTS:
+    if name != backup.CONTENTS:
         raise BackupError(f"the backup is damaged: it holds {name!r}, which does not belong there")
-    reader.check(json.loads(reader.contents()))
+    reader.check()
 
 
 class Target:

@@ -11,6 +11,7 @@ import stat
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -18,10 +19,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
 from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
+from licserver.database.hosts import HostState
 from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
 from licserver.database.timelines import Timelines
@@ -103,10 +103,16 @@ def check_installation(
     yield from _check_database(settings, vault, now, reads_file=reads_file)
     if not reach:
         yield _ok("base URL", "was not asked; --reach does")
-    elif settings.base_url:
-        yield from _check_reach(settings.base_url, now)
-    else:
+    elif not settings.base_url:
         yield _bad("base URL", "there is none to ask", "set LICSERVER_BASE_URL")
+    else:
+        fault, date = ask_base_url(settings.base_url)
+        if fault:
+            advice = "see that DNS, firewall, certificate and proxy lead here"
+            yield _bad("base URL", f"{settings.base_url} {fault}", advice)
+        else:
+            yield _ok("base URL", f"{settings.base_url} answers")
+            yield from _compare_clocks(f"{settings.base_url}'s", date, now)
 
 
 def check_settings(settings: Settings) -> Iterator[Finding]:
@@ -198,10 +204,9 @@ def _check_database(
     try:
         database = engine.connect(settings.database, Timelines(settings.data_dir, keep=False))
     except LicserverError as problem:
-        made = settings.database_url is None
-        advice = (
-            "it is made in the data folder by the first command" if made else "mend LICSERVER_DATABASE_URL"
-        )
+        advice = "mend LICSERVER_DATABASE_URL"
+        if settings.database_url is None:
+            advice = "it is made in the data folder by the first command"
         yield _bad("database", str(problem), advice)
         return
     try:
@@ -227,7 +232,9 @@ def _check_database(
         yield _ok("database", f"{database.engine.dialect.name}, schema {version}{more}")
         yield from _check_hosts(database)
         if vault is not None and settings.replica_url is not None:
-            yield from _check_replica(settings, settings.replica_url, vault, database)
+            timelines, url = Timelines(settings.data_dir, keep=False), settings.replica_url.get_secret_value()
+            with closing(Replica(url, vault.fingerprint, timelines)) as replica:
+                yield _check_host("replica", replica.examine(database))
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         repositories = Repositories(database)
         yield from _check_releases(settings, repositories, now)
@@ -251,26 +258,16 @@ def _check_hosts(database: engine.Database) -> Iterator[Finding]:
     hosts = database.ask_hosts()
     for host in hosts:
         if host.fault:
-            yield (_odd if host.is_warning else _bad)(
-                "database hosts", f"{host.name} {host.said}", host.fault
-            )
+            yield _check_host("database hosts", host)
     if len(hosts) > 1 and not any(host.fault for host in hosts):
         yield _ok("database hosts", "; ".join(f"{host.name} {host.said}" for host in hosts))
 
 
-def _check_replica(
-    settings: Settings, url: SecretStr, vault: KeyVault, database: engine.Database
-) -> Iterator[Finding]:
-    timelines = Timelines(settings.data_dir, keep=False)
-    replica = Replica(url.get_secret_value(), vault.fingerprint, timelines)
-    try:
-        found = replica.examine(database)
-    finally:
-        replica.close()
-    if found.fault:
-        yield (_odd if found.is_warning else _bad)("replica", f"{found.name} {found.said}", found.fault)
-    else:
-        yield _ok("replica", f"{found.name} {found.said}")
+def _check_host(about: str, host: HostState) -> Finding:
+    said = f"{host.name} {host.said}"
+    if not host.fault:
+        return _ok(about, said)
+    return (_odd if host.is_warning else _bad)(about, said, host.fault)
 
 
 def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Iterator[Finding]:
@@ -338,16 +335,6 @@ def _check_manifest(slug: str, release: Release, now: datetime) -> Iterator[Find
         yield _bad("manifests", f"that of {_name(slug, release)} ran out on {until:%Y-%m-%d}", advice)
     elif until - now < RENEW_WITHIN:
         yield _odd("manifests", f"that of {_name(slug, release)} runs out on {until:%Y-%m-%d}", advice)
-
-
-def _check_reach(base_url: str, now: datetime) -> Iterator[Finding]:
-    problem, date = ask_base_url(base_url)
-    if problem:
-        advice = "see that DNS, firewall, certificate and proxy lead here"
-        yield _bad("base URL", f"{base_url} {problem}", advice)
-        return
-    yield _ok("base URL", f"{base_url} answers")
-    yield from _compare_clocks(f"{base_url}'s", date, now)
 
 
 class ReachResult(NamedTuple):
