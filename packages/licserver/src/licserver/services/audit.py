@@ -78,9 +78,8 @@ class RetentionService(Service):
             )
         freed = 0 if unseen is None else self._free_slots(unseen, since)
         removed = 0 if lines is None else sum(self._retention.old_lines(lines))
-        sessions, answers = self._retention.over(
-            now, now - RESPONSES_KEPT, now - timedelta(minutes=settings.session_idle_minutes)
-        )
+        idle_since = now - timedelta(minutes=settings.session_idle_minutes)
+        sessions, answers = self._retention.over(now, now - RESPONSES_KEPT, idle_since)
         self._context.repositories.uses.sweep(now)
         deliveries = self._context.repositories.sales.sweep(now - DELIVERIES_KEPT)
         trials = TrialService(self._context).sweep()

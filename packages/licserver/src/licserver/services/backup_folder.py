@@ -120,9 +120,8 @@ class BackupFolder:
         try:
             lock = self._lock()
         except OSError as error:
-            raise InvalidInputError(
-                f"cannot write to {self.path}: {error.strerror}; see LICSERVER_BACKUP_DIR"
-            ) from None
+            problem = f"cannot write to {self.path}: {error.strerror}; see LICSERVER_BACKUP_DIR"
+            raise InvalidInputError(problem) from None
         try:
             now = self._services.now()
             name = f"licserver-{now:%Y-%m-%d-%H%M%S}{SUFFIX}"

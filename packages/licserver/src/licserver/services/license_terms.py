@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from licserver.domain.entitlements import InvalidEntitlementError, validate
-from licserver.domain.environments import InvalidEntryError, is_printable, parse_entry
+from licserver.domain.environments import (
+    InvalidDomainError,
+    InvalidEntryError,
+    is_printable,
+    normalise_domain,
+    normalise_ip,
+    parse_entry,
+    parse_ip,
+)
 from licserver.domain.offers import MAX_CHANNELS, is_channel
 from licserver.domain.records import TERMS, LicenseTerms
 from licserver.errors import InvalidInputError
@@ -68,6 +76,20 @@ def check_subscription(subscription_id: str) -> None:
     """Validate a subscription's id."""
     if not (subscription_id.strip() and is_printable(subscription_id)) or len(subscription_id) > MAX_INDEXED:
         raise InvalidInputError(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
+
+
+def read_domain(text: str, what: str = "a domain") -> str:
+    """Return a domain as it is stored; `what` begins the message about what is none."""
+    try:
+        return normalise_domain(text)
+    except InvalidDomainError as problem:
+        raise InvalidInputError(f"{what} {problem}") from None
+
+
+def find_ip(text: str, ipv6_prefix: int) -> str | None:
+    """Return an address as it is stored; None for any other text."""
+    address = parse_ip(text)
+    return None if address is None else normalise_ip(address, ipv6_prefix)
 
 
 def read_email(text: str | None) -> str | None:

@@ -14,13 +14,7 @@ from licserver.domain.decisions import (
     is_license_key,
     mask_key,
 )
-from licserver.domain.environments import (
-    InvalidDomainError,
-    is_printable,
-    normalise_domain,
-    normalise_ip,
-    parse_ip,
-)
+from licserver.domain.environments import is_printable
 from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
 from licserver.domain.text import KeyPart, find_reference
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
@@ -240,12 +234,8 @@ class LicenseService(Service):
 
     def deactivate(self, reference: str, domain_or_ip: str) -> int:
         """Free the slots of a domain or an address; return how many were freed."""
-        try:
-            domain = normalise_domain(domain_or_ip)
-        except InvalidDomainError as problem:
-            raise InvalidInputError(f"a domain {problem}") from None
-        address = parse_ip(domain_or_ip.strip())
-        ip = None if address is None else normalise_ip(address, self._context.settings.ipv6_prefix)
+        domain = license_terms.read_domain(domain_or_ip)
+        ip = license_terms.find_ip(domain_or_ip.strip(), self._context.settings.ipv6_prefix)
         with self._context.transaction() as tx:
             found = find_license(tx, reference)
             freed = tx.repositories.licenses.deactivate(found.id, domain, ip)

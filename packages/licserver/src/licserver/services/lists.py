@@ -11,18 +11,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from licserver.database.repositories import license_search
 from licserver.database.repositories.license_search import Filter, Position, Scan
 from licserver.domain.decisions import is_imported_key, is_license_key
-from licserver.domain.environments import (
-    InvalidDomainError,
-    is_printable,
-    normalise_domain,
-    normalise_ip,
-    parse_ip,
-)
+from licserver.domain.environments import is_printable
 from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
 from licserver.domain.text import KeyPart, parse_key_part, parse_terms
 from licserver.errors import InvalidInputError, SecretsError
 from licserver.services.context import Context
-from licserver.services.license_terms import check_subscription, has_id_shape
+from licserver.services.license_terms import check_subscription, find_ip, has_id_shape, read_domain
 from licserver.services.products import find_product
 
 MAX_PAGE: Final = 200  # items on a page
@@ -289,10 +283,10 @@ def _read_environment(context: Context, query: str) -> tuple[str | None, str | N
     """Return address and domain that a text can mean, as they are stored."""
     if " " in query or len(query) < _SHORTEST_DOMAIN:
         return None, None
-    address, domain = parse_ip(query), None
-    with suppress(InvalidDomainError):
-        domain = normalise_domain(query)
-    return None if address is None else normalise_ip(address, context.settings.ipv6_prefix), domain
+    domain = None
+    with suppress(InvalidInputError):
+        domain = read_domain(query)
+    return find_ip(query, context.settings.ipv6_prefix), domain
 
 
 def find_by_key_part(context: Context, part: KeyPart) -> list[bytes]:

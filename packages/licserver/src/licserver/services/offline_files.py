@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from licserver.domain.decisions import Valid, VerifyRefusal
-from licserver.domain.environments import InvalidDomainError, normalise_domain
 from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
 from licserver.domain.records import Environment, IssuedLicense, Machine
 from licserver.errors import ConflictError, InvalidInputError
@@ -13,6 +12,7 @@ from licserver.protocol.response_signatures import live_keys
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask_machine
 from licserver.services.context import Context, Service
+from licserver.services.license_terms import read_domain
 from licserver.services.licenses import audit_object, event_data, find_license
 
 _REFUSALS: Final = {
@@ -63,10 +63,8 @@ class OfflineFileService(Service):
                 "add one with `licserver signing-key add`, and pin its public key in the app"
             )
         signing_key = live[0].private
-        try:
-            environment = Environment(normalise_domain(asked.domain), NO_ADDRESS)
-        except InvalidDomainError as problem:
-            raise InvalidInputError(f"the request is for a domain that {problem}") from None
+        domain = read_domain(asked.domain, "the request is for a domain that")
+        environment = Environment(domain, NO_ADDRESS)
         with self._context.transaction() as tx:
             found = find_license(tx, reference, locked=True)
             if asked.slug not in ("", found.product_slug):

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, NamedTuple, TypedDict, Unpack
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from licserver.domain.decisions import describe_audience, is_platform, version_key
 from licserver.domain.offers import TO_ALL, Reach, current_share
@@ -95,17 +95,13 @@ class ReleaseService(Service):
         wordpress = read_fields(options.get("wordpress", NO_FIELDS))
         product = find_product(self._context, slug)
         if platform and not is_platform(platform):
-            raise InvalidInputError(
-                f"{platform!r} is no platform: use up to 40 lower-case letters, digits and _ . -, "
-                "like windows-x86_64"
-            )
+            shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
+            raise InvalidInputError(f"{platform!r} is no platform: use {shape}")
         if channel:
             check_channel(channel)
         changelog = _check_changelog(changelog)
         others = self._context.repositories.releases.list_files(product.id, _version_key(version))
-        if (
-            others
-        ):  # a further file has the spelling, the changelog, the channel and the fields of the version
+        if others:  # a further file has the spelling of the version, and its description
             _check_further(slug, others, platform, changelog, channel, wordpress)
             version, changelog = others[0].version, others[0].changelog
             channel, wordpress = others[0].channel, others[0].wordpress
@@ -118,10 +114,8 @@ class ReleaseService(Service):
             artifact = self._context.artifacts.store(source, options.get("file_name") or file.name)
         if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
-        channel = channel or STABLE
-        return StagedRelease(
-            product, version, changelog, artifact, document, platform, channel, reach, wordpress, files
-        )
+        where = platform, channel or STABLE
+        return StagedRelease(product, version, changelog, artifact, document, *where, reach, wordpress, files)
 
     def add(self, staged: StagedRelease) -> Release:
         """Do the last step of `publish`; a further file of a version has its rollout."""
@@ -148,16 +142,10 @@ class ReleaseService(Service):
                 raise _published_already(product.slug, version, platform)
             details = {"platform": platform} if platform else {}
             details |= {"channel": channel} if channel != STABLE else {}
-            tx.write_audit(
-                "release.publish",
-                _object(product.slug, version),
-                file=artifact.file_name,
-                size=artifact.size,
-                sha256=artifact.sha256,
-                signed=document is not None,
-                **details,
-                **({"rollout": rollout.plan} if rollout else {}),
-            )
+            stored = {"file": artifact.file_name, "size": artifact.size, "sha256": artifact.sha256}
+            stored |= {"signed": document is not None, **details}
+            stored |= {"rollout": rollout.plan} if rollout else {}
+            tx.write_audit("release.publish", _object(product.slug, version), **stored)
             published = {"product": product.slug, "version": version, **details}
             tx.add_events(EventType.RELEASE_PUBLISHED, published)
             job = {"slug": product.slug, "version": version, "platform": platform}
@@ -169,14 +157,12 @@ class ReleaseService(Service):
         release = self._get_offered(slug, version, platform)
         artifact = release.artifact
         signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
-        details = {"platform": release.platform} if release.platform else {}
+        details: dict[str, Any] = {"platform": release.platform} if release.platform else {}
         with self._context.transaction() as tx:
-            tx.repositories.releases.renew_manifest(
-                release, signed.document, tx.now(), signed.file_signatures
-            )
-            tx.write_audit(
-                "release.renew", _object(slug, release.version), signed_by=signed.key_ids, **details
-            )
+            signatures = signed.file_signatures
+            tx.repositories.releases.renew_manifest(release, signed.document, tx.now(), signatures)
+            details["signed_by"] = signed.key_ids
+            tx.write_audit("release.renew", _object(slug, release.version), **details)
         return self.get(slug, version, release.platform)
 
     def promote(self, slug: str, version: str, channel: str = STABLE) -> Release:

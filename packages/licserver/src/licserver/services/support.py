@@ -9,7 +9,7 @@ from licserver.database.repositories.statistics import KEPT_PER_LICENSE, Refusal
 from licserver.domain.decisions import add_year, generate_license_key, mask_key
 from licserver.domain.records import IssuedLicense
 from licserver.errors import ConflictError, InvalidInputError
-from licserver.services.context import Context, Service
+from licserver.services.context import Service
 from licserver.services.licenses import LicenseService, add_licenses, audit_object, find_license
 from licserver.services.lists import LicenseFilter
 from licserver.services.products import find_product
@@ -28,10 +28,6 @@ class Customer(NamedTuple):
 class SupportService(Service):
     """Answers a customer's mail; a `reference` is a license key or an id."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._licenses = LicenseService(context)
-
     def list_refusals(self, license_: IssuedLicense) -> list[Refusal]:
         """Return where a license was refused in the last 30 days, the latest first (D-193)."""
         refusals = self._context.repositories.refusals
@@ -49,15 +45,12 @@ class SupportService(Service):
 
     def find_customer(self, email: str, cursor: str | None = None, limit: int = 50) -> Customer:
         """Return a page of the licenses of an email address, with the machines of each."""
-        found = self._licenses.search(LicenseFilter(email), cursor, limit)
+        found = LicenseService(self._context).search(LicenseFilter(email), cursor, limit)
         theirs = [one for one in found.items if (one.customer_email or "").casefold() == email.casefold()]
-        machines = defaultdict[bytes, list[Activation]](list)
-        if theirs:
-            ids = [one.id for one in theirs]
-            for license_id, activation in self._context.repositories.licenses.list_machines(
-                ids, MAX_MACHINES
-            ):
-                machines[license_id].append(activation)
+        machines, licenses = defaultdict[bytes, list[Activation]](list), self._context.repositories.licenses
+        ids = [one.id for one in theirs]
+        for license_id, activation in licenses.list_machines(ids, MAX_MACHINES) if ids else ():
+            machines[license_id].append(activation)
         return Customer(email, [(one, machines[one.id]) for one in theirs], found.cursor)
 
     def extend(self, reference: str) -> IssuedLicense:
@@ -65,12 +58,10 @@ class SupportService(Service):
         with self._context.transaction() as tx:
             found = find_license(tx, reference, locked=True)
             today = tx.now().date()
-            dates = {name: getattr(found, name) for name in ("expires_on", "support_until")}
-            new: dict[str, Any] = {
-                name: add_year(day, today) for name, day in dates.items() if day is not None
-            }
-            if found.lifetime:
-                new.pop("expires_on", None)
+            dates = {"support_until": found.support_until}
+            if not found.lifetime:
+                dates["expires_on"] = found.expires_on
+            new: dict[str, Any] = {name: add_year(day, today) for name, day in dates.items() if day}
             if not new:
                 raise InvalidInputError("this license has neither a last day nor an end of support")
             return LicenseService(tx).change(reference, **new)

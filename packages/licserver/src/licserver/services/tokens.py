@@ -135,11 +135,9 @@ class IdempotencyService(Service):
         A `ConflictError` means that another request was faster, or the key's owner was removed: the
         transaction must not be committed.
         """
-        now = self._context.now()
+        now, recorded = self._context.now(), self._context.repositories.idempotency
         encrypted = self._context.vault.encrypt(response.body, _label(key))
-        if not self._context.repositories.idempotency.add(
-            key, response.status, encrypted, now, now - RESPONSES_KEPT
-        ):
+        if not recorded.add(key, response.status, encrypted, now, now - RESPONSES_KEPT):
             raise ConflictError(
                 "a request with this Idempotency-Key is in progress; look at what exists before you retry"
             )

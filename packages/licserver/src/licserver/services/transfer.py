@@ -22,13 +22,7 @@ from licserver.domain.decisions import (
     mask_key,
 )
 from licserver.domain.entitlements import load
-from licserver.domain.environments import (
-    InvalidDomainError,
-    is_printable,
-    normalise_domain,
-    normalise_ip,
-    parse_ip,
-)
+from licserver.domain.environments import is_printable
 from licserver.domain.records import LISTS, TERMS, IssuedLicense, Machine, Product
 from licserver.domain.text import extract_words, plural, read_machine
 from licserver.errors import InvalidInputError, NotFoundError
@@ -371,14 +365,10 @@ def _read_activations(
     """Return the slots that a line takes, as rows of the database; each environment once."""
     taken = {}
     for row in license_row.activations:
-        try:
-            domain = normalise_domain(row.domain)
-        except InvalidDomainError as problem:
-            raise InvalidInputError(f"activations: a domain {problem}") from None
-        address = parse_ip(row.ip.strip())
-        if address is None:
+        domain = license_terms.read_domain(row.domain, "activations: a domain")
+        ip = license_terms.find_ip(row.ip.strip(), ipv6_prefix)
+        if ip is None:
             raise InvalidInputError("activations: an ip must be an address")
-        ip = normalise_ip(address, ipv6_prefix)
         # Never without an instant: a sweep would free the slot, and no search by domain would find it.
         dates = row.activated_at or issued_at, row.last_seen_at or now
         machine = mask_machine(read_machine(row.label, row.app_version) or Machine(), key)

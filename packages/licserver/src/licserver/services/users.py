@@ -232,9 +232,8 @@ class LoginService(Service):
         if begun is None or begun.needs is Needs.CODE:
             return begun
         if address is not None:
-            self._context.repositories.logins.remember_address(
-                user.id, self._address_digest(address), self._context.now(), _KNOWN_ADDRESSES
-            )
+            digest, logins = self._address_digest(address), self._context.repositories.logins
+            logins.remember_address(user.id, digest, self._context.now(), _KNOWN_ADDRESSES)
         factors = "password and code" if is_verified else "password"
         audit_as(self._context, user, "user.sign_in", factors=factors, address=address)
         return begun
@@ -256,10 +255,9 @@ class LoginService(Service):
 
     def is_known_address(self, address: str, name: str) -> bool:
         """Return whether the user of a name has signed in from an address lately."""
-        known_as = read_name(name)  # PostgreSQL accepts no NUL, which may be typed
-        return known_as is not None and self._context.repositories.logins.is_known_address(
-            known_as, self._address_digest(address)
-        )
+        known_as, logins = read_name(name), self._context.repositories.logins
+        # PostgreSQL accepts no NUL, which may be typed.
+        return known_as is not None and logins.is_known_address(known_as, self._address_digest(address))
 
     def count_attempt(self, address: str, name: str, *, is_known: bool = False) -> bool:
         """Count an attempt; return False when there were too many within a minute (D-165).
