@@ -7,8 +7,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import text
 
-from licserver.database.deadline import waiting_until
-from licserver.database.engine import connect
+from licserver.database.engine import connect, waiting_until
 from licserver.errors import StoreUnavailableError
 
 

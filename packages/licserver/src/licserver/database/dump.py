@@ -15,20 +15,9 @@ from datetime import UTC, date, datetime
 from itertools import islice
 from typing import Any, Final
 
+import sqlalchemy as sa
 from alembic import command
-from sqlalchemy import (
-    Column,
-    Connection,
-    Date,
-    DateTime,
-    LargeBinary,
-    MetaData,
-    Table,
-    delete,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import Connection, MetaData, delete, func, select
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from licserver.database.engine import Database
@@ -88,7 +77,8 @@ class Snapshot:
         writers = _positions(layout, 0)
         result = self._connection.execute(select(table))
         while rows := [_convert(row, writers) for row in islice(result, ROWS)]:
-            yield len(rows), _pack(rows)
+            text = json.dumps(rows, separators=(",", ":")).encode()
+            yield len(rows), gzip.compress(text, compresslevel=1, mtime=0)  # equal rows are equal bytes
 
 
 @contextmanager
@@ -152,7 +142,10 @@ def loading(
     config = make_config()
     with database.long_transaction(foreign_keys=False) as connection:
         config.attributes["connection"] = connection
-        _drop_all(connection)  # what is there is empty, or is to be replaced
+        there = MetaData()  # what is there is empty, or is to be replaced
+        names = {*metadata.tables, *_FORMER, alembic_version.name}
+        there.reflect(connection, only=lambda name, _: name in names)
+        there.drop_all(connection)
         command.upgrade(config, revision)
         connection.execute(delete(facts))  # the dump has its own
         yield Loading(connection, layouts)
@@ -175,13 +168,6 @@ def holds_something(database: Database) -> bool:
         return connection.scalar(select(func.count()).select_from(products)) != 0
 
 
-def _drop_all(connection: Connection) -> None:
-    ours = MetaData()
-    names = {*metadata.tables, *_FORMER, alembic_version.name}
-    ours.reflect(connection, only=lambda name, _: name in names)
-    ours.drop_all(connection)
-
-
 def _forget(connection: Connection) -> None:
     """Remove what was true on the day of the backup only.
 
@@ -198,34 +184,33 @@ def _reset_sequences(connection: Connection) -> None:
     for table in metadata.sorted_tables:
         if (column := table.autoincrement_column) is None:
             continue
-        sequence = connection.scalar(
-            text("SELECT pg_get_serial_sequence(:name, :column)"), {"name": table.name, "column": column.name}
-        )
+        names = {"name": table.name, "column": column.name}
+        sequence = connection.scalar(sa.text("SELECT pg_get_serial_sequence(:name, :column)"), names)
         if sequence is not None:
             highest = connection.scalar(select(func.max(column)))
             connection.execute(
-                text("SELECT setval(:sequence, :number, :called)"),
+                sa.text("SELECT setval(:sequence, :number, :called)"),
                 {"sequence": sequence, "number": highest or 1, "called": highest is not None},
             )
 
 
-def _ordered(present: MetaData, layout: Layout) -> Table:
+def _ordered(present: MetaData, layout: Layout) -> sa.Table:
     """Return a table with its columns in the dump's order, which differs from that of migrations."""
     table, names = present.tables.get(layout.name), [name for name, _ in layout.columns]
     if table is None or set(table.columns.keys()) != set(names):
         raise StoreError(f"the backup's table {layout.name!r} is not that of its schema")
-    return Table(table.name, MetaData(), *(Column(name, table.columns[name].type) for name in names))
+    return sa.Table(table.name, MetaData(), *(sa.Column(name, table.columns[name].type) for name in names))
 
 
 def _kind_of(type_: TypeEngine[Any]) -> str:
     if isinstance(type_, TypeDecorator):
         type_ = type_.impl_instance
     match type_:
-        case LargeBinary():
+        case sa.LargeBinary():
             return "bytes"
-        case DateTime():
+        case sa.DateTime():
             return "instant"
-        case Date():
+        case sa.Date():
             return "date"
         case _:
             return "plain"
@@ -258,7 +243,7 @@ def _batches(rows: Iterator[tuple[list[Any], int]]) -> Iterator[list[list[Any]]]
 
 
 def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
-    """Yield the rows that `_pack` wrote, each with its length in characters.
+    """Yield the rows of a piece, each with its length in characters.
 
     A forged megabyte may decompress to a gigabyte: neither its text nor its rows are held as a whole.
     """
@@ -287,8 +272,3 @@ def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
             raise TypeError("no row")
         yield row, end - at
         at, before = end, ","
-
-
-def _pack(rows: list[list[Any]]) -> bytes:
-    # mtime: equal rows are equal bytes
-    return gzip.compress(json.dumps(rows, separators=(",", ":")).encode(), compresslevel=1, mtime=0)

@@ -6,6 +6,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,6 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SAWarning
 
-from licserver.database.deadline import read_deadline
 from licserver.database.hosts import HostState, split_libpq_url
 from licserver.database.hot_path.driver import (
     RUN_LIMIT,
@@ -24,7 +24,7 @@ from licserver.database.hot_path.driver import (
     translated_errors,
 )
 from licserver.database.timelines import Timelines
-from licserver.errors import SettingsError
+from licserver.errors import SettingsError, StoreUnavailableError
 
 WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
@@ -32,9 +32,32 @@ _PATIENCE: Final = 10.0
 
 _LAST_CANCELS: Final = 1.0  # seconds in which a process that ends still cancels statements
 _LOCK_INTERVAL: Final = 0.003
+_INVALID_PARAMETERS: Final = "LICSERVER_DATABASE_URL: invalid query parameters"
 _POSTGRESQL: Final = "postgresql"
 _POOLER: Final = "pooler"
 """A parameter of the URL; with `transaction` nothing of ours belongs to a session of the server (D-248)."""
+
+_DEADLINE: Final[ContextVar[float]] = ContextVar("deadline", default=float("inf"))
+
+
+def read_deadline() -> float:
+    """Return the instant of the monotonic clock at which waiting ends for whatever calls this."""
+    return _DEADLINE.get()
+
+
+@contextlib.contextmanager
+def waiting_until(deadline: float) -> Iterator[None]:
+    """Let a customer's request wait until an instant of the monotonic clock; raise if that is over.
+
+    Services and repositories are those of the vendor's operations, which may wait longer.
+    """
+    if time.monotonic() > deadline:
+        raise StoreUnavailableError("the database failed: others took all the time")
+    before = _DEADLINE.set(deadline)
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(before)
 
 
 def connect(url: str, timelines: Timelines | None = None) -> "Database":
@@ -92,18 +115,7 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
             "LICSERVER_DATABASE_URL: the driver for PostgreSQL is psycopg: postgresql+psycopg://…"
         )
     try:
-        from licserver.database.connector import Connector  # noqa: PLC0415 - an extra, and slow
-        from licserver.database.given_up import wait_until_ended  # noqa: PLC0415
-        from licserver.database.pooler import PooledConnection, check_sessions  # noqa: PLC0415
-        from licserver.database.postgres import (  # noqa: PLC0415
-            LAST_WAIT,
-            ONE_HOST,
-            SEVERAL_HOSTS,
-            CircuitBreaker,
-            LimitedConnection,
-            is_retryable,
-            open_connection,
-        )
+        from licserver.database import connector, postgres  # noqa: PLC0415 - an extra, and slow
     except ImportError:
         raise SettingsError(
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
@@ -112,8 +124,8 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
     pooler, url = url.query.get(_POOLER), url.difference_update_query([_POOLER])
     if pooler not in (None, "transaction"):
         raise SettingsError("LICSERVER_DATABASE_URL: pooler must be transaction")
-    base = PooledConnection if pooler else LimitedConnection
-    kind: type[LimitedConnection] = type(base.__name__, (base,), {})  # of this database alone: `end_soon`
+    base = postgres.PooledConnection if pooler else postgres.LimitedConnection
+    kind: type[postgres.LimitedConnection] = type(base.__name__, (base,), {})  # of this database: `end_soon`
 
     def create(**more: Any) -> Engine:
         return _create(
@@ -128,32 +140,32 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
     engine = create(pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
     hot_engine = create(poolclass=NullPool)
     try:
-        connector = Connector(engine.dialect.create_connect_args(url)[1], timelines)
+        hosts = connector.Connector(engine.dialect.create_connect_args(url)[1], timelines)
     except ValueError:
-        raise _invalid_parameters() from None
-    seconds = SEVERAL_HOSTS if connector.has_several else ONE_HOST
-    breaker, hot_breaker = (
-        CircuitBreaker(partial(connector.connect, partial(open_connection, kind, hot=hot)), seconds)
-        for hot in (False, True)
-    )
+        raise SettingsError(_INVALID_PARAMETERS) from None
+    seconds = postgres.SEVERAL_HOSTS if hosts.has_several else postgres.ONE_HOST
+    open_, open_hot = (partial(postgres.open_connection, kind, hot=hot) for hot in (False, True))
+    breaker = postgres.CircuitBreaker(partial(hosts.connect, open_), seconds)
+    hot_breaker = postgres.CircuitBreaker(partial(hosts.connect, open_hot), seconds)
     event.listen(engine, "do_connect", lambda *_: breaker.connect())
     event.listen(hot_engine, "do_connect", lambda *_: hot_breaker.connect())
-    event.listen(engine, "checkout", partial(_refuse_former, connector.is_former))
-    look = partial(connector.look, partial(open_connection, kind, hot=False))
-    close = partial(wait_until_ended, _LAST_CANCELS)
-    ask = partial(connector.ask, partial(open_connection, kind, hot=False))
-    check = None if pooler else partial(check_sessions, engine)
-    end_soon = partial(setattr, kind, "longest_wait", LAST_WAIT)
+
+    def refuse_former(connection: Any, *_: Any) -> None:
+        if hosts.is_former(connection):
+            raise DisconnectionError("a former primary")  # the pool replaces the connection
+
+    event.listen(engine, "checkout", refuse_former)
     remote = RemoteEngine(
-        is_retryable, hot_breaker.open, connector.is_former, look, close, end_soon, ask, check
+        postgres.is_retryable,
+        hot_breaker.open,
+        hosts.is_former,
+        look=partial(hosts.look, open_),
+        close=partial(connector.wait_until_ended, _LAST_CANCELS),
+        end_soon=partial(setattr, kind, "longest_wait", postgres.LAST_WAIT),
+        ask=partial(hosts.ask, open_),
+        check_sessions=None if pooler else partial(postgres.check_sessions, engine),
     )
     return Database(engine, hot_engine, remote)
-
-
-def _refuse_former(is_former: Callable[[Any], bool], connection: Any, *_: Any) -> None:
-    """Let the pool replace a connection to a server that another one has replaced."""
-    if is_former(connection):
-        raise DisconnectionError("a former primary")
 
 
 def _create(url: URL, **more: Any) -> Engine:
@@ -165,11 +177,7 @@ def _create(url: URL, **more: Any) -> Engine:
     except (NoSuchModuleError, ImportError):
         raise SettingsError(f"LICSERVER_DATABASE_URL: there is no driver {url.drivername!r}") from None
     except (ArgumentError, ValueError, SAWarning):  # a query such as ?timeout=soon, or ?foo=bar
-        raise _invalid_parameters() from None
-
-
-def _invalid_parameters() -> SettingsError:
-    return SettingsError("LICSERVER_DATABASE_URL: invalid query parameters")
+        raise SettingsError(_INVALID_PARAMETERS) from None
 
 
 def _open_existing(_dialect: Any, _record: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -182,20 +190,13 @@ def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: An
     connection.isolation_level = None  # `_begin_sqlite` sends BEGIN
     # First: the statements below may meet a lock.
     connection.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
-    _enter_wal(connection, patience)
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    # Readers of a write-ahead log never wait for a writer. Another program's database, which will be refused,
+    # is left unchanged. Of two processes that switch a new file one gets "locked" whatever the timeout is.
+    if not tables or "facts" in tables:
+        _retry(patience, 0.01, lambda: connection.execute("PRAGMA journal_mode = WAL"))
     connection.execute("PRAGMA synchronous = FULL")  # an acknowledged activation survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _enter_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch to write-ahead logging, in which readers never wait for a writer.
-
-    Of two processes that do this to a new file one gets "locked" whatever the timeout is, and retries.
-    """
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables and "facts" not in tables:
-        return  # another program's database, which will be refused: leave it unchanged
-    _retry(patience, 0.01, lambda: connection.execute("PRAGMA journal_mode = WAL"))
 
 
 def _begin_sqlite(patience: float, connection: Connection) -> None:

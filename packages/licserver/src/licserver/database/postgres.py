@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: session settings, time limits, a circuit breaker.
+"""Connections to PostgreSQL: session settings, time limits, a circuit breaker, and poolers.
 
 A server that was stopped refuses connections at once. One that hangs, or whose machine is gone, does not
 answer: every wait has a limit here.
@@ -12,12 +12,14 @@ from typing import Any, ClassVar, Final, TypeVar
 import psycopg
 from psycopg import pq
 from psycopg.waiting import wait_async
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
-from licserver.database.connector import CONNECT_LIMIT, NoAnswerError
-from licserver.database.deadline import read_deadline
-from licserver.database.given_up import give_up
+from licserver.database.connector import CONNECT_LIMIT, NoAnswerError, give_up
+from licserver.database.engine import read_deadline
 from licserver.database.hosts import Role, Server
 from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT, is_in_loop, wait_in_loop
+from licserver.errors import StoreError
 
 BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 WAIT_LIMIT: Final = 75.0
@@ -56,7 +58,6 @@ _RETRYABLE: Final = {
     "40001",  # serialization failure
     "40P01",  # deadlock
 }
-
 Yielded = TypeVar("Yielded")
 Sent = TypeVar("Sent")
 Result = TypeVar("Result")
@@ -136,7 +137,8 @@ class LimitedConnection(psycopg.Connection[Any]):
 
     def _give_up(self) -> None:
         """Leave the server's side to be ended in the background; this connection is closed from now on."""
-        given_up, self.pgconn = self.pgconn, _closed()
+        create: Any = pq.PGconn  # that of the C library takes no argument, and says so
+        given_up, self.pgconn = self.pgconn, create(None)
         if self._pipeline is not None:  # psycopg's: it would go on using the other one, beside the thread
             self._pipeline.pgconn = self.pgconn
         give_up(given_up)
@@ -164,12 +166,6 @@ class LimitedConnection(psycopg.Connection[Any]):
         except StopIteration as done:
             result: Result = done.value
             return result
-
-
-def _closed() -> pq.abc.PGconn:
-    create: Any = pq.PGconn  # that of the C library takes no argument, and says so
-    connection: pq.abc.PGconn = create(None)
-    return connection
 
 
 class CircuitBreaker:
@@ -269,3 +265,136 @@ def is_retryable(error: BaseException | None) -> bool:
     if state is None:  # not an error of the server: the connection broke
         return isinstance(error, psycopg.OperationalError)
     return state in _RETRYABLE or state.startswith(("57P", "08"))  # it was shut down; a pooler lost it
+
+
+# --- poolers such as PgBouncer that give each transaction another session of the server (D-248) ---
+#
+# Nothing of ours may then belong to a session: settings hold for a transaction, statements are not prepared,
+# and an import keeps the session of its temporary tables by beginning each transaction as it ends the last.
+
+_LOOKS: Final = 5  # of which one is enough, unless others use the pooler in the same moment
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """Sets the limits of its connection in each transaction that it begins."""
+
+    connection: "PooledConnection"
+
+    def execute(self, query: Any, params: Any = None, **more: Any) -> "_Cursor":
+        if not self.connection.begins():
+            return super().execute(query, params, **more)
+        if not self.connection.autocommit:
+            self.connection.begin()
+            return super().execute(query, params, **more)
+        with self.connection.pipeline():  # both are one transaction, in one round trip
+            self.connection.set_limits()
+            super().execute(query, params, **more)
+        return self
+
+    def executemany(self, *arguments: Any, **more: Any) -> None:
+        self.connection.begin()
+        super().executemany(*arguments, **more)
+
+    def copy(self, *arguments: Any, **more: Any) -> Any:
+        self.connection.begin()
+        return super().copy(*arguments, **more)
+
+
+class _RawCursor(_Cursor, psycopg.RawCursor[Any]):
+    """The same, for statements whose parameters are numbered."""
+
+
+class _ServerCursor(psycopg.ServerCursor[Any]):
+    """The same, for results that are fetched piece by piece."""
+
+    connection: "PooledConnection"
+
+    def execute(self, *arguments: Any, **more: Any) -> "_ServerCursor":
+        self.connection.begin()
+        return super().execute(*arguments, **more)
+
+
+class PooledConnection(LimitedConnection):
+    """A connection to a pooler, whose every transaction may be in another session."""
+
+    raw_cursor = _RawCursor
+    _limits: Mapping[str, str] = {}
+    _is_kept: bool = False
+
+    def configure(self, settings: Mapping[str, str], limits: Mapping[str, str]) -> None:
+        """Make settings that a pooler keeps for each client, and limits of each transaction."""
+        super().configure(settings, {})
+        self.prepare_threshold = None
+        self.cursor_factory, self.server_cursor_factory = _Cursor, _ServerCursor
+        self._limits = limits
+
+    @contextlib.contextmanager
+    def pipelined(self, *, begins: bool, commits: bool) -> Iterator[None]:
+        """Send a block's statements one behind the other; before it, what begins the transaction."""
+        if begins:
+            self.set_limits(f"{BEGIN}; ")
+        with super().pipelined(begins=False, commits=commits):
+            yield
+
+    def keep_session(self) -> None:
+        """Keep one session of the server until the connection is closed."""
+        self._is_kept = True
+        endless = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+        self._limits = {**self._limits, **endless}
+
+    def begins(self) -> bool:
+        """Return whether the next statement begins a transaction."""
+        return self.pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+    def set_limits(self, before: str = "") -> None:
+        """Send the limits, for the transaction in which that is."""
+        values = (f"set_config('{name}', '{value}', true)" for name, value in self._limits.items())
+        psycopg.Cursor(self).execute(f"{before}SELECT {', '.join(values)}")
+
+    def begin(self) -> None:
+        """Begin a transaction with the settings, unless one has begun, or each statement is one."""
+        if self.begins() and not self.autocommit:
+            with self.pipeline():
+                self.set_limits()
+
+    def commit(self) -> None:
+        """Commit; where the session is kept, begin the next transaction with that."""
+        self._end("COMMIT") if self._is_kept else super().commit()
+
+    def rollback(self) -> None:
+        """Roll back; where the session is kept, begin the next transaction with that."""
+        self._end("ROLLBACK") if self._is_kept else super().rollback()
+
+    def _end(self, command: str) -> None:
+        if not self.begins():
+            # The pooler takes a session back when no transaction is open.
+            self.set_limits(f"{command} AND CHAIN; ")
+
+
+def check_sessions(engine: Engine) -> None:
+    """Refuse a pooler that gives each transaction another session, where ours would need their own.
+
+    A `StoreError`. Others' settings would hold for our statements, and ours for theirs.
+    """
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as one:
+        session = _session(one)
+        driver: Any = one.connection.driver_connection
+        if session == driver.info.backend_pid:
+            return  # no pooler: it draws the numbers that it gives to clients
+        for _ in range(_LOOKS):
+            try:
+                with engine.connect() as other:
+                    is_shared = _session(other) == session or _session(one) != session
+            except (SQLAlchemyError, psycopg.Error):
+                return  # the pooler has no other session to give, so it keeps them apart
+            if is_shared:
+                raise StoreError(
+                    "the database is behind a pooler that gives each transaction another session (PgBouncer: "
+                    "pool_mode = transaction); add pooler=transaction to LICSERVER_DATABASE_URL, as in "
+                    "postgresql://…/licserver?pooler=transaction, or let it pool by session"
+                )
+
+
+def _session(connection: Connection) -> int:
+    number: int = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    return number

@@ -7,19 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    delete,
-    func,
-    insert,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
+from sqlalchemy import Connection, delete, func, insert, inspect, select
 
 from licserver.database.engine import Database, connect
 from licserver.database.repositories.base import insert_into
@@ -41,11 +30,11 @@ _SERVED: Final = "oldest_program"
 _FINGERPRINT: Final = "vault_fingerprint"
 _OWNER: Final = select(facts.c.value).where(facts.c.name == _FINGERPRINT)
 
-alembic_version: Final = Table(
+alembic_version: Final = sa.Table(
     "alembic_version",
-    MetaData(),  # Alembic creates it
-    Column("version_num", String(32), nullable=False),
-    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+    sa.MetaData(),  # Alembic creates it
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
 
@@ -66,7 +55,11 @@ def open_database(
             version = _set_up(database)
         check_version(database, version)
         _probe(database)
-        _check_fingerprint(database, fingerprint, expected=expected)
+        if not check_owner(database, fingerprint, expected=expected):
+            with database.writing() as connection:
+                first = insert_into(connection, facts).values(name=_FINGERPRINT, value=fingerprint)
+                connection.execute(first.on_conflict_do_nothing())
+            check_owner(database, fingerprint, expected=True)  # another process may have been faster
     except BaseException:
         database.close()
         raise
@@ -100,7 +93,12 @@ def read_version(database: Database) -> str | None:
     database.check_pooler()
     with database.reading() as connection:
         if database.is_remote:
-            _check_encoding(connection)
+            encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+            if encoding != "UTF8":  # one client's text would fail the batch of all others (D-128)
+                raise StoreError(
+                    f"this database has the encoding {encoding} and licserver needs UTF8; create another one "
+                    "with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+                )
         return _read_version(connection)
 
 
@@ -122,16 +120,6 @@ def _has_content(file: Path) -> bool:
             "file back beside it, restore a backup (licserver restore FILE --force), or move both away"
         )
     return False
-
-
-def _check_encoding(connection: Connection) -> None:
-    """Refuse another encoding: one client's text would fail the batch of all others (D-128)."""
-    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
-    if encoding != "UTF8":
-        raise StoreError(
-            f"this database has the encoding {encoding} and licserver needs UTF8; create another one with: "
-            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-        )
 
 
 def _read_version(connection: Connection) -> str | None:
@@ -286,11 +274,3 @@ def check_owner(database: Database, fingerprint: bytes, *, expected: bool) -> bo
             "beside it, or its content into LICSERVER_SECRETS"
         )
     return known is not None
-
-
-def _check_fingerprint(database: Database, fingerprint: bytes, *, expected: bool) -> None:
-    if not check_owner(database, fingerprint, expected=expected):
-        with database.writing() as connection:
-            first = insert_into(connection, facts).values(name=_FINGERPRINT, value=fingerprint)
-            connection.execute(first.on_conflict_do_nothing())
-        check_owner(database, fingerprint, expected=True)  # another process may have been faster

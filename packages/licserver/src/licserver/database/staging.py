@@ -7,22 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Insert,
-    Integer,
-    MetaData,
-    RootTransaction,
-    Table,
-    bindparam,
-    delete,
-    exists,
-    func,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
+from sqlalchemy import Connection, Table, func, select
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import WRITES, Database, stop_throttling
@@ -49,37 +35,34 @@ _STEP: Final = 50
 """Lines that one statement reads or inserts where it must be short: some milliseconds of a processor."""
 
 
-def _staging_table(table: Table, *more: Column[Any]) -> Table:
+def _staging_table(table: Table, *more: sa.Column[Any]) -> Table:
     """Return a temporary table with the columns of another, without keys: queries find conflicts."""
-    columns = (Column(one.name, one.type, nullable=one.nullable, key=one.key) for one in table.columns)
-    line = Column(_LINE, Integer, index=True)
-    return Table(f"staged_{table.name}", MetaData(), line, *more, *columns, prefixes=["TEMPORARY"])
+    columns = (sa.Column(one.name, one.type, nullable=one.nullable, key=one.key) for one in table.columns)
+    line = sa.Column(_LINE, sa.Integer, index=True)
+    return Table(f"staged_{table.name}", sa.MetaData(), line, *more, *columns, prefixes=["TEMPORARY"])
 
 
-_licenses: Final = _staging_table(licenses, Column(_GENERATED, Integer))
+_licenses: Final = _staging_table(licenses, sa.Column(_GENERATED, sa.Integer))
 _activations: Final = _staging_table(activations)
 _words: Final = _staging_table(license_words)
 _FIRST: Final = "first_line"
 _LAST: Final = "last_line"
 
 
-def _insert_statement(staged: Table, table: Table) -> Insert:
+def _insert_statement(staged: Table, table: Table) -> sa.Insert:
     """Return the statement that inserts lines in the order of the table's index: half the page writes."""
     names = table.columns.keys()
     rows = select(*(staged.c[name] for name in names)).order_by(
         *(staged.c[one.name] for one in table.primary_key)
     )
-    return insert(table).from_select(
-        names, rows.where(staged.c.line.between(bindparam(_FIRST), bindparam(_LAST)))
+    return sa.insert(table).from_select(
+        names, rows.where(staged.c.line.between(sa.bindparam(_FIRST), sa.bindparam(_LAST)))
     )
 
 
-_INSERTS: Final = {
-    _licenses: _insert_statement(_licenses, licenses),
-    _activations: _insert_statement(_activations, activations),
-    _words: _insert_statement(_words, license_words),
-}
-_WRITERS: Final = {one: RowWriter(one) for one in (_licenses, _activations, _words)}
+_STAGED: Final = {_licenses: licenses, _activations: activations, _words: license_words}
+_INSERTS: Final = {staged: _insert_statement(staged, table) for staged, table in _STAGED.items()}
+_WRITERS: Final = {staged: RowWriter(staged) for staged in _STAGED}
 
 
 class Staging:
@@ -89,7 +72,7 @@ class Staging:
         self._connection = connection
         self._last_line = 0
         self._filled: set[Table] = set()
-        self._begun: RootTransaction | None = None
+        self._begun: sa.RootTransaction | None = None
         self._waiting: dict[Table, list[Row]] = {table: [] for table in _WRITERS}
         with connection.begin():
             for table in _WRITERS:
@@ -155,7 +138,7 @@ class Staging:
             with self._connection.begin():
                 for table in _WRITERS:
                     is_dropped = table.c.line.in_(lines[first : first + BATCH])
-                    self._connection.execute(delete(table).where(is_dropped))
+                    self._connection.execute(sa.delete(table).where(is_dropped))
 
     def rows(self) -> Iterator[Sequence[Any]]:
         """Return what is to be inserted: line, masked key, whether the key is new, product and terms."""
@@ -197,7 +180,7 @@ class Staging:
         finally:
             self._connection.execution_options(**{WRITES: False})
 
-    def _begin(self) -> RootTransaction:
+    def _begin(self) -> sa.RootTransaction:
         self._flush()
         self._connection.execution_options(**{WRITES: True})
         return self._connection.begin()
@@ -205,18 +188,16 @@ class Staging:
     def _insert(self) -> None:
         for first, last in self._steps():
             for staged in _INSERTS:
-                if staged in self._filled:
-                    self._insert_lines(staged, {_FIRST: first, _LAST: last})
-
-    def _insert_lines(self, staged: Table, lines: dict[str, int]) -> None:
-        try:
-            self._connection.execute(_INSERTS[staged], lines)
-        except IntegrityError:
-            if staged is not _licenses:
-                raise
-            raise ConflictError(
-                "a key of the file was added to the database meanwhile; import the file again"
-            ) from None
+                if staged not in self._filled:
+                    continue
+                try:
+                    self._connection.execute(_INSERTS[staged], {_FIRST: first, _LAST: last})
+                except IntegrityError:
+                    if staged is not _licenses:
+                        raise
+                    raise ConflictError(
+                        "a key of the file was added to the database meanwhile; import the file again"
+                    ) from None
 
     def _end_with_subscriptions(self) -> None:
         """End licenses of ended subscriptions; last, so that others wait only for a moment."""
@@ -227,14 +208,15 @@ class Staging:
             _licenses.c.subscription_id.is_not(None), _licenses.c.subscription_ended_at.is_(None)
         )
         other = licenses.alias()
+        is_new = sa.exists().where(_licenses.c.id == other.c.id)
         ended = (
             select(other.c.subscription_id, func.max(other.c.subscription_ended_at).label("at"))
-            .where(other.c.subscription_ended_at.is_not(None), ~exists().where(_licenses.c.id == other.c.id))
+            .where(other.c.subscription_ended_at.is_not(None), ~is_new)
             .group_by(other.c.subscription_id)
             .subquery()
         )
         self._connection.execute(
-            update(licenses)
+            sa.update(licenses)
             .where(licenses.c.id.in_(open_ended), licenses.c.subscription_id == ended.c.subscription_id)
             .values(subscription_ended_at=ended.c.at)
         )

@@ -185,9 +185,9 @@ def _plan(
         scans = _choose_scans(which, product, now)
     if which.subscription is not None:
         check_subscription(which.subscription)
-        filters.append(found.in_subscription(which.subscription))
+        filters.append(found.having("subscription_id", which.subscription))
     if product is not None:
-        filters.append(found.in_product(product.id))
+        filters.append(found.having("product_id", product.id))
     if which.state is not None:
         filters.append(license_search.in_state(which.state, now))
     if which.trial is not None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from licserver.database.deadline import waiting_until
+from licserver.database.engine import waiting_until
 from licserver.database.hot_path.batcher import ANSWER_LIMIT
 from licserver.database.hot_path.driver import RUN_LIMIT
 from licserver.database.hot_path.store import Lookup

@@ -6,29 +6,19 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from licserver.database.engine import Database
-from licserver.database.repositories.audit import AuditRepository
-from licserver.database.repositories.customers import (
-    AccountCodeRepository,
-    AccountSessionRepository,
-    MoveRepository,
-    SeatRepository,
-    TrialRepository,
-    UseRepository,
+from licserver.database.repositories import (
+    audit,
+    customers,
+    license_search,
+    licenses,
+    products,
+    queue,
+    sales,
+    statistics,
+    tokens,
+    users,
+    webhooks,
 )
-from licserver.database.repositories.license_search import LicenseSearchRepository
-from licserver.database.repositories.licenses import LicenseRepository, SubscriptionRepository
-from licserver.database.repositories.products import PlanRepository, ProductRepository, ReleaseRepository
-from licserver.database.repositories.queue import QueueRepository
-from licserver.database.repositories.sales import SaleRepository
-from licserver.database.repositories.statistics import RefusalRepository, StatisticsRepository
-from licserver.database.repositories.tokens import IdempotencyRepository, TokenRepository
-from licserver.database.repositories.users import (
-    LoginRepository,
-    SecondFactorRepository,
-    SessionRepository,
-    UserRepository,
-)
-from licserver.database.repositories.webhooks import WebhookRepository
 
 __all__ = ["Repositories"]
 
@@ -38,30 +28,30 @@ class Repositories:
 
     def __init__(self, database: Database, connection: Connection | None = None) -> None:
         self._database, self._connection = database, connection
-        self.products = ProductRepository(database, connection)
-        self.releases = ReleaseRepository(database, connection)
-        self.plans = PlanRepository(database, connection)
-        self.licenses = LicenseRepository(database, connection)
-        self.license_search = LicenseSearchRepository(database, connection)
-        self.subscriptions = SubscriptionRepository(database, connection)
-        self.moves = MoveRepository(database, connection)
-        self.trials = TrialRepository(database, connection)
-        self.seats = SeatRepository(database, connection)
-        self.uses = UseRepository(database, connection)
-        self.audit = AuditRepository(database, connection)
-        self.tokens = TokenRepository(database, connection)
-        self.users = UserRepository(database, connection)
-        self.sessions = SessionRepository(database, connection)
-        self.account_codes = AccountCodeRepository(database, connection)
-        self.account_sessions = AccountSessionRepository(database, connection)
-        self.second_factors = SecondFactorRepository(database, connection)
-        self.logins = LoginRepository(database, connection)
-        self.statistics = StatisticsRepository(database, connection)
-        self.refusals = RefusalRepository(database, connection)
-        self.queue = QueueRepository(database, connection)
-        self.sales = SaleRepository(database, connection)
-        self.webhooks = WebhookRepository(database, connection)
-        self.idempotency = IdempotencyRepository(database, connection)
+        self.products = products.ProductRepository(database, connection)
+        self.releases = products.ReleaseRepository(database, connection)
+        self.plans = products.PlanRepository(database, connection)
+        self.licenses = licenses.LicenseRepository(database, connection)
+        self.license_search = license_search.LicenseSearchRepository(database, connection)
+        self.subscriptions = licenses.SubscriptionRepository(database, connection)
+        self.moves = customers.MoveRepository(database, connection)
+        self.trials = customers.TrialRepository(database, connection)
+        self.seats = customers.SeatRepository(database, connection)
+        self.uses = customers.UseRepository(database, connection)
+        self.audit = audit.AuditRepository(database, connection)
+        self.tokens = tokens.TokenRepository(database, connection)
+        self.users = users.UserRepository(database, connection)
+        self.sessions = users.SessionRepository(database, connection)
+        self.account_codes = customers.AccountCodeRepository(database, connection)
+        self.account_sessions = customers.AccountSessionRepository(database, connection)
+        self.second_factors = users.SecondFactorRepository(database, connection)
+        self.logins = users.LoginRepository(database, connection)
+        self.statistics = statistics.StatisticsRepository(database, connection)
+        self.refusals = statistics.RefusalRepository(database, connection)
+        self.queue = queue.QueueRepository(database, connection)
+        self.sales = sales.SaleRepository(database, connection)
+        self.webhooks = webhooks.WebhookRepository(database, connection)
+        self.idempotency = tokens.IdempotencyRepository(database, connection)
 
     @contextmanager
     def transaction(self) -> Iterator["Repositories"]:

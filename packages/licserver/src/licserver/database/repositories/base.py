@@ -84,6 +84,10 @@ class Repository:
         with self._writing() as connection:
             return cast("CursorResult[Any]", connection.execute(statement)).rowcount
 
+    def _put(self, table: Table, *rows: Mapping[str, Any]) -> None:
+        with self._writing() as connection:
+            put_into(connection, table, *rows)
+
     def _insert_unless_taken(self, statement: Any) -> bool:
         """Insert a row; return False when a unique value is taken."""
         with self._writing() as connection:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import Row, case, delete, exists, func, insert, literal, select, update
 
-from licserver.database.repositories.base import Repository, insert_into, matching, put_into
+from licserver.database.repositories.base import Repository, insert_into, matching
 from licserver.database.repositories.licenses import lock_licenses
 from licserver.database.repositories.products import lock_product
 from licserver.database.tables import metadata
@@ -105,8 +105,7 @@ class MoveRepository(Repository):
     def add(self, license_id: bytes, environments: Sequence[Environment], now: datetime) -> None:
         """Store that slots were freed, at least one; again if that had been before."""
         rows = [{"license_id": license_id, **one._asdict(), "freed_at": now} for one in environments]
-        with self._writing() as connection:
-            put_into(connection, moves, *rows)
+        self._put(moves, *rows)
 
 
 _SEAT: Final = ("domain", "label", "taken_at", "expires_at", "is_ended")
@@ -134,8 +133,7 @@ class SeatRepository(Repository):
     def put(self, license_id: bytes, seat: Seat) -> None:
         """Store a seat in place of the one with its id."""
         row = {"license_id": license_id, "seat_id": seat.id, **dict(zip(_SEAT, seat[1:], strict=True))}
-        with self._writing() as connection:
-            put_into(connection, seats, row)
+        self._put(seats, row)
 
     def remove_over(self, license_id: bytes, now: datetime) -> None:
         """Remove the seats of a license whose time is over."""

@@ -139,15 +139,9 @@ class LicenseSearchRepository(Repository):
         statement = select(licenses.c.id, licenses.c.encrypted_key).where(condition).limit(MAX_COLLECTED)
         return [(row.id, row.encrypted_key) for row in self._all(statement)]
 
-    def in_product(self, product_id: int) -> Filter:
-        """Return the filter by product, for a scan along another index (see `by_issue`)."""
-        return self._equal(licenses.c.product_id, product_id)
-
-    def in_subscription(self, subscription_id: str) -> Filter:
-        """Return the filter by subscription."""
-        return self._equal(licenses.c.subscription_id, subscription_id)
-
-    def _equal(self, column: Column[Any], value: object) -> Filter:
+    def having(self, name: str, value: object) -> Filter:
+        """Return the filter by a column's value, for a scan along another index (see `by_issue`)."""
+        column = licenses.c[name]
         if self._database.is_remote:
             return _filter(column == value)
         # SQLite prefers the index of any column that must equal a value, however many rows it leaves; a plus

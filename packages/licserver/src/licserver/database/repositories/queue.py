@@ -43,12 +43,7 @@ class Job:
 
 
 def add_job(
-    connection: Connection,
-    queue: str,
-    key: str,
-    payload: Mapping[str, Any],
-    now: datetime,
-    due_at: datetime | None = None,
+    connection: Connection, queue: str, key: str, payload: Mapping[str, Any], now: datetime
 ) -> int | None:
     """Add a job in the transaction of what it follows from; return its id, or None when its key is known.
 
@@ -57,35 +52,27 @@ def add_job(
         queue: Whose handler does it.
         key: Unique in the queue, also among jobs that are done, until those are swept.
         payload: For JSON; ids, and neither license keys nor secrets.
-        now: The instant of the change.
-        due_at: When to do it; by default at once.
+        now: The instant of the change, from which on it is done.
     """
-    row = {"queue": queue, "key": key, **new_job(payload, now, due_at)}
+    row = {"queue": queue, "key": key, **new_job(payload, now)}
     statement = insert_into(connection, jobs).values(row).on_conflict_do_nothing().returning(_columns.id)
     id_: int | None = connection.scalar(statement)
     return id_
 
 
-def new_job(payload: Mapping[str, Any], now: datetime, due_at: datetime | None = None) -> dict[str, Any]:
+def new_job(payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Return the columns of a job that nobody has tried yet."""
     row = {"payload": json.dumps(payload), "state": JobState.WAITING, "attempts": 0}
-    return {**row, "due_at": due_at or now, "created_at": now}
+    return {**row, "due_at": now, "created_at": now}
 
 
 class QueueRepository(Repository):
     """Jobs of all queues."""
 
-    def add(
-        self,
-        queue: str,
-        key: str,
-        payload: Mapping[str, Any],
-        now: datetime,
-        due_at: datetime | None = None,
-    ) -> bool:
+    def add(self, queue: str, key: str, payload: Mapping[str, Any], now: datetime) -> bool:
         """Add a job, as `add_job`; return False when its key is there already."""
         with self._writing() as connection:
-            return add_job(connection, queue, key, payload, now, due_at) is not None
+            return add_job(connection, queue, key, payload, now) is not None
 
     def find_due(self, queues: Collection[str], now: datetime) -> set[str]:
         """Return those of the queues that have a job to do: one statement, an index look-up each."""

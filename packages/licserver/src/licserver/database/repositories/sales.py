@@ -1,14 +1,14 @@
 """Sources of sales, what they delivered, and what is known of their orders and subscriptions."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Row, Select, Table, and_, case, delete, insert, select, update
+from sqlalchemy import Row, Select, and_, case, delete, insert, select, update
 
-from licserver.database.repositories.base import Repository, insert_into, matching, put_into
+from licserver.database.repositories.base import Repository, insert_into, matching
 from licserver.database.tables.events import (
     jobs,
     sale_events,
@@ -203,10 +203,6 @@ class SaleRepository(Repository):
         """Store what is known of a subscription."""
         row = {"source": source, "subscription_id": subscription_id, **asdict(state)}
         self._put(sale_subscriptions, row)
-
-    def _put(self, table: Table, row: Mapping[str, Any]) -> None:
-        with self._writing() as connection:
-            put_into(connection, table, row)
 
     def list_licenses(self, source: str, order_id: str) -> dict[str, list[bytes]]:
         """Load the licenses of an order, by position."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
-from licserver.database.repositories.base import Repository, insert_into, put_into
+from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.repositories.licenses import ends_within
 from licserver.database.repositories.queue import JobState, add_job, new_job
 from licserver.database.tables.events import jobs, webhook_deliveries, webhook_endpoints, webhook_events
@@ -180,8 +180,7 @@ class WebhookRepository(Repository):
 
     def write_scanned_at(self, at: datetime) -> None:
         """Store up to when licenses were scanned."""
-        with self._writing() as connection:
-            put_into(connection, facts, {"name": _SCANNED, "value": at.isoformat().encode()})
+        self._put(facts, {"name": _SCANNED, "value": at.isoformat().encode()})
 
     def list_expired(self, first: date, last: date, after: bytes, limit: int) -> Sequence[Any]:
         """Load licenses whose last day is within some days, by id."""

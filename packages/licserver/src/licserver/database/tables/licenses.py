@@ -4,15 +4,13 @@ import sqlalchemy as sa
 
 from licserver.database.tables.types import (
     LARGE,
-    Channel,
     Id,
     Instant,
     Plain,
-    Platform,
+    Short,
     Slug,
     index_where,
     keyed_table,
-    only_on,
     table,
 )
 
@@ -56,8 +54,8 @@ releases = table(
     sa.Column("file_name", sa.Text, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("sha256", sa.LargeBinary(32), nullable=False),
-    sa.Column("platform", Platform, nullable=False, server_default=sa.text("''")),
-    sa.Column("channel", Channel, nullable=False, server_default=sa.text("'stable'")),
+    sa.Column("platform", Short, nullable=False, server_default=sa.text("''")),
+    sa.Column("channel", Short, nullable=False, server_default=sa.text("'stable'")),
     # The same for all files of a version (`records.Rollout`).
     sa.Column("rollout", sa.Text),
     sa.Column("rollout_started_at", Instant),
@@ -212,7 +210,8 @@ activations = keyed_table(
 # Not partial by `last_seen_at`: an update of what an index names, be it in its condition, is never HOT.
 sa.Index("ix_activations_by_domain", activations.c.domain, activations.c.license_id)
 # Not on SQLite: each new activation would write a page more. A search by address reads the table there.
-only_on("postgresql", sa.Index("ix_activations_by_ip", activations.c.ip, activations.c.license_id))
+_by_ip = sa.Index("ix_activations_by_ip", activations.c.ip, activations.c.license_id)
+_by_ip.ddl_if(dialect="postgresql").info["dialect"] = "postgresql"
 
 refusals = keyed_table(
     "refusals",

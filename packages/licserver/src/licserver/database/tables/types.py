@@ -47,7 +47,7 @@ Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 # database's language, which is slow, and wrong after an update of the system's tables of it.
 Plain = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 Slug = sa.String(100).with_variant(sa.String(100, collation="C"), "postgresql")
-Platform = Channel = sa.String(40).with_variant(sa.String(40, collation="C"), "postgresql")
+Short = sa.String(40).with_variant(sa.String(40, collation="C"), "postgresql")
 
 # For `postgresql_with` of tables that grow with the licenses: autovacuum's default is to wait for a fifth.
 LARGE: Final = {
@@ -71,12 +71,6 @@ def index_where(column: sa.Column[Any], name: str, *columns: sa.Column[Any]) -> 
     """Index those rows only in which a column holds something: the others cost nothing."""
     is_set = column.is_not(None)
     sa.Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
-
-
-def only_on(dialect: str, index: sa.Index) -> None:
-    """Create an index on one of the two engines only."""
-    index.info["dialect"] = dialect
-    index.ddl_if(dialect=dialect)
 
 
 def included_on(dialect: str) -> Callable[..., bool]:
