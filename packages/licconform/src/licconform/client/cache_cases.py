@@ -3,9 +3,8 @@
 from datetime import UTC, datetime
 
 from licconform.cases import expect
-from licconform.client.catalogue import CASES
 from licconform.client.service import OTHER_KEY, Reply, refusal, success
-from licconform.client.subject import NO, NO_ANSWER, YES, Client
+from licconform.client.subject import CASES, NO, NO_ANSWER, YES, Client
 
 DOWN = Reply(503, {"message": "Down."})
 REVOKED = refusal(403, "License has been revoked.")

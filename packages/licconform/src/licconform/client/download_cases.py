@@ -1,9 +1,8 @@
 """Cases of the download: the link, the file on the disk, and what must not get there."""
 
 from licconform.cases import expect
-from licconform.client.catalogue import CASES
 from licconform.client.service import FILE, KEY, LINK_QUERY, Reply, error, file_reply
-from licconform.client.subject import YES, Client
+from licconform.client.subject import CASES, YES, Client
 from licconform.client.verify_cases import PAGE
 
 

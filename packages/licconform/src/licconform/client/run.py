@@ -1,14 +1,15 @@
 """Run the cases against a client."""
 
 import os
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from licconform.cases import Case, Kind
 from licconform.client import cache_cases, download_cases, update_cases, verify_cases  # noqa: F401 - add cases
-from licconform.client.catalogue import CASES
 from licconform.client.service import Services
-from licconform.client.subject import Client, Program, opened
+from licconform.client.subject import CASES, Client, Program
 from licconform.runner import Result, run_cases
 
 __all__ = ["CASES", "run_client_cases"]
@@ -33,8 +34,9 @@ def run_client_cases(
 
         @contextmanager
         def open_client(case: Case[Client]) -> Iterator[Client]:
-            with opened(program, services.open(case.name), has_clock=has_clock) as client:
-                yield client
+            with tempfile.TemporaryDirectory(prefix="licconform-") as folder:
+                service = services.open(case.name)
+                yield Client(program, service, Path(folder, "client"), has_clock=has_clock)
 
         cases = CASES.select(kinds, only)
         jobs = jobs or 2 * (os.cpu_count() or 1)

@@ -2,13 +2,11 @@
 
 import os
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from licconform.cases import NotApplicableError, SetupError, expect
+from licconform.cases import Catalogue, NotApplicableError, SetupError, expect
 from licconform.client.service import INSTALLED, KEY, SLUG, Request, Service
 
 YES, NO, NO_ANSWER = 0, 1, 3
@@ -102,10 +100,8 @@ class Client:
             },
         )
         if expected is not None:
-            meaning = _MEANING[expected]
-            expect(
-                status == expected, f"`{arguments[0]}` exited with {status}, expected {expected} ({meaning})"
-            )
+            wanted = f"expected {expected} ({_MEANING[expected]})"
+            expect(status == expected, f"`{arguments[0]}` exited with {status}, {wanted}")
         return status
 
     def never_yes(self, run: Callable[[], int]) -> None:
@@ -142,8 +138,4 @@ class Client:
         return [path.read_bytes() for path in sorted(self.downloads.rglob("*")) if path.is_file()]
 
 
-@contextmanager
-def opened(program: Program, service: Service, *, has_clock: bool) -> Iterator[Client]:
-    """Return a client with an empty folder, which is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="licconform-") as folder:
-        yield Client(program, service, Path(folder, "client"), has_clock=has_clock)
+CASES: Catalogue[Client] = Catalogue()

@@ -5,9 +5,8 @@ from typing import Any
 
 from licconform.cases import expect
 from licconform.client.cache_cases import OFFLINE
-from licconform.client.catalogue import CASES
 from licconform.client.service import INSTALLED, KEY, SLUG, Reply, Request, error
-from licconform.client.subject import NO, YES, Client
+from licconform.client.subject import CASES, NO, YES, Client
 from licconform.client.verify_cases import PAGE
 
 

@@ -4,9 +4,8 @@ import ipaddress
 from collections.abc import Callable
 
 from licconform.cases import expect
-from licconform.client.catalogue import CASES
 from licconform.client.service import KEY, OTHER_KEY, PRODUCT, Reply, Request, error, refusal, success
-from licconform.client.subject import NO, NO_ANSWER, YES, Client
+from licconform.client.subject import CASES, NO, NO_ANSWER, YES, Client
 
 PAGE = "<!doctype html><title>Log in to the network</title>"
 

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from licconform.cases import NotApplicableError, expect, mask_secrets
-from licconform.server.catalogue import CASES
 from licconform.server.seeds import Seed
-from licconform.server.subject import Answer, Server, expect_error, expect_link
+from licconform.server.subject import CASES, Answer, Server, expect_error, expect_link
 
 OK, PARTIAL = 200, 206
 UNGUESSABLE = 16

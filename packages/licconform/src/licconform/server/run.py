@@ -14,9 +14,8 @@ from licconform.server import (  # noqa: F401 - each module adds its cases
     update_cases,
     verify_cases,
 )
-from licconform.server.catalogue import CASES
 from licconform.server.seeds import KeyStore, Seeds
-from licconform.server.subject import Server
+from licconform.server.subject import CASES, Server
 
 __all__ = ["CASES", "run_server_cases"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from licconform.cases import expect
-from licconform.server.catalogue import CASES
 from licconform.server.subject import (
+    CASES,
     ENVIRONMENT,
     MISSING,
     Answer,

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import httpx
 
-from licconform.cases import DeviationError, SetupError, expect, mask_secrets
-from licconform.server.seeds import KeyStore, Seed
+from licconform.cases import Catalogue, DeviationError, SetupError, expect, mask_secrets
+from licconform.server.seeds import KeyStore
 
 _PATIENCE: Final = 70.0
 """Seconds that a 429 may ask to wait."""
@@ -62,21 +62,11 @@ class Server:
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.keys = keys
+        self.new = keys.new  # a key in a state, for one case
+        self.shared = keys.shared  # a key in a state, for all cases that change nothing
         self.public_key = public_key
         self._client = client
         self._has_answered = False
-
-    # --- keys ---------------------------------------------------------------------------------
-
-    def new(self, state: str) -> Seed:
-        """Return a key in a state, for one case."""
-        return self.keys.new(state)
-
-    def shared(self, state: str) -> Seed:
-        """Return a key in a state, which may be used by cases that change nothing."""
-        return self.keys.shared(state)
-
-    # --- requests -----------------------------------------------------------------------------
 
     def verify(self, key: Any, domain: Any = None, ip: Any = IP, **more: Any) -> Answer:
         """Send a verify; without a `domain` from one that no other call names."""
@@ -108,7 +98,8 @@ class Server:
             SetupError: It cannot be reached, or gives no response in time.
         """
         body = options.get("content", b"")[:300].decode(errors="replace")
-        request = mask_secrets(f"{method} {_without_query(url)} {options.get('params') or body}")
+        path = url.partition("?")[0]  # a link's query is a credential
+        request = mask_secrets(f"{method} {path} {options.get('params') or body}")
         try:
             response = self._client.request(method, url, **options)
             after = response.headers.get("Retry-After", "")
@@ -132,12 +123,10 @@ class Server:
         return f"site-{next(_numbers)}.example.org"
 
 
+CASES: Catalogue[Server] = Catalogue()
+
 MISSING: Final = object()
 """Leaves a field out."""
-
-
-def _without_query(url: str) -> str:
-    return url.partition("?")[0]  # a link's query is a credential
 
 
 # --- what a response must be ------------------------------------------------------------------

@@ -4,8 +4,7 @@ import re
 from typing import Any
 
 from licconform.cases import expect
-from licconform.server.catalogue import CASES
-from licconform.server.subject import MISSING, Server, expect_error, expect_link, expect_update
+from licconform.server.subject import CASES, MISSING, Server, expect_error, expect_link, expect_update
 from licconform.server.verify_cases import UNKNOWN
 
 # --- success ----------------------------------------------------------------------------------

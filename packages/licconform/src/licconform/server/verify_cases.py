@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from licconform.cases import NotApplicableError, expect
-from licconform.server.catalogue import CASES
 from licconform.server.subject import (
+    CASES,
     ENVIRONMENT,
     EXPIRED,
     FORMAT,
