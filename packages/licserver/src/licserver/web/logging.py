@@ -241,11 +241,11 @@ def set_up_logging(log_format: LogFormat = LogFormat.TEXT, limit: int = 0) -> No
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False
-    threading.excepthook = sys.unraisablehook = _log_uncaught
 
+    def log_uncaught(uncaught: Any) -> None:
+        _log.error("uncaught exception", exc_info=uncaught.exc_value)
 
-def _log_uncaught(uncaught: Any) -> None:
-    _log.error("uncaught exception", exc_info=uncaught.exc_value)
+    threading.excepthook = sys.unraisablehook = log_uncaught
 
 
 _login_log = logging.getLogger("licserver.logins")

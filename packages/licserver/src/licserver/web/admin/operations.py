@@ -20,6 +20,7 @@ from licserver.web.admin import schemas
 from licserver.web.admin.fields import RequestModel
 
 READ, WRITE = Scope.READ, Scope.WRITE
+RELEASE: Final = "/products/{slug}/releases/{version}"
 Item = TypeVar("Item")
 
 
@@ -85,8 +86,8 @@ OPERATIONS: Final[dict[Operation, Callable[[Call], Any]]] = {}
 
 
 def _sent(body: BaseModel) -> dict[str, Any]:
-    """Return the fields that were sent, with their values."""
-    return {name: getattr(body, name) for name in body.model_fields_set}
+    """Return the fields that were sent, as services name them, with their values."""
+    return body.model_dump(by_alias=True, exclude_unset=True)
 
 
 # --- products and releases --------------------------------------------------------------------
@@ -101,17 +102,7 @@ def list_products(call: Call) -> Page[Product]:
 @Operation("POST", "/products", WRITE, schemas.Product, body=schemas.NewProduct, creates=True)
 def add_product(call: Call) -> Product:
     """Add a product."""
-    new = call.body
-    return call.services.products.add(
-        new.slug,
-        new.name,
-        new.environment,
-        has_support_policy=new.support_policy,
-        accepts_imported_keys=new.accept_imported_keys,
-        customer_moves=new.customer_moves,
-        trial_days=new.trial_days,
-        public_feed=new.public_feed,
-    )
+    return call.services.products.add(**call.body.model_dump(by_alias=True))
 
 
 @Operation("GET", "/products/{slug}", READ, schemas.Product)
@@ -123,18 +114,10 @@ def get_product(call: Call) -> Product:
 @Operation("PATCH", "/products/{slug}", WRITE, schemas.Product, body=schemas.ProductChange)
 def change_product(call: Call) -> Product:
     """Change a product."""
-    wanted = _sent(call.body)
-    return call.services.products.change(
-        call.slug,
-        name=wanted.get("name"),
-        policy=wanted.get("environment"),
-        has_support_policy=wanted.get("support_policy"),
-        accepts_imported_keys=wanted.get("accept_imported_keys"),
-        customer_moves=wanted.get("customer_moves"),
-        trial_days=wanted.get("trial_days"),
-        public_feed=wanted.get("public_feed"),
-        minimum_version=(wanted["minimum_version"] or "") if "minimum_version" in wanted else None,
-    )
+    fields = _sent(call.body)
+    if "minimum_version" in fields:
+        fields["minimum_version"] = fields["minimum_version"] or ""  # null removes it
+    return call.services.products.change(call.slug, **fields)
 
 
 @Operation("GET", "/products/{slug}/releases", READ, schemas.Page[schemas.Release], query=schemas.Paging)
@@ -156,47 +139,37 @@ def publish_release(call: Call) -> BaseModel:
     return published.model_copy(update={"audience": audience, "warning": warning})
 
 
-@Operation("GET", "/products/{slug}/releases/{version}", READ, schemas.Release, query=schemas.OfPlatform)
+@Operation("GET", RELEASE, READ, schemas.Release, query=schemas.OfPlatform)
 def get_release(call: Call) -> Release:
     """A platform's file of a version; without a platform the default, or else the first file."""
     return call.services.releases.get(*call.release, call.query.platform or "")
 
 
-@Operation(
-    "POST", "/products/{slug}/releases/{version}/promote", WRITE, schemas.Release, body=schemas.Channel
-)
+@Operation("POST", f"{RELEASE}/promote", WRITE, schemas.Release, body=schemas.Channel)
 def promote_release(call: Call) -> Release:
     """Move a version with all its files to another channel, `stable` by default."""
     return call.services.releases.promote(*call.release, call.body.channel)
 
 
-@Operation(
-    "PATCH", "/products/{slug}/releases/{version}", WRITE, schemas.Release, body=schemas.WordPressChange
-)
+@Operation("PATCH", RELEASE, WRITE, schemas.Release, body=schemas.WordPressChange)
 def change_release(call: Call) -> Release:
     """Change what WordPress shows of a version, with all its files."""
     return call.services.releases.set_wordpress(*call.release, **_sent(call.body))
 
 
-@Operation("POST", "/products/{slug}/releases/{version}/withdraw", WRITE, schemas.Release)
+@Operation("POST", f"{RELEASE}/withdraw", WRITE, schemas.Release)
 def withdraw_release(call: Call) -> Release:
     """Withdraw a version with all its files; download links to them stop working."""
     return call.services.releases.withdraw(*call.release)
 
 
-@Operation("GET", "/products/{slug}/releases/{version}/rollout", READ, schemas.Rollout)
+@Operation("GET", f"{RELEASE}/rollout", READ, schemas.Rollout)
 def get_rollout(call: Call) -> RolloutStatus:
     """How a version is doing: its share of all installations, adoption, and installations that went back."""
     return call.services.rollouts.get(*call.release)
 
 
-@Operation(
-    "PATCH",
-    "/products/{slug}/releases/{version}/rollout",
-    WRITE,
-    schemas.Rollout,
-    body=schemas.RolloutChange,
-)
+@Operation("PATCH", f"{RELEASE}/rollout", WRITE, schemas.Rollout, body=schemas.RolloutChange)
 def change_rollout(call: Call) -> RolloutStatus:
     """Pause or resume the rollout of a version, or set its share."""
     return call.services.rollouts.change(*call.release, **_sent(call.body))
@@ -249,23 +222,14 @@ def list_licenses(call: Call) -> Page[Any]:
     query = call.query
     if is_license_key((query.q or "").strip().upper()):
         raise InvalidInputError("send a whole key to licenses/lookup, because proxies log addresses")
-    which = LicenseFilter(
-        query.q,
-        query.product,
-        query.subscription,
-        query.state,
-        query.expires_from,
-        query.expires_until,
-        trial=query.trial,
-    )
+    which = LicenseFilter(query.q, **query.model_dump(exclude={"q", "cursor", "limit"}))
     return _shown_page(call, call.services.licenses.search(which, query.cursor, query.limit))
 
 
 @Operation("POST", "/licenses", WRITE, schemas.IssuedLicense, body=schemas.NewLicense, creates=True)
 def issue_license(call: Call) -> dict[str, Any]:
     """Issue a license; the response has its key."""
-    given = call.body.model_dump(exclude={"product", "subscription"})
-    terms = LicenseTerms(subscription_id=call.body.subscription, **given)
+    terms = LicenseTerms(**call.body.model_dump(by_alias=True, exclude={"product"}))
     license_, key = call.services.licenses.issue(call.body.product, terms)
     return {"license_key": key, **_shown(call, license_)}
 
@@ -331,7 +295,7 @@ def issue_license_file(call: Call) -> Any:
     return call.services.offline_files.issue(call.license_id, call.body.machine, call.body.days)
 
 
-@Operation("GET", "/products/{slug}/releases/{version}/licenses", READ, Licenses, query=schemas.Paging)
+@Operation("GET", f"{RELEASE}/licenses", READ, Licenses, query=schemas.Paging)
 def list_downloaders(call: Call) -> Page[Any]:
     """Who may still download a release."""
     found = call.services.licenses.list_entitled(*call.release, call.query.cursor, call.query.limit)

@@ -80,9 +80,9 @@ class AuditQuery(Paging):
 class ProductRules(RequestModel):
     """What a product asks of machines, keys and customers."""
 
-    environment: EnvironmentPolicy = EnvironmentPolicy.STRICT
-    support_policy: bool = False
-    accept_imported_keys: bool = False
+    environment: EnvironmentPolicy = Field(EnvironmentPolicy.STRICT, serialization_alias="policy")
+    support_policy: bool = Field(default=False, serialization_alias="has_support_policy")
+    accept_imported_keys: bool = Field(default=False, serialization_alias="accepts_imported_keys")
     customer_moves: Moves = CUSTOMER_MOVES
     trial_days: TrialDays = 0
     public_feed: bool = False
@@ -137,7 +137,7 @@ class NewLicense(LicenseTerms):
     """A new license; `slots: null` means no limit."""
 
     product: str = Field(description="A slug.")
-    subscription: str | None = None
+    subscription: str | None = Field(None, serialization_alias="subscription_id")
 
 
 class LicenseChange(LicenseTerms, Change):

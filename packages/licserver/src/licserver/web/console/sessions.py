@@ -8,11 +8,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-SECURE_COOKIE: Final = "__Host-licserver"
-"""Over https, and whenever `LICSERVER_BASE_URL` is https; the prefix binds it to this host."""
-PLAIN_COOKIE: Final = "licserver"
-"""Over plain http."""
-
 Form = Mapping[str, str]
 """The fields of a form by name; of one that is sent twice, the last."""
 
@@ -21,14 +16,17 @@ HOME: Final = "/console"
 
 
 class SessionCookie(NamedTuple):
-    """The names of a session's cookie, over https and over http, and the path of its pages."""
+    """The names of a session's cookie, over https and over http, and the path of its pages.
+
+    `secure` is used whenever `LICSERVER_BASE_URL` is https; its prefix binds it to this host.
+    """
 
     secure: str
     plain: str
     path: str
 
 
-CONSOLE_COOKIE: Final = SessionCookie(SECURE_COOKIE, PLAIN_COOKIE, HOME)
+CONSOLE_COOKIE: Final = SessionCookie("__Host-licserver", "licserver", HOME)
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _OWN_PATH: Final = re.compile(r"/console(/[A-Za-z0-9._~/%-]*)?(\?[A-Za-z0-9._~/%&=+:@,-]*)?")
