@@ -97,7 +97,10 @@ async def post(
     except TimeoutError:
         return Answer(None, f"no complete response within {timeout:.0f} seconds")
     except aiohttp.ClientConnectorError as problem:
-        return Answer(None, _describe(problem.os_error))
+        cause = problem.os_error
+        is_ours = isinstance(cause, AddressDeniedError)
+        what = str(cause) if is_ours else f"cannot connect: {cause.strerror or type(cause).__name__}"
+        return Answer(None, what)
     except (aiohttp.ClientError, OSError, ValueError) as problem:
         return Answer(None, f"the connection failed ({type(problem).__name__})")
 
@@ -107,12 +110,6 @@ _HEADERS: Final = {
     "User-Agent": "licserver",
     "Accept-Encoding": "identity",
 }
-
-
-def _describe(problem: OSError) -> str:
-    if isinstance(problem, AddressDeniedError):
-        return str(problem)
-    return f"cannot connect: {problem.strerror or type(problem).__name__}"
 
 
 async def _read(response: aiohttp.ClientResponse) -> str:

@@ -61,13 +61,10 @@ async def received_in_memory(
     admit: Callable[[Mapping[str, str]], None],
 ) -> AsyncIterator[TextUpload]:
     """Receive a form as `received` does, with a file of at most `MAX_TEXT` bytes."""
-    boundary = _find_boundary(request.headers.get(hdrs.CONTENT_TYPE, ""))
     too_large = f"a file may have at most {MAX_TEXT >> 20} MiB here; use licserver import"
-    if (request.content_length or 0) > MAX_TEXT + 2 * MAX_FIELDS:
-        raise TooLargeError(too_large)
     target = io.BytesIO()
     form = _Form(settings, threads, fields, admit, _Target(target, None, MAX_TEXT, too_large))
-    await form.read(request, boundary)
+    await form.read(request)
     yield TextUpload(form.fields, form.file_name or "", target.getvalue())
 
 
@@ -84,16 +81,14 @@ async def received(
     `admit` is called with the fields before the file; what it raises ends the upload before a byte is kept.
     When nothing arrives for `send_timeout` it is a 408.
     """
-    boundary = _find_boundary(request.headers.get(hdrs.CONTENT_TYPE, ""))
-    if (request.content_length or 0) > settings.upload_limit + 2 * MAX_FIELDS:
-        raise TooLargeError(_limit(settings))
+    too_large = f"a file may have at most {settings.upload_limit} bytes (LICSERVER_UPLOAD_LIMIT)"
     folder = settings.data_dir / "uploads"
     path = await threads.run(_create_file, folder)
     try:
         with path.open("wb") as file:
-            target = _Target(file, folder, settings.upload_limit, _limit(settings))
+            target = _Target(file, folder, settings.upload_limit, too_large)
             form = _Form(settings, threads, fields, admit, target)
-            digest = await form.read(request, boundary)
+            digest = await form.read(request)
             yield Upload(form.fields, path, form.file_name or "", digest)
     finally:
         await threads.run(path.unlink, missing_ok=True)
@@ -125,9 +120,11 @@ class _Form:
     _buffer: bytearray = field(default_factory=bytearray)
     _fields_left: int = MAX_FIELDS
 
-    async def read(self, request: web.Request, boundary: str) -> bytes:
+    async def read(self, request: web.Request) -> bytes:
         """Read all parts, in any order; return the file's SHA-256."""
-        parser = PushMultipartParser(boundary)
+        parser = PushMultipartParser(_find_boundary(request.headers.get(hdrs.CONTENT_TYPE, "")))
+        if (request.content_length or 0) > self.target.limit + 2 * MAX_FIELDS:
+            raise TooLargeError(self.target.too_large)
         overhead = 0
         await send_continue(request)
         try:
@@ -230,7 +227,3 @@ def _create_file(folder: Path) -> Path:
             if now - left.stat().st_mtime > _ABANDONED_SECONDS:
                 left.unlink()
     return Path(name)
-
-
-def _limit(settings: Settings) -> str:
-    return f"a file may have at most {settings.upload_limit} bytes (LICSERVER_UPLOAD_LIMIT)"
