@@ -17,7 +17,7 @@ from licserver.services import Services
 from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console
-from licserver.web.console.login import Login, SecondFactor
+from licserver.web.console.login import Login
 from licserver.web.console.pages import (
     Show,
     access,
@@ -100,7 +100,6 @@ def create_console(
     assets = load_assets()
     console = Console(services, clock, threads)
     login = Login(console, services, failures)
-    factor = SecondFactor(console, login, services)
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.console"), console.respond_with_page)
     app[ENDPOINT] = CONSOLE
@@ -130,18 +129,18 @@ def create_console(
 
     release_file = partial(received, fields=frozenset({"once", *products.PUBLISH_FIELDS}))
     import_file = partial(received_in_memory, fields=frozenset(files.FIELDS))
-    code = get(console.signed_in(factor.show_code, Needs.CODE))
+    code = get(console.signed_in(login.show_code, Needs.CODE))
     for path, handlers in {
         UPLOAD: {"POST": console.upload(products.show, products.publish, Role.OWNER, release_file)},
         IMPORT: {"POST": console.upload(files.show_import, files.preview, Role.OWNER, import_file)},
         "/sign-in": {**get(login.show_sign_in), "POST": login.sign_in},
-        "/sign-in/code": {**code, "POST": console.form(factor.sign_in, Needs.CODE)},
+        "/sign-in/code": {**code, "POST": console.form(login.sign_in_with_code, Needs.CODE)},
         "/sign-out": {"POST": console.form(login.sign_out, *Needs)},
         "/account/password": {"POST": console.form(login.change_password)},
-        "/account/second-factor": get(console.signed_in(factor.show, *_ENROLLING)),
-        "/account/second-factor/begin": {"POST": console.form(factor.begin, *_ENROLLING)},
-        "/account/second-factor/confirm": {"POST": console.form(factor.confirm, *_ENROLLING)},
-        "/account/second-factor/disable": {"POST": console.form(factor.disable)},
+        "/account/second-factor": get(console.signed_in(login.show_factor, *_ENROLLING)),
+        "/account/second-factor/begin": {"POST": console.form(login.begin_factor, *_ENROLLING)},
+        "/account/second-factor/confirm": {"POST": console.form(login.confirm_factor, *_ENROLLING)},
+        "/account/second-factor/disable": {"POST": console.form(login.disable_factor)},
         "/api/openapi.json": get(console.signed_in(send_document)),
         "/api/openapi-admin.json": get(console.signed_in(send_document)),
         "/assets/{digest}/{name}": get(send_asset),

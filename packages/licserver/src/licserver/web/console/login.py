@@ -42,6 +42,8 @@ SECOND_FACTOR: Final = f"{ACCOUNT}/second-factor"
 
 _WRONG_NAME: Final = "This name and password do not match."
 _WRONG_PASSWORD: Final = "This is not your password."
+_WRONG_CODE: Final = "This code is wrong, or was used already. Your app shows a new one every 30 seconds."
+_WRONG_EITHER: Final = "The password or the code is wrong, or the code was used already."
 _NO_COOKIE: Final = (
     "This page came by http, and the server is set up for https (LICSERVER_BASE_URL), so your browser would "
     "not stay signed in. Open the console by https, or through a tunnel at http://localhost."
@@ -54,7 +56,7 @@ _SHARE: Final = 5
 
 
 class Login:
-    """Handlers that create and end sessions.
+    """Handlers that create and end sessions, and of the second factor.
 
     Two threads hash: one for users at addresses from which they have signed in before, one for everybody
     else, so that guesses from elsewhere never delay the former. Each thread needs 64 MiB.
@@ -62,6 +64,7 @@ class Login:
 
     def __init__(self, console: Console, services: Services, failures: FailureReport) -> None:
         self._console, self._services, self._failures = console, services, failures
+        self._factors = services.second_factors
         self._clients = ClientAddresses(services.settings)
         self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
 
@@ -129,8 +132,6 @@ class Login:
             return await self._console.show(request, overview.show_account, context)
         return self.redirect(request, f"{ACCOUNT}?done=password", session.token)
 
-    # --- shared with the second factor --------------------------------------------------------
-
     def redirect(self, request: web.Request, path: str, token: str, **headers: str) -> web.StreamResponse:
         """Redirect with the session's cookie; an empty token removes it."""
         return redirect(request, path, **{"Set-Cookie": self.cookie(request, token)}, **headers)
@@ -189,6 +190,81 @@ class Login:
         urls = (self._console.settings.base_url, request.headers.get("Origin"))
         return sessions.write_cookie(token, is_https=any(map(sessions.is_https_url, urls)), seconds=seconds)
 
+    # --- second factor ------------------------------------------------------------------------
+
+    async def show_code(self, request: web.Request, session: SignedIn) -> web.StreamResponse:
+        """Show the form for a code."""
+        return await self._console.render(
+            "sign_in_code.html", 200, session, goal=request.query.get("next", "")
+        )
+
+    async def sign_in_with_code(
+        self, request: web.Request, session: SignedIn, form: Form
+    ) -> web.StreamResponse:
+        """Create a session in place of one that needs a code."""
+        goal, code, address = form.get("next", ""), form.get("code", ""), self.address(request)
+        compare = partial(self._factors.sign_in, session, code, address)
+        try:
+            new = await self.attempt(request, session.name, compare, CODE_FAILED, _WRONG_CODE)
+        except ApiError as error:
+            status = 401 if error.status == 401 else 429  # noqa: PLR2004 - 422: too many wrong codes
+            return await self._console.render("sign_in_code.html", status, session, error.message, goal=goal)
+        return self.redirect(request, sessions.own_path(goal), new.token)
+
+    async def show_factor(self, _request: web.Request, session: SignedIn) -> web.StreamResponse:
+        """Show what can be done: set a second factor up, confirm it, or remove it."""
+        return await self._factor_page(session)
+
+    async def begin_factor(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
+        """Draw a secret, after the password."""
+        password = form.get("password", "")
+        try:
+            await self.attempt(
+                request, session.name, lambda **_: self._factors.begin_enrolment(session, password)
+            )
+        except ApiError as error:
+            return await self._factor_page(session, error)
+        return redirect(request, SECOND_FACTOR)
+
+    async def confirm_factor(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
+        """Confirm a secret by its first code, and show the recovery codes this once."""
+        confirm, code = self._factors.confirm_enrolment, form.get("code", "")
+        try:
+            done = await self._console.threads.run(confirm, session, code)
+        except InvalidInputError as invalid:
+            return await self._factor_page(session, ApiError(422, to_sentence(invalid)))
+        if done is None:
+            return await self._factor_page(session, ApiError(422, _WRONG_CODE))
+        page = await self._console.render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
+        page.headers["Set-Cookie"] = self.cookie(request, done.who.token)
+        return page
+
+    async def disable_factor(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
+        """Remove the second factor, after the password and a code."""
+        compare = partial(self._factors.disable, user, form.get("password", ""), form.get("code", ""))
+        try:
+            session = await self.attempt(request, user.name, compare, CODE_FAILED, _WRONG_EITHER)
+        except ApiError as error:
+            return await self._factor_page(user, error)
+        return self.redirect(request, f"{ACCOUNT}?done=second-factor-off", session.token)
+
+    async def _factor_page(self, session: SignedIn, error: ApiError | None = None) -> web.Response:
+        status, problem = 200, None
+        if error is not None:
+            status, problem = 429 if error.status == 429 else 422, error.message  # noqa: PLR2004
+        run = self._console.threads.run
+        enrolment = await run(self._factors.find_enrolment, session)
+        return await self._console.render(
+            "second_factor.html",
+            status,
+            session,
+            problem,
+            secret=None if enrolment is None else re.sub("(.{4})(?=.)", r"\1 ", enrolment.secret),
+            code=None if enrolment is None else await run(_draw_code, enrolment.uri),
+            left=await run(self._factors.count_recovery_codes, session),
+            is_required=self._console.settings.second_factor_required,
+        )
+
 
 def _next_page(needs: Needs, goal: str) -> str:
     """Return where a session leads: to what it needs first."""
@@ -226,90 +302,6 @@ class _Queue:
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-# --- second factor ----------------------------------------------------------------------------
-
-_WRONG_CODE = "This code is wrong, or was used already. Your app shows a new one every 30 seconds."
-_WRONG_EITHER = "The password or the code is wrong, or the code was used already."
-
-
-class SecondFactor:
-    """Handlers of the second factor."""
-
-    def __init__(self, console: Console, login: Login, services: Services) -> None:
-        self._console, self._login, self._factors = console, login, services.second_factors
-
-    async def show_code(self, request: web.Request, session: SignedIn) -> web.StreamResponse:
-        """Show the form for a code."""
-        return await self._console.render(
-            "sign_in_code.html", 200, session, goal=request.query.get("next", "")
-        )
-
-    async def sign_in(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
-        """Create a session in place of one that needs a code."""
-        goal, code, address = form.get("next", ""), form.get("code", ""), self._login.address(request)
-        compare = partial(self._factors.sign_in, session, code, address)
-        try:
-            new = await self._login.attempt(request, session.name, compare, CODE_FAILED, _WRONG_CODE)
-        except ApiError as error:
-            status = 401 if error.status == 401 else 429  # noqa: PLR2004 - 422: too many wrong codes
-            return await self._console.render("sign_in_code.html", status, session, error.message, goal=goal)
-        return self._login.redirect(request, sessions.own_path(goal), new.token)
-
-    async def show(self, _request: web.Request, session: SignedIn) -> web.StreamResponse:
-        """Show what can be done: set a second factor up, confirm it, or remove it."""
-        return await self._page(session)
-
-    async def begin(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
-        """Draw a secret, after the password."""
-        password = form.get("password", "")
-        try:
-            await self._login.attempt(
-                request, session.name, lambda **_: self._factors.begin_enrolment(session, password)
-            )
-        except ApiError as error:
-            return await self._page(session, error)
-        return redirect(request, SECOND_FACTOR)
-
-    async def confirm(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
-        """Confirm a secret by its first code, and show the recovery codes this once."""
-        confirm, code = self._factors.confirm_enrolment, form.get("code", "")
-        try:
-            done = await self._console.threads.run(confirm, session, code)
-        except InvalidInputError as invalid:
-            return await self._page(session, ApiError(422, to_sentence(invalid)))
-        if done is None:
-            return await self._page(session, ApiError(422, _WRONG_CODE))
-        page = await self._console.render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
-        page.headers["Set-Cookie"] = self._login.cookie(request, done.who.token)
-        return page
-
-    async def disable(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
-        """Remove the second factor, after the password and a code."""
-        compare = partial(self._factors.disable, user, form.get("password", ""), form.get("code", ""))
-        try:
-            session = await self._login.attempt(request, user.name, compare, CODE_FAILED, _WRONG_EITHER)
-        except ApiError as error:
-            return await self._page(user, error)
-        return self._login.redirect(request, f"{ACCOUNT}?done=second-factor-off", session.token)
-
-    async def _page(self, session: SignedIn, error: ApiError | None = None) -> web.Response:
-        status, problem = 200, None
-        if error is not None:
-            status, problem = 429 if error.status == 429 else 422, error.message  # noqa: PLR2004
-        run = self._console.threads.run
-        enrolment = await run(self._factors.find_enrolment, session)
-        return await self._console.render(
-            "second_factor.html",
-            status,
-            session,
-            problem,
-            secret=None if enrolment is None else re.sub("(.{4})(?=.)", r"\1 ", enrolment.secret),
-            code=None if enrolment is None else await run(_draw_code, enrolment.uri),
-            left=await run(self._factors.count_recovery_codes, session),
-            is_required=self._console.settings.second_factor_required,
-        )
 
 
 def _draw_code(uri: str) -> Markup:
