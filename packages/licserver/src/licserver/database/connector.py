@@ -63,12 +63,6 @@ class _Answers:
         self.connections: dict[str, LimitedConnection] = {}
         self.is_over = False
 
-    def expect(self, name: str, addresses: list[str]) -> None:
-        """Replace a host by its addresses."""
-        with self.changed:
-            self.pending.discard(name)
-            self.pending.update(addresses)
-
     def put(self, name: str, answer: "LimitedConnection | Exception", *, usable: bool = False) -> bool:
         """Store an answer; return whether to ask again. A connection that nobody needs is closed."""
         kept = False
@@ -205,7 +199,9 @@ class Connector:
             self._ask(answers, open_, name, dict(found[0]))
             return
         addresses = {f"{name} ({one.get('hostaddr')})": dict(one) for one in found}
-        answers.expect(name, list(addresses))
+        with answers.changed:
+            answers.pending.discard(name)
+            answers.pending.update(addresses)
         for address, its in addresses.items():
             self._start(self._ask, answers, open_, address, its)
 

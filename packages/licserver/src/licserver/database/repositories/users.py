@@ -119,14 +119,9 @@ class SessionRepository(Repository):
             is_pending = not new.is_verified and bool(connection.scalar(has_factor))
             ended = or_(sessions.c.expires_at <= new.now, sessions.c.last_used_at < idle_since)
             connection.execute(delete(sessions).where(ended))
-            row = {
-                "token_hash": new.token_hash,
-                "user_id": user.id,
-                "created_at": new.now,
-                "expires_at": new.pending_until if is_pending else new.expires_at,
-                "last_used_at": new.now,
-                "is_pending": is_pending,
-            }
+            row = {"token_hash": new.token_hash, "user_id": user.id, "is_pending": is_pending}
+            row |= {"created_at": new.now, "last_used_at": new.now}
+            row |= {"expires_at": new.pending_until if is_pending else new.expires_at}
             connection.execute(insert(sessions).values(row))
             return is_pending
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from licserver.database.tables.licenses import licenses, products
-from licserver.database.tables.types import Id, Instant, Plain, Slug, index_where, table
+from licserver.database.tables.types import Id, Instant, Plain, Slug, holds, index, table
 
 jobs = table(
     "jobs",
@@ -21,10 +21,10 @@ jobs = table(
     sa.CheckConstraint("state IN ('waiting', 'done', 'dead')", name="state"),
     sa.CheckConstraint("(state = 'waiting') = (due_at IS NOT NULL)", name="due_at"),
     sa.Index(None, "queue", "state", "id"),
+    index("ix_jobs_due", "queue due_at id", holds("due_at")),
+    index("ix_jobs_finished", "finished_at", holds("finished_at")),
     comment="Work for the background, which all processes share.",
 )
-index_where(jobs.c.due_at, "ix_jobs_due", jobs.c.queue, jobs.c.due_at, jobs.c.id)
-index_where(jobs.c.finished_at, "ix_jobs_finished", jobs.c.finished_at)
 
 webhook_endpoints = table(
     "webhook_endpoints",

@@ -9,7 +9,8 @@ from licserver.database.tables.types import (
     Plain,
     Short,
     Slug,
-    index_where,
+    holds,
+    index,
     keyed_table,
     table,
 )
@@ -107,6 +108,7 @@ patches = keyed_table(
     comment="Artifacts that make the file of a release out of an older one, named by its digest.",
 )
 
+_DECISIVE = "lifetime expires_on revoked_at subscription_ended_at support_until"
 licenses = keyed_table(
     "licenses",
     sa.Column("id", sa.LargeBinary(16), primary_key=True),
@@ -134,51 +136,26 @@ licenses = keyed_table(
     sa.Column("floating_seats", sa.Integer),
     sa.Column("channels", sa.Text, nullable=False, server_default=sa.text("''")),  # a name a line
     sa.CheckConstraint("slots >= 0", name="slots"),
+    # A list is read page by page along an index whose order ends with the id: a million may share an instant.
+    # What decides a state follows, so that a license that does not match costs no look-up in the table.
+    index("ix_licenses_by_issue", "issued_at id " + _DECISIVE),
+    index("ix_licenses_by_product", "product_id issued_at id " + _DECISIVE),
+    index("ix_licenses_by_masked_key", "masked_key id", holds("masked_key")),
+    index("ix_licenses_subscription_id", "subscription_id", holds("subscription_id")),
+    index("ix_licenses_by_plan", "product_id plan", holds("plan")),
+    index("ix_licenses_by_revocation", "issued_at id product_id revoked_at", holds("revoked_at")),
+    index(
+        "ix_licenses_by_expiry",
+        "expires_on id product_id lifetime revoked_at subscription_ended_at",
+        holds("expires_on"),
+    ),
+    index(
+        "ix_licenses_by_subscription_end",
+        "subscription_ended_at id product_id lifetime expires_on revoked_at",
+        holds("subscription_ended_at"),
+    ),
+    index("ix_licenses_trials", "issued_at id product_id", sa.column("trial", sa.Boolean).is_(sa.true())),
     postgresql_with=LARGE,
-)
-# A list is read page by page along an index whose order ends with the id: a million may share an instant.
-# What decides a state follows, so that a license that does not match costs no look-up in the table.
-_DECISIVE = tuple(
-    licenses.c[name]
-    for name in ("lifetime", "expires_on", "revoked_at", "subscription_ended_at", "support_until")
-)
-sa.Index("ix_licenses_by_issue", licenses.c.issued_at, licenses.c.id, *_DECISIVE)
-sa.Index("ix_licenses_by_product", licenses.c.product_id, licenses.c.issued_at, licenses.c.id, *_DECISIVE)
-
-index_where(licenses.c.masked_key, "ix_licenses_by_masked_key", licenses.c.masked_key, licenses.c.id)
-index_where(licenses.c.subscription_id, "ix_licenses_subscription_id", licenses.c.subscription_id)
-index_where(licenses.c.plan, "ix_licenses_by_plan", licenses.c.product_id, licenses.c.plan)
-index_where(
-    licenses.c.expires_on,
-    "ix_licenses_by_expiry",
-    licenses.c.expires_on,
-    licenses.c.id,
-    *(licenses.c[name] for name in ("product_id", "lifetime", "revoked_at", "subscription_ended_at")),
-)
-index_where(
-    licenses.c.subscription_ended_at,
-    "ix_licenses_by_subscription_end",
-    licenses.c.subscription_ended_at,
-    licenses.c.id,
-    *(licenses.c[name] for name in ("product_id", "lifetime", "expires_on", "revoked_at")),
-)
-index_where(
-    licenses.c.revoked_at,
-    "ix_licenses_by_revocation",
-    licenses.c.issued_at,
-    licenses.c.id,
-    licenses.c.product_id,
-    licenses.c.revoked_at,
-)
-
-_IS_TRIAL = licenses.c.trial.is_(sa.true())
-sa.Index(
-    "ix_licenses_trials",
-    licenses.c.issued_at,
-    licenses.c.id,
-    licenses.c.product_id,
-    sqlite_where=_IS_TRIAL,
-    postgresql_where=_IS_TRIAL,
 )
 
 license_words = keyed_table(
@@ -204,11 +181,11 @@ activations = keyed_table(
     sa.Column("app_version", sa.Text),
     # End of its machine's license file: until then neither customers nor sweeps free the slot.
     sa.Column("offline_until", Instant),
+    # Not partial by `last_seen_at`: an update of what an index names, be it in its condition, is never HOT.
+    index("ix_activations_by_domain", "domain license_id"),
     # Room for HOT updates of `last_seen_at`.
     postgresql_with={"fillfactor": 85, **LARGE},
 )
-# Not partial by `last_seen_at`: an update of what an index names, be it in its condition, is never HOT.
-sa.Index("ix_activations_by_domain", activations.c.domain, activations.c.license_id)
 # Not on SQLite: each new activation would write a page more. A search by address reads the table there.
 _by_ip = sa.Index("ix_activations_by_ip", activations.c.ip, activations.c.license_id)
 _by_ip.ddl_if(dialect="postgresql").info["dialect"] = "postgresql"

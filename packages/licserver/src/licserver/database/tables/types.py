@@ -67,10 +67,14 @@ def keyed_table(name: str, *parts: sa.schema.SchemaItem, **options: Any) -> sa.T
     return table(name, *parts, sqlite_with_rowid=False, **options)
 
 
-def index_where(column: sa.Column[Any], name: str, *columns: sa.Column[Any]) -> None:
-    """Index those rows only in which a column holds something: the others cost nothing."""
-    is_set = column.is_not(None)
-    sa.Index(name, *columns, sqlite_where=is_set, postgresql_where=is_set)
+def index(name: str, columns: str, where: sa.ColumnElement[Any] | None = None) -> sa.Index:
+    """Return an index of columns, or with `where` of those rows only: the others cost nothing."""
+    return sa.Index(name, *columns.split(), sqlite_where=where, postgresql_where=where)
+
+
+def holds(column: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a column holds something."""
+    return sa.column(column).is_not(None)
 
 
 def included_on(dialect: str) -> Callable[..., bool]:
