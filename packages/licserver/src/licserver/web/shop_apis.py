@@ -132,10 +132,13 @@ def _find_address(kind: SourceKind, key: str) -> str | None:
 
 
 def _open_session(kind: SourceKind, key: str) -> aiohttp.ClientSession:
-    headers = {"Authorization": _authorize(kind, key)}
-    return aiohttp.ClientSession(
-        headers=headers, timeout=aiohttp.ClientTimeout(total=TIMEOUT), trust_env=True
-    )
+    if not (key.isascii() and key.isprintable()):
+        raise InvalidInputError("the API key must be one line of ASCII characters")
+    authorization = f"Bearer {key}"
+    if kind is SourceKind.WOOCOMMERCE:
+        authorization = aiohttp.encode_basic_auth(*key.partition(":")[::2])
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+    return aiohttp.ClientSession(headers={"Authorization": authorization}, timeout=timeout, trust_env=True)
 
 
 def _read_address(base: str | None) -> URL:
@@ -145,14 +148,6 @@ def _read_address(base: str | None) -> URL:
         return URL(base)
     except ValueError:
         raise InvalidInputError("--url is no address; write it like https://shop.example.com") from None
-
-
-def _authorize(kind: SourceKind, key: str) -> str:
-    if not (key.isascii() and key.isprintable()):
-        raise InvalidInputError("the API key must be one line of ASCII characters")
-    if kind is SourceKind.WOOCOMMERCE:
-        return aiohttp.encode_basic_auth(*key.partition(":")[::2])
-    return f"Bearer {key}"
 
 
 async def _get(session: aiohttp.ClientSession, url: URL) -> Any:

@@ -207,11 +207,9 @@ class Console:
         except InvalidInputError as invalid:  # the page does not exist any more
             raise ApiError(404, to_sentence(invalid)) from None
 
-    async def _show_earlier(
-        self, request: web.Request, show: Show, context: PageContext
-    ) -> web.StreamResponse:
+    async def _show_earlier(self, request: web.Request, show: Show, sent: PageContext) -> web.StreamResponse:
         """Show a form of an earlier session again, in a page of this one."""
-        again = context._replace(once=read_form_id(context.form), problem=_EARLIER_SESSION)
+        again = sent._replace(once=read_form_id(sent.form), problem=_EARLIER_SESSION)
         try:
             return await self.show(request, show, again, status=403)
         except InvalidInputError:  # there is no such page any more

@@ -194,9 +194,8 @@ class Login:
 
     async def show_code(self, request: web.Request, session: SignedIn) -> web.StreamResponse:
         """Show the form for a code."""
-        return await self._console.render(
-            "sign_in_code.html", 200, session, goal=request.query.get("next", "")
-        )
+        goal = request.query.get("next", "")
+        return await self._console.render("sign_in_code.html", 200, session, goal=goal)
 
     async def sign_in_with_code(
         self, request: web.Request, session: SignedIn, form: Form
@@ -217,11 +216,9 @@ class Login:
 
     async def begin_factor(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
         """Draw a secret, after the password."""
-        password = form.get("password", "")
+        begin, password = self._factors.begin_enrolment, form.get("password", "")
         try:
-            await self.attempt(
-                request, session.name, lambda **_: self._factors.begin_enrolment(session, password)
-            )
+            await self.attempt(request, session.name, lambda **_: begin(session, password))
         except ApiError as error:
             return await self._factor_page(session, error)
         return redirect(request, SECOND_FACTOR)
