@@ -14,7 +14,7 @@ from licserver.errors import InvalidInputError
 from licserver.sources import SourceKind
 from licserver.web import shop_apis
 from licserver.web.background import BackgroundWorker
-from licserver.web.sales import add_sale_jobs
+from licserver.web.sales import register_sales
 
 PADDLE_KEY = "pdl_sdbx_apikey_01secret"
 SINCE = datetime(2026, 6, 1, tzinfo=UTC)
@@ -114,7 +114,7 @@ async def test_events_of_paddle_are_read_by_their_ids(world, shop):
 async def work(world):
     """Process what waits, as the background does; returns states and reasons."""
     worker = BackgroundWorker(world.repositories, world.clock)
-    add_sale_jobs(worker, world.services)
+    register_sales(worker, world.services)
     for job in world.repositories.queue.claim("sale", world.clock(), timedelta(minutes=1), 10):
         await worker._run(job)
     return [(one.state, one.reason or "") for one in world.services.sources.list_events("paddle").items]

@@ -155,7 +155,7 @@ async def test_an_event_arrives_signed_and_without_a_key(make_world):
         endpoint, secret = world.services.webhooks.add(url, ["license.issued"])
         key = world.key()
         worker = BackgroundWorker(world.repositories, world.clock)
-        register_webhooks(worker, world.services, WantedEvents(world.repositories.webhooks))
+        register_webhooks(worker, world.services)
         async for _ in worker.running(None):
             async with asyncio.timeout(10):
                 while DELIVERIES not in {*states(world, JobState.DONE)}:  # noqa: ASYNC110 - in the database

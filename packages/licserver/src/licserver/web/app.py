@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -17,13 +18,13 @@ from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.account.app import create_account
 from licserver.web.admin.app import create_admin_api
-from licserver.web.background import BACKGROUND, BackgroundWorker
+from licserver.web.background import Background, BackgroundWorker
+from licserver.web.background_process import create_background
 from licserver.web.console.app import create_console
 from licserver.web.downloads import Downloads
 from licserver.web.extensions import Extensions
 from licserver.web.feeds import Feeds
 from licserver.web.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
-from licserver.web.mail import register_mail
 from licserver.web.metrics import METER, Meter
 from licserver.web.middlewares import (
     ADMIN_ROOT,
@@ -39,21 +40,26 @@ from licserver.web.middlewares import (
     create_hot_routes,
     get,
 )
-from licserver.web.patches import register_patches
 from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
 from licserver.web.rate_limits import LIMITS, ClientAddresses, Limits
 from licserver.web.responses import HSTS
 from licserver.web.sales import PATH as SALES_PATH
-from licserver.web.sales import SaleDeliveries, add_sale_jobs
+from licserver.web.sales import SaleDeliveries
 from licserver.web.statistics import STATISTICS, StatisticsCounter
-from licserver.web.webhooks import register_webhooks
 from licserver.web.worker_threads import WorkerThreads
+
+REFRESH_SECONDS: Final = 5.0  # after which an endpoint that was added gets events of public endpoints
 
 
 def create_app(
-    services: Services, clock: Clock = system_clock, meter: Meter | None = None
+    services: Services,
+    clock: Clock = system_clock,
+    meter: Meter | None = None,
+    background: Background | None = None,
 ) -> web.Application:
     """Create the application; the vendor's side is part of it unless the settings give that its own address.
+
+    Without a `background`, the application's own event loop and a thread do the jobs.
 
     The caller closes the services after it. Any aiohttp runner can run it; only `connections.Runner` bounds
     how long a connection is held.
@@ -71,15 +77,13 @@ def create_app(
     )
     app.cleanup_ctx.append(statistics.running)
     app.cleanup_ctx.append(_run_queries)
-    app[BACKGROUND] = background = BackgroundWorker(services.repositories, clock)
-    register_webhooks(background, services, wanted)
-    register_mail(background, services)
-    register_patches(background, services)
-    app.cleanup_ctx.append(background.running)
+    refreshing = BackgroundWorker(services.repositories, clock)
+    refreshing.every(REFRESH_SECONDS, wanted.refresh)
+    background = background or create_background(services, clock)
+    app.cleanup_ctx.extend([refreshing.running, background.running])
     threads = WorkerThreads()
     app.on_cleanup.append(threads.close)
     deliveries = SaleDeliveries(services, background, app[LIMITS], threads)
-    add_sale_jobs(background, services)
     public = PublicEndpoints(
         queries=queries,
         vault=services.vault,

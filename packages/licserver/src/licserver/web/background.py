@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -49,6 +49,16 @@ class _Queue:
     schedule: Sequence[timedelta]
 
 
+class Background(Protocol):
+    """Where the jobs of a server run: in its process (`BackgroundWorker`), or in one of their own."""
+
+    def wake(self) -> None:
+        """Look for jobs now; call it in the event loop."""
+
+    def running(self, app: web.Application, /) -> AsyncIterator[None]:
+        """Work while an application runs; for its `cleanup_ctx`."""
+
+
 class BackgroundWorker:
     """Runs jobs of registered queues in one process; it belongs to one event loop."""
 
@@ -59,7 +69,6 @@ class BackgroundWorker:
         self._running: dict[asyncio.Task[None], str] = {}
         self._woken = asyncio.Event()
         self._threads = ThreadPoolExecutor(_THREADS, "background")
-        self.every(SWEEP_SECONDS, lambda: repositories.queue.sweep(clock() - KEPT))
 
     def register(
         self,
@@ -92,9 +101,9 @@ class BackgroundWorker:
 
     async def running(self, _app: web.Application) -> AsyncIterator[None]:
         """Work while an application runs; for its `cleanup_ctx`."""
-        loops = [asyncio.create_task(self._poll())] if self._queues else []
+        loops = [asyncio.create_task(self._repeat(*one)) for one in self._periodic]
         if self._queues:
-            loops += [asyncio.create_task(self._repeat(*one)) for one in self._periodic]
+            loops.append(asyncio.create_task(self._poll()))
         yield
         for task in loops:
             task.cancel()
@@ -206,6 +215,3 @@ class BackgroundWorker:
         if job.attempts > len(queue.schedule):
             return None
         return now + queue.schedule[job.attempts - 1]
-
-
-BACKGROUND = web.AppKey("background", BackgroundWorker)

@@ -13,7 +13,7 @@ from licserver.protocol import public_api
 from licserver.services import Services
 from licserver.services.sources import BadSignatureError
 from licserver.web import shop_apis
-from licserver.web.background import BackgroundWorker
+from licserver.web.background import Background, BackgroundWorker
 from licserver.web.rate_limits import Limits
 from licserver.web.responses import read_body, send
 from licserver.web.worker_threads import WorkerThreads
@@ -29,7 +29,7 @@ class SaleDeliveries:
     """Takes deliveries; `threads` verify and store them."""
 
     services: Services
-    background: BackgroundWorker
+    background: Background
     limits: Limits
     threads: WorkerThreads
 
@@ -57,7 +57,7 @@ class SaleDeliveries:
         return send(public_api.json_response(200, content))
 
 
-def add_sale_jobs(background: BackgroundWorker, services: Services) -> None:
+def register_sales(background: BackgroundWorker, services: Services) -> None:
     """Let the background process deliveries; Paddle's API is asked for e-mail addresses (D-219)."""
     secret, sales = services.settings.paddle_api_key, services.sales
     key = "" if secret is None else secret.get_secret_value()

@@ -18,6 +18,8 @@ from aiohttp import web
 from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
+from licserver.web.background import Background
+from licserver.web.background_process import BackgroundProcess
 from licserver.web.connections import OpenConnections, Runner
 from licserver.web.logging import RequestIds, access_logger
 from licserver.web.metrics import Meters
@@ -260,11 +262,12 @@ def make_runner(
     services: Services,
     metrics: MetricsSite | None,
     admin_socks: Sequence[socket.socket],
+    background: Background | None = None,
 ) -> ServerRunner:
     """Make the runner of one process, which closes the services at its end."""
     settings = services.settings
     meter = None if metrics is None else metrics.meters.claim()
-    app = create_app(services, meter=meter)
+    app = create_app(services, meter=meter, background=background)
     if metrics is not None:
         app.cleanup_ctx.append(_serving_metrics(metrics, settings))
     more: dict[str, Any] = {
@@ -316,7 +319,8 @@ async def serve(
             loop.add_signal_handler(name, stop.set)
     if hasattr(signal, "SIGHUP"):  # its default would kill the process
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
-    runner = make_runner(services, open_metrics(services.settings, 1), admin_socks)
+    background = BackgroundProcess(services.settings)
+    runner = make_runner(services, open_metrics(services.settings, 1), admin_socks, background)
     try:
         await runner.setup()
         tune_interpreter()

@@ -3,17 +3,16 @@
 from typing import Final
 
 from licserver.database.repositories.queue import Job
-from licserver.database.repositories.webhooks import DELIVERIES, EVENTS, WantedEvents
+from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.services import Services
 from licserver.services.webhooks import SCAN_SECONDS
 from licserver.web.background import KEPT, SWEEP_SECONDS, BackgroundWorker
 from licserver.web.outbound import post
 
-REFRESH_SECONDS: Final = 5.0  # after which an endpoint that was added gets events of public endpoints
 AT_ONCE: Final = 8  # requests of a process
 
 
-def register_webhooks(background: BackgroundWorker, services: Services, wanted: WantedEvents) -> None:
+def register_webhooks(background: BackgroundWorker, services: Services) -> None:
     """Let a process find endpoints for events, send these, and write events of what ends by itself."""
     webhooks, networks = services.webhooks, services.settings.webhook_networks
 
@@ -26,6 +25,5 @@ def register_webhooks(background: BackgroundWorker, services: Services, wanted: 
 
     background.register(EVENTS, webhooks.fan_out)
     background.register(DELIVERIES, deliver, at_once=AT_ONCE)
-    background.every(REFRESH_SECONDS, wanted.refresh)
     background.every(SCAN_SECONDS, webhooks.scan)
     background.every(SWEEP_SECONDS, lambda: services.repositories.webhooks.sweep(services.now() - KEPT))
