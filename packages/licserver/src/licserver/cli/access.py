@@ -38,6 +38,7 @@ from licserver.services import AuditFilter, Services
 from licserver.settings import Settings
 
 _LONGEST_SECRETS = 1 << 20
+_SECRET_WIDTHS = (8, 24, 24, 0)
 
 
 # --- users ------------------------------------------------------------------------------------
@@ -176,7 +177,8 @@ secret_group = Commands(
 def list_secrets(settings: Settings, printer: Printer) -> None:
     """List the accepted secrets, the newest first."""
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _print_secrets(printer, link_secrets.secret_statuses(open_vault(settings).link_secrets, system_clock()))
+    statuses = link_secrets.secret_statuses(open_vault(settings).link_secrets, system_clock())
+    printer.table(map(asdict, statuses), _SECRET_WIDTHS, "none")
 
 
 @settings_command("rotate", secret_group)
@@ -198,7 +200,7 @@ def rotate_secrets(settings: Settings, printer: Printer, after: int, *, leaked: 
     statuses = link_secrets.rotate(settings, system_clock(), lead=timedelta(minutes=after), leaked=leaked)
     new = statuses[0]
     _record_change(settings, "secret.rotate", ("secret", new.id), signs_from=new.signs_from, leaked=leaked)
-    _print_secrets(printer, statuses)
+    printer.table(map(asdict, statuses), _SECRET_WIDTHS, "none")
 
 
 @settings_command("copy", secret_group)
@@ -245,10 +247,6 @@ def receive_secrets(settings: Settings, printer: Printer) -> None:
     changed = secrets_file.import_secrets(settings, sys.stdin.read(_LONGEST_SECRETS))
     advice = f"; {_RESTART}" if "signing_keys" in changed else ""
     printer.result({"changed": changed}, f"changed: {', '.join(changed) or 'nothing'}{advice}")
-
-
-def _print_secrets(printer: Printer, statuses: list[link_secrets.SecretStatus]) -> None:
-    printer.table(map(asdict, statuses), (8, 24, 24, 0), "none")
 
 
 def _record_change(settings: Settings, action: str, object_: tuple[str, str], **details: Any) -> None:

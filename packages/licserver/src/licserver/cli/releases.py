@@ -1,14 +1,12 @@
 """Commands on releases: published, renewed, moved between channels, rolled out, withdrawn."""
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, pick, read_text, services_command, slug_argument
+from licserver.cli.common import Function, Printer, pick, read_text, services_command, slug_argument
 from licserver.cli.signing import (
     file_argument,
     new_key,
@@ -23,8 +21,6 @@ from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.release_manifests import ManifestSigner
 from licserver.services import Services
-
-R = TypeVar("R")
 
 _WORDPRESS: Final = {
     "requires": ("VERSION", "The lowest version of WordPress that it needs."),
@@ -43,19 +39,12 @@ for _command in (new_key, public_key, sign):
     release_group.add_command(_command)
 
 
-def _wordpress_options(function: Callable[..., R]) -> Callable[..., R]:
-    """Add an option for each field to a command, and call it with those that were given."""
-
-    @functools.wraps(function)
-    def command(*args: Any, **parameters: Any) -> R:
-        given = {name: parameters.pop(name) for name in _WORDPRESS}
-        fields = {name: text for name, text in given.items() if text is not None}
-        return function(*args, fields=fields, **parameters)
-
+def _wordpress_options(function: Function) -> Function:
+    """Add an option for each field to a command."""
     for name, (metavar, help_) in reversed(_WORDPRESS.items()):
         option = f"--{name.replace('_', '-')}"
-        command = click.option(option, metavar=metavar, help=f"WordPress: {help_}")(command)
-    return command
+        function = click.option(option, metavar=metavar, help=f"WordPress: {help_}")(function)
+    return function
 
 
 @services_command("publish", release_group)
@@ -89,9 +78,8 @@ def publish(
     changelog_file: Path | None,
     rollout: str | None,
     critical_below: str | None,
-    fields: dict[str, str],
     signer: ManifestSigner | None,
-    **place: str,
+    **texts: str,
 ) -> None:
     """Publish FILE as VERSION of the product SLUG, signed with --release-key or --manifest.
 
@@ -102,9 +90,10 @@ def publish(
         raise InvalidInputError("give --changelog or --changelog-file, not both")
     if changelog_file is not None:
         changelog = read_text(changelog_file)
-    reach, wordpress = Reach(rollout, critical_below), WordPressFields(**fields)
+    wordpress = WordPressFields(**{name: texts.pop(name) for name in _WORDPRESS})
+    reach = Reach(rollout, critical_below)
     release = services.releases.publish(
-        slug, version, file, changelog or "", signer, reach=reach, wordpress=wordpress, **place
+        slug, version, file, changelog or "", signer, reach=reach, wordpress=wordpress, **texts
     )
     record = _release_record(release)
     audience = services.releases.describe_audience(slug, release)
@@ -261,8 +250,11 @@ def show_rollout(
 @slug_argument
 @version_argument
 @_wordpress_options
-def show_wordpress(services: Services, printer: Printer, fields: dict[str, str], **which: str) -> None:
+def show_wordpress(
+    services: Services, printer: Printer, slug: str, version: str, **texts: str | None
+) -> None:
     """Show what WordPress shows of VERSION of the product SLUG, or change it; '' removes a field."""
+    fields = {name: text for name, text in texts.items() if text is not None}
     releases = services.releases
-    release = releases.set_wordpress(**which, **fields) if fields else releases.get(**which)
+    release = releases.set_wordpress(slug, version, **fields) if fields else releases.get(slug, version)
     printer.details({"version": release.version, **release.wordpress._asdict()})

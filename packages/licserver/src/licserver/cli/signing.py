@@ -1,14 +1,21 @@
 """Signed releases: the options and commands on keys and manifests, which need no data folder."""
 
 import functools
-from collections.abc import Callable
 from datetime import UTC, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from licserver.cli.common import Printer, json_option, read_file, read_text, slug_argument, write_new
+from licserver.cli.common import (
+    Function,
+    Printer,
+    json_option,
+    read_file,
+    read_text,
+    slug_argument,
+    write_new,
+)
 from licserver.clock import system_clock
 from licserver.domain.decisions import is_slug, parse_version
 from licserver.errors import InvalidInputError
@@ -17,8 +24,6 @@ from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS
 from licserver.protocol.release_manifests import Manifest, ManifestSigner
 from licserver.security.private_files import digest_file, file_signer, validate_file
-
-R = TypeVar("R")
 
 _PATH = click.Path(path_type=Path)
 
@@ -42,7 +47,7 @@ valid_for_option = click.option(
 )
 
 
-def signing_options(function: Callable[..., R]) -> Callable[..., R]:
+def signing_options(function: Function) -> Function:
     """Add ``--release-key``, ``--valid-for`` and ``--manifest`` to a command, and call it with a signer."""
 
     @release_key_option
@@ -56,7 +61,7 @@ def signing_options(function: Callable[..., R]) -> Callable[..., R]:
     @functools.wraps(function)
     def command(
         *args: Any, release_keys: tuple[Path, ...], valid_for: int, manifest: Path | None, **parameters: Any
-    ) -> R:
+    ) -> Any:
         signer = None
         if release_keys and manifest is not None:
             raise InvalidInputError("give --release-key or --manifest, not both")

@@ -80,21 +80,20 @@ class ConsumptionService(Service):
         """Return the same for licenses with their entitlements, in their order, by one query."""
         now = self._context.now()
         periods = {per: current_period(per, now) for per in PERIODS}
-        quotas = [
-            {name: value for name, value in granted.items() if isinstance(value, Mapping)}
-            for _, granted in licenses
+        metered = [
+            (license_id, {name: value for name, value in granted.items() if isinstance(value, Mapping)})
+            for license_id, granted in licenses
         ]
-        ids = [license_id for (license_id, _), metered in zip(licenses, quotas, strict=True) if metered]
+        ids = [license_id for license_id, quotas in metered if quotas]
         names = [period.name for period in periods.values()]
         used = self._context.repositories.uses.list_all(ids, names) if ids else {}
-
-        def describe(license_id: bytes, name: str, quota: Mapping[str, Any]) -> Use:
-            period, ends_at = periods[quota["per"]]
-            return Use(name, used.get((license_id, name, period), 0), quota["limit"], ends_at)
-
         return [
-            [describe(license_id, name, quota) for name, quota in metered.items()]
-            for (license_id, _), metered in zip(licenses, quotas, strict=True)
+            [
+                Use(name, used.get((license_id, name, period), 0), quota["limit"], ends_at)
+                for name, quota in quotas.items()
+                for period, ends_at in [periods[quota["per"]]]
+            ]
+            for license_id, quotas in metered
         ]
 
 

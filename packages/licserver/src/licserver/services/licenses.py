@@ -106,11 +106,13 @@ class LicenseService(Service):
         self, which: LicenseFilter = _ALL, cursor: str | None = None, limit: int = 50
     ) -> Page[IssuedLicense]:
         """Return a page of licenses: the latest first; by expiry or by what matches if searched for that."""
-        return lists.search(self._context.for_lists(), which, cursor, limit)
+        context, position = self._context.for_lists(), lists.read_cursor(cursor)
+        return lists.read_page(context, *lists.plan(context, which, position), position, limit)
 
     def count(self, which: LicenseFilter = _ALL) -> tuple[int, bool] | None:
         """Count what a search finds: the number, and whether there are more; None if that takes long."""
-        return lists.count(self._context.for_lists(), which)
+        context = self._context.for_lists()
+        return context.repositories.license_search.count(*lists.plan(context, which, None))
 
     def find_pasted(self, text: str) -> IssuedLicense | None:
         """Return the license of a key, or of a link to the console, in a text that somebody pasted."""

@@ -64,16 +64,16 @@ def write_cursor(place: Sequence[Any]) -> str:
 
 def read_place(cursor: str | None, *types: type) -> tuple[Any, ...] | None:
     """Decode a cursor whose place has values of these types; None for the first page."""
-    if cursor is None:
-        return None
     place = read_cursor(cursor)
-    if [type(value) for value in place] != [*types]:
+    if place is not None and [type(value) for value in place] != [*types]:
         raise wrong_cursor()
     return place
 
 
-def read_cursor(cursor: str) -> tuple[Any, ...]:
-    """Decode a cursor; the caller checks that its values fit the list."""
+def read_cursor(cursor: str | None) -> tuple[Any, ...] | None:
+    """Decode a cursor, None for the first page; the caller checks that its values fit the list."""
+    if cursor is None:
+        return None
     if len(cursor) > _MAX_CURSOR:
         raise wrong_cursor()
     try:
@@ -160,20 +160,10 @@ class LicenseFilter(NamedTuple):
     trial: bool | None = None
 
 
-def search(context: Context, which: LicenseFilter, cursor: str | None, limit: int) -> Page[IssuedLicense]:
-    """Return a page of licenses, in their order; by expiry or by what matches if searched for that."""
-    position = None if cursor is None else read_cursor(cursor)
-    return _read_page(context, *_plan(context, which, position), position, limit)
-
-
-def count(context: Context, which: LicenseFilter) -> tuple[int, bool] | None:
-    """Count what a search finds, up to a limit (`LicenseSearchRepository.count`)."""
-    return context.repositories.license_search.count(*_plan(context, which, None))
-
-
-def _plan(
+def plan(
     context: Context, which: LicenseFilter, position: Position | None
 ) -> tuple[list[Scan], list[Filter]]:
+    """Return what a search reads, in which order, and what it leaves out."""
     now, found = context.now(), context.repositories.license_search
     product = None if which.product is None else find_product(context, which.product)
     filters: list[Filter] = []
@@ -208,17 +198,18 @@ def list_entitled(
     filters = [license_search.in_state(LicenseState.ACTIVE, now)]
     if product.has_support_policy:
         filters.append(license_search.supported(now))
-    position = None if cursor is None else read_cursor(cursor)
-    return _read_page(context, [license_search.by_issue(product_id=product.id)], filters, position, limit)
+    position = read_cursor(cursor)
+    return read_page(context, [license_search.by_issue(product_id=product.id)], filters, position, limit)
 
 
-def _read_page(
+def read_page(
     context: Context,
     scans: Sequence[Scan],
     filters: Sequence[Filter],
     position: Position | None,
     limit: int,
 ) -> Page[IssuedLicense]:
+    """Return a page of licenses, by the order of the scans."""
     check_limit(limit)
     if position is not None and not license_search.fits(scans, position):
         raise wrong_cursor()

@@ -5,13 +5,13 @@ from typing import Final, NamedTuple
 
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
-from licserver.domain.records import Environment, IssuedLicense, Machine
+from licserver.domain.records import Environment, Machine
 from licserver.errors import ConflictError, InvalidInputError
-from licserver.protocol.offline_files import MachineRequest, parse_request, sign_file
+from licserver.protocol.offline_files import parse_request, sign_file
 from licserver.protocol.response_signatures import live_keys
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask_machine
-from licserver.services.context import Context, Service
+from licserver.services.context import Service
 from licserver.services.license_terms import read_domain
 from licserver.services.licenses import audit_object, event_data, find_license
 
@@ -73,37 +73,23 @@ class OfflineFileService(Service):
                 )
             key, now = tx.vault.decrypt_key(found.encrypted_key, found.id), tx.now().replace(microsecond=0)
             ends_at = file_end(found, now, days)
-            valid = _take_slot(tx, found, key, environment, asked, ends_at)
-            about = {"domain": environment.domain, "ends_at": ends_at, "key_id": signing_key.public.id}
+            licenses = tx.repositories.licenses
+            snapshot = licenses.find_snapshot(found.id, environment)
+            verdict = evaluate_offline(key, snapshot, environment, tx.now())  # as a verify decides (D-08)
+            if not isinstance(verdict, Valid):
+                raise RefusedFileError(verdict)
+            if verdict.takes_slot:
+                machine = mask_machine(Machine(app_version=asked.app_version), key)
+                licenses.add_activation(found.id, environment, tx.now(), machine)
+                tx.add_events(EventType.ACTIVATION_CREATED, event_data(found, **environment._asdict()))
+            licenses.hold_offline(found.id, domain, ends_at)
+            about = {"domain": domain, "ends_at": ends_at, "key_id": signing_key.public.id}
             tx.write_audit("license.file", audit_object(found), **about)
         slug = found.product_slug
-        text = sign_file(valid, slug, key, asked.domain, now, ends_at, signing_key)
-        return IssuedFile(f"{slug}-{now:%Y-%m-%d}.lic", text, environment.domain, ends_at)
+        text = sign_file(verdict, slug, key, asked.domain, now, ends_at, signing_key)
+        return IssuedFile(f"{slug}-{now:%Y-%m-%d}.lic", text, domain, ends_at)
 
     def can_customers_issue(self) -> bool:
         """Return whether customers may make files for their machines."""
-        return (
-            bool(live_keys(self._context.vault.signing_keys)) and self._context.settings.account_file_days > 0
-        )
-
-
-def _take_slot(
-    tx: Context,
-    license_: IssuedLicense,
-    key: str,
-    environment: Environment,
-    asked: MachineRequest,
-    ends_at: datetime,
-) -> Valid:
-    """Take a slot by the decision of a verify, on the locked license (D-08)."""
-    licenses = tx.repositories.licenses
-    snapshot = licenses.find_snapshot(license_.id, environment)
-    verdict = evaluate_offline(key, snapshot, environment, tx.now())
-    if not isinstance(verdict, Valid):
-        raise RefusedFileError(verdict)
-    if verdict.takes_slot:
-        machine = mask_machine(Machine(app_version=asked.app_version), key)
-        licenses.add_activation(license_.id, environment, tx.now(), machine)
-        tx.add_events(EventType.ACTIVATION_CREATED, event_data(license_, **environment._asdict()))
-    licenses.hold_offline(license_.id, environment.domain, ends_at)
-    return verdict
+        has_key = bool(live_keys(self._context.vault.signing_keys))
+        return has_key and self._context.settings.account_file_days > 0

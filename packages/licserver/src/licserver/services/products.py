@@ -25,25 +25,20 @@ _AUDITED_AS: Final = {
 
 
 class ProductRules(TypedDict, total=False):
-    """Rules of a product, as its record describes them."""
+    """Rules of a product, as its record describes them; None for what stays, or has the default."""
 
-    has_support_policy: bool
-    accepts_imported_keys: bool
-    customer_moves: int
-    trial_days: int
-    public_feed: bool
-
-
-class ProductChanges(TypedDict, total=False):
-    """What changes of a product; None for what stays. An empty `minimum_version` removes it."""
-
-    name: str | None
-    policy: EnvironmentPolicy | None
     has_support_policy: bool | None
     accepts_imported_keys: bool | None
     customer_moves: int | None
     trial_days: int | None
     public_feed: bool | None
+
+
+class ProductChanges(ProductRules, total=False):
+    """What changes of a product; None for what stays. An empty `minimum_version` removes it."""
+
+    name: str | None
+    policy: EnvironmentPolicy | None
     minimum_version: str | None
 
 
@@ -62,8 +57,7 @@ class ProductService(Service):
             raise InvalidInputError(
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
             )
-        chosen = _validate({"name": name, "policy": policy, **rules})
-        new = Product(id=0, slug=slug, **chosen)
+        new = Product(id=0, slug=slug, **_validate({"name": name, "policy": policy, **rules}))
         with self._context.transaction() as tx:
             if not tx.repositories.products.add(new, tx.now()):
                 raise ConflictError(f"there is a product {slug!r} already")
@@ -83,9 +77,8 @@ class ProductService(Service):
             old = before._asdict() | {"minimum_version": before.minimum_version or ""}
             new = {name: value for name, value in wanted.items() if value != old[name]}
             if new:
-                tx.repositories.products.change(
-                    slug, **{name: None if value == "" else value for name, value in new.items()}
-                )
+                stored = {name: None if value == "" else value for name, value in new.items()}
+                tx.repositories.products.change(slug, **stored)
                 audited = {name: [old[name], value] for name, value in new.items()}
                 tx.write_audit("product.change", ("product", slug), **_label(audited))
         return self.get(slug)

@@ -66,14 +66,12 @@ class UserService(Service):
 
     def check_new_name(self, name: str) -> str:
         """Validate a name before a password is asked for; return it as it would be stored."""
-        name = name.strip().lower()
-        if _NAME.fullmatch(name) is None:
-            raise InvalidInputError(
-                f"{name!r} is no user name: use up to 64 letters, digits, dots and hyphens, or a mail address"
-            )
-        if self._context.repositories.users.find(name) is not None:
-            raise _taken(name)
-        return name
+        stored, shape = read_name(name), "up to 64 letters, digits, dots and hyphens, or a mail address"
+        if stored is None:
+            raise InvalidInputError(f"{name.strip().lower()!r} is no user name: use {shape}")
+        if self._context.repositories.users.find(stored) is not None:
+            raise _taken(stored)
+        return stored
 
     def list_all(self) -> list[User]:
         """Return all users, by name."""
