@@ -51,13 +51,10 @@ def _connected(settings: Settings, *, create: bool = False) -> Iterator[Database
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     elif settings.database_url is None and not settings.data_dir.is_dir():
         raise missing
-    database = connect(settings.database, Timelines(settings.data_dir))
-    try:
+    with closing(connect(settings.database, Timelines(settings.data_dir))) as database:
         if not (create or database.file is None or database.file.exists()):
             raise missing
         yield database
-    finally:
-        database.close()
 
 
 @settings_command("create", database_group)

@@ -75,7 +75,14 @@ def export(
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done with each line, and change nothing.")
 def import_(
-    services: Services, printer: Printer, file: Path, form: str | None, existing: str, **options: Any
+    services: Services,
+    printer: Printer,
+    file: Path,
+    form: str | None,
+    existing: str,
+    *,
+    dry_run: bool,
+    **mapping: Any,
 ) -> None:
     """Import licenses from FILE, all or none; - is standard input.
 
@@ -86,8 +93,7 @@ def import_(
     Keys that were sold elsewhere need a product that accepts them: `licserver product change SLUG
     --accept-imported-keys`.
     """
-    dry_run = options.pop("dry_run")
-    conversion = make_conversion(services.now(), **options)
+    conversion = make_conversion(services.now(), **mapping)
     form = choose_format(file.name, form, conversion)
     with (
         in_background() as run_transaction,

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Self
@@ -111,11 +111,9 @@ class Target:
 
     def __init__(self, settings: Settings, *, force: bool) -> None:
         timelines = Timelines(settings.data_dir)
-        found = engine.connect(settings.database, timelines)
-        try:
+        with closing(engine.connect(settings.database, timelines)) as found:
             self._file = found.file
-            holds = _holds_something(found)
-            if holds and not force:
+            if _holds_something(found) and not force:
                 raise InvalidInputError(
                     "there is an installation already, and a backup never goes over one; give an empty data "
                     "folder and database, or --force to replace it"
@@ -124,8 +122,6 @@ class Target:
             if self._file is not None and self._file.exists() and self._file.stat().st_size:
                 found.close()
                 _check_unused(self._file)
-        finally:
-            found.close()
         url = settings.database
         if self._file is not None:
             handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".restore-")  # mode 0600

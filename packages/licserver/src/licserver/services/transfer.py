@@ -265,9 +265,8 @@ def make_conversion(
 
 def choose_format(file_name: str, form: str | None, conversion: Conversion | None = None) -> str:
     """Return the format of a file: that of its preset, the one that is named, or that of its ending."""
-    preset = None if conversion is None else conversion.preset
-    if preset is not None:
-        if not preset.has_slots and conversion is not None and conversion.slots is None:
+    if conversion is not None and (preset := conversion.preset) is not None:
+        if not preset.has_slots and conversion.slots is None:
             raise InvalidInputError(
                 f"an export of {preset.title} has no activation limits; add --slots N, or --slots unlimited"
             )
