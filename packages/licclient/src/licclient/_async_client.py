@@ -22,7 +22,7 @@ from licclient._base_client import (
     check_entitlement,
     split_entitlement,
 )
-from licclient._model import License, Settings, Update
+from licclient._model import License, Update
 from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
@@ -231,10 +231,14 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     async def _run(self, flow: "Flow[R]") -> R:
         return await _flows.runners.run_async(flow, self._transport)
 
-    def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "AsyncTransport":
-        from licclient._async_transport import AsyncTransport
+    def _transport(self) -> "AsyncTransport":
+        with self._opening:
+            if self._open_transport is None:
+                from licclient._async_transport import AsyncTransport
 
-        return AsyncTransport(settings, agent, given)
+                edges = self._context.settings, self._agent, self._given_transport
+                self._open_transport = AsyncTransport(*edges)
+            return self._open_transport
 
 
 async def on_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

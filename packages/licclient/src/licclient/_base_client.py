@@ -146,16 +146,9 @@ class BaseClient(Generic[_W, _T]):
         """Result of the latest `check_for_update` of this client, with the reason if that returned None."""
         return self._context.last_update_check or _flows.updates.NOT_CHECKED
 
-    def _create_transport(self, settings: "Settings", agent: str, given: Any) -> _T:
-        raise NotImplementedError
-
     def _transport(self) -> _T:
         """Return what sends requests; made for the first one, since that loads httpx."""
-        with self._opening:
-            if self._open_transport is None:
-                edges = self._context.settings, self._agent, self._given_transport
-                self._open_transport = self._create_transport(*edges)
-            return self._open_transport
+        raise NotImplementedError
 
     def _start_worker(
         self,

@@ -28,7 +28,6 @@ from licclient._model import License, Update
 if TYPE_CHECKING:
     from licclient._flows.downloads import Cancel, Progress
     from licclient._flows.runners import Flow
-    from licclient._model import Settings
     from licclient._part_file import Downloaded
     from licclient._seat import OnLost, Seat
     from licclient._status import LicenseStatus
@@ -81,7 +80,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             ServiceUnavailableError: No answer, and neither cache nor grace holds.
             UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
-        return self._run(_flows.verification.verify(self._context, key, force=force))
+        flow = _flows.verification.verify(self._context, key, force=force)
+        return _flows.runners.run(flow, self._transport)
 
     def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it when it is good.
@@ -407,7 +407,10 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
     def _run(self, flow: "Flow[R]") -> R:
         return _flows.runners.run(flow, self._transport)
 
-    def _create_transport(self, settings: "Settings", agent: str, given: Any) -> "Transport":
-        from licclient._transport import Transport
+    def _transport(self) -> "Transport":
+        with self._opening:
+            if self._open_transport is None:
+                from licclient._transport import Transport
 
-        return Transport(settings, agent, given)
+                self._open_transport = Transport(self._context.settings, self._agent, self._given_transport)
+            return self._open_transport

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from licclient._activation import describe_keyring
 from licclient._computer import own_platform
-from licclient._flows.activation import pinned_keys, status
+from licclient._flows.activation import status
 from licclient._flows.context import Context
 from licclient._flows.runners import run, send_with_retries
 from licclient._flows.verification import installation_domain
@@ -75,7 +75,7 @@ def diagnose(context: Context, agent: str, transport: Any) -> tuple[list[Finding
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
         "license": lambda: [_check_license(status(context))],
         "license file": lambda: [_check_file(context)],
-        "pinned keys": lambda: [_noted("pinned keys", ", ".join(pinned_keys(context)) or "none")],
+        "pinned keys": lambda: [_noted("pinned keys", _format_keys(settings))],
     }
     for name, check in checks.items():
         try:
@@ -114,6 +114,11 @@ def _format_machine(machine: Mapping[str, str]) -> str:
         return "none is sent"
     version = machine.get("app_version")
     return f"sent with each verify: {machine['label']}" + (f", version {version}" if version else "")
+
+
+def _format_keys(settings: Settings) -> str:
+    keys = [f"answers {key.id}" for key in settings.public_keys]
+    return ", ".join([*keys, *(f"updates {key.id}" for key in settings.release_keys)]) or "none"
 
 
 def _check_name(server: str) -> Iterator[Finding]:

@@ -205,19 +205,14 @@ def _read_listing(document: Any) -> Listing | None:
             manifest = document.get("manifest")
             if updated_at is None or not isinstance(manifest, str | None):
                 return None
-            channel = _read_text(document.get("channel"))
-            critical, manual = (document.get(one) is True for one in ("critical", "manual"))
+            about = name, slug, version, changelog, updated_at
             return Listing(
-                name,
-                slug,
-                version,
-                changelog,
-                updated_at,
-                None,
-                manifest,
-                channel=channel,
-                is_critical=critical,
-                is_manual=manual,
+                *about,
+                download_url=None,
+                manifest=manifest,
+                channel=_read_text(document.get("channel")),
+                is_critical=document.get("critical") is True,
+                is_manual=document.get("manual") is True,
             )
         case _:
             return None

@@ -191,10 +191,3 @@ def _demand_pinned_keys(context: Context) -> None:
         raise ValueError(
             "license files need public_keys: pin the keys that `licserver signing-key public` prints"
         )
-
-
-def pinned_keys(context: Context) -> tuple[str, ...]:
-    """Name the keys of which one must sign responses, and those of which one must sign releases."""
-    settings = context.settings
-    responses = [f"answers {key.id}" for key in settings.public_keys]
-    return (*responses, *(f"updates {key.id}" for key in settings.release_keys))

@@ -194,18 +194,29 @@ async def run_async(
     """
     import asyncio  # noqa: PLC0415 - costs 40 ms, which the synchronous client does not pay
 
-    stepper = _Stepper(flow, is_cancelled or (lambda: False))
-    outcome: Any = None
+    is_running, outcome = threading.Lock(), None
+
+    def advance() -> Operation | _Done[R]:
+        with is_running:
+            try:
+                return _advance(flow, outcome, is_cancelled or (lambda: False))
+            except StopIteration as end:
+                return _Done(end.value)
+
+    def close() -> None:
+        with is_running:  # as soon as no step is
+            flow.close()
+
     try:
         while True:
-            operation = await asyncio.to_thread(stepper.advance, outcome)
+            operation = await asyncio.to_thread(advance)
             if isinstance(operation, _Done):
                 result: R = operation.result
                 return result
             work = _carry_out(operation, open_transport)
             outcome = await (work if is_cancelled is None else _unless_cancelled(work, is_cancelled))
     except asyncio.CancelledError:
-        asyncio.get_running_loop().run_in_executor(None, stepper.close)
+        asyncio.get_running_loop().run_in_executor(None, close)
         raise
 
 
@@ -254,24 +265,3 @@ class _Done(Generic[R]):
 
     def __init__(self, result: R) -> None:
         self.result = result
-
-
-class _Stepper(Generic[R]):
-    """Advances a flow on one thread after the other."""
-
-    def __init__(self, flow: Flow[R], is_cancelled: Callable[[], bool]) -> None:
-        self._flow = flow
-        self._is_cancelled = is_cancelled
-        self._is_running = threading.Lock()
-
-    def advance(self, outcome: object) -> Operation | _Done[R]:
-        with self._is_running:
-            try:
-                return _advance(self._flow, outcome, self._is_cancelled)
-            except StopIteration as end:
-                return _Done(end.value)
-
-    def close(self) -> None:
-        """Close the flow as soon as no step is running."""
-        with self._is_running:
-            self._flow.close()

@@ -244,16 +244,12 @@ def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listin
             updated_at = read_timestamp(stamp)
             if updated_at is None or not all(map(is_text, (name, slug, version, changelog))):
                 return unusable_response(200)
-            channel, minimum = _extension(body, "channel"), _extension(body, "minimum_version")
+            about = name, slug, version, changelog, updated_at
             return Listing(
-                name,
-                slug,
-                version,
-                changelog,
-                updated_at,
-                link,
-                channel=channel,
-                minimum_version=minimum,
+                *about,
+                download_url=link,
+                channel=_extension(body, "channel"),
+                minimum_version=_extension(body, "minimum_version"),
                 is_critical=body.get("critical") is True,
             )
         case _:
