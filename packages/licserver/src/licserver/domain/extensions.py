@@ -91,15 +91,9 @@ def evaluate_seat(
 ) -> SeatVerdict:
     """Decide a request on a locked license: in the order of a verify, but without its slots (D-240).
 
-    A seat that is held is renewed also when the vendor has lowered the number meanwhile.
-
-    Args:
-        license_: Locked, so that no other request is decided at the same time.
-        request: The request.
-        known: The seat with the request's id, if there is one.
-        others: All held seats of the license but that one.
-        now: Aware, UTC.
-        lease: How long a seat is held without being renewed.
+    A seat that is held is renewed also when the vendor has lowered the number meanwhile. `known` is the seat
+    with the request's id, if there is one, and `others` are all held seats of the license but that one. For
+    the time of `lease` a seat is held without being renewed.
     """
     state, seats = license_state(license_, now), license_.floating_seats
     if state is not LicenseState.ACTIVE:
@@ -149,11 +143,8 @@ def evaluate_new(
 ) -> date | TrialRefusal:
     """Decide for a new machine; return the last day of its trial, which begins with what is left of today.
 
-    Args:
-        trial_days: Of the product.
-        today: In UTC.
-        started: Trials of the product in the last day: all, and those from the same address.
-        limits: The most that there may be of each; 0 for no limit.
+    `started` are trials of the product in the last day: all, and those from the same address. There may be at
+    most `limits` of each; 0 is no limit.
     """
     if not trial_days:
         return TrialRefusal.NOT_OFFERED

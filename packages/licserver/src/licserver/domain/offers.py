@@ -275,10 +275,8 @@ def list_releases(
 ) -> list[Listed]:
     """Return what an installation may choose from: what is offered, and what other channels have above it.
 
-    Args:
-        offer: As decided for the license, before any rollout.
-        releases: All of the product.
-        channels: Those that were named.
+    `offer` is as decided for the license, before any rollout; `releases` are all of the product. `channels`
+    are those that were named.
     """
     listed = _list_reached(offer, (offer.release, *offer.product.others), installation, now)
     known = {one.release.id for one in listed}

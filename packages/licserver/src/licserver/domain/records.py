@@ -43,46 +43,27 @@ class EnvironmentMatch(NamedTuple):
 
 
 class LicenseSnapshot(NamedTuple):
-    """What a verdict needs of an issued license, in one environment.
+    """What a verdict needs of an issued license, in one environment."""
 
-    Args:
-        id: The key's index (`security.key_vault`); reveals nothing about the key.
-        product_id: The product that the key was issued for.
-        product_name: That product's name on the day of issue.
-        policy: The product's present environment policy.
-        expires_on: Last day of validity.
-        lifetime: Takes precedence over every date and subscription.
-        revoked_at: None unless revoked.
-        slots: How many environments may be activated; None is unlimited.
-        slots_used: May be 0 where it decides nothing: without a limit, or for a known environment.
-        allowed: The allow-list, in canonical form (`environments.parse_entry`); takes no slot.
-        activated: Which halves of the environment the activations have; these may be a hundred thousand.
-        subscription_ended_at: When the linked subscription ended or will end.
-        support_until: Last day of the support period.
-        seen_on: The day on which the environment was last stored as seen; None where its activation does not
-            tell: there is none for the pair, or the policy accepts either half.
-        accepts_imported_keys: The product's present setting.
-        plan: What its plan grants now, and `overrides`, as stored (`entitlements.dump`); None without them.
-        trial: Whether it is a trial.
-    """
-
-    id: bytes
-    product_id: int
-    product_name: str
-    policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
-    expires_on: date | None = None
-    lifetime: bool = False
+    id: bytes  # the key's index (`security.key_vault`); reveals nothing about the key
+    product_id: int  # the key was issued for this product
+    product_name: str  # on the day of issue
+    policy: EnvironmentPolicy = EnvironmentPolicy.STRICT  # the product's present one
+    expires_on: date | None = None  # last day of validity
+    lifetime: bool = False  # takes precedence over every date and subscription
     revoked_at: datetime | None = None
-    slots: int | None = 1
-    slots_used: int = 0
-    allowed: tuple[str, ...] = ()
-    activated: EnvironmentMatch = EnvironmentMatch()
-    subscription_ended_at: datetime | None = None
-    support_until: date | None = None
+    slots: int | None = 1  # how many environments may be activated; None is unlimited
+    slots_used: int = 0  # may be 0 where it decides nothing: without a limit, or for a known environment
+    allowed: tuple[str, ...] = ()  # the allow-list, as from `environments.parse_entry`; takes no slot
+    activated: EnvironmentMatch = EnvironmentMatch()  # by the activations, maybe 100,000
+    subscription_ended_at: datetime | None = None  # when the linked subscription ended or will end
+    support_until: date | None = None  # last day of the support period
+    # The day on which the environment was last stored as seen; None where its activation does not tell: there
+    # is none for the pair, or the policy accepts either half.
     seen_on: date | None = None
-    accepts_imported_keys: bool = False
-    plan: str | None = None
-    overrides: str | None = None
+    accepts_imported_keys: bool = False  # the product's present setting
+    plan: str | None = None  # what its plan grants now, as stored (`entitlements.dump`)
+    overrides: str | None = None  # as stored
     trial: bool = False
 
 
@@ -112,19 +93,12 @@ class Rollout(NamedTuple):
 
 
 class WordPressFields(NamedTuple):
-    """What WordPress shows of a version (D-199).
+    """What WordPress shows of a version (D-199)."""
 
-    Args:
-        requires: The lowest version of WordPress.
-        tested: The highest version of WordPress with which it was tried.
-        requires_php: The lowest version of PHP.
-        details_url: The page that describes it.
-    """
-
-    requires: str | None = None
-    tested: str | None = None
-    requires_php: str | None = None
-    details_url: str | None = None
+    requires: str | None = None  # the lowest version of WordPress
+    tested: str | None = None  # the highest version of WordPress with which it was tried
+    requires_php: str | None = None  # the lowest version of PHP
+    details_url: str | None = None  # the page that describes it
 
 
 NO_FIELDS: Final = WordPressFields()
@@ -133,12 +107,7 @@ NO_FIELDS: Final = WordPressFields()
 class Release(NamedTuple):
     """A file of a published version; only withdrawal, manifest, channel, rollout and `wordpress` can change.
 
-    A version has one release for each platform that has its own file. The one whose platform is empty is
-    for all others. The manifest is a signed statement about the file (`protocol.release_manifests`), or None.
-    All files of a version are in the same channel. Without a rollout it reaches all installations. For
-    installed versions below `critical_below` it is important; all files of a version have the same of both,
-    and of `wordpress`.
-    The file signatures are for other updaters (`protocol.file_signatures`), or None.
+    All files of a version have the same channel, rollout, `critical_below` and `wordpress`.
     """
 
     id: int
@@ -148,13 +117,13 @@ class Release(NamedTuple):
     published_at: datetime
     artifact: Artifact
     withdrawn_at: datetime | None = None
-    manifest: str | None = None
-    platform: str = ""
+    manifest: str | None = None  # a signed statement about the file (`protocol.release_manifests`)
+    platform: str = ""  # a version has one release for each that has its own file; empty for all others
     channel: str = STABLE
-    rollout: Rollout | None = None
-    critical_below: str | None = None
+    rollout: Rollout | None = None  # without one it reaches all installations
+    critical_below: str | None = None  # for installed versions below this one it is important
     wordpress: WordPressFields = NO_FIELDS
-    file_signatures: str | None = None
+    file_signatures: str | None = None  # for other updaters (`protocol.file_signatures`)
 
 
 CUSTOMER_MOVES: Final = 3
@@ -162,28 +131,20 @@ CUSTOMER_MOVES: Final = 3
 
 
 class Product(NamedTuple):
-    """A product; the slug, which names it in update checks, never changes.
-
-    With `has_support_policy` update downloads end with a license's support period. `latest` is offered by
-    update checks that send no platform and no channels, and `others` to installations that its rollout does
-    not reach, in their order. Below `minimum_version` an installation is no longer supported. With
-    `accepts_imported_keys` keys that were sold elsewhere are valid as they are. A customer may free
-    `customer_moves` slots of a license in 30 days. A machine may start one trial of `trial_days`; 0 for no
-    trials. With `public_feed` other updaters need no license (`web.feeds`).
-    """
+    """A product; the slug, which names it in update checks, never changes."""
 
     id: int
     slug: str
     name: str
     policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
-    has_support_policy: bool = False
-    latest: Release | None = None
-    accepts_imported_keys: bool = False
-    customer_moves: int = CUSTOMER_MOVES
-    trial_days: int = 0
-    minimum_version: str | None = None
-    public_feed: bool = False
-    others: tuple[Release, ...] = ()
+    has_support_policy: bool = False  # update downloads end with a license's support period
+    latest: Release | None = None  # for update checks that send no platform and no channels
+    accepts_imported_keys: bool = False  # keys that were sold elsewhere are valid as they are
+    customer_moves: int = CUSTOMER_MOVES  # so many slots of a license may its customer free in 30 days
+    trial_days: int = 0  # a machine may start one trial of so many; 0 for no trials
+    minimum_version: str | None = None  # below it an installation is no longer supported
+    public_feed: bool = False  # other updaters need no license (`web.feeds`)
+    others: tuple[Release, ...] = ()  # for installations that its rollout does not reach, in their order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,35 +152,22 @@ class LicenseTerms:
     """What the vendor chooses for a license; all but the subscription can be changed later.
 
     A new field is stored, imported, exported and backed up as soon as the table has its column.
-
-    Args:
-        slots: Activations, or None for unlimited.
-        expires_on: Last day of validity; may be past, for imported keys.
-        lifetime: Never expires; excludes `expires_on`.
-        support_until: Last day of the support period.
-        subscription_id: The license expires with this subscription.
-        allowed: Entries of the allow-list.
-        customer_email: For the vendor alone, as `note`.
-        plan: The name of a plan of the product.
-        overrides: Entitlements that count instead of the plan's; None takes one away (`domain.entitlements`).
-        trial: Whether it is a trial, which ends for good unless it is converted.
-        floating_seats: How many may use it at the same time by floating seats; None for none.
-        channels: Whose releases its holder is offered besides stable ones.
     """
 
-    slots: int | None = 1
-    expires_on: date | None = None
-    lifetime: bool = False
-    support_until: date | None = None
-    subscription_id: str | None = None
-    allowed: tuple[str, ...] = ()
-    customer_email: str | None = None
+    slots: int | None = 1  # activations; None is unlimited
+    expires_on: date | None = None  # last day of validity; may be past, for imported keys
+    lifetime: bool = False  # never expires; excludes `expires_on`
+    support_until: date | None = None  # last day of the support period
+    subscription_id: str | None = None  # the license expires with this subscription
+    allowed: tuple[str, ...] = ()  # entries of the allow-list
+    customer_email: str | None = None  # for the vendor alone, as `note`
     note: str | None = None
-    plan: str | None = None
+    plan: str | None = None  # the name of a plan of the product
+    # Entitlements that count instead of the plan's; None takes one away (`domain.entitlements`).
     overrides: Mapping[str, Any] | None = None
-    trial: bool = False
-    floating_seats: int | None = None
-    channels: tuple[str, ...] = ()
+    trial: bool = False  # ends for good unless it is converted
+    floating_seats: int | None = None  # how many may use it at the same time; None for no such seats
+    channels: tuple[str, ...] = ()  # whose releases its holder is offered besides stable ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,40 +32,27 @@ class ForeignLineError(ValueError):
 
 
 class Preset(NamedTuple):
-    """How the export of another system is read.
+    """How the export of another system is read."""
 
-    Args:
-        title: The system's name.
-        form: `csv`, or `json` for documents with a list `data`.
-        columns: Those by which the export is recognised.
-        read: Returns our fields; `product` is a list of the names that the other system has for it.
-        has_slots: Whether the export has activation limits.
-    """
-
-    title: str
-    form: str
-    columns: tuple[str, ...]
+    title: str  # the system's name
+    form: str  # `csv`, or `json` for documents with a list `data`
+    columns: tuple[str, ...]  # those by which the export is recognised
+    # Returns our fields; `product` is a list of the names that the other system has for it.
     read: Callable[[_Record, datetime], dict[str, Any]]
-    has_slots: bool = True
+    has_slots: bool = True  # whether the export has activation limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """What a file's lines are in our fields.
+    """What a file's lines are in our fields."""
 
-    Args:
-        now: When licenses that another system has blocked are revoked.
-        preset: The system that wrote the file.
-        columns: A column of the file → our field, or an empty text to ignore the column.
-        products: Another system's name or id of a product → our slug; an empty text stands for all others.
-        slots: The activation limit of lines without one.
-    """
-
-    now: datetime
-    preset: Preset | None = None
+    now: datetime  # when licenses that another system has blocked are revoked
+    preset: Preset | None = None  # the system that wrote the file
+    # A column of the file → our field, or an empty text to ignore the column.
     columns: Mapping[str, str] = field(default_factory=dict)
+    # Another system's name or id of a product → our slug; an empty text stands for all others.
     products: Mapping[str, str] = field(default_factory=dict)
-    slots: str | None = None
+    slots: str | None = None  # the activation limit of lines without one
 
     def __bool__(self) -> bool:
         """Whether anything is to be converted."""

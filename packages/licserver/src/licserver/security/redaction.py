@@ -29,11 +29,7 @@ def contains_key(text: str) -> bool:
 
 
 def mask(text: str, key: str | None = None) -> str:
-    """Shorten license keys, and replace other secrets by an ellipsis.
-
-    Args:
-        key: A license key that may be of any format, if one is known.
-    """
+    """Shorten license keys, and replace other secrets by an ellipsis; a known `key` may be of any format."""
     if key:
         text = text.replace(key, mask_key(key))
     masked = _KEY.sub(lambda found: mask_key(found[0]), text)

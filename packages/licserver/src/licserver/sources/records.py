@@ -40,26 +40,18 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaleEvent:
-    """One thing that happened to an order or a subscription.
-
-    Args:
-        items: What was bought; of a purchase only.
-        customer_id: The shop's, where its API has the e-mail address and the event has none.
-        paid_through: The instant to which a subscription is paid.
-        ended_at: When the subscription ended; of an end only.
-        is_partial: Whether a refund is of a part of the order.
-    """
+    """One thing that happened to an order or a subscription."""
 
     kind: SaleKind
     occurred_at: datetime
     order_id: str | None = None
-    items: tuple[Item, ...] = ()
+    items: tuple[Item, ...] = ()  # what was bought; of a purchase only
     customer_email: str | None = field(default=None, repr=False)
-    customer_id: str | None = None
+    customer_id: str | None = None  # the shop's, where its API has the e-mail address and the event has none
     subscription_id: str | None = None
-    paid_through: datetime | None = None
-    ended_at: datetime | None = None
-    is_partial: bool = False
+    paid_through: datetime | None = None  # the instant to which a subscription is paid
+    ended_at: datetime | None = None  # when the subscription ended; of an end only
+    is_partial: bool = False  # whether a refund is of a part of the order
 
 
 Reading = SaleEvent | str
@@ -69,21 +61,15 @@ UNKNOWN_TYPE: Final = "this type changes no license"
 
 
 class Delivery(NamedTuple):
-    """A delivery, read.
+    """A delivery, read."""
 
-    Args:
-        id: The same when the shop delivers it again; None if the shop gives none: its body's digest is used.
-        type: The shop's name of what happened.
-        is_test: Whether it is of the shop's test mode; None if that does not tell.
-        events: Empty if the delivery changes nothing.
-        reason: Why it changes nothing.
-    """
-
-    id: str | None
-    type: str
-    is_test: bool | None = None
-    events: tuple[SaleEvent, ...] = ()
-    reason: str = ""
+    id: (
+        str | None
+    )  # the same when it is delivered again; None (the shop gives none): the body's digest is used
+    type: str  # the shop's name of what happened
+    is_test: bool | None = None  # whether it is of the shop's test mode; None if that does not tell
+    events: tuple[SaleEvent, ...] = ()  # empty if the delivery changes nothing
+    reason: str = ""  # why it changes nothing
 
     @classmethod
     def of(cls, id_: str | None, type_: str, reading: Reading, *, is_test: bool | None = None) -> Self:

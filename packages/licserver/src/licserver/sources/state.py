@@ -74,18 +74,12 @@ class OrderState:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionState:
-    """What is known of a subscription.
+    """What is known of a subscription."""
 
-    Args:
-        paid_through: The latest instant to which it was paid.
-        end_reported_at: When the shop reported the latest end, which is at `ended_at`.
-        purchased_at: The latest explicit purchase; only one after an end begins the subscription again.
-    """
-
-    paid_through: datetime | None = None
-    end_reported_at: datetime | None = None
+    paid_through: datetime | None = None  # the latest instant to which it was paid
+    end_reported_at: datetime | None = None  # when the shop reported the latest end, which is at `ended_at`
     ended_at: datetime | None = None
-    purchased_at: datetime | None = None
+    purchased_at: datetime | None = None  # only a purchase after an end begins the subscription again
 
     def join(self, event: SaleEvent) -> "SubscriptionState":
         """Add an event."""
@@ -117,27 +111,16 @@ def _later(known: _T | None, new: _T | None) -> _T | None:
 
 
 class Change(NamedTuple):
-    """What an event leads to.
+    """What an event leads to."""
 
-    Args:
-        order: What is known of the order afterwards; None if the event names none.
-        subscription: The same of the subscription.
-        issue: Positions without licenses so far.
-        revoke_all: Why all licenses of the order become revoked now.
-        revoke_new: Why new ones are revoked as soon as they are issued: a refund came first.
-        reinstate: Whether the licenses of the order become valid again.
-        ends_at: When licenses of the subscription end.
-        sets_end: Whether `ends_at` has to be written.
-    """
-
-    order: OrderState | None
-    subscription: SubscriptionState | None
-    issue: tuple[Item, ...] = ()
-    revoke_all: str | None = None
-    revoke_new: str | None = None
-    reinstate: bool = False
-    ends_at: datetime | None = None
-    sets_end: bool = False
+    order: OrderState | None  # what is known of the order afterwards; None if the event names none
+    subscription: SubscriptionState | None  # the same of the subscription
+    issue: tuple[Item, ...] = ()  # positions without licenses so far
+    revoke_all: str | None = None  # why all licenses of the order become revoked now
+    revoke_new: str | None = None  # why new ones are revoked as soon as they are issued: a refund came first
+    reinstate: bool = False  # whether the licenses of the order become valid again
+    ends_at: datetime | None = None  # when licenses of the subscription end
+    sets_end: bool = False  # whether `ends_at` has to be written
 
 
 def decide(
@@ -147,14 +130,9 @@ def decide(
     issued: Collection[str],
     rules: Rules,
 ) -> Change:
-    """Decide what an event changes.
+    """Decide what an event changes, given what is known of its order and of the subscription of both so far.
 
-    Args:
-        event: What happened.
-        order: What is known of its order so far.
-        subscription: What is known of the subscription that the event or its order names.
-        issued: The positions of the order that have licenses.
-        rules: The vendor's.
+    `issued` are the positions of the order that have licenses.
     """
     new_order = None if event.order_id is None else order.join(event)
     new_subscription = None
