@@ -104,7 +104,19 @@ class ArtifactBucket:
         artifact = digests.describe(file_name)
         if not self.holds(artifact):
             source.seek(start)
-            self._upload(source, artifact)
+            with self._translated():
+                obstore.put(
+                    self._writer,
+                    _key(artifact),
+                    _read_again(source, artifact),
+                    attributes={
+                        "Content-Disposition": attachment(artifact.file_name),
+                        "Content-Type": "application/octet-stream",
+                    },
+                    use_multipart=artifact.size > _PART_BYTES,
+                    chunk_size=max(_PART_BYTES, -(-artifact.size // (_MAX_PARTS - 1))),
+                    max_concurrency=2,
+                )
             if not self.holds(artifact):
                 raise ArtifactsError(f"bucket {self._bucket!r} took the file, but does not hold all of it")
         return artifact
@@ -116,21 +128,6 @@ class ArtifactBucket:
                 return bool(obstore.head(self._reader, _key(artifact))["size"] == artifact.size)
             except (FileNotFoundError, PermissionDeniedError):  # S3 says 403 for both without ListBucket
                 return False
-
-    def _upload(self, source: BinaryIO, artifact: Artifact) -> None:
-        with self._translated():
-            obstore.put(
-                self._writer,
-                _key(artifact),
-                _read_again(source, artifact),
-                attributes={
-                    "Content-Disposition": attachment(artifact.file_name),
-                    "Content-Type": "application/octet-stream",
-                },
-                use_multipart=artifact.size > _PART_BYTES,
-                chunk_size=max(_PART_BYTES, -(-artifact.size // (_MAX_PARTS - 1))),
-                max_concurrency=2,
-            )
 
     def probe(self) -> None:
         """Request an object that does not exist."""

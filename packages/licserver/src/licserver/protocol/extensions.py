@@ -5,8 +5,10 @@ The specification does not have these endpoints.
 
 import enum
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from math import ceil
 from typing import Any, Final
 
@@ -205,16 +207,12 @@ def _amount(value: Any) -> int:
     return value
 
 
-def _use_id(value: Any) -> str:
-    return _matching(_USE_ID, "must have 8 to 64 letters, digits, - and _.", value)
-
-
-_CONSUME_FIELDS: Final = {
+_CONSUME_FIELDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "license_key": read_text,
     "domain": read_domain,
     "name": _name,
     "amount": _amount,
-    "use_id": _use_id,
+    "use_id": partial(_matching, _USE_ID, "must have 8 to 64 letters, digits, - and _."),
 }
 
 

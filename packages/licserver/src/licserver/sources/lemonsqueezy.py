@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, Field
 
 from licserver.sources.records import (
     MAX_QUANTITY,
@@ -36,24 +36,20 @@ def verify(
     return has_signed(body, [from_hex(headers.get("x-signature", ""))], encode_keys(secrets))
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(coerce_numbers_to_str=True)
-
-
-class _Event(_Model):
+class _Event(BaseModel, coerce_numbers_to_str=True):
     name: str = Field(max_length=100, validation_alias=AliasPath("meta", "event_name"))
     is_test: bool | None = Field(None, validation_alias=AliasPath("meta", "test_mode"))
     id: str = Field(validation_alias=AliasPath("data", "id"))
     attributes: dict[str, Any] = Field(validation_alias=AliasPath("data", "attributes"))
 
 
-class _OrderItem(_Model):
+class _OrderItem(BaseModel, coerce_numbers_to_str=True):
     variant_id: str
     product_id: str
     quantity: int = Field(1, ge=1, le=MAX_QUANTITY)
 
 
-class _Order(_Model):
+class _Order(BaseModel, coerce_numbers_to_str=True):
     status: str
     created_at: Instant
     updated_at: Instant
@@ -62,7 +58,7 @@ class _Order(_Model):
     first_order_item: _OrderItem
 
 
-class _Subscription(_Model):
+class _Subscription(BaseModel, coerce_numbers_to_str=True):
     status: str
     order_id: str
     updated_at: Instant

@@ -63,9 +63,7 @@ UNKNOWN_TYPE: Final = "this type changes no license"
 class Delivery(NamedTuple):
     """A delivery, read."""
 
-    id: (
-        str | None
-    )  # the same when it is delivered again; None (the shop gives none): the body's digest is used
+    id: str | None  # the same when it is delivered again; None if the shop gives none (the digest is used)
     type: str  # the shop's name of what happened
     is_test: bool | None = None  # whether it is of the shop's test mode; None if that does not tell
     events: tuple[SaleEvent, ...] = ()  # empty if the delivery changes nothing

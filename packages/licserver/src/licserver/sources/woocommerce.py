@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Final
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, Field
 
 from licserver.sources.records import (
     MAX_QUANTITY,
@@ -40,11 +40,7 @@ def verify(
     return has_signed(body, [from_base64(headers.get("x-wc-webhook-signature", ""))], encode_keys(secrets))
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(coerce_numbers_to_str=True)
-
-
-class _Line(_Model):
+class _Line(BaseModel, coerce_numbers_to_str=True):
     product_id: str
     variation_id: str = "0"
     sku: str | None = None
@@ -56,7 +52,7 @@ class _Line(_Model):
         return Item(tuple(filter(None, (variation, self.sku, self.product_id))), self.quantity)
 
 
-class _Refund(_Model):
+class _Refund(BaseModel, coerce_numbers_to_str=True):
     total: Decimal
 
 
@@ -64,7 +60,7 @@ def _in_utc(value: object) -> object:
     return f"{value}Z" if isinstance(value, str) and not value.endswith("Z") else value
 
 
-class _Order(_Model):
+class _Order(BaseModel, coerce_numbers_to_str=True):
     id: str
     status: str
     date_modified_gmt: Annotated[Instant, BeforeValidator(_in_utc)]
