@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx
 
 from licconform.cases import Catalogue, DeviationError, SetupError, expect, mask_secrets
-from licconform.server.seeds import KeyStore
+from licconform.server.seeds import KeyStore, Seed
 
 _PATIENCE: Final = 70.0
 """Seconds that a 429 may ask to wait."""
@@ -85,6 +85,11 @@ class Server:
         query = {**fields, "domain": domain or self.new_domain(), **more}
         sent = {name: value for name, value in query.items() if value is not MISSING}
         return self.send("GET", f"{self.base_url}/api/v1/update-check", params=sent)
+
+    def check_shared(self, state: str, version: Any = "1.0.0") -> tuple[Seed, Answer]:
+        """Send an update check of a shared key for its own product."""
+        key = self.shared(state)
+        return key, self.check(key.license_key, key.slug, version)
 
     def get(self, url: str, **headers: str) -> Answer:
         """Get an address, such as a download link."""

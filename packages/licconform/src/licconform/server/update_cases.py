@@ -12,8 +12,7 @@ from licconform.server.verify_cases import UNKNOWN
 
 @CASES.case("update-offered", "spec 4.2", "A valid key is answered 200 with version and download_url.")
 def _(server: Server) -> None:
-    key = server.shared("valid")
-    answer = server.check(key.license_key, key.slug)
+    _, answer = server.check_shared("valid")
     expect_link(answer)
     expect("version" in answer.json(), f"expected a version\n{answer}")
 
@@ -34,8 +33,7 @@ def _(server: Server) -> None:
     ],
 )
 def _(server: Server, name: str, kind: type) -> None:
-    key = server.shared("valid")
-    answer = server.check(key.license_key, key.slug)
+    _, answer = server.check_shared("valid")
     body = expect_update(answer)
     expect(name in body and isinstance(body[name], kind), f"expected the field {name}\n{answer}")
 
@@ -54,8 +52,7 @@ def _(server: Server, name: str, of_seed: str) -> None:
 
 @CASES.case("update-changelog", "spec 2", "sections.changelog is the changelog, plain text or basic HTML.")
 def _(server: Server) -> None:
-    key = server.shared("valid")
-    answer = server.check(key.license_key, key.slug)
+    key, answer = server.check_shared("valid")
     sections = expect_update(answer).get("sections")
     text = sections.get("changelog") if isinstance(sections, dict) else None
     expect(isinstance(text, str), f"expected sections.changelog\n{answer}")
@@ -64,8 +61,7 @@ def _(server: Server) -> None:
 
 @CASES.case("update-last-updated", "spec 2", "last_updated has the form YYYY-MM-DD HH:MM:SS.")
 def _(server: Server) -> None:
-    key = server.shared("valid")
-    answer = server.check(key.license_key, key.slug)
+    _, answer = server.check_shared("valid")
     time = str(expect_update(answer).get("last_updated"))
     right = re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-[0-3]\d ([01]\d|2[0-3]):[0-5]\d:[0-5]\d", time)
     expect(bool(right), f"expected YYYY-MM-DD HH:MM:SS\n{answer}")
@@ -78,8 +74,7 @@ def _(server: Server) -> None:
     [("requires", "requires"), ("tested", "tested")],
 )
 def _(server: Server, name: str) -> None:
-    key = server.shared("valid")
-    answer = server.check(key.license_key, key.slug)
+    _, answer = server.check_shared("valid")
     body = expect_update(answer)
     expect(isinstance(body.get(name), str | None), f"expected {name}: null or a text\n{answer}")
 
@@ -118,14 +113,12 @@ def _(server: Server) -> None:
 
 @CASES.case("update-lifetime", "spec 4.2", "A lifetime key is offered the update.")
 def _(server: Server) -> None:
-    key = server.shared("lifetime")
-    expect_link(server.check(key.license_key, key.slug))
+    expect_link(server.check_shared("lifetime")[1])
 
 
 @CASES.case("update-support-active", "spec 4.2", "In the support period, version and link are there.")
 def _(server: Server) -> None:
-    key = server.shared("support-active")
-    answer = server.check(key.license_key, key.slug)
+    key, answer = server.check_shared("support-active")
     expect_link(answer)
     expect(answer.json().get("version") == key.version, f"expected version {key.version}\n{answer}")
 
@@ -134,8 +127,7 @@ def _(server: Server) -> None:
     "update-support-expired", "spec 4.2", "After the support period, the version is there, and no link."
 )
 def _(server: Server) -> None:
-    key = server.shared("support-expired")
-    answer = server.check(key.license_key, key.slug)
+    key, answer = server.check_shared("support-expired")
     body = expect_update(answer)
     expect(body.get("version") == key.version, f"expected version {key.version}\n{answer}")
     expect("download_url" not in body, f"expected no download_url\n{answer}")
@@ -143,8 +135,7 @@ def _(server: Server) -> None:
 
 @CASES.case("update-support-unset", "D-25", "With a policy and no support period, the link is there.")
 def _(server: Server) -> None:
-    key = server.shared("support-unset")
-    expect_link(server.check(key.license_key, key.slug))
+    expect_link(server.check_shared("support-unset")[1])
 
 
 @CASES.table(
@@ -158,8 +149,7 @@ def _(server: Server) -> None:
     ],
 )
 def _(server: Server, state: str, version: str) -> None:
-    key = server.shared(state)
-    answer = server.check(key.license_key, key.slug, "0.1")
+    _, answer = server.check_shared(state, "0.1")
     expect(expect_update(answer).get("version") == version, f"expected version {version}\n{answer}")
 
 
@@ -170,14 +160,12 @@ def _(server: Server, state: str, version: str) -> None:
     [("newer", "99.0"), ("unreadable", "nightly of tuesday")],
 )
 def _(server: Server, version: str) -> None:
-    key = server.shared("valid")
-    expect_link(server.check(key.license_key, key.slug, version))
+    expect_link(server.check_shared("valid", version)[1])
 
 
 @CASES.case("update-renamed", "D-12", "name is the product's name of today.")
 def _(server: Server) -> None:
-    key = server.shared("renamed")
-    answer = server.check(key.license_key, key.slug)
+    key, answer = server.check_shared("renamed")
     expect(expect_update(answer).get("name") == key.new_name, f"expected {key.new_name!r}\n{answer}")
 
 
@@ -220,8 +208,7 @@ def _(server: Server) -> None:
 
 @CASES.case("update-no-versions", "spec 7", "A product without a file version is answered 404 no_versions.")
 def _(server: Server) -> None:
-    key = server.shared("no-versions")
-    expect_error(server.check(key.license_key, key.slug), 404, "no_versions")
+    expect_error(server.check_shared("no-versions")[1], 404, "no_versions")
 
 
 @CASES.table(
@@ -259,13 +246,7 @@ PARAMETERS = ("license_key", "slug", "current_version", "domain")
 def check_without(server: Server, name: str, value: Any) -> Any:
     """Send an update check in which one parameter is another one, or missing."""
     key = server.shared("valid")
-    sent = {"license_key": key.license_key, "slug": key.slug, "current_version": "1", "domain": "a.example"}
-    query = {**sent, name: value}
-    return server.send(
-        "GET",
-        f"{server.base_url}/api/v1/update-check",
-        params={name: value for name, value in query.items() if value is not MISSING},
-    )
+    return server.check(**{"key": key.license_key, "slug": key.slug, "version": "1", name: value})
 
 
 @CASES.table(
