@@ -19,6 +19,7 @@ from licserver.database.hosts import (
     RIVALS,
     WANTED,
     HostState,
+    Role,
     Server,
     are_rivals,
     choose,
@@ -108,11 +109,7 @@ class Connector:
         self.has_several: Final = len(self._hosts) > 1
 
     def connect(self, open_: Open) -> "LimitedConnection":
-        """Return a connection to the host to use, within `CONNECT_LIMIT`.
-
-        Args:
-            open_: Opens a connection to one address; may block for longer.
-        """
+        """Return a connection to the host to use, within `CONNECT_LIMIT`; `open_` may block for longer."""
         answers = self._ask_all(open_)
         deadline, chosen = time.monotonic() + CONNECT_LIMIT, None
         with answers.changed:
@@ -257,10 +254,7 @@ class Connector:
         if is_former(server, newest):
             known = newest[server.system]
             return f"is a former primary (its timeline is {server.timeline}, and another host had {known})"
-        return f"is {_ROLES[server.role]}"
-
-
-_ROLES: Final = {"primary": "a primary", "standby": "a standby", "read-only": "read-only"}
+        return "is read-only" if server.role is Role.READ_ONLY else f"is a {server.role}"
 
 
 # --- connections that are given up in the middle of a statement (D-245) ---

@@ -33,9 +33,6 @@ _PATIENCE: Final = 10.0
 _LAST_CANCELS: Final = 1.0  # seconds in which a process that ends still cancels statements
 _LOCK_INTERVAL: Final = 0.003
 _INVALID_PARAMETERS: Final = "LICSERVER_DATABASE_URL: invalid query parameters"
-_POSTGRESQL: Final = "postgresql"
-_POOLER: Final = "pooler"
-"""A parameter of the URL; with `transaction` nothing of ours belongs to a session of the server (D-248)."""
 
 _DEADLINE: Final[ContextVar[float]] = ContextVar("deadline", default=float("inf"))
 
@@ -108,7 +105,7 @@ def _connect_sqlite(url: URL) -> "Database":
 
 
 def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
-    if url.drivername == _POSTGRESQL:
+    if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername != "postgresql+psycopg":
         raise SettingsError(
@@ -121,7 +118,8 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
             "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
         ) from None
 
-    pooler, url = url.query.get(_POOLER), url.difference_update_query([_POOLER])
+    # With `transaction` nothing of ours belongs to a session of the server (D-248).
+    pooler, url = url.query.get("pooler"), url.difference_update_query(["pooler"])
     if pooler not in (None, "transaction"):
         raise SettingsError("LICSERVER_DATABASE_URL: pooler must be transaction")
     base = postgres.PooledConnection if pooler else postgres.LimitedConnection
@@ -238,12 +236,7 @@ def stop_throttling(connection: Connection) -> None:
 class Database:
     """One database: pooled transactions for services, kept connections for the hot path. Thread-safe.
 
-    What opens a connection raises `StoreUnavailableError` when the database fails.
-
-    Args:
-        engine: With a pool.
-        hot: For the connections of the hot path, which are kept.
-        remote: For PostgreSQL.
+    What opens a connection raises `StoreUnavailableError` when the database fails. `remote`: for PostgreSQL.
     """
 
     def __init__(self, engine: Engine, hot: Engine, remote: RemoteEngine | None = None) -> None:
@@ -354,8 +347,7 @@ class Database:
     def look(self) -> float | None:
         """Look in the background whether another host was promoted; connections are replaced then.
 
-        Returns:
-            After how many seconds to repeat; None for a database that has no other host.
+        Return after how many seconds to repeat; None for a database that has no other host.
         """
         return None if self._remote is None else self._remote.look()
 

@@ -47,12 +47,8 @@ def add_job(
 ) -> int | None:
     """Add a job in the transaction of what it follows from; return its id, or None when its key is known.
 
-    Args:
-        connection: In the transaction of the caller.
-        queue: Whose handler does it.
-        key: Unique in the queue, also among jobs that are done, until those are swept.
-        payload: For JSON; ids, and neither license keys nor secrets.
-        now: The instant of the change, from which on it is done.
+    Keys are unique in a queue, also among jobs that are done, until those are swept. The payload is for JSON:
+    ids, and neither license keys nor secrets.
     """
     row = {"queue": queue, "key": key, **new_job(payload, now)}
     statement = insert_into(connection, jobs).values(row).on_conflict_do_nothing().returning(_columns.id)
