@@ -129,7 +129,7 @@ licenses = keyed_table(
     sa.Column("support_until", sa.Date),
     sa.Column("customer_email", sa.Text),  # searched by way of license_words
     sa.Column("note", sa.Text),  # the same
-    # No foreign key: SQLite would copy the table to add one. `services.plans` keeps a plan that has licenses.
+    # No foreign key: SQLite would copy the table to add one. `services.products` keeps plans in use.
     sa.Column("plan", Slug),
     sa.Column("overrides", sa.Text),  # JSON
     sa.Column("trial", sa.Boolean, nullable=False, server_default=sa.false()),
