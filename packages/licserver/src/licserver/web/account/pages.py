@@ -1,14 +1,15 @@
 """The page's language, what it shows of a license as text, and its look: templates, style sheet, logo."""
 
 import json
+from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from licserver.domain.decisions import is_support_over, license_state
 from licserver.domain.offers import offer_to
-from licserver.domain.records import IssuedLicense, LicenseState
+from licserver.domain.records import Environment, IssuedLicense, LicenseState, Product
 from licserver.errors import SettingsError
 from licserver.services import MAX_PAGE, Services
 from licserver.settings import Settings
@@ -77,61 +78,102 @@ def choose_language(chosen: str, accepted: str) -> str:
 # --- a license -------------------------------------------------------------------------------
 
 
+class Machine(NamedTuple):
+    """A computer that holds a slot; its name is what the app calls it, otherwise the domain.
+
+    `file_until` is empty unless it has a license file that is valid.
+    """
+
+    environment: Environment
+    name: str
+    first_seen: str
+    last_seen: str
+    file_until: str
+
+
+class HeldSeat(NamedTuple):
+    """A floating seat in use; its name is what the app calls the computer, otherwise the domain."""
+
+    id: str
+    name: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LicenseCard:
+    """A license as the page shows it; without a repr, because it may hold a license key.
+
+    Args:
+        status: What the license's state means, in a sentence.
+        key: The whole key, if the customer has asked for it.
+        slots: How many computers use it, in words.
+        seats: How many floating seats are in use, in words; empty if the license has none.
+        moves_left: How many slots the customer may free now; None if the product allows none.
+        downloads: The versions that can be downloaded now, with their platforms; the default one has none.
+        support: When updates end, or have ended, in words; empty if they do not.
+        has_files: Whether the customer may make license files for machines without a network.
+    """
+
+    id: str
+    product: str
+    state: LicenseState
+    status: str
+    masked_key: str
+    key: str | None
+    slots: str
+    machines: list[Machine]
+    has_more: bool
+    seats: str
+    held_seats: list[HeldSeat]
+    moves_left: int | None
+    downloads: list[tuple[str, str]]
+    support: str
+    has_files: bool
+
+
 def describe(
     services: Services, license_: IssuedLicense, texts: Texts, now: datetime, key: str | None = None
-) -> dict[str, Any]:
-    """Read what belongs to a license, and return all of it as the page shows it.
-
-    `key` is the whole key, if the customer has asked for it. `name` of a machine or a seat is what the app
-    calls the computer, otherwise the domain. Texts are empty and `moves_left` is None where a license or its
-    product has no such thing. The default file among `downloads` has no platform.
-    """
+) -> LicenseCard:
+    """Read what belongs to a license, and describe all of it."""
     product = services.products.get(license_.product_slug)
     found = services.licenses.list_activations(license_.id.hex(), limit=MAX_PAGE)
     state, is_over = license_state(license_, now), is_support_over(product, license_, now)
     offered = {}
     if state is LicenseState.ACTIVE and not is_over:
         offered = offer_to(services.releases.list_all(product.slug), license_.channels)
-    used, total, until = license_.slots_used, license_.slots, license_.support_until
+    used, total = license_.slots_used, license_.slots
     seats, held = license_.floating_seats, services.seats.list_held(license_)
-    support = ""
-    if product.has_support_policy and until is not None:
-        support = texts("support.over" if is_over else "support.until", date=texts.date(until))
-    return {
-        "id": license_.id.hex(),
-        "product": license_.product_name,
-        "state": state,
-        "status": _describe_state(license_, state, texts),
-        "masked_key": services.licenses.mask_key(license_),
-        "key": key,
-        "slots": texts("slots.unlimited" if total is None else "slots.used", used=used, total=total),
-        "machines": [
-            {
-                "environment": one.environment,
-                "name": one.label or one.environment.domain,
-                "first_seen": texts.date(one.activated_at),
-                "last_seen": texts.date(one.last_seen_at),
-                "file_until": texts.date(one.offline_until)
-                if one.offline_until and one.offline_until > now
-                else "",
-            }
+    return LicenseCard(
+        id=license_.id.hex(),
+        product=license_.product_name,
+        state=state,
+        status=_describe_state(license_, state, texts),
+        masked_key=services.licenses.mask_key(license_),
+        key=key,
+        slots=texts("slots.unlimited" if total is None else "slots.used", used=used, total=total),
+        machines=[
+            Machine(
+                one.environment,
+                one.label or one.environment.domain,
+                texts.date(one.activated_at),
+                texts.date(one.last_seen_at),
+                texts.date(one.offline_until) if one.offline_until and one.offline_until > now else "",
+            )
             for one in found.items
         ],
-        "has_more": found.cursor is not None,
-        "seats": "" if seats is None else texts("slots.used", used=len(held), total=seats),
-        "held_seats": [
-            {
-                "id": one.id.hex(),
-                "name": one.label or one.domain,
-                "since": f"{texts.date(one.taken_at)}, {one.taken_at:%H:%M}",
-            }
+        seats="" if seats is None else texts("slots.used", used=len(held), total=seats),
+        held_seats=[
+            HeldSeat(
+                one.id.hex(), one.label or one.domain, f"{texts.date(one.taken_at)}, {one.taken_at:%H:%M}"
+            )
             for one in held[:MAX_PAGE]
         ],
-        "moves_left": services.self_service.moves_left(license_) if product.customer_moves else None,
-        "downloads": [(platform, release.version) for platform, release in sorted(offered.items())],
-        "support": support,
-        "has_files": state is LicenseState.ACTIVE and services.offline_files.can_customers_issue(),
-    }
+        has_more=found.cursor is not None,
+        moves_left=services.self_service.moves_left(license_) if product.customer_moves else None,
+        downloads=[(platform, release.version) for platform, release in sorted(offered.items())],
+        support=_describe_support(product, license_.support_until, texts, is_over=is_over),
+        has_files=state is LicenseState.ACTIVE and services.offline_files.can_customers_issue(),
+    )
 
 
 def _describe_state(license_: IssuedLicense, state: LicenseState, texts: Texts) -> str:
@@ -152,6 +194,12 @@ def _describe_state(license_: IssuedLicense, state: LicenseState, texts: Texts) 
             return texts("active.subscription")
         case _:
             return texts("active")
+
+
+def _describe_support(product: Product, until: date | None, texts: Texts, *, is_over: bool) -> str:
+    if not product.has_support_policy or until is None:
+        return ""
+    return texts("support.over" if is_over else "support.until", date=texts.date(until))
 
 
 # --- the look ---------------------------------------------------------------------------------
