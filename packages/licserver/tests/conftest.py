@@ -22,6 +22,7 @@ from aiohttp import web
 from argon2 import PasswordHasher
 
 from harness.engines import Meddler, create_sqlite, write_private
+from licserver.cli.signing import file_signer
 from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
@@ -30,7 +31,6 @@ from licserver.domain.offers import Reach
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms, Release
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import sign_with_keys
-from licserver.security.private_files import file_signer
 from licserver.security.secrets_file import SECRETS_FILE
 from licserver.services import open_services
 from licserver.settings import StandaloneSettings

@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from harness.feeds import minisign_verifies, tauri_verifies
 from licserver.cli import main
+from licserver.cli.signing import file_signer
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS, FileSignatures, read_signatures, to_semantic
 from licserver.protocol.release_manifests import Manifest, read
-from licserver.security.private_files import file_signer
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY, OTHER = PrivateKey(b"1" * 32), PrivateKey(b"2" * 32)

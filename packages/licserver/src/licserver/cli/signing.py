@@ -1,6 +1,8 @@
 """Signed releases: the options and commands on keys and manifests, which need no data folder."""
 
 import functools
+import hashlib
+import mmap
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,15 @@ from licserver.domain.decisions import is_slug, parse_version
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.file_signatures import PUBLIC_KEY_FORMS
-from licserver.protocol.release_manifests import Manifest, ManifestSigner
-from licserver.security.private_files import digest_file, file_signer, validate_file
+from licserver.protocol.file_signatures import (
+    PUBLIC_KEY_FORMS,
+    FileSignatures,
+    check_start,
+    sign_digest,
+    trusted_comment,
+)
+from licserver.protocol.release_manifests import FileSigner, Manifest, ManifestSigner
+from licserver.security.private_files import digest_file, validate_file
 
 _PATH = click.Path(path_type=Path)
 
@@ -163,3 +171,29 @@ def sign(
     write_new(out, signed.text.encode() + b"\n", 0o644)
     until = f"{signed.manifest.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     click.echo(f"signed {slug} {version} until {until} by {', '.join(signed.key_ids)}")
+
+
+def file_signer(file: Path, key: PrivateKey) -> FileSigner:
+    """Return what signs a file as the version that a manifest names."""
+
+    def signer(manifest: Manifest) -> FileSignatures:
+        comment = trusted_comment(manifest.published_at, file.name, manifest.version)
+        with validate_file(file).open("rb") as source:
+            check_start(source.peek(3))
+            digest = hashlib.file_digest(source, "blake2b").digest()
+        return sign_digest(key, _sign_content(file, key), digest, comment)
+
+    return signer
+
+
+def _sign_content(file: Path, key: PrivateKey) -> bytes:
+    """Sign the bytes of a file; mapped, because OpenSSL wants all at once, and libsodium copies them."""
+    # Imported here: servers do not sign files, and cryptography takes 7 MiB.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    private = Ed25519PrivateKey.from_private_bytes(key.seed)
+    with file.open("rb") as source:
+        if not file.stat().st_size:  # cannot be mapped
+            return private.sign(b"")
+        with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as content:
+            return private.sign(content)

@@ -1,13 +1,9 @@
-"""Validate and sign the vendor's files; write our own durably, as their owner, and never through a link."""
+"""Validate the vendor's files; write our own durably, as their owner, and never through a link."""
 
 import hashlib
-import mmap
 import os
-import re
-import secrets
 import stat
 import tempfile
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,10 +11,6 @@ from typing import IO, BinaryIO, Final
 
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
-from licserver.protocol.ed25519_keys import PrivateKey
-from licserver.protocol.file_signatures import FileSignatures, check_start, sign_digest, trusted_comment
-from licserver.protocol.release_manifests import FileSigner, Manifest
-from licserver.security.key_vault import decrypt_bytes, encrypt_bytes
 
 MAX_NAME_BYTES: Final = 200  # bytes of a file name: leaves room for what browsers append
 
@@ -52,32 +44,6 @@ def digest_file(file: Path) -> tuple[int, bytes]:
     with file.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").digest()
         return source.tell(), digest
-
-
-def file_signer(file: Path, key: PrivateKey) -> FileSigner:
-    """Return what signs a file as the version that a manifest names."""
-
-    def signer(manifest: Manifest) -> FileSignatures:
-        comment = trusted_comment(manifest.published_at, file.name, manifest.version)
-        with validate_file(file).open("rb") as source:
-            check_start(source.peek(3))
-            digest = hashlib.file_digest(source, "blake2b").digest()
-        return sign_digest(key, _sign_content(file, key), digest, comment)
-
-    return signer
-
-
-def _sign_content(file: Path, key: PrivateKey) -> bytes:
-    """Sign the bytes of a file; mapped, because OpenSSL wants all at once, and libsodium copies them."""
-    # Imported here: servers do not sign files, and cryptography takes 7 MiB.
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-    private = Ed25519PrivateKey.from_private_bytes(key.seed)
-    with file.open("rb") as source:
-        if not file.stat().st_size:  # cannot be mapped
-            return private.sign(b"")
-        with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as content:
-            return private.sign(content)
 
 
 def describe_link(path: Path) -> str | None:
@@ -140,38 +106,6 @@ def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-# --- uploads with secrets that wait for a confirmation (D-198) --------------------------------
-
-KEPT_SECONDS: Final = 3600
-_KEPT: Final = ".import-"
-_TICKET: Final = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
-
-
-def keep_upload(folder: Path, content: bytes, owner: str) -> str:
-    """Write a file, and return the ticket with which its owner takes it back within an hour."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    name, key = secrets.token_hex(16), secrets.token_bytes(32)
-    handle = os.open(folder / (_KEPT + name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        remove_leftovers(folder, _KEPT, os.fstat(handle).st_mtime, KEPT_SECONDS)
-        file.write(encrypt_bytes(key, content, owner.encode()))
-    return f"{name}.{urlsafe_b64encode(key).decode().rstrip('=')}"
-
-
-def take_upload(folder: Path, ticket: str, owner: str) -> bytes | None:
-    """Remove a file and return its content; None if there is none, or not for this owner."""
-    found = _TICKET.fullmatch(ticket)
-    if found is None:
-        return None
-    path = folder / (_KEPT + found[1])
-    try:
-        content = path.read_bytes()
-        path.unlink()  # of two that come at once, one fails here
-        return decrypt_bytes(urlsafe_b64decode(found[2] + "="), content, owner.encode())
-    except (OSError, ValueError):
-        return None
 
 
 # --- the owner of a folder --------------------------------------------------------------------

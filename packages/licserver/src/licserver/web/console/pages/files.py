@@ -11,7 +11,7 @@ from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import FORMATS, read_rows
-from licserver.security.private_files import keep_upload, take_upload
+from licserver.security.kept_uploads import keep_upload, take_upload
 from licserver.services.backup_folder import BackupFolder
 from licserver.services.transfer import Action, Existing, LicenseImport, choose_format, make_conversion
 from licserver.web.console.formatting import MAX_ISSUED, number
