@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -63,6 +64,14 @@ def cli(bare_cli: Cli, make_database_url: Callable[[], str | None]) -> Cli:
     if url is None:
         create_sqlite(bare_cli.folder)
     return bare_cli
+
+
+def kill_all(server: subprocess.Popen[str]) -> None:
+    """Kill a server together with the process that does its jobs, as a machine does that loses its power."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+    jobs = children.read_text(encoding="ascii").split() if children.exists() else []
+    for pid in [server.pid, *map(int, jobs)]:
+        os.kill(pid, signal.SIGKILL)
 
 
 class Program:

@@ -131,10 +131,17 @@ def test_an_end_is_not_undone_by_a_late_event() -> None:
     assert shop.apply([purchase("o2", 25, subscription_id="s1")]).ends == {"s1": at(67)}
 
 
+def test_a_purchase_without_a_paid_time_lasts_for_the_grace() -> None:
+    """A renewal that never arrives leaves no license for ever, and one that does counts from then on."""
+    shop = Shop().apply([purchase(subscription_id="s1")])
+    assert shop.ends == {"s1": at(7)}
+    assert shop.apply([renewal(0, 30)]).ends == {"s1": at(37)}
+
+
 def test_a_time_paid_before_the_present_purchase_does_not_count() -> None:
     """A subscription that begins again is not over at once."""
     shop = Shop().apply([renewal(0, 10), end(20), purchase("o2", 25, subscription_id="s1")])
-    assert shop.ends["s1"] is None
+    assert shop.ends["s1"] == at(32)
 
 
 @pytest.mark.parametrize("any_refund", [True, False])

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import standardwebhooks
 
+from harness.commands import kill_all
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.domain.records import LicenseTerms
@@ -73,7 +74,7 @@ def test_a_kill_loses_no_event_and_changes_no_id(program):
                 until = time.monotonic() + 30
                 while len(got) < wanted and time.monotonic() < until:
                     time.sleep(0.01)
-                process.kill()
+                kill_all(process)
         # The leases of what the killed processes had claimed are over.
         with closing(open_services(settings, lambda: datetime.now(UTC) + timedelta(minutes=2))) as later:
             asyncio.run(deliver_all(later))

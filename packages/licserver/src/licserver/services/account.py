@@ -61,7 +61,8 @@ class AccountService(Service):
     def send_code(self, typed: str) -> str:
         """Send a code to an address that has licenses; return the token of the browser that asked.
 
-        Nobody learns from it whether the address has any: without licenses a code is stored that no mail has.
+        Nobody learns from it whether the address has any, or has been sent enough codes: one that no mail has
+        is stored, and opens nothing.
         """
         token, code = secrets.token_urlsafe(32), f"{secrets.randbelow(10**6):06}"
         email = None
@@ -71,10 +72,10 @@ class AccountService(Service):
         address = self._context.vault.pseudonym("account", typed.strip().casefold())
         with self._context.transaction() as tx:
             now = tx.now()
-            ids = [one.id for one, _ in found]
-            hashes = digest_token(token), _digest_code(token, code)
-            count = tx.repositories.account_codes.add(*hashes, address, ids, now, now + CODE_TIME)
-            if email is not None and found and count <= MAX_CODES:
+            hashes, codes = (digest_token(token), _digest_code(token, code)), tx.repositories.account_codes
+            ids = [one.id for one, _ in found] if codes.count(address, now) < MAX_CODES else []
+            codes.add(*hashes, address, ids, now, now + CODE_TIME)
+            if email is not None and ids:
                 MailService(tx).send_code(email, code)
         return token
 

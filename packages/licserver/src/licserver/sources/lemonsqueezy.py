@@ -68,7 +68,7 @@ class _Subscription(BaseModel, coerce_numbers_to_str=True):
 
 def _read_order(order_id: str, fields: dict[str, Any]) -> Reading:
     order = parse(_Order, fields)
-    if order.status != "paid":
+    if order.status not in {"paid", "partial_refund"}:  # the latter in `source sync`
         return f"the order is {order.status}"
     item = order.first_order_item
     return SaleEvent(

@@ -99,9 +99,8 @@ class SubscriptionState:
         is_renewed = bought is not None and reported is not None and bought > reported
         if self.ended_at is not None and not is_renewed:
             return self.ended_at
-        if self.paid_through is None or (bought is not None and self.paid_through < bought):
-            return None  # not known for the present purchase
-        return self.paid_through + rules.grace
+        paid = _later(self.paid_through, bought)  # a purchase is paid, until the shop says for how long
+        return None if paid is None else paid + rules.grace
 
 
 def _later(known: _T | None, new: _T | None) -> _T | None:

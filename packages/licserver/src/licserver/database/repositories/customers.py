@@ -61,15 +61,19 @@ class AccountCodeRepository(Repository):
         license_ids: Sequence[bytes],
         now: datetime,
         expires_at: datetime,
-    ) -> int:
-        """Store a code; delete those that have expired. Return how many the address has now."""
-        codes = account_codes.c
+    ) -> None:
+        """Store a code; delete those that have expired."""
         row = {"token_hash": token_hash, "code_hash": code_hash, "address": address, "attempts": 0}
         row |= {"license_ids": b"".join(license_ids), "expires_at": expires_at}
         with self._writing() as connection:
-            connection.execute(delete(account_codes).where(codes.expires_at <= now))
+            connection.execute(delete(account_codes).where(account_codes.c.expires_at <= now))
             connection.execute(insert(account_codes).values(row))
-            return connection.scalar(select(func.count()).where(codes.address == address)) or 0
+
+    def count(self, address: bytes, now: datetime) -> int:
+        """Return how many valid codes an address has."""
+        codes = account_codes.c
+        valid = select(func.count()).where(codes.address == address, codes.expires_at > now)
+        return self._scalar(valid) or 0
 
     def exists(self, token_hash: bytes, now: datetime) -> bool:
         """Return whether a browser was sent a code that is valid."""
