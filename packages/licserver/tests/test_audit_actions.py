@@ -163,6 +163,10 @@ BY_VENDOR = {
     ),
     "subscription.change": lambda shop: shop.services.subscriptions.follow("s", None),
     "source.add": lambda shop: shop.add_source(),
+    "source.change": lambda shop: (
+        shop.add_source(),
+        shop.services.sources.change("shop", grace_days=3),
+    ),
     "source.map": lambda shop: (shop.add_source(), shop.services.sources.map("shop", "a", "app")),
     "source.unmap": lambda shop: (
         shop.add_source(),

@@ -20,6 +20,18 @@ def shop(cli, monkeypatch):
     return cli
 
 
+def test_a_secret_is_replaced_and_mappings_stay(shop, monkeypatch):
+    """Two variables are accepted meanwhile; what is not named stays as it is."""
+    monkeypatch.setenv("NEW_SECRET", "s" * 32)
+    done = json.loads(shop("source", "change", "shop", "--secret-env", "NEW_SECRET,SHOP_SECRET", "--json"))
+    assert done == {"name": "shop", "secret_env": "NEW_SECRET,SHOP_SECRET"}
+    shop("source", "change", "shop", "--grace", "3d", "--refund", "any")
+    (listed,) = json.loads(shop("source", "list", "--json"))
+    assert (listed["secret_env"], listed["mapped"][:9]) == ("NEW_SECRET,SHOP_SECRET", "93 -> app")
+    assert "nothing to change" in shop("source", "change", "shop", expect=2)
+    assert "source list" in shop("source", "change", "other", "--grace", "3d", expect=2)
+
+
 def test_sources_are_added_mapped_and_listed(shop, monkeypatch):
     """What was chosen is listed, with whether the secret is there."""
     shop("source", "map", "shop", "94", "--ignore")

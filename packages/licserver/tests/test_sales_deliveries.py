@@ -54,6 +54,10 @@ def test_test_and_live_are_separate(world, is_test):
     (event,) = world.services.sources.list_events("stripe").items
     with pytest.raises(InvalidInputError, match="cannot be repeated"):
         world.services.sources.replay(event.id)
+    assert (
+        receive(world, "stripe", body).status == "ignored"
+    )  # read anew: sending it again is what it is told
+    assert states(world, "stripe") == ["ignored"]
 
 
 def test_an_unreadable_delivery_is_shown(world):
@@ -134,6 +138,9 @@ def test_what_a_vendor_types_is_checked(world):
     )
     with pytest.raises(InvalidInputError, match="already"):
         sources.add("shop", SourceKind.STANDARD, "A_SECRET")
+    for wrong in ({}, {"tolerance": 0}, {"grace_days": 400}, {"secret_env": "whsec_+/="}):
+        with pytest.raises(InvalidInputError):
+            sources.change("shop", **wrong)
     with pytest.raises(MissingSecretError):
         sources.receive("shop", {}, b"{}")
     for wrong in (

@@ -12,7 +12,7 @@ import click
 from licserver.cli import Commands
 from licserver.cli.common import Printer, limit_option, name_argument, pick, services_command
 from licserver.cli.licenses import SEATS, SLOTS
-from licserver.database.repositories.sales import STATES, SourceMapping, StoredEvent
+from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services import Services
@@ -72,10 +72,32 @@ def add_source(
     """Add the source NAME; its secret is not stored here."""
     options["revokes_partial_refunds"] = refund == "any"
     source = services.sources.add(name, SourceKind(kind), secret_env, **options)
-    if missing := missing_variables(source):
-        click.echo(f"not set here: {', '.join(missing)}; the server needs it", err=True)
+    _warn_of_missing(source)
     record = {"name": source.name, "kind": source.kind.value, "path": f"/events/in/{source.name}"}
     printer.result(record, f"added {name}: let the shop deliver to {record['path']}, then map its products")
+
+
+@services_command("change", source_group)
+@name_argument
+@click.option("--secret-env", metavar="VARIABLE", help="The environment variable; several with commas.")
+@click.option("--tolerance", type=int, metavar="SECONDS", help="How long a signature is valid.")
+@click.option("--grace", "grace_days", type=_parse_days, metavar="DAYS", help="After the time that was paid.")
+@click.option("--refund", type=click.Choice(["full", "any"]), help="Which refunds revoke licenses.")
+def change_source(
+    services: Services, printer: Printer, name: str, refund: str | None, **options: Any
+) -> None:
+    """Change the source NAME, such as the variables of its secrets; mappings and deliveries stay."""
+    changes = {option: value for option, value in options.items() if value is not None}
+    if refund is not None:
+        changes["revokes_partial_refunds"] = refund == "any"
+    source = services.sources.change(name, **changes)
+    _warn_of_missing(source)
+    printer.result({"name": name, **changes}, f"changed {name}")
+
+
+def _warn_of_missing(source: Source) -> None:
+    if missing := missing_variables(source):
+        click.echo(f"not set here: {', '.join(missing)}; the server needs it", err=True)
 
 
 @services_command("list", source_group)

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -77,10 +78,6 @@ class SourceService(Service):
             raise InvalidInputError(
                 f"{name!r} is no name of a source: use lower-case letters, digits and single hyphens"
             )
-        if not 1 <= tolerance <= MAX_TOLERANCE:
-            raise InvalidInputError(f"the tolerance must be from 1 to {MAX_TOLERANCE} seconds")
-        if not 0 <= grace_days <= MAX_GRACE:
-            raise InvalidInputError(f"the grace must be from 0 to {MAX_GRACE} days")
         source = Source(
             name=name,
             kind=kind,
@@ -91,11 +88,28 @@ class SourceService(Service):
             revokes_partial_refunds=revokes_partial_refunds,
             created_at=self._context.now(),
         )
+        _check_numbers(source)
         with self._context.transaction() as tx:
             if not tx.repositories.sales.add_source(source):
                 raise ConflictError(f"there is a source {name!r} already")
             tx.write_audit("source.add", ("source", name), kind=kind.value, test=is_test)
         return source
+
+    def change(self, name: str, **changes: Any) -> Source:
+        """Change `secret_env`, `tolerance`, `grace_days` or `revokes_partial_refunds`, as `add` takes them.
+
+        They apply to what is processed from now on.
+        """
+        if not changes:
+            raise InvalidInputError("nothing to change was given")
+        if "secret_env" in changes:
+            changes["secret_env"] = _read_variables(changes["secret_env"])
+        with self._context.transaction() as tx:
+            changed = replace(_find(tx, name, locked=True), **changes)
+            _check_numbers(changed)
+            tx.repositories.sales.change_source(name, changes)
+            tx.write_audit("source.change", ("source", name), **changes)
+        return changed
 
     def get(self, name: str) -> Source:
         """Return one source."""
@@ -287,6 +301,13 @@ def _find(context: Context, name: str, *, locked: bool = False) -> Source:
     if found is None:
         raise NotFoundError("there is no such source; `licserver source list` shows all")
     return found
+
+
+def _check_numbers(source: Source) -> None:
+    if not 1 <= source.tolerance <= MAX_TOLERANCE:
+        raise InvalidInputError(f"the tolerance must be from 1 to {MAX_TOLERANCE} seconds")
+    if not 0 <= source.grace_days <= MAX_GRACE:
+        raise InvalidInputError(f"the grace must be from 0 to {MAX_GRACE} days")
 
 
 def _read_variables(text: str) -> str:

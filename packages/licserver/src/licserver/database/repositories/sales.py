@@ -1,7 +1,7 @@
 """Sources of sales, what they delivered, and what is known of their orders and subscriptions."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -97,6 +97,10 @@ class SaleRepository(Repository):
         """Add a source; return False when its name is taken."""
         return self._insert_unless_taken(insert(sale_sources).values(**asdict(source)))
 
+    def change_source(self, name: str, values: Mapping[str, Any]) -> None:
+        """Change columns of a source."""
+        self._execute(update(sale_sources).where(sale_sources.c.name == name).values(values))
+
     def find_source(self, name: str, *, locked: bool = False) -> Source | None:
         """Load a source; nobody else processes events of a `locked` one until the transaction ends."""
         statement = select(sale_sources).where(sale_sources.c.name == name)
@@ -137,11 +141,11 @@ class SaleRepository(Repository):
     def add_event(self, source: str, delivery: str, now: datetime, **values: Any) -> int | None:
         """Store a delivery and return its id; None if it is there already.
 
-        One that could not be read then is replaced.
+        One that was ignored or could not be read then is replaced.
         """
-        unreadable = matching(sale_events, source=source, delivery=delivery, state=DEAD, content=None)
+        without_content = matching(sale_events, source=source, delivery=delivery, content=None)
         with self._writing() as connection:
-            connection.execute(delete(sale_events).where(unreadable))
+            connection.execute(delete(sale_events).where(without_content))
             row = {"source": source, "delivery": delivery, "received_at": now, **values}
             add = insert_into(connection, sale_events).values(row).on_conflict_do_nothing()
             id_: int | None = connection.scalar(add.returning(sale_events.c.id))

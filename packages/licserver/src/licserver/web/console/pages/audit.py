@@ -41,6 +41,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "subscription.resume": "Resumed the subscription",
     "subscription.change": "Changed the end of the subscription",
     "source.add": "Added the source of sales",
+    "source.change": "Changed the source of sales",
     "source.map": "Mapped a product of the shop",
     "source.unmap": "Removed a mapping",
     "source.remove": "Removed the source of sales",
