@@ -81,7 +81,8 @@ class BackgroundProcess:
                 await process.wait()
         except TimeoutError:
             _log.error("the background process did not end within %g s, and is killed", _END_SECONDS)
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
 
     async def _keep(self) -> None:
         with contextlib.suppress(TimeoutError):
