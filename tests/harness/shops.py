@@ -125,9 +125,9 @@ def woo(status: str = "completed", **fields: Any) -> bytes:
     )
 
 
-def standard(type_: str, **data: Any) -> bytes:
+def standard(type_: str, at: str = "2026-06-15T12:00:00Z", **data: Any) -> bytes:
     """Make an event of an own shop."""
-    return _body({"type": type_, "timestamp": "2026-06-15T12:00:00Z", "data": data})
+    return _body({"type": type_, "timestamp": at, "data": data})
 
 
 def read(kind: str, body: bytes, **headers: str) -> Delivery:

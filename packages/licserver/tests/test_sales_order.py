@@ -1,101 +1,147 @@
-"""Deliveries in any order, repeated, with crashes between: one license an order, one mail, the right end."""
+"""Deliveries in any order, repeated, to workers that die: one license an order, one mail, the right end."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from harness import shops
 from harness.engines import both_engines
-from licserver.domain.decisions import license_state
-from licserver.domain.records import LicenseState
 from licserver.services import LicenseFilter
 from licserver.services.sales import SaleWorker
 from licserver.sources import SourceKind
 
-LEASE: Final = timedelta(minutes=1)
+LEASE, GRACE = timedelta(minutes=1), timedelta(days=7)
+BOUGHT, ENDED, AGAIN = "2026-06-15T12:00:00Z", "2026-08-01T12:00:00Z", "2026-09-01T12:00:00Z"
+PAID: Final = {
+    "bought": "2026-07-15T12:00:00Z",
+    "renewed": "2026-08-15T12:00:00Z",
+    "again": "2026-10-01T12:00:00Z",
+}
+"""Event → the instant to which it says that the subscription is paid."""
+
 numbers = count(1)
+workers = st.sampled_from(["one", "other"])
 
 
 class CrashError(Exception):
     """The process dies before it commits."""
 
 
-@pytest.fixture
-def shop(make_world, monkeypatch):
-    """A vendor with a shop of their own, who mails keys."""
-    monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["standard"])
-    world = make_world(mail_host="mail.example", mail_sender="shop@example.com")
-    world.services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
-    world.services.sources.map("shop", "app", "app")
-    return world
-
-
-def events(order: str) -> dict[str, bytes]:
-    """What may happen to an order, each as it is delivered."""
-    bought = {"order_id": order, "external_id": "app", "customer_email": "ann@example.com"}
-    paid = {"subscription_id": f"sub-{order}", "paid_through": "2026-07-15"}
-    return {
-        "bought": shops.standard("purchase.completed", **bought, **paid),
-        "renewed": shops.standard(
-            "subscription.renewed", subscription_id=f"sub-{order}", paid_through="2026-08-15"
-        ),
-        "part": shops.standard("purchase.refunded", order_id=order, partial=True),
-        "refunded": shops.standard("purchase.refunded", order_id=order),
-    }
-
-
-def deliver(world, body: bytes, delivery: str) -> None:
-    """Deliver without a socket."""
-    headers = shops.sign("standard", body, world.clock(), None, delivery)
-    world.services.sources.receive("shop", {name.lower(): value for name, value in headers.items()}, body)
-
-
-def work(world, crashes: list[bool]) -> None:
-    """Do all jobs, as the background does; a crash leaves one to whoever comes after its lease."""
-    queue = world.repositories.queue
-    while jobs := queue.claim("sale", world.clock(), LEASE, 1):
-        with pytest.MonkeyPatch.context() as patched:
-            if crashes and crashes.pop():
-                patched.setattr(SaleWorker, "summary", _crash)
-                with pytest.raises(CrashError):
-                    world.services.sales.process(jobs[0].payload["event"])
-                world.clock.forward(seconds=LEASE.total_seconds())
-                continue
-            world.services.sales.process(jobs[0].payload["event"])
-            queue.finish(jobs[0], world.clock())
-
-
 def _crash(_worker) -> str:
     raise CrashError
 
 
+def events(number: int) -> dict[str, bytes]:
+    """What may happen to a subscription and its two orders, each as it is delivered."""
+    subscription = {"subscription_id": f"sub-{number}"}
+    item = {**subscription, "external_id": "app", "customer_email": "ann@example.com"}
+    order = {"order_id": f"first-{number}"}
+    purchase, refund = "purchase.completed", "purchase.refunded"
+    return {
+        "bought": shops.standard(purchase, BOUGHT, **order, **item, paid_through=PAID["bought"]),
+        "renewed": shops.standard("subscription.renewed", **subscription, paid_through=PAID["renewed"]),
+        "part": shops.standard(refund, **order, partial=True),
+        "refunded": shops.standard(refund, **order),
+        "ended": shops.standard("subscription.ended", ENDED, **subscription),
+        "again": shops.standard(
+            purchase, AGAIN, order_id=f"second-{number}", **item, paid_through=PAID["again"]
+        ),
+    }
+
+
+def expected_end(happened: set[str]) -> datetime:
+    """When the subscription ends: as reported, unless it was bought again since; else with what was paid."""
+    if "ended" in happened and "again" not in happened:
+        return datetime.fromisoformat(ENDED)
+    return max(datetime.fromisoformat(PAID[name]) for name in happened & PAID.keys()) + GRACE
+
+
+class Sales(RuleBasedStateMachine):
+    """A shop delivers what it likes, as often as it likes; two workers take jobs, and may die at any time."""
+
+    def __init__(self, world) -> None:
+        super().__init__()
+        self.world, self.number = world, next(numbers)
+        self.bodies, self.happened, self.held = events(self.number), set(), {}
+
+    @rule(name=st.sampled_from([*events(0)]), sent=st.sampled_from(["once", "anew"]))
+    def deliver(self, name, sent) -> None:
+        """Deliver an event, perhaps once more, with its id or with another one."""
+        headers = shops.sign(
+            "standard", self.bodies[name], self.world.clock(), None, f"{self.number}-{name}-{sent}"
+        )
+        lower = {one.lower(): value for one, value in headers.items()}
+        self.world.services.sources.receive("shop", lower, self.bodies[name])
+        self.happened.add(name)
+
+    @rule(worker=workers)
+    def claim(self, worker) -> None:
+        """A worker that has no job takes the next."""
+        if worker not in self.held:
+            jobs = self.world.repositories.queue.claim("sale", self.world.clock(), LEASE, 1)
+            if jobs:
+                self.held[worker] = jobs[0]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), end=st.sampled_from(["done", "dies before its commit", "dies after its commit"]))
+    def end(self, data, end) -> None:
+        """A worker does its job, also one that another has done since the lease ended; or it dies."""
+        job = self.held.pop(data.draw(st.sampled_from(sorted(self.held))))
+        sales, event = self.world.services.sales, job.payload["event"]
+        if end == "done":
+            sales.process(event, None, job)
+        elif end == "dies after its commit":  # of the effect alone, as if the job were finished by another
+            sales.process(event)
+        else:
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(SaleWorker, "summary", _crash)
+                try:
+                    sales.process(event, None, job)
+                except CrashError:
+                    return
+
+    @rule()
+    def wait(self) -> None:
+        """Leases end."""
+        self.world.clock.forward(seconds=LEASE.total_seconds())
+
+    def teardown(self) -> None:
+        """Do what is left, and look at the result: it depends on what has happened alone."""
+        self.wait()
+        while jobs := self.world.repositories.queue.claim("sale", self.world.clock(), LEASE, 1):
+            self.world.services.sales.process(jobs[0].payload["event"], None, jobs[0])
+        self._check("first", is_bought="bought" in self.happened, is_revoked="refunded" in self.happened)
+        self._check("second", is_bought="again" in self.happened, is_revoked=False)
+
+    def _check(self, order: str, *, is_bought: bool, is_revoked: bool) -> None:
+        services = self.world.services
+        found = services.licenses.search(LicenseFilter(query=f"{order}-{self.number}")).items
+        assert len(found) == is_bought
+        for one in found:
+            assert (one.revoked_at is not None) == is_revoked
+            assert one.subscription_ended_at == expected_end(self.happened)
+            mails = [job for job in services.mail.list_jobs() if job.payload["license_id"] == one.id.hex()]
+            assert len(mails) == 1
+
+
 @both_engines
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    names=st.lists(st.sampled_from(["bought", "renewed", "part", "refunded"]), min_size=1, max_size=6),
-    crashes=st.lists(st.booleans(), max_size=4),
-    is_eager=st.booleans(),
-)
-def test_the_result_depends_on_what_happened_alone(shop, names, crashes, is_eager):
-    """Whatever the order: a purchase is one license and one mail, and only a whole refund revokes it."""
-    order = f"order-{next(numbers)}"
-    bodies, crashes = events(order), [*crashes]
-    for name in names:
-        deliver(shop, bodies[name], f"{order}-{name}")
-        if is_eager:
-            work(shop, crashes)
-    work(shop, crashes)
-    found = shop.services.licenses.search(LicenseFilter(query=order)).items
-    assert len(found) == ("bought" in names)
-    for one in found:
-        expected = LicenseState.REVOKED if "refunded" in names else LicenseState.ACTIVE
-        assert license_state(one, shop.clock()) is expected
-        last = 15 + 7 if "renewed" not in names else 15 + 31 + 7  # of July; with a week of grace
-        assert one.subscription_ended_at is not None
-        assert (one.subscription_ended_at.date() - one.issued_at.date().replace(month=7, day=1)).days == last
-        mails = [job for job in shop.services.mail.list_jobs() if job.payload["license_id"] == one.id.hex()]
-        assert len(mails) == 1
+def test_the_result_depends_on_what_happened_alone(make_world, monkeypatch):
+    """Any order, any repetition, two workers, crashes before and after the commit, and leases that end."""
+    monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["standard"])
+    world = make_world(mail_host="mail.example", mail_sender="shop@example.com")
+    world.services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+    world.services.sources.map("shop", "app", "app")
+    run_state_machine_as_test(
+        lambda: Sales(world),
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
