@@ -114,7 +114,8 @@ def offer_update(
         language: As for `ask_for_key`.
 
     Returns:
-        The file, verified; None when the person does not want it now, or skipped this version.
+        The file, verified if `is_verified` is true; None when the person does not want it now, or skipped
+        this version.
 
     Raises:
         ValueError: The client was made without `slug` or `version`.
