@@ -112,9 +112,9 @@ def _is_safe(backend: object) -> bool:
 class KeyringReader:
     """Hands out one key, and asks the keyring for it as seldom as can be (D-118).
 
-    A locked keyring shows a person a window each time that it is asked. So there is one question at a time,
-    whoever wants to know; what comes after everybody has stopped waiting still counts; and one that came to
-    nothing is not asked again for a while. Safe to share among threads.
+    A locked keyring opens a window for each request. So one request runs at a time and serves all callers; a
+    result that arrives after every caller has stopped waiting is still used; and a request that returned
+    nothing is not repeated for a while. Safe to share among threads.
     """
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ _IOREG_SECONDS: Final = 5.0
 def hash_machine(slug: str, machine_id: str) -> str:
     """Return a machine's name for one product: keyed by the id, as `machine-id(5)` asks for.
 
-    It tells neither the id nor whether two products run on the same machine.
+    Neither the id nor whether two products run on the same machine can be derived from it.
     """
     import hmac  # noqa: PLC0415 - for a trial only
 

@@ -28,7 +28,7 @@ LEAST_SPAN: Final = 0.1
 def retry_pause(retry: int, told: float | None, spread: float, left: float) -> float | None:
     """Return the seconds until another try, after so many retries; None when it is not worth it (D-54).
 
-    `told` is what `Retry-After` said, in seconds, and `left` the seconds until the caller wants an answer.
+    `told` is the value of `Retry-After`, in seconds, and `left` the seconds until the caller wants an answer.
     `spread` is drawn from 0 to 1, so that those who failed together do not come back together.
     """
     if retry >= MAX_RETRIES:

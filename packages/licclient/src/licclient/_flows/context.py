@@ -67,7 +67,7 @@ class Successes:
         return not self._settings.public_keys and name.startswith(f"{self._kind}-")
 
     def find(self, subject: Subject) -> Held | None:
-        """Return a success, or None when there is none that can be believed."""
+        """Return the stored success, or None when there is no valid one."""
         return self._believed(subject, self._state.load(subject.name))
 
     def find_marked(self, subject: Subject, now: datetime) -> Held | None:
