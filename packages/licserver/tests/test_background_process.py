@@ -80,12 +80,3 @@ def test_it_ends_with_a_server_that_is_killed(program):
         background = find_background(server)
         server.kill()
         wait_for(lambda: has_ended(background))
-
-
-def test_a_server_that_is_told_to_stop_while_it_starts_the_process_does_not_wait_for_it(program):
-    """It may take seconds on a slow machine, and has nothing to finish."""
-    with program.serve() as (server, _):
-        background = find_background(server)
-        server.terminate()
-        assert server.wait(30) == 0
-        assert has_ended(background)
