@@ -97,7 +97,7 @@ def test_going_back_where_nothing_is_makes_nothing(tmp_path):
         ({"on_status": _coroutine}, TypeError, "on_status must be a plain function"),
         ({"on_update": _coroutine}, TypeError, "on_update must be a plain function"),
         ({"deliver": "tk"}, TypeError, "deliver must be callable"),
-        ({"on_update": print}, ValueError, "on_update needs a client that was made with slug and version"),
+        ({"on_update": print}, ValueError, "updates need a client that is created with slug"),
     ],
 )
 @both

@@ -157,8 +157,8 @@ def test_no_answer_is_exit_3(run, service, dead_url, key, command, tmp_path):
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        ("store.example", "type --server https://store.example"),
-        ("localhost:8080", "type --server http://localhost:8080"),
+        ("store.example", "--server 'store.example' has no scheme; type 'https://store.example'"),
+        ("localhost:8080", "type 'http://localhost:8080'"),
         ("ftp://x", "http:// or https://"),
         ("https://x?y", "no query"),
     ],
@@ -259,7 +259,7 @@ def test_a_standard_input_without_a_key_is_wrong_use(run, service, monkeypatch, 
 def test_an_address_in_the_clear_is_warned_of_in_one_line(run, key):
     """Whoever types a command does not want to read a line of our code."""
     _, _, err = run("verify", key, server="http://nowhere.invalid")
-    assert err.splitlines()[0].startswith("licclient: base_url is http: license keys travel in the clear")
+    assert err.splitlines()[0].startswith("licclient: --server is http: license keys travel in the clear")
     assert "_cli.py" not in err
 
 

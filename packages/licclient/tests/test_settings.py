@@ -34,10 +34,33 @@ def test_spellings_of_one_server_are_one(given, server):
     ],
 )  # fmt: skip
 def test_a_base_url_must_be_one(url):
-    """What cannot be a service's address is refused at construction, without repeating a password."""
-    with pytest.raises(ValueError, match="base_url") as caught:
+    """What cannot be a service's address is refused at construction."""
+    with pytest.raises(ValueError, match="base_url"):
         LicenseClient(url)
-    assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("localhost:8080", "'localhost:8080' has no scheme; type 'http://localhost:8080'"),
+        ("store.example/shop", "'store.example/shop' has no scheme; type 'https://store.example/shop'"),
+        ("ftp://x", "not 'ftp://x'"),
+        ("https://a b", r"'https://a b'"),
+        ("https://anna:pw@x", "user name or password: 'https://…@x'"),
+        ("https://anna:p/w@x", "'https://…@x'"),
+        ("https://anna:pw?@x/\n", "'https://…@x/"),
+        ("anna:pw@x", "type 'https://…@x'"),
+        ("https://x?token=pw", r"'https://x\?…'"),
+        ("https://x#pw", "'https://x#…'"),
+        ("CP-ABCDEF-ABCDEF", "'CP-…'"),
+    ],
+)
+def test_a_refused_base_url_is_shown_without_what_is_secret(url, shown):
+    """A developer sees which of his settings it is, and what to type; no password gets into a log."""
+    with pytest.raises(ValueError, match=shown) as caught:
+        LicenseClient(url)
+    assert not [part for part in ("pw", "p/w", "anna", "ABCDEF") if part in str(caught.value)]
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 BAD = [
@@ -55,6 +78,10 @@ BAD = [
     ({"platform": 64}, TypeError, "platform must be a string"),
     ({"buy_url": "example.com/buy"}, ValueError, "buy_url must be an address"),
     ({"slug": 5}, TypeError, "slug"),
+    *(
+        ({"slug": wrong}, ValueError, "slug must be lower-case .* the product's name is for product=")
+        for wrong in ("Notes Pro", "Notes", "notes_pro", "-notes", "n" * 101)
+    ),
     ({"label": 5}, TypeError, "label must be a string, not int"),
     ({"version": "1\n"}, ValueError, "version"),
     ({"domain": "d" * 254}, ValueError, "domain"),

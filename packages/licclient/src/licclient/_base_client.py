@@ -239,8 +239,8 @@ def check_callbacks(
     check_call("on_status", on_status)
     check_call("on_update", on_update)
     check_call("deliver", deliver)
-    if on_update is not None and (settings.slug is None or settings.version is None):
-        raise ValueError("on_update needs a client that was made with slug and version")
+    if on_update is not None:
+        _flows.updates.installed_version(settings)
 
 
 def check_call(name: str, value: object) -> None:

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from licclient._computer import AUTO, is_platform
 from licclient._model import Settings
-from licclient._protocol.links import origin
+from licclient._protocol.links import is_in_the_clear, origin
+from licclient._typed_key import hide_keys
 
 if TYPE_CHECKING:
     from licclient._signatures.public_keys import PublicKey
@@ -36,6 +37,12 @@ MAX_CHANNELS: Final = 16
 
 MAX_PUBLIC_KEYS: Final = 16
 """Each pinned key makes every request longer by some 250 bytes, and servers take only so much."""
+
+MAX_SLUG: Final = 100
+"""The longest slug of a product on the server."""
+
+_SLUG: Final = r"[a-z0-9]+(-[a-z0-9]+)*"
+"""The form of a slug on the server."""
 
 # What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
 _PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
@@ -130,7 +137,7 @@ def read_settings(given: ClientSettings) -> Settings:
     return Settings(
         server=server,
         product=_text("product", given.product, printable=False),
-        slug=_text("slug", given.slug),
+        slug=read_slug(given.slug),
         version=_text("version", given.version),
         platform=_platform(given.platform),
         channels=_channels(given.channels),
@@ -155,22 +162,44 @@ def read_server(base_url: str) -> str:
     """
     if not isinstance(base_url, str):
         raise TypeError(f"base_url must be a string, not {type(base_url).__name__}")
+    shown = _mask_url(base_url)
     if any(character.isspace() or not character.isprintable() for character in base_url):
-        raise ValueError("base_url must not contain white space or control characters")
+        raise ValueError(f"base_url must not contain white space or control characters: {shown!r}")
+    if base_url and "://" not in base_url:
+        scheme = "https" if is_in_the_clear(f"http://{base_url}") else "http"
+        raise ValueError(f"base_url {shown!r} has no scheme; type {f'{scheme}://{shown}'!r}")
     try:
         parts = urlsplit(base_url)
         host, port = parts.hostname, parts.port
-    except ValueError as problem:
-        raise ValueError(f"base_url is not a URL: {problem}") from None
+    except ValueError:  # its message may contain the password
+        raise ValueError(f"base_url {shown!r} is not a URL: its host or port cannot be read") from None
     if parts.scheme not in _DEFAULT_PORTS or not host:
-        raise ValueError("base_url must be an http:// or https:// address with a host")
+        raise ValueError(f"base_url must be an http:// or https:// address with a host, not {shown!r}")
     if "@" in parts.netloc:
-        raise ValueError("base_url must not hold a user name or password")
+        raise ValueError(f"base_url must not hold a user name or password: {shown!r}")
     if "?" in base_url or "#" in base_url:
-        raise ValueError("base_url must have no query and no fragment")
+        raise ValueError(f"base_url must have no query and no fragment: {shown!r}")
     host = f"[{host}]" if ":" in host else host
     shown_port = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
     return f"{parts.scheme}://{host}{shown_port}{parts.path.rstrip('/')}"
+
+
+def _mask_url(url: str) -> str:
+    """Return an address for a message: without user name and password, query, fragment and license keys."""
+    bare = re.sub(r"^([a-z]+://)?.*@", r"\1…@", url, flags=re.IGNORECASE | re.DOTALL)
+    return hide_keys(re.sub(r"([?#]).*", r"\1…", bare, flags=re.DOTALL))
+
+
+def read_slug(value: str | None) -> str | None:
+    """Return a product's slug; raise `TypeError` or `ValueError` if it can be none."""
+    slug = _text("slug", value)
+    if slug is not None and (len(slug) > MAX_SLUG or not re.fullmatch(_SLUG, slug)):
+        # Without the value: it may be a license key.
+        raise ValueError(
+            "slug must be lower-case letters and digits, joined by hyphens, such as 'notes-pro';"
+            " the product's name is for product="
+        )
+    return slug
 
 
 def _text(name: str, value: str | None, *, printable: bool = True) -> str | None:
@@ -196,7 +225,7 @@ def _machine(typed: str | None, version: str | None) -> dict[str, str]:
     if not isinstance(typed, str | None):
         raise TypeError(f"label must be a string, not {type(typed).__name__}")
     text = "".join(filter(str.isprintable, " ".join((typed or "").split())))
-    label = re.sub(r"CP-[A-Z0-9-]+", "CP-…", text, flags=re.IGNORECASE)[:MAX_LABEL].strip()
+    label = hide_keys(text)[:MAX_LABEL].strip()
     if not label:
         return {}
     return {"label": label} if version is None else {"label": label, "app_version": version}

@@ -116,6 +116,13 @@ def mask_key(key: str) -> str:
     return f"{key[:2]}…{key[-2:]}" if len(key) >= 12 else "…"  # noqa: PLR2004 - eight stay unknown
 
 
+def hide_keys(text: str) -> str:
+    """Return a text without the license keys in it, for messages and labels."""
+    import re  # noqa: PLC0415 - as above
+
+    return re.sub(rf"{PREFIX}-[A-Z0-9-]+", f"{PREFIX}-…", text, flags=re.IGNORECASE)
+
+
 def _plain(typed: str) -> str:
     plain = _without_typography(typed).replace("_", "-").replace("~", "-")
     return plain.upper().translate(_LOOK_ALIKE)

@@ -6,7 +6,6 @@ key nor a download link is ever printed.
 
 import argparse
 import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -26,8 +25,7 @@ from licclient._client import LicenseClient
 from licclient._clock import real_clock
 from licclient._computer import AUTO
 from licclient._model import Source, write_entitlements
-from licclient._protocol.links import is_in_the_clear
-from licclient._typed_key import repair_key
+from licclient._typed_key import hide_keys, repair_key
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,
@@ -69,7 +67,7 @@ def _run(args: argparse.Namespace, output: Output) -> int:
     except LicclientError as problem:
         return _print_failure(args, output, problem)
     except (ValueError, OSError, ImportError) as problem:
-        return output.error(WRONG_USE, "wrong_use", str(problem))
+        return output.error(WRONG_USE, "wrong_use", _name_option(str(problem)))
 
 
 def _read_key(typed: str) -> str:
@@ -87,9 +85,6 @@ def _read_key(typed: str) -> str:
 
 
 def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
-    if "://" not in args.server:
-        scheme = "https" if is_in_the_clear(f"http://{args.server}") else "http"
-        raise ValueError(f"the server's address has no scheme; type --server {scheme}://{args.server}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         client = LicenseClient(
@@ -107,8 +102,13 @@ def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
             label=args.label,
         )
     for warning in caught:  # without the line of our code that Python would print
-        output.complain(str(warning.message))
+        output.complain(_name_option(str(warning.message)))
     return client
+
+
+def _name_option(message: str) -> str:
+    """Return a message of `LicenseClient` with the option that takes the argument's place."""
+    return message.replace("base_url", "--server")
 
 
 # --- commands ---------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser whose messages do not repeat a license key."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(re.sub(r"CP-[A-Z0-9-]+", "CP-…", message, flags=re.IGNORECASE))
+        super().error(hide_keys(message))
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
 from licclient._computer import is_rolled_back, own_platform
@@ -29,6 +29,10 @@ from licclient.errors import (
     ServiceUnavailableError,
     UntrustedResponseError,
 )
+
+if TYPE_CHECKING:
+    from licclient._model import Settings
+    from licclient._settings import ClientSettings
 
 _NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
 
@@ -72,7 +76,7 @@ def check_for_update(context: Context, typed: str | None, *, force: bool) -> Flo
 
 
 def _check(context: Context, typed: str | None, *, force: bool) -> Flow[UpdateCheck]:
-    slug, version = installed_version(context)
+    slug, version = installed_version(context.settings)
     if not force and typed is None and (known := _known_result(context, version)) is not None:
         return _logged(known)
     if force:
@@ -103,11 +107,13 @@ def _judge(
     return _found(update, force=force)
 
 
-def installed_version(context: Context) -> tuple[str, str]:
+def installed_version(settings: "Settings | ClientSettings") -> tuple[str, str]:
     """Return slug and version of the application; raise `ValueError` if the client was made without one."""
-    slug, version = context.settings.slug, context.settings.version
+    slug, version = settings.slug, settings.version
     if slug is None or version is None:
-        raise ValueError("updates need slug= and version= when the client is made")
+        missing = " and ".join(name for name in ("slug", "version") if getattr(settings, name) is None)
+        example = f"LicenseClient(…, slug={slug or 'notes-pro'!r}, version={version or '1.4.0'!r})"
+        raise ValueError(f"updates need a client that is created with {missing}: {example}")
     return slug, version
 
 
@@ -183,7 +189,7 @@ def _ask(
     look as if the server went back (D-68).
     """
     settings = context.settings
-    _, installed = installed_version(context)
+    _, installed = installed_version(context.settings)
     domain, platform = installation_domain(context), own_platform(settings.platform)
     name = of_channels(context, check_name(context, key, slug))
     last = read_round(context.storage.load(name))
@@ -350,7 +356,7 @@ def renew_link(context: Context, update: Update, seconds: float) -> Flow[Listing
 
     Raise `LicenseRefusedError` also if support is over, or the version is no longer offered.
     """
-    _, installed = installed_version(context)
+    _, installed = installed_version(context.settings)
     key = key_of_offer(context, update)
     _claim(context, of_channels(context, check_name(context, key, update.slug)), force=True)
     answer = yield from _ask(context, key, update.slug, seconds, force=False)
@@ -378,7 +384,7 @@ def offered_file(context: Context, update: Update) -> tuple[str | None, Manifest
     """Return the link of an offer, None if a fresh one is needed, and what the vendor signed."""
     from licclient._protocol.links import is_safe_link  # noqa: PLC0415 - most starts download nothing
 
-    installed_version(context)
+    installed_version(context.settings)
     link, now = update.download_url, context.now()
     if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", context.settings):
         link = None  # D-48

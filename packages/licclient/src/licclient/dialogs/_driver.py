@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from licclient._explain import system_languages
+from licclient._flows.updates import installed_version
 from licclient._texts import pick_tag
 from licclient._worker import Deliver
 from licclient.dialogs._states import (
@@ -186,11 +187,10 @@ def begin_activation(
 def begin_offer(client: "LicenseClient", update: "Update", language: str | None) -> Offer:
     """Return the first state of the dialog that offers an update; `ValueError` without slug or version."""
     settings = client.settings
-    if settings.slug is None or settings.version is None:
-        raise ValueError("updates need slug= and version= when the client is made")
+    _, installed = installed_version(settings)
     changelog = in_short_lines(update.changelog_text)
     urls = Urls(settings.buy_url, settings.support_url, settings.manage_url)
-    return Offer(_pick_tag(language), update, settings.version, changelog=changelog, urls=urls)
+    return Offer(_pick_tag(language), update, installed, changelog=changelog, urls=urls)
 
 
 def _pick_tag(language: str | None) -> str:
