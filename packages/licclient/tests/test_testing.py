@@ -301,3 +301,48 @@ def test_the_readmes_example_runs_as_it_stands(license_service, tmp_path):
     assert app["export"]("A note") == "A note exported"
     app["update"](tmp_path / "downloads", tmp_path / "app")
     assert license_service.count("update-check") == 1
+
+
+WRONG = [
+    (
+        lambda service: service.misbehave("slwo"),
+        ValueError,
+        "one of slow, error, busy, .* unsigned; not slwo",
+    ),
+    (lambda service: service.count("verfy"), ValueError, "one of verify, deactivate, .* other; not verfy"),
+    (lambda service: service.issue("Notes", seats="x"), TypeError, r"seats must be int \| None, not str"),
+    (lambda service: service.issue("Notes", slots=-1), ValueError, "slots must not be negative"),
+    (lambda service: service.issue("Notes", expires="2030-02-01"), TypeError, "expires must be .*date"),
+    (
+        lambda service: service.issue("Notes", expires=service.clock()),
+        TypeError,
+        "expires must be .*datetime",
+    ),
+    (lambda service: service.issue("Notes", lifetime="no"), TypeError, "lifetime must be bool, not str"),
+    (lambda service: service.issue("Notes", slug="Notes Pro"), ValueError, "slug must be lower-case"),
+    (lambda service: service.issue("Notes", channels="beta"), TypeError, "channels must be list"),
+    (lambda service: service.issue("Notes", entitlements={"exports": 1.5}), ValueError, r"not \['exports'\]"),
+    (lambda service: service.offer_trials("Notes", slug="Notes Pro"), ValueError, "slug must be lower-case"),
+    (lambda service: service.publish("1.5", content="new"), TypeError, "content must be bytes, not str"),
+    (lambda service: service.publish("new"), ValueError, "new"),
+]
+
+
+@pytest.mark.parametrize(("act", "error", "message"), WRONG, ids=range(len(WRONG)))
+def test_a_slip_is_an_error_where_it_is_made(license_service, act, error, message):
+    """Not later in the app, where it would look like a fault of the server."""
+    with pytest.raises(error, match=message):
+        act(license_service)
+
+
+@pytest.mark.parametrize(
+    "act", ["revoke", "reinstate", "expire", "end_support", "convert", "take_back_seats"]
+)
+def test_a_key_that_was_not_issued_is_named_beside_the_issued_ones(license_service, act):
+    """All are masked: the message ends up in a log."""
+    key = license_service.issue("Notes")
+    with pytest.raises(LookupError, match=r"issued no license CP-AB…O345; issued: CP-TE…0001$") as caught:
+        getattr(license_service, act)("CP-ABC123-DEF456-GHI789-JKL012-MNO345")
+    assert key not in str(caught.value)
+    with pytest.raises(LookupError, match="issued no license …; issued: CP-TE"):
+        license_service.entitle("nope", {})

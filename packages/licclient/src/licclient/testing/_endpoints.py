@@ -13,9 +13,10 @@ from typing import Any, Final
 import httpx
 from packaging.version import Version
 
-from licclient._model import Entitlements, Quota, write_entitlements
+from licclient._model import Entitlements, Quota, read_entitlements, write_entitlements
 from licclient._policy import is_newer, is_version
 from licclient._protocol.responses import MANIFEST_HEADER
+from licclient._settings import read_slug
 from licclient._typed_key import is_license_key
 from licclient.testing._clients import LicenseClock, Misbehaviour
 from licclient.testing._signing import Signer
@@ -24,6 +25,40 @@ DOWNLOAD_PATH: Final = "/api/v1/update-download"
 LINK_LIFETIME: Final = timedelta(hours=1)
 SEAT_LEASE: Final = timedelta(minutes=2)
 RELEASE_LIFETIME: Final = timedelta(days=180)
+
+_TYPES: Final = {
+    **dict.fromkeys(("product", "version", "changelog", "platform", "channel"), str),
+    **dict.fromkeys(("slug", "filename", "critical_below"), str | None),
+    **dict.fromkeys(("expires", "support_until"), date | None),
+    **dict.fromkeys(("slots", "seats"), int | None),
+    **dict.fromkeys(("lifetime", "rolled_out"), bool),
+    "content": bytes,
+    "channels": list | tuple | set | frozenset,
+}
+"""Field of a license or release → its type: in a response a wrong one would look like a server's fault."""
+
+
+def check_fields(record: object) -> None:
+    """Raise `TypeError` or `ValueError` for what a test cannot issue or publish."""
+    for name, kind in _TYPES.items():
+        value = getattr(record, name, None)
+        if hasattr(record, name) and (not isinstance(value, kind) or isinstance(value, datetime)):
+            wanted = getattr(kind, "__name__", kind)
+            raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
+        if isinstance(value, int) and value < 0:
+            raise ValueError(f"{name} must not be negative")
+    read_slug(getattr(record, "slug", None))
+
+
+def check_grants(entitlements: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return entitlements; raise `ValueError` for those that a client would leave out."""
+    sent = write_entitlements(Entitlements(entitlements))
+    wrong = sorted(sent.keys() - read_entitlements(sent).keys(), key=str)
+    if wrong:
+        raise ValueError(
+            f"entitlements are named like export-pdf, and are flags, numbers, texts or a Quota; not {wrong}"
+        )
+    return entitlements
 
 
 @dataclass(slots=True)
@@ -46,6 +81,10 @@ class IssuedLicense:
     lost_seats: set[str] = field(default_factory=set)
     uses: dict[str, tuple[str, datetime, int]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
+
     def terms(self) -> dict[str, Any]:
         """Return what a response tells of it."""
         expiry = self.expires.isoformat() if self.expires and not self.lifetime else None
@@ -66,6 +105,10 @@ class Release:
     channel: str = "stable"
     rolled_out: bool = True
     critical_below: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        check_fields(self)
 
     def is_critical(self, installed: str) -> bool:
         """Return whether it is important for an installed version."""

@@ -19,10 +19,17 @@ from licclient._model import EntitlementValue
 from licclient._protocol.extensions import CONSUME_PATH, ROLLED_BACK_PATH, SEAT_PATH, TRIAL_PATH
 from licclient._protocol.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
 from licclient._protocol.responses import MANIFEST_HEADER, read_json_object
-from licclient._settings import ClientSettings
-from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, repair_key
+from licclient._settings import ClientSettings, read_slug
+from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, mask_key, repair_key
 from licclient.testing._clients import LicenseClock, MemoryStorage, Misbehaviour, SeenRequest
-from licclient.testing._endpoints import DOWNLOAD_PATH, Endpoints, IssuedLicense, RefusedError, Release
+from licclient.testing._endpoints import (
+    DOWNLOAD_PATH,
+    Endpoints,
+    IssuedLicense,
+    RefusedError,
+    Release,
+    check_grants,
+)
 from licclient.testing._signing import Signer, file_content, read_file_request
 
 BASE_URL: Final = "https://licenses.example.com"
@@ -186,6 +193,10 @@ class LicenseService:
 
         Returns:
             The license key.
+
+        Raises:
+            TypeError: An argument has the wrong type.
+            ValueError: It is out of range, or no slug, key or entitlement.
         """
         if key is None:
             key = self._next_key()
@@ -193,7 +204,7 @@ class LicenseService:
             raise ValueError(
                 "the key must be CP- and five groups of six letters or digits, or 8 visible signs"
             )
-        terms = (product, slug, expires, lifetime, slots, support_until, entitlements)
+        terms = (product, slug, expires, lifetime, slots, support_until, check_grants(entitlements))
         self._endpoints.licenses[key] = IssuedLicense(*terms, seats=seats, channels=channels)
         if activated:
             self.storage.key = key
@@ -210,8 +221,15 @@ class LicenseService:
         answer = self._endpoints.verify(fields).json()
         if not answer["valid"]:
             raise ValueError(f"no license file is issued: {answer['reason']}")
-        slug = self._endpoints.licenses[key].slug or slug
+        slug = self._license(key).slug or slug
         return self._signer.sign_file(file_content(answer, key, domain, slug, days, self.clock()))
+
+    def _license(self, key: str) -> IssuedLicense:
+        found = self._endpoints.licenses.get(key)
+        if found is None:
+            issued = ", ".join(map(mask_key, self._endpoints.licenses)) or "none"
+            raise LookupError(f"this service has issued no license {mask_key(key)}; issued: {issued}")
+        return found
 
     def _next_key(self) -> str:
         number = len(self._endpoints.licenses) + 1
@@ -219,39 +237,39 @@ class LicenseService:
 
     def offer_trials(self, product: str, *, slug: str, days: int = 14) -> None:
         """Offer trials of a product from now on; `expire` ends one."""
-        self._endpoints.trials[slug] = product, days
+        self._endpoints.trials[read_slug(slug) or ""] = product, days
 
     def convert(self, key: str, *, expires: date | None = None) -> None:
         """Make a purchased license of a trial, as when it was bought."""
-        license_ = self._endpoints.licenses[key]
+        license_ = self._license(key)
         license_.is_trial, license_.expires = False, expires
 
     def revoke(self, key: str) -> None:
         """Revoke a license, as after a refund."""
-        self._endpoints.licenses[key].revoked = True
+        self._license(key).revoked = True
 
     def reinstate(self, key: str) -> None:
         """Take a revocation back."""
-        self._endpoints.licenses[key].revoked = False
+        self._license(key).revoked = False
 
     def entitle(self, key: str, entitlements: Mapping[str, EntitlementValue]) -> None:
         """Change what a license grants; an app learns of it with the next answer."""
-        self._endpoints.licenses[key].entitlements = entitlements
+        self._license(key).entitlements = check_grants(entitlements)
 
     def take_back_seats(self, key: str) -> None:
         """Take all floating seats of a license back: the apps learn so when they renew them."""
-        license_ = self._endpoints.licenses[key]
+        license_ = self._license(key)
         license_.lost_seats |= license_.held_seats.keys()
         license_.held_seats = {}
 
     def expire(self, key: str) -> None:
         """Let a license end yesterday."""
-        self._endpoints.licenses[key].lifetime = False
-        self._endpoints.licenses[key].expires = self.clock().date() - timedelta(days=1)
+        license_ = self._license(key)
+        license_.lifetime, license_.expires = False, self.clock().date() - timedelta(days=1)
 
     def end_support(self, key: str) -> None:
         """Let the support period end yesterday: newer versions are listed, but without a link (D-25)."""
-        self._endpoints.licenses[key].support_until = self.clock().date() - timedelta(days=1)
+        self._license(key).support_until = self.clock().date() - timedelta(days=1)
 
     def publish(
         self,
@@ -281,7 +299,8 @@ class LicenseService:
             critical_below: Installed versions below it are offered it in any case, as important (D-231).
 
         Raises:
-            packaging.version.InvalidVersion: PEP 440 cannot read the version.
+            TypeError: An argument has the wrong type.
+            ValueError: PEP 440 cannot read the version, or it is no slug.
         """
         Version(version)
         Version(critical_below or "0")
@@ -306,7 +325,9 @@ class LicenseService:
         self._misbehaviour = None
 
     def misbehave(self, how: "Misbehaviour | str") -> None:
-        """Go wrong from now on, until `come_back`."""
+        """Go wrong from now on, until `come_back`; raise `ValueError` for an unknown word."""
+        if how not in list(Misbehaviour):
+            raise ValueError(f"misbehave takes one of {', '.join(Misbehaviour)}; not {how}")
         self._misbehaviour = Misbehaviour(how)
 
     @contextmanager
@@ -322,6 +343,8 @@ class LicenseService:
 
     def count(self, kind: str | None = None) -> int:
         """Return how many requests there were, in all or of a kind, as of `SeenRequest`."""
+        if kind not in (None, "other", *_KINDS.values()):
+            raise ValueError(f"a request is one of {', '.join(_KINDS.values())}, other; not {kind}")
         return sum(kind in (None, request.kind) for request in self.requests)
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
