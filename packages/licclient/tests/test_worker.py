@@ -1,6 +1,7 @@
 """The worker behind an app, with the fakes that apps use: a clock that moves, a service that goes away."""
 
 import asyncio
+import importlib
 import subprocess
 import sys
 import threading
@@ -267,6 +268,17 @@ def _qt_loop():
         return to_qt(), app.processEvents
     except ImportError as missing:
         without(f"PySide6 cannot be used: {missing}")
+
+
+@pytest.mark.parametrize("needs", ["deliver.to_qt", "dialogs.qt"])
+def test_without_qt_the_package_to_install_is_named(monkeypatch, needs):
+    """Python's own message names a module, which is not what one installs."""
+    monkeypatch.setitem(sys.modules, "PySide6.QtCore", None)
+    monkeypatch.delitem(sys.modules, "licclient.dialogs.qt", raising=False)
+    with pytest.raises(
+        ImportError, match=rf"^licclient\.{needs} needs PySide6: pip install 'licclient\[qt\]'$"
+    ):
+        to_qt() if needs == "deliver.to_qt" else importlib.import_module(f"licclient.{needs}")
 
 
 @pytest.mark.parametrize("make_loop", [_tk_loop, _qt_loop])

@@ -55,7 +55,10 @@ def to_qt() -> "Deliver":
     Raises:
         ImportError: PySide6 is not installed.
     """
-    from PySide6.QtCore import QCoreApplication, QObject, Qt, Signal, Slot  # noqa: PLC0415 - an extra
+    try:
+        from PySide6.QtCore import QCoreApplication, QObject, Qt, Signal, Slot  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as problem:
+        raise ImportError("licclient.deliver.to_qt needs PySide6: pip install 'licclient[qt]'") from problem
 
     class Post(QObject):
         """Lives on the thread that made it; Qt carries what is emitted over to it."""
