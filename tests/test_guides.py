@@ -1,5 +1,6 @@
 """The Python of the app developer's guides runs as it stands there, against the service of the fixtures."""
 
+import inspect
 import io
 import re
 import shlex
@@ -16,7 +17,7 @@ import pytest
 import licclient
 from harness.commands import Program
 from licclient import ClientSettings, LicenseClient, LicenseRefusedError
-from licclient.testing import LicenseService
+from licclient.testing import LicenseService, Misbehaviour
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["client", *(f"app/{page.stem}" for page in sorted(DOCS.glob("app/*.md")))]
@@ -81,6 +82,31 @@ def test_the_code_of_a_guide_runs(
     for name, test in names.items():
         if name.startswith("test_"):
             test(license_service)
+
+
+def test_every_method_of_the_fixture_is_on_its_page() -> None:
+    """With every parameter: an editor shows them to some developers only."""
+    page = (DOCS / "app" / "testing.md").read_text(encoding="utf-8")
+    methods = {name: method for name, method in vars(LicenseService).items() if inspect.isfunction(method)}
+    names = {name for name in methods if not name.startswith("_")} - {"close"}
+    for name in ("issue", "publish"):
+        names |= {f"{parameter}=" for parameter in inspect.signature(methods[name]).parameters} - {"self="}
+    missing = {name for name in names - {"product=", "version="} if name not in page}
+    assert missing == set()
+    assert {word for word in Misbehaviour if f'"{word}"' not in page} == set()
+
+
+def test_the_methods_of_the_guide_need_a_license(license_service: LicenseService) -> None:
+    """The class of the page, whose client is created in `__init__`."""
+    (block,) = (block for block in _blocks("client") if block.startswith("class Notes"))
+    names: dict[str, Any] = {"LicenseClient": license_service.client, "explain": licclient.explain}
+    exec(compile(block, "client.md", "exec"), names)  # noqa: S102 - ours
+    app = names["Notes"]()
+    with pytest.raises(licclient.NotActivatedError):
+        app.export("note")
+    assert app.on_click("note") == licclient.explain(licclient.NotActivatedError())
+    app.client.activate(license_service.issue("Notes Pro"))
+    assert (app.export("note"), app.on_click("note")) == ("note exported", "note printed")
 
 
 @pytest.mark.slow
