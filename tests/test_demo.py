@@ -4,11 +4,15 @@ import hashlib
 import re
 import shlex
 import zipfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.programs import run, serving
+from licclient import LicenseClient
+from licclient.testing import MemoryStorage
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
@@ -42,6 +46,11 @@ def test_the_printed_commands_work_as_pasted(tmp_path: Path) -> None:
         assert (revoked.returncode, "revoked" in revoked.stdout + revoked.stderr) == (1, True), revoked
         update = run(commands["is there an update for version 1.0.0?"], home, cwd=ROOT)
         assert (update.returncode, "1.1.0" in update.stdout) == (0, True), update
+        (call,) = re.findall(r"^client = .*$", printed, re.MULTILINE)
+        app: dict[str, Any] = {"LicenseClient": partial(LicenseClient, storage=MemoryStorage())}
+        exec(call, app)  # noqa: S102 - ours
+        assert app["client"].activate(commands["a valid license"][-1]).product == "Demo Notes"
+        assert app["client"].check_for_update().version == "1.1.0"
         download = commands["download it"]
         assert download[-2:] == ["--to", "."]
         got = run([*download[:-1], str(tmp_path / "downloads")], home, cwd=ROOT)

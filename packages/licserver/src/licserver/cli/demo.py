@@ -37,6 +37,7 @@ from licserver.settings import StandaloneSettings, check_names
 _PORT = 8080
 _USER = "demo"
 _SLUG: Final = "demo-notes"
+_SLOTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -133,7 +134,7 @@ to see what a customer sees, and sign in with the license key {keys.active}
 
 Run these in another terminal, in this folder:
 
-# a valid license (again after Ctrl-C here, and it is answered from the cache)
+# a valid license (for {_SLOTS} computers; again after Ctrl-C here, and it is answered from the cache)
 {client} verify {keys.active}
 
 # an expired one
@@ -148,12 +149,21 @@ Run these in another terminal, in this folder:
 # download it
 {client} download {keys.active} {_SLUG} 1.0.0 --to .
 
+In an app of yours, which takes the valid license key:
+
+{_client_call(address)}
+
 A store of your own begins with these; `{licserver} user add NAME` lets you into its console:
 
 {licserver} product add my-app --name "My App" --environment domain
 {licserver} license issue my-app --slots 3
 {licserver} serve
 """
+
+
+def _client_call(address: str) -> str:
+    slug, name, (installed, *_) = _PRODUCTS[0]
+    return f'client = LicenseClient("{address}", product="{name}", slug="{slug}", version="{installed}")'
 
 
 def _program(name: str) -> str:
@@ -201,7 +211,7 @@ def _fill(services: Services, folder: Path) -> _DemoKeys:
         add_counts(services.database, day, dict(_draw_counts(lot, day, _DAYS - back)))
     today = now.date()
     terms = (
-        LicenseTerms(slots=3, expires_on=today + timedelta(days=365)),
+        LicenseTerms(slots=_SLOTS, expires_on=today + timedelta(days=365)),
         LicenseTerms(expires_on=today - timedelta(days=1)),
         LicenseTerms(lifetime=True),
     )
