@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.fetching import fetch
+from licserver.services.queues import QueueState
 from licserver.web.metrics import Meters, Snapshot
 from licserver.web.server import bind
 
@@ -63,6 +64,8 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
         assert found["licserver_requests_total", "feed", "401"] == 1
         assert found["licserver_request_duration_seconds_count", "verify"] == 23
         assert found["licserver_workers",] == int(workers)
+        if found["licserver_database_up",]:
+            assert found["licserver_queue_waiting", "sales"] == 0
         assert ".example" not in text
         assert "CP-" not in text
 
@@ -132,7 +135,7 @@ def test_the_dashboard_asks_for_what_there_is():
     told = {"licserver_requests_total", "licserver_verifies_total"}
 
     labels = {"le", "job", "instance"}
-    for family in Snapshot(Meters(), 1.0, is_ready=True).collect():
+    for family in Snapshot(Meters(), 1.0, [QueueState("sales", 0.0, 0, 0)], is_ready=True).collect():
         told |= {sample.name for sample in family.samples}
         labels |= {label for sample in family.samples for label in sample.labels}
     labels |= {"endpoint", "status", "verdict"}

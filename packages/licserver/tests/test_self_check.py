@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from harness.engines import both_engines
+from licserver.database.repositories.webhooks import DELIVERIES
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key, new_secrets
+from licserver.services.mail import MAIL
+from licserver.services.queues import measure_queues
 from licserver.services.self_check import Finding, Level, ask_base_url, check_installation
 from licserver.settings import Settings
 from licserver.sources import SourceKind
@@ -56,6 +59,28 @@ def test_a_shop_without_its_secret_is_told(make_world, clock, monkeypatch):
     assert (only_one.level, "whsec" in str(only_one)) == (Level.WARNING, False)
     monkeypatch.setenv("OLD_SHOP_SECRET", "whsec_something else")
     assert "source shop" not in bad(found(world.settings, clock()))
+
+
+@both_engines
+def test_jobs_that_nobody_does_are_told(make_world, clock):
+    """A job that is due for minutes, as when no server runs; not one that runs, or is to be repeated."""
+    world = make_world(mail_host="mail.example", mail_sender="shop@example.com")
+    queue = world.repositories.queue
+    for key in ("running", "failed", "dead"):
+        queue.add(MAIL, key, {}, clock())
+    _, failed, dead = queue.claim(MAIL, clock(), timedelta(hours=1), 3)
+    queue.retry(failed, clock() + timedelta(hours=1), "no connection")
+    queue.add(DELIVERIES, "forgotten", {}, clock())
+    clock.forward(minutes=5)
+    assert not {"mail", "webhooks"} & {*bad(found(world.settings, clock()))}
+    clock.forward(minutes=5)
+    late = bad(found(world.settings, clock()))["webhooks"]
+    assert (late.level, late.said) == (Level.WARNING, "1 job waiting, the oldest is due for 10 minutes")
+    queue.bury(dead, clock(), "550")
+    assert bad(found(world.settings, clock()))["mail"].said == "1 job given up"
+    measured = {one.name: one[1:] for one in measure_queues(world.repositories, world.settings, clock())}
+    nothing = (0, 0, 0)
+    assert measured == {"sales": nothing, "webhooks": (600, 1, 0), "mail": (0, 2, 1), "patches": nothing}
 
 
 def test_a_clock_that_is_off_is_told(make_world, clock):

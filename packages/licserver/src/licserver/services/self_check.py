@@ -27,16 +27,19 @@ from licserver.database.repositories import Repositories
 from licserver.database.timelines import Timelines
 from licserver.domain.offers import latest_by_channel
 from licserver.domain.records import Release
+from licserver.domain.text import plural
 from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
+from licserver.services.queues import measure_queues
 from licserver.services.sources import missing_variables
 from licserver.services.sources import read_secrets as read_source_secrets
 from licserver.settings import Settings
 
 TIMEOUT: Final = 5.0  # seconds for all of it: a name, a connection, an answer
 RENEW_WITHIN: Final = timedelta(days=30)  # a manifest that expires sooner should be renewed
+LATE: Final = 300.0  # seconds for which a job is due before nobody seems to do it
 CLOCK_TOLERANCE: Final = timedelta(seconds=30)
 """Between this machine's clock and another's: signatures, links and expiry depend on it."""
 
@@ -239,6 +242,7 @@ def _check_database(
         repositories = Repositories(database)
         yield from _check_releases(settings, repositories, now)
         yield from _check_sources(repositories)
+        yield from _check_queues(repositories, settings, now)
     except LicserverError as problem:
         advice = "do what it says, as the server's user; else restore a backup"
         if database.is_remote:
@@ -288,6 +292,31 @@ def _check_sources(repositories: Repositories) -> Iterator[Finding]:
             yield _odd(about, f"{', '.join(missing)} is not set here", advice)
         else:
             yield _ok(about, "its secret is set")
+
+
+_DEAD_JOBS: Final = {
+    "sales": "licserver source events NAME --state dead",
+    "mail": "licserver mail list --failed",
+}
+"""What to do about jobs that were given up. An endpoint of webhooks has a state; patches only save time."""
+
+
+def _check_queues(repositories: Repositories, settings: Settings, now: datetime) -> Iterator[Finding]:
+    """Look for jobs that nobody does, and for those that were given up."""
+    is_well = True
+    for queue in measure_queues(repositories, settings, now):
+        if queue.oldest_due > LATE:
+            since = f"for {queue.oldest_due / 60:.0f} minutes"
+            said = f"{queue.waiting} {plural(queue.waiting, 'job')} waiting, the oldest is due {since}"
+            advice = "see that `licserver serve` runs and what it logs; if it is silent, restart it"
+            yield _odd(queue.name, said, advice)
+            is_well = False
+        if queue.dead and queue.name in _DEAD_JOBS:
+            said = f"{queue.dead} {plural(queue.dead, 'job')} given up"
+            yield _odd(queue.name, said, _DEAD_JOBS[queue.name])
+            is_well = False
+    if is_well:
+        yield _ok("jobs", f"none has been due for longer than {LATE / 60:.0f} minutes")
 
 
 def _check_releases(settings: Settings, repositories: Repositories, now: datetime) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ multiprocess mode or not; these cost 1.9.
 import mmap
 import tempfile
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import accumulate
 from time import monotonic, perf_counter
@@ -24,6 +24,7 @@ from aiohttp.typedefs import Handler
 from licserver import __version__
 from licserver.domain.decisions import VerifyRefusal
 from licserver.protocol import feeds, public_api
+from licserver.services.queues import QueueState
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -147,13 +148,19 @@ class Meters:
         blocks = [self._block(at) for at in range(self._count)]
         return {name: sum(cells) for name, cells in zip(_COUNTERS, zip(*blocks, strict=True), strict=True)}
 
-    def create_app(self, is_ready: Callable[[], Awaitable[bool]]) -> web.Application:
-        """Create the application that serves the sums; `is_ready` asks the database."""
+    def create_app(
+        self,
+        is_ready: Callable[[], Awaitable[bool]],
+        measure: Callable[[], Awaitable[Sequence[QueueState]]],
+    ) -> web.Application:
+        """Create the application that serves the sums; both functions ask the database."""
         from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - only where metrics are on
 
         async def respond(request: web.Request) -> web.Response:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-            snapshot = Snapshot(self, monotonic() - self._began, is_ready=await is_ready())
+            ready = await is_ready()
+            queues = await measure() if ready else ()
+            snapshot = Snapshot(self, monotonic() - self._began, queues, is_ready=ready)
             content = encode(cast("Collector", snapshot))
             return web.Response(body=content, headers={"Content-Type": content_type})
 
@@ -198,9 +205,9 @@ METER = web.AppKey("meter", Meter)
 class Snapshot:
     """All metrics at one moment; a collector as prometheus_client's registries take it."""
 
-    def __init__(self, meters: Meters, age: float, *, is_ready: bool) -> None:
+    def __init__(self, meters: Meters, age: float, queues: Sequence[QueueState], *, is_ready: bool) -> None:
         self._totals, self._live = meters.totals(), meters.count_live()
-        self._age, self._is_ready = age, is_ready
+        self._age, self._queues, self._is_ready = age, queues, is_ready
 
     def collect(self) -> "Iterator[Metric]":
         """Yield them."""
@@ -231,6 +238,15 @@ class Snapshot:
             seconds = self._totals["microseconds", endpoint, ""] / 1e6
             durations.add_metric([endpoint], list(zip(BUCKETS, counts, strict=True)), seconds)
         yield from (requests, verifies, durations)
+        for name, about, values in (
+            ("oldest_due_seconds", "For how long the oldest due job has been due.", "oldest_due"),
+            ("waiting", "Jobs that run, wait or are to be repeated, up to 10,000.", "waiting"),
+            ("dead", "Jobs that were given up, up to 10,000.", "dead"),
+        ):
+            gauge = GaugeMetricFamily(f"licserver_queue_{name}", about, labels=["queue"])
+            for queue in self._queues:
+                gauge.add_metric([queue.name], getattr(queue, values))
+            yield gauge
         yield GaugeMetricFamily("licserver_workers", "Processes that answer.", self._live)
         yield GaugeMetricFamily("licserver_database_up", "1 when the database answers.", self._is_ready)
         yield GaugeMetricFamily("licserver_uptime_seconds", "Since the server was started.", self._age)

@@ -11,11 +11,15 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from licserver.database.engine import waiting_until
+from licserver.errors import LicserverError
 from licserver.services import Services
+from licserver.services.queues import QueueState, measure_queues
 from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
 from licserver.web.background import Background
@@ -27,6 +31,7 @@ from licserver.web.middlewares import DRAIN
 from licserver.web.public import find_database_fault
 from licserver.web.rate_limits import ClientAddresses
 from licserver.web.shutdown import END_SECONDS, ProcessEnd, exit_at_next_signal
+from licserver.web.worker_threads import WorkerThreads
 
 if sys.platform != "win32":
     import resource
@@ -38,6 +43,8 @@ LINGER = 2.0  # seconds in which an idle connection may still bring a request wh
 _PORT_TRIES = 10
 _MOST_DESCRIPTORS = 65_536
 _NO_SUCH_ADDRESS = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+_MEASURE_SECONDS = 1.5  # in which the queues are measured, or left out of the metrics
 
 _SWITCH_INTERVAL = 0.0005
 """Seconds after which a thread that makes a page gives the interpreter back to the event loop.
@@ -237,20 +244,31 @@ def open_metrics(settings: Settings, processes: int) -> MetricsSite | None:
 
 
 def _serving_metrics(
-    metrics: MetricsSite, settings: Settings
+    metrics: MetricsSite, services: Services
 ) -> Callable[[web.Application], AsyncIterator[None]]:
     """Make the `cleanup_ctx` of an application that serves metrics while it runs."""
 
     async def serve_metrics(app: web.Application) -> AsyncIterator[None]:
+        threads = WorkerThreads()
+
         async def is_ready() -> bool:
             return await find_database_fault(app) is None
 
-        runner = Runner(metrics.meters.create_app(is_ready), settings, access_log=None, shutdown_timeout=1)
+        def measure() -> Sequence[QueueState]:
+            try:
+                with waiting_until(time.monotonic() + _MEASURE_SECONDS):
+                    return measure_queues(services.repositories, services.settings, services.now())
+            except LicserverError:
+                return ()
+
+        site = metrics.meters.create_app(is_ready, partial(threads.run, measure))
+        runner = Runner(site, services.settings, access_log=None, shutdown_timeout=1)
         await runner.setup()
         # Duplicates: each process closes its own.
         await _listen(runner, [socket.socket(fileno=os.dup(sock.fileno())) for sock in metrics.socks])
         yield
         await runner.cleanup()
+        await threads.close()
         for sock in metrics.socks:
             sock.close()
         metrics.meters.close()
@@ -269,7 +287,7 @@ def make_runner(
     meter = None if metrics is None else metrics.meters.claim()
     app = create_app(services, meter=meter, background=background)
     if metrics is not None:
-        app.cleanup_ctx.append(_serving_metrics(metrics, settings))
+        app.cleanup_ctx.append(_serving_metrics(metrics, services))
     more: dict[str, Any] = {
         "access_log_class": access_logger(ClientAddresses(settings), RequestIds(settings)),
         "access_log": logging.getLogger("licserver.access") if settings.access_log else None,

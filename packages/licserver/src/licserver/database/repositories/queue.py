@@ -5,14 +5,28 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, exists, literal, select, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    ScalarSelect,
+    Select,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    union_all,
+    update,
+)
 
 from licserver.database.repositories.base import Repository, insert_into, matching
 from licserver.database.tables.events import jobs
 
 MAX_ERROR: Final = 500  # characters of an error that is stored
+MAX_COUNTED: Final = 10_000  # jobs of a queue that `measure` counts: some milliseconds
 _MAX_SWEPT: Final = 1_000  # rows deleted in one transaction
 
 _columns: Final = jobs.c
@@ -40,6 +54,14 @@ class Job:
     created_at: datetime
     finished_at: datetime | None
     last_error: str | None
+
+
+class QueueSize(NamedTuple):
+    """The jobs of a queue: since when the oldest is due, and how many wait or were given up."""
+
+    oldest_due_at: datetime | None
+    waiting: int  # running ones, and those that are to be repeated later, as well
+    dead: int
 
 
 def add_job(
@@ -80,6 +102,12 @@ class QueueRepository(Repository):
         ]
         with self._reading() as connection:
             return set(connection.execute(union_all(*due)).scalars())
+
+    def measure(self, queues: Collection[str], now: datetime) -> dict[str, QueueSize]:
+        """Return the size of queues, each counted up to `MAX_COUNTED`: one statement, along two indexes."""
+        with self._reading() as connection:
+            rows = connection.execute(union_all(*(_measure(queue, now) for queue in queues)))
+            return {queue: QueueSize(*size) for queue, *size in rows}
 
     def claim(self, queue: str, now: datetime, lease: timedelta, limit: int) -> list[Job]:
         """Take jobs that are due: nobody else gets them until the lease ends, or `retry` sets a time.
@@ -150,6 +178,17 @@ class QueueRepository(Repository):
         while swept := self._execute(delete(jobs).where(_columns.id.in_(old))):
             total += swept
         return total
+
+
+def _measure(queue: str, now: datetime) -> Select[Any]:
+    def count(state: ColumnElement[bool]) -> ScalarSelect[int]:
+        counted = select(_columns.id).where(_columns.queue == queue, state).limit(MAX_COUNTED).subquery()
+        return select(func.count()).select_from(counted).scalar_subquery()
+
+    due = select(_columns.due_at).where(_columns.queue == queue, _columns.due_at <= now)
+    oldest = due.order_by(_columns.due_at).limit(1).scalar_subquery()
+    waiting, dead = count(_columns.due_at.is_not(None)), count(_columns.state == JobState.DEAD)
+    return select(literal(queue), oldest, waiting, dead)
 
 
 def _read(row: Row[Any]) -> Job:

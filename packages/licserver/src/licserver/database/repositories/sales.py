@@ -179,9 +179,9 @@ class SaleRepository(Repository):
         return job
 
     def sweep(self, before: datetime) -> int:
-        """Delete deliveries that were done with before an instant; those that failed stay."""
-        is_old = sale_events.c.finished_at < before, sale_events.c.state.in_([DONE, IGNORED])
-        return self._execute(delete(sale_events).where(*is_old))
+        """Delete deliveries that were done with, or unreadable, before an instant; others stay."""
+        is_over = sale_events.c.state.in_([DONE, IGNORED]) | sale_events.c.content.is_(None)
+        return self._execute(delete(sale_events).where(sale_events.c.finished_at < before, is_over))
 
     # --- orders and subscriptions
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
-from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.statistics import Total
 from licserver.domain.records import Product
 from licserver.services import LicenseFilter, Services
@@ -119,8 +118,6 @@ def show_health(context: PageContext) -> Page:
         elif endpoint.failing_since is not None and endpoint.disabled_at is None:
             what = "deliveries fail; they are repeated for three days"
             findings.append(Finding(about, Level.WARNING, what, advice))
-    if services.mail.is_on and services.mail.list_jobs(JobState.DEAD, limit=1):
-        findings.append(Finding("mail", Level.WARNING, "some mails were given up", "see Mail to customers"))
     return Page("health.html", findings=findings)
 
 
