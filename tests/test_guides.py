@@ -43,8 +43,9 @@ def test_the_code_of_a_guide_runs(
     """Block after block, with what only an app can bring: windows, callbacks, folders."""
     pytest.importorskip("tkinter")
 
-    def create_client(*arguments: Any, **options: Any) -> LicenseClient:
-        return license_service.client(ClientSettings(*arguments, **options))
+    def create_client(given: str | ClientSettings, **options: Any) -> LicenseClient:
+        settings = given if isinstance(given, ClientSettings) else ClientSettings(given, **options)
+        return license_service.client(settings)
 
     monkeypatch.setattr(licclient, "LicenseClient", create_client)
     archive = io.BytesIO()

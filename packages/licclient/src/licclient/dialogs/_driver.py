@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from licclient._base_client import BaseClient
+from licclient._client import LicenseClient
 from licclient._explain import system_languages
 from licclient._flows.updates import installed_version
 from licclient._texts import pick_tag
@@ -29,7 +31,6 @@ from licclient.dialogs._states import (
 from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
-    from licclient._client import LicenseClient
     from licclient._model import Update
 
 State = Activation | Offer
@@ -54,7 +55,7 @@ class Driver:
     """
 
     def __init__(
-        self, window: Window, deliver: Deliver, client: "LicenseClient", state: State, to: Path | None = None
+        self, window: Window, deliver: Deliver, client: LicenseClient, state: State, to: Path | None = None
     ) -> None:
         self.state: State = state
         # None at the end: threads hold the driver, and a window must be freed on its own thread.
@@ -160,6 +161,23 @@ class Driver:
 
 # --- where the dialogs begin ------------------------------------------------------------------
 
+
+def check_client(client: object) -> None:
+    """Raise `TypeError` for what is no `LicenseClient` (D-88)."""
+    if not isinstance(client, LicenseClient):
+        advice = ": create LicenseClient(client.settings) for them" if isinstance(client, BaseClient) else ""
+        raise TypeError(f"the dialogs need a LicenseClient, not {type(client).__name__}{advice}")
+
+
+def wrong_thread(toolkit: str, deliver: str) -> RuntimeError:
+    """Return the error for a dialog that is opened on another thread than that of the windows."""
+    name = threading.current_thread().name
+    return RuntimeError(
+        f"dialogs open on the thread of {toolkit}'s main loop, and this is {name!r}: create"
+        f" deliver = {deliver} there (licclient.deliver), and call deliver(lambda: …) here"
+    )
+
+
 MOST_LETTERS: Final = 100_000
 """How much of a changelog is shown."""
 
@@ -168,9 +186,10 @@ LONGEST_LINE: Final = 1_000
 
 
 def begin_activation(
-    client: "LicenseClient", problem: BaseException | None, language: str | None, *, trial: bool = False
+    client: LicenseClient, problem: BaseException | None, language: str | None, *, trial: bool = False
 ) -> Activation:
     """Return the first state of the dialog that asks for a key; `ValueError` for a trial without a slug."""
+    check_client(client)
     settings = client.settings
     if trial and settings.slug is None:
         raise ValueError("a trial needs slug= when the client is made")
@@ -184,8 +203,9 @@ def begin_activation(
     )
 
 
-def begin_offer(client: "LicenseClient", update: "Update", language: str | None) -> Offer:
+def begin_offer(client: LicenseClient, update: "Update", language: str | None) -> Offer:
     """Return the first state of the dialog that offers an update; `ValueError` without slug or version."""
+    check_client(client)
     settings = client.settings
     _, installed = installed_version(settings)
     changelog = in_short_lines(update.changelog_text)

@@ -23,6 +23,7 @@ from licclient.dialogs._driver import (
     colour_of,
     marked,
     split_mnemonic,
+    wrong_thread,
 )
 from licclient.dialogs._states import Action, Bar, Link, View
 
@@ -33,6 +34,18 @@ _LOOK_MILLISECONDS: Final = 50
 _GAP: Final = 12
 _WHOLE_BAR: Final = 100.0
 _PREFIX: Final = "Licclient."
+
+
+def check_parent(parent: object) -> None:
+    """Raise `TypeError` for what is no window, and `RuntimeError` on another thread than that of Tk."""
+    if not isinstance(parent, tk.Misc):
+        raise TypeError(
+            f"parent must be a window of Tk, such as the app's tkinter.Tk(), not {type(parent).__name__}"
+        )
+    try:
+        parent.tk.eval("")  # other calls of another thread wait for the main loop
+    except RuntimeError as problem:
+        raise wrong_thread("Tk", "to_tk(root)") from problem
 
 
 class TkDialog(tk.Toplevel):
@@ -50,6 +63,7 @@ class TkDialog(tk.Toplevel):
         *,
         dark: bool | None = None,
     ) -> None:
+        check_parent(parent)
         super().__init__(parent)
         self.withdraw()
         self._parent = parent.winfo_toplevel()

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 try:
-    from PySide6.QtCore import Qt
+    from PySide6.QtCore import Qt, QThread
     from PySide6.QtGui import QCloseEvent, QFontDatabase, QFontMetrics, QPalette
     from PySide6.QtWidgets import (
+        QApplication,
         QDialog,
         QDialogButtonBox,
         QGridLayout,
@@ -49,8 +50,10 @@ from licclient.dialogs._driver import (
     State,
     begin_activation,
     begin_offer,
+    check_client,
     colour_of,
     marked,
+    wrong_thread,
 )
 from licclient.dialogs._states import Action, Bar, Link, Typed, View
 
@@ -90,6 +93,11 @@ def ask_for_key(
 
     Returns:
         The license; None when the dialog was closed without one.
+
+    Raises:
+        TypeError: `client` is no `LicenseClient`.
+        RuntimeError: This is not the thread of Qt's main loop, or there is no `QApplication` yet.
+        ValueError: `trial`, and the client was made without `slug`.
     """
     return ActivationDialog(client, parent, problem=problem, language=language, trial=trial).run()
 
@@ -119,10 +127,22 @@ def offer_update(
 
     Raises:
         ValueError: The client was made without `slug` or `version`.
+        TypeError, RuntimeError: As for `ask_for_key`.
     """
+    check_client(client)
+    _check_thread()
     if not asked and client.is_skipped(update):
         return None
     return UpdateDialog(client, update, to, parent, language=language).run()
+
+
+def _check_thread() -> None:
+    """Raise `RuntimeError` where Qt would end the process, or hang."""
+    app = QApplication.instance()
+    if app is None or not app.inherits("QApplication"):
+        raise RuntimeError("dialogs need a QApplication: create it first")
+    if app.thread() != QThread.currentThread():
+        raise wrong_thread("Qt", "to_qt()")
 
 
 class _Dialog(QDialog):
@@ -131,6 +151,7 @@ class _Dialog(QDialog):
     def __init__(
         self, parent: QWidget | None, client: "LicenseClient", state: State, to: Path | None = None
     ) -> None:
+        _check_thread()
         super().__init__(parent)
         self._build()
         self._driver = Driver(self, to_qt(), client, state, to)

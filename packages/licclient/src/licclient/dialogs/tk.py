@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from licclient._model import License
 from licclient._part_file import Downloaded
 from licclient._storage import read_folder
-from licclient.dialogs._driver import KEY_LETTERS, begin_activation, begin_offer
+from licclient.dialogs._driver import KEY_LETTERS, begin_activation, begin_offer, check_client
 from licclient.dialogs._states import Action, Typed, View
-from licclient.dialogs._tk_window import TkDialog, text_colours
+from licclient.dialogs._tk_window import TkDialog, check_parent, text_colours
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
@@ -53,6 +53,11 @@ def ask_for_key(
 
     Returns:
         The license; None when the dialog was closed without one.
+
+    Raises:
+        TypeError: `client` is no `LicenseClient`, or `parent` is no window of Tk.
+        RuntimeError: This is not the thread of Tk's main loop.
+        ValueError: `trial`, and the client was made without `slug`.
     """
     return ActivationDialog(client, parent, problem=problem, language=language, dark=dark, trial=trial).run()
 
@@ -84,7 +89,10 @@ def offer_update(
 
     Raises:
         ValueError: The client was made without `slug` or `version`.
+        TypeError, RuntimeError: As for `ask_for_key`.
     """
+    check_client(client)
+    check_parent(parent)
     if not asked and client.is_skipped(update):
         return None
     return UpdateDialog(client, update, to, parent, language=language, dark=dark).run()
