@@ -151,6 +151,13 @@ def test_lemon_events(name: str, attributes: dict[str, Any], expected: dict[str,
     assert delivery == Delivery(None, name, is_test=True, events=(event,))
 
 
+def test_lemon_test_mode_of_older_deliveries() -> None:
+    """It is in the order alone; what bought nothing must not become a license."""
+    order = {"id": "5", "attributes": shops.lemon_order(test_mode=True)}
+    body = json.dumps({"meta": {"event_name": "order_created"}, "data": order}).encode()
+    assert shops.read("lemonsqueezy", body).is_test is True
+
+
 @pytest.mark.parametrize(
     ("name", "attributes", "reason"),
     [
@@ -270,11 +277,15 @@ def test_standard_events(
     assert delivery == Delivery("m1", type_, test.get("test"), (event,))
 
 
-def test_standard_other_types() -> None:
+@pytest.mark.parametrize(
+    ("body", "type_"),
+    [(b'{"type": "customer.created"}', "customer.created"), (b'{"test": 2432232314}', "no type")],
+)
+def test_standard_other_types(body: bytes, type_: str) -> None:
     """What is not known is ignored, whatever its data, and the reason names what is."""
-    delivery = shops.read("standard", b'{"type": "customer.created"}', **{"webhook-id": "m1"})
+    delivery = shops.read("standard", body, **{"webhook-id": "m1"})
     types = "purchase.completed, purchase.refunded, subscription.renewed, subscription.ended"
-    assert delivery == Delivery("m1", "customer.created", reason=f"the type is none of {types}")
+    assert delivery == Delivery("m1", type_, reason=f"the type is none of {types}")
 
 
 def test_the_published_schema_has_the_fields_that_are_read() -> None:

@@ -131,7 +131,7 @@ def test_no_header_is_more_than_wrong(kind: SourceKind, value: str) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"{}", b'{"type": 1}', b'{"a":' * 500])
+@pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b'{"type": null}', b'{"type": 1}', b'{"a":' * 500])
 def test_a_body_without_the_fields_is_unreadable(kind: SourceKind, body: bytes) -> None:
     """What a shop signs but nobody can read is an error that names the field, without values."""
     with pytest.raises(UnreadableDeliveryError):

@@ -139,6 +139,11 @@ def test_stripe_money_back(type_: str, fields: dict[str, Any], kind: SaleKind, i
         ),
         (
             "checkout.session.completed",
+            shops.stripe_session(mode="setup", payment_status="no_payment_required"),
+            "a session that takes no payment",
+        ),
+        (
+            "checkout.session.completed",
             shops.stripe_session(payment_status="unpaid"),
             "not paid yet: the event checkout.session.async_payment_succeeded follows",
         ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from pydantic import AliasPath, BaseModel, Field
+from pydantic import AliasChoices, AliasPath, BaseModel, Field
 
 from licserver.sources.records import (
     MAX_QUANTITY,
@@ -38,7 +38,13 @@ def verify(
 
 class _Event(BaseModel, coerce_numbers_to_str=True):
     name: str = Field(max_length=100, validation_alias=AliasPath("meta", "event_name"))
-    is_test: bool | None = Field(None, validation_alias=AliasPath("meta", "test_mode"))
+    # Deliveries of 2023 have it in the order or subscription alone.
+    is_test: bool | None = Field(
+        None,
+        validation_alias=AliasChoices(
+            AliasPath("meta", "test_mode"), AliasPath("data", "attributes", "test_mode")
+        ),
+    )
     id: str = Field(validation_alias=AliasPath("data", "id"))
     attributes: dict[str, Any] = Field(validation_alias=AliasPath("data", "attributes"))
 

@@ -147,6 +147,8 @@ class _Subscription(BaseModel):
 
 def _read_session(created: datetime, fields: dict[str, Any]) -> Reading:
     session = parse(_Session, fields)
+    if session.mode == "setup":
+        return "a session that takes no payment"
     if session.mode != "payment":
         return "a session for a subscription: the event invoice.paid issues its licenses"
     if session.payment_status not in {"paid", "no_payment_required"}:
