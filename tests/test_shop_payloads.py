@@ -4,28 +4,25 @@ A fake Stripe sends signed webhooks, Paddle's own SDK writes and verifies events
 documented an order.
 """
 
+import asyncio
 import json
-import socket
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
-from harness import shops
+from harness import fake_stripe, shops
 from harness.customer import eventually
 from harness.world import MovableClock, World
 from licclient import LicenseClient, LicenseRefusedError, Reason
 from licserver.domain.records import EnvironmentPolicy
 from licserver.services import LicenseFilter
 from licserver.sources import SourceKind
+from licserver.web.shop_apis import fetch_deliveries
 
 
 class Shop:
@@ -87,60 +84,42 @@ def open_shop(
 # --- Stripe -----------------------------------------------------------------------------------
 
 
-class FakeStripe:
-    """The API of localstripe."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def call(self, path: str, method: str = "POST", **fields: str) -> Any:
-        """Send a form, as Stripe's libraries do."""
-        headers = {"Authorization": "Bearer sk_test_12345"}
-        form = urlencode(fields).encode() or None
-        request = urllib.request.Request(f"{self._address}/{path}", form, headers, method=method)  # noqa: S310 - loopback
-        with urllib.request.urlopen(request) as response:  # noqa: S310 - the same
-            return json.loads(response.read() or b"null")
-
-
-@pytest.fixture
-def fake_stripe() -> Iterator[FakeStripe]:
-    """A localstripe, GPL, as a process of its own: nothing here imports it. It listens on loopback only."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    gunicorn = [sys.executable, "-m", "gunicorn", "--bind", address, "--log-level", "error"]
-    worker = ["--worker-class", "aiohttp.GunicornWebWorker", "localstripe.server:app"]
-    with subprocess.Popen([*gunicorn, *worker]) as process:
-        try:
-            eventually(lambda: _is_listening(address))
-            yield FakeStripe(f"http://{address}")
-        finally:
-            process.terminate()
-
-
-def _is_listening(address: str) -> bool:
-    host, _, port = address.partition(":")
-    with closing(socket.socket()) as one:
-        return one.connect_ex((host, int(port))) == 0
+@pytest.mark.slow
+@fake_stripe.needed
+def test_a_subscription_of_a_fake_stripe(open_shop: Callable[..., Shop]) -> None:
+    """It signs and sends what it likes, in the shape of an old API version; the end ends the license."""
+    shop = open_shop("stripe", "gold", is_test=True)
+    with fake_stripe.running() as stripe:
+        stripe.deliver_to(shop.address)
+        subscription = stripe.subscribe("gold", "ann@example.com")
+        key = shop.key()
+        ended_at = shop.services.licenses.get(key).subscription_ended_at
+        assert ended_at is not None
+        assert ended_at - shop.clock() > timedelta(days=28 + 7 - 1)  # a month and the days of grace
+        stripe.refund(subscription)
+        assert shop.refused(key) is Reason.EXPIRED
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("localstripe") is None, reason="`nox -s full` installs the group `fakes`")
-def test_a_subscription_of_a_fake_stripe(open_shop: Callable[..., Shop], fake_stripe: FakeStripe) -> None:
-    """It signs and sends what it likes, in the shape of an old API version; the end ends the license."""
-    shop, call = open_shop("stripe", "gold", is_test=True), fake_stripe.call
-    call("_config/webhooks/ours", url=shop.address, secret=shops.SECRETS["stripe"])
-    product = {"product[name]": "App", "name": "Gold"}
-    call("v1/plans", id="gold", amount="900", interval="month", currency="eur", **product)
-    card = {"card[number]": "4242424242424242", "card[exp_month]": "12", "card[exp_year]": "2060"}
-    token = call("v1/tokens", **card, **{"card[cvc]": "123"})["id"]
-    customer = call("v1/customers", email="ann@example.com", source=token)["id"]
-    subscription = call("v1/subscriptions", customer=customer, **{"items[0][plan]": "gold"})["id"]
-    key = shop.key()
-    ended_at = shop.services.licenses.get(key).subscription_ended_at
-    assert ended_at is not None
-    assert ended_at - shop.clock() > timedelta(days=28 + 7 - 1)  # a month and the days of grace
-    call(f"v1/subscriptions/{subscription}", "DELETE")
-    assert shop.refused(key) is Reason.EXPIRED
+@fake_stripe.needed
+def test_what_a_fake_stripe_could_not_deliver_is_asked_for(open_shop: Callable[..., Shop]) -> None:
+    """Its API lists the same events; asked again, it has nothing new."""
+    shop = open_shop("stripe", "gold", is_test=True)
+
+    async def sync(address: str) -> set[str]:
+        found = fetch_deliveries(
+            SourceKind.STRIPE, fake_stripe.KEY, shop.clock() - timedelta(days=1), address
+        )
+        return {shop.services.sources.take("stripe", body).status async for body in found}
+
+    with fake_stripe.running() as stripe:
+        subscription = stripe.subscribe("gold", "ann@example.com")
+        assert "accepted" in asyncio.run(sync(stripe.address))
+        key = shop.key()
+        stripe.refund(subscription)
+        assert "accepted" in asyncio.run(sync(stripe.address))
+        assert shop.refused(key) is Reason.EXPIRED
+        assert "accepted" not in asyncio.run(sync(stripe.address))
 
 
 # --- Paddle -----------------------------------------------------------------------------------
