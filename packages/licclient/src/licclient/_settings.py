@@ -38,11 +38,8 @@ MAX_CHANNELS: Final = 16
 MAX_PUBLIC_KEYS: Final = 16
 """Each pinned key makes every request longer by some 250 bytes, and servers take only so much."""
 
-MAX_SLUG: Final = 100
-"""The longest slug of a product on the server."""
-
-_SLUG: Final = r"[a-z0-9]+(-[a-z0-9]+)*"
-"""The form of a slug on the server."""
+_SLUG: Final = r"[A-Za-z0-9._~-]+"
+"""What needs no escape in a URL: licserver is stricter, and other services may not be."""
 
 # What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
 _PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
@@ -193,10 +190,10 @@ def _mask_url(url: str) -> str:
 def read_slug(value: str | None) -> str | None:
     """Return a product's slug; raise `TypeError` or `ValueError` if it can be none."""
     slug = _text("slug", value)
-    if slug is not None and (len(slug) > MAX_SLUG or not re.fullmatch(_SLUG, slug)):
+    if slug is not None and not re.fullmatch(_SLUG, slug):
         # Without the value: it may be a license key.
         raise ValueError(
-            "slug must be lower-case letters and digits, joined by hyphens, such as 'notes-pro';"
+            "slug must be letters and digits joined by hyphens, such as 'notes-pro';"
             " the product's name is for product="
         )
     return slug
