@@ -79,7 +79,7 @@ BAD = [
     ({"buy_url": "example.com/buy"}, ValueError, "buy_url must be an address"),
     ({"slug": 5}, TypeError, "slug"),
     *(
-        ({"slug": wrong}, ValueError, "slug must be letters .* the product's name is for product=")
+        ({"slug": wrong}, ValueError, "slug must be the product's slug, not its name: letters")
         for wrong in ("Notes Pro", "notes/pro", "Nötes")
     ),
     ({"label": 5}, TypeError, "label must be a string, not int"),

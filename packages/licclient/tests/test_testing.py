@@ -319,10 +319,14 @@ WRONG = [
         "expires must be .*datetime",
     ),
     (lambda service: service.issue("Notes", lifetime="no"), TypeError, "lifetime must be bool, not str"),
-    (lambda service: service.issue("Notes", slug="Notes Pro"), ValueError, "slug must be lower-case"),
+    (lambda service: service.issue("Notes", slug="Notes Pro"), ValueError, "slug must be the product's slug"),
     (lambda service: service.issue("Notes", channels="beta"), TypeError, "channels must be list"),
     (lambda service: service.issue("Notes", entitlements={"exports": 1.5}), ValueError, r"not \['exports'\]"),
-    (lambda service: service.offer_trials("Notes", slug="Notes Pro"), ValueError, "slug must be lower-case"),
+    (
+        lambda service: service.offer_trials("Notes", slug="Notes Pro"),
+        ValueError,
+        "slug must be the product's slug",
+    ),
     (lambda service: service.publish("1.5", content="new"), TypeError, "content must be bytes, not str"),
     (lambda service: service.publish("new"), ValueError, "new"),
 ]

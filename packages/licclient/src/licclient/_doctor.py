@@ -158,9 +158,11 @@ def _check_tls(server: str) -> Iterator[Finding]:
     parts = urlsplit(server)
     if parts.scheme != "https":
         if is_in_the_clear(server):
-            yield _wrong("tls", "not used: base_url is http, so license keys are sent unencrypted; use https")
+            yield _wrong(
+                "tls", "not used: the address is http, so license keys are sent unencrypted; use https"
+            )
         else:
-            yield _noted("tls", "not used: base_url is http")
+            yield _noted("tls", "not used: the address is http")
         return
     if system_proxy(server):
         yield _noted("tls", "goes through the proxy; see service")
@@ -213,7 +215,7 @@ def _judge_service(reply: Reply) -> Iterator[Finding]:
     if reply.status == 422 and b'"errors"' in reply.body:  # noqa: PLR2004 - spec 4.2
         yield _fine("service", "responds")
         return
-    redirects = "; it redirects: is base_url right?" if reply.status in REDIRECTS else ""
+    redirects = "; it redirects: is the address right?" if reply.status in REDIRECTS else ""
     yield _wrong("service", f"this is not a license service (HTTP status {reply.status}{redirects})")
 
 

@@ -193,8 +193,8 @@ def read_slug(value: str | None) -> str | None:
     if slug is not None and not re.fullmatch(_SLUG, slug):
         # Without the value: it may be a license key.
         raise ValueError(
-            "slug must be letters and digits joined by hyphens, such as 'notes-pro';"
-            " the product's name is for product="
+            "slug must be the product's slug, not its name: letters and digits joined by hyphens,"
+            " such as 'notes-pro'"
         )
     return slug
 

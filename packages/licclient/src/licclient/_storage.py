@@ -26,11 +26,6 @@ MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 MOST_IN_MEMORY: Final = 512
 """How many records are kept in memory: an app has a handful, who looks after many keys has no end of them."""
 
-_LOST: Final = {
-    "installation": "each start takes an activation slot of its own, unless the app passes a domain",
-    "activation": "the license key will have to be entered again at the next start",
-}
-
 LOCK_SECONDS: Final = 2.0
 """How long to wait for another process; a write takes a millisecond."""
 
@@ -80,7 +75,7 @@ class StateFolder:
         # name → what the file looked like, and what it said; also what could not be written.
         self._memory: dict[str, tuple[_Signature | None, Document | None]] = {}
         self._unwritten: set[str] = set()
-        self._complained: set[str] = set()
+        self._has_complained = False
 
     def load(self, name: str) -> Document | None:
         """Return a record, or None when there is none that can be read. Never raises, never waits."""
@@ -116,7 +111,7 @@ class StateFolder:
             else:
                 is_done = may_write and self._write(name, seal(name, after))
                 if not may_write:
-                    self._complain(name, f"its lock is not given back: {self.folder()}")
+                    self._complain(f"its lock is not given back: {self.folder()}")
             (self._unwritten.discard if is_done else self._unwritten.add)(name)
             self._remember(name, _signature(self._path(name)), after)
             return after
@@ -212,7 +207,7 @@ class StateFolder:
     def _write(self, name: str, raw: bytes) -> bool:
         path = self._path(name)
         if path is None:
-            self._complain(name, "there is no folder for it")
+            self._complain("there is no folder for it")
             return False
         draft = path.with_suffix(".draft")
         try:
@@ -224,20 +219,22 @@ class StateFolder:
             replace_file(draft, path)
         except OSError as problem:
             _discard(draft)
-            self._complain(name, f"{problem.strerror or type(problem).__name__}: {path.parent}")
+            self._complain(f"{problem.strerror or type(problem).__name__}: {path.parent}")
             return False
         return True
 
-    def _complain(self, name: str, reason: str) -> None:
+    def _complain(self, reason: str) -> None:
         """Log, once, what the app's developer would otherwise learn from customers (D-52)."""
-        kind = name.partition("-")[0]
-        lost = _LOST.get(kind, "what the service says is forgotten when the program ends")
-        if lost in self._complained:
+        if self._has_complained:
             return
-        self._complained.add(lost)
+        self._has_complained = True
         import logging  # noqa: PLC0415 - for this alone
 
-        logging.getLogger("licclient").warning("The state cannot be written (%s): %s.", reason, lost)
+        logging.getLogger("licclient").warning(
+            "The state cannot be written (%s): the next start may ask for the license key again and take"
+            " another slot, unless the app passes a domain.",
+            reason,
+        )
 
     def _remove(self, name: str, *, draft_too: bool) -> None:
         """Remove a record, also without the lock: a refusal must not be lost to a busy disk.

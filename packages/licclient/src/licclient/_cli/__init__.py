@@ -66,8 +66,12 @@ def _run(args: argparse.Namespace, output: Output) -> int:
             return int(args.run(args, output, client))
     except LicclientError as problem:
         return _print_failure(args, output, problem)
-    except (ValueError, OSError, ImportError) as problem:
-        return output.error(WRONG_USE, "wrong_use", _name_option(str(problem)))
+    except OSError as problem:
+        # Without the number that Python's own message has.
+        path = "" if problem.filename is None else f"{problem.filename}: "
+        return output.error(WRONG_USE, "wrong_use", f"{path}{problem.strerror or problem}")
+    except (ValueError, ImportError) as problem:
+        return output.error(WRONG_USE, "wrong_use", str(problem))
 
 
 def _read_key(typed: str) -> str:
@@ -102,13 +106,8 @@ def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
             label=args.label,
         )
     for warning in caught:  # without the line of our code that Python would print
-        output.complain(_name_option(str(warning.message)))
+        output.complain(str(warning.message))
     return client
-
-
-def _name_option(message: str) -> str:
-    """Return a message of `LicenseClient` with the option that takes the argument's place."""
-    return message.replace("base_url", "--server")
 
 
 # --- commands ---------------------------------------------------------------------------------
@@ -253,7 +252,8 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
         case UnusableArchiveError():
             return output.error(NO_ANSWER, "unusable_archive", problem.message)
         case _:
-            return output.error(NO_ANSWER, "unavailable", problem.message)
+            message = f"{problem.message} Run `licclient doctor` to find out why."
+            return output.error(NO_ANSWER, "unavailable", message)
 
 
 # --- arguments --------------------------------------------------------------------------------

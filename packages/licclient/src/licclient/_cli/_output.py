@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Generator
@@ -14,6 +15,14 @@ from licclient._model import Entitlements, EntitlementValue, License, Quota, Sou
 from licclient._texts import amount, span
 
 _BAR_CELLS: Final = 24
+
+_OPTIONS: Final = {
+    "base_url": "--server",
+    "state_dir": "--state-dir",
+    "public_keys": "--public-key",
+    "release_keys": "--release-key",
+}
+"""Argument of `LicenseClient`, which its messages name → the option that takes its place."""
 
 
 class Output(logging.Handler):
@@ -47,16 +56,20 @@ class Output(logging.Handler):
 
     def error(self, status: int, kind: str, message: str) -> int:
         """Print an error, and return the exit status."""
+        self._printed.add(message)
         if self._as_json:
-            print(json.dumps({"error": kind, "message": message}))
+            print(json.dumps({"error": kind, "message": _name_options(message)}))
         else:
             self.complain(message)
-        self._printed.add(message)
         return status
 
     def complain(self, message: str) -> None:
         """Print a message to the standard error."""
-        print(f"licclient: {_printable(message)}", file=sys.stderr)
+        print(f"licclient: {_printable(_name_options(message))}", file=sys.stderr)
+
+
+def _name_options(message: str) -> str:
+    return re.sub("|".join(_OPTIONS), lambda found: _OPTIONS[found[0]], message)
 
 
 def update_document(update: Update) -> dict[str, str | bool]:
