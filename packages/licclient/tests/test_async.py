@@ -151,6 +151,24 @@ def test_a_loop_ends_while_a_name_is_still_looked_up(tmp_path, key, monkeypatch)
     over.set()
 
 
+def test_a_loop_ends_after_a_diagnosis_was_cancelled(tmp_path, monkeypatch):
+    """A diagnosis may take half a minute, for which neither its caller nor the end of the loop waits."""
+    over, has_begun = threading.Event(), threading.Event()
+    monkeypatch.setattr("licclient._doctor.diagnose", lambda *_: has_begun.set() or over.wait(20))
+
+    async def story():
+        async with AsyncLicenseClient("https://licenses.invalid", state_dir=tmp_path) as client:
+            report = asyncio.ensure_future(client.diagnose())
+            await asyncio.to_thread(has_begun.wait, 10)
+            report.cancel()
+            await asyncio.wait([report])
+
+    began = time.monotonic()
+    asyncio.run(story())
+    assert time.monotonic() - began < 10
+    over.set()
+
+
 def _disk(monkeypatch, noted):
     monkeypatch.setattr(StateFolder, "change", noted(StateFolder.change))
 

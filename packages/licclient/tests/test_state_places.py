@@ -56,6 +56,16 @@ def test_what_an_earlier_version_kept_is_taken_over(app, service, key, tmp_path,
         app(product="Notes", slug="notes").verify()
 
 
+@pytest.mark.parametrize("named", [{}, {"product": "Notes"}])
+def test_a_key_that_was_taken_over_is_forgotten_for_good(app, key, tmp_path, named):
+    """One that was entered without a product stays in the folder of all apps for others, until then."""
+    app(state_dir=tmp_path).activate(key)
+    app(**named).forget_key()
+    for other in ({}, {"product": "Notes"}):
+        with pytest.raises(NotActivatedError):
+            app(**other).verify()
+
+
 @pytest.mark.parametrize("named", [{"product": "Notes"}, {"slug": "notes-1"}, {}])
 def test_an_app_that_names_its_product_later_keeps_its_key(app, key, named):
     """What it entered before lies in another folder, and is found."""

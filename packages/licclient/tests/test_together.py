@@ -182,6 +182,7 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
     try:
         client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
         lock = lock_of(client, key)._path
+        assert lock_of(client, key)._patience == 2.0  # a limit of 10 s and a call of one's own: 13 s in all
         with CallLock(lock, 60) as turn:
             assert not turn.is_ours()
             turn._patience = 0.0  # as if so long had been waited

@@ -1,6 +1,7 @@
 """An app starts a trial: what the service may answer, what names the computer, and what is remembered."""
 
 import json
+import subprocess
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -196,6 +197,17 @@ def test_the_id_of_a_mac(monkeypatch, output, expected):
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("subprocess.run", lambda *_, **__: SimpleNamespace(stdout=output))
     assert machines.read_machine_id() == expected
+
+
+def test_a_mac_that_does_not_answer_has_no_id(monkeypatch):
+    """Then a trial is named by the installation, as on a computer without an id."""
+
+    def hang(command, **_: object):
+        raise subprocess.TimeoutExpired(command, 5)
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("subprocess.run", hang)
+    assert machines.read_machine_id() is None
 
 
 @pytest.mark.parametrize("is_there", [True, False])

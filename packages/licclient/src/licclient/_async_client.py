@@ -201,8 +201,10 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     async def diagnose(self) -> str:
         """Find out why something does not work; as `LicenseClient.diagnose`."""
         from licclient._doctor import diagnose
+        from licclient._network import on_daemon_thread
 
-        _, report = await on_thread(diagnose, self._context, self._agent, self._given_transport)
+        edges = self._context, self._agent, self._given_transport
+        _, report = await on_daemon_thread(lambda: diagnose(*edges))
         return report
 
     async def aclose(self) -> None:

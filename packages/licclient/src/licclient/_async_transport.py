@@ -5,12 +5,12 @@ Import it on a thread: loading httpx takes a third of a second, in which a windo
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
 from time import monotonic
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import httpx
 
@@ -25,7 +25,7 @@ from licclient._incoming import (
     read_head,
 )
 from licclient._model import Settings
-from licclient._network import Connection, own_ip, start_thread
+from licclient._network import Connection, on_daemon_thread, own_ip
 from licclient._protocol.links import is_protected
 from licclient._protocol.requests import Call, shown_ip
 from licclient._protocol.responses import Attempt
@@ -45,8 +45,6 @@ from licclient._transport import (
 
 with suppress(ImportError):  # httpx loads it in the event loop with the first request
     import_module("anyio._backends._asyncio")
-
-_T = TypeVar("_T")
 
 
 class AsyncTransport(BaseTransport[httpx.AsyncBaseTransport]):
@@ -287,20 +285,3 @@ class _BodyOnThreads(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._stream.close)
-
-
-async def on_daemon_thread(work: Callable[[], _T]) -> _T:
-    """Run what may take half a minute on a thread that neither program nor loop waits for at its end."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def run_work() -> None:
-        try:
-            settle = partial(done.set_result, work())
-        except BaseException as problem:  # noqa: BLE001 - raised where it is awaited
-            settle = partial(done.set_exception, problem)
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(lambda: done.done() or settle())
-
-    start_thread(run_work)
-    return await done

@@ -84,7 +84,10 @@ def read_machine_id() -> str | None:
 def _read_ioreg() -> str | None:
     import subprocess  # noqa: PLC0415 - this one platform
 
-    done = subprocess.run(_IOREG, capture_output=True, timeout=_IOREG_SECONDS, check=False)  # noqa: S603 - fixed
+    try:
+        done = subprocess.run(_IOREG, capture_output=True, timeout=_IOREG_SECONDS, check=False)  # noqa: S603 - fixed
+    except subprocess.TimeoutExpired:
+        return None
     found = re.search(rb'"IOPlatformUUID" = "([^"]+)"', done.stdout)
     return None if found is None else _clean(found[1].decode("ascii", "replace"))
 

@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -58,6 +59,25 @@ def start_thread(work: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=work, name="licclient-call", daemon=True)
     thread.start()
     return thread
+
+
+async def on_daemon_thread(work: Callable[[], _T]) -> _T:
+    """Run what may take half a minute on a thread that neither program nor loop waits for at its end."""
+    import asyncio  # noqa: PLC0415 - the synchronous client does not pay for it
+
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def run_work() -> None:
+        try:
+            settle = partial(done.set_result, work())
+        except BaseException as problem:  # noqa: BLE001 - raised where it is awaited
+            settle = partial(done.set_exception, problem)
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(lambda: done.done() or settle())
+
+    start_thread(run_work)
+    return await done
 
 
 class Connection:

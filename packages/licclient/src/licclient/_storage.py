@@ -239,13 +239,16 @@ class StateFolder:
     def _remove(self, name: str, *, draft_too: bool) -> None:
         """Remove a record, also without the lock: a refusal must not be lost to a busy disk.
 
-        With the lock the draft as well that a killed process left: a key may stand in it.
+        With the lock the draft as well that a killed process left: a key may stand in it. What `_adopt` left
+        where it was would be brought again.
         """
-        path = self._path(name)
+        path, root = self._path(name), self._root()
         if path is None:
             return
         with suppress(OSError):
             _patiently(path.unlink)
+        if self._places is not None and root is not None:
+            _discard(root / path.name)
         if draft_too:
             _discard(path.with_suffix(".draft"))
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE: Final = timedelta(seconds=5)
-"""What a call may take beyond its time limit: our own address, slow disks. Then others go ahead (D-58)."""
+PATIENCE: Final = timedelta(seconds=1)
+"""What a call may take beyond its time limit: our own address. Then others go ahead (D-58)."""
 
 NO_KEY: Final = "The system's keyring did not hand out the license key."
 

@@ -19,7 +19,10 @@ from licclient.errors import (
     LicclientError,
     LicenseRefusedError,
     MistypedKeyError,
+    NoSeatError,
     NotActivatedError,
+    NotEntitledError,
+    QuotaExceededError,
     ServiceUnavailableError,
 )
 
@@ -413,7 +416,7 @@ def links_for(problem: BaseException | None, urls: Urls, language: str) -> tuple
             pages = (buy, lost)
         case LicenseRefusedError(reason=Reason.ENVIRONMENT):
             pages = (manage, buy)
-        case LicenseRefusedError():
+        case LicenseRefusedError() | NotEntitledError() | QuotaExceededError() | NoSeatError():
             pages = (buy, support)
         case _:
             pages = (support,)
