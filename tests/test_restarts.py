@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands import list_processes
 from harness.programs import licserver, serving_process
 
 RESTARTS = int(os.environ.get("LICENSING_RESTARTS", "3"))  # `nox -s crash` asks for 20
@@ -64,8 +65,7 @@ def shop(tmp_path: Path) -> tuple[Path, str]:
 
 
 def _workers(manager: subprocess.Popen[str]) -> set[int]:
-    children = Path(f"/proc/{manager.pid}/task/{manager.pid}/children").read_text(encoding="ascii")
-    return set(map(int, children.split()))
+    return list_processes(manager)[0]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the worker processes from /proc")

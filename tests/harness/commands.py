@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,21 @@ def cli(bare_cli: Cli, make_database_url: Callable[[], str | None]) -> Cli:
     return bare_cli
 
 
+def list_processes(server: subprocess.Popen[str]) -> tuple[set[int], set[int]]:
+    """Return the processes that a server has started: its workers, and the one that does its jobs."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+    found: tuple[set[int], set[int]] = set(), set()
+    for pid in map(int, children.read_text(encoding="ascii").split() if children.exists() else ()):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if command:  # else it has ended
+                found[b"background_process" in command].add(pid)
+    return found
+
+
 def kill_all(server: subprocess.Popen[str]) -> None:
     """Kill a server together with the process that does its jobs, as a machine does that loses its power."""
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
-    jobs = children.read_text(encoding="ascii").split() if children.exists() else []
-    for pid in [server.pid, *map(int, jobs)]:
+    for pid in {server.pid}.union(*list_processes(server)):
         os.kill(pid, signal.SIGKILL)
 
 

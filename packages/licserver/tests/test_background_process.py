@@ -2,15 +2,18 @@
 
 import os
 import signal
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from harness.cluster import wait_for
+from harness.commands import list_processes
 from licserver.database.repositories.webhooks import DELIVERIES
 from licserver.services import open_services
 from licserver.settings import Settings
+from licserver.web import background_process
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,15 +23,9 @@ pytestmark = [
 
 def find_background(server):
     """The process that does a server's background work, as it says itself; it waits for that."""
-    found = []
-
-    def is_found():
-        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text(encoding="ascii")
-        found[:] = [pid for pid in map(int, children.split()) if not has_ended(pid)]
-        return len(found) == 1
-
-    wait_for(is_found)
-    return found[0]
+    wait_for(lambda: len(list_processes(server)[1]) == 1)
+    (found,) = list_processes(server)[1]
+    return found
 
 
 def has_ended(pid):
@@ -49,11 +46,12 @@ def wait_until_done(services):
     wait_for(lambda: not services.repositories.queue.find_due({DELIVERIES}, services.now()))
 
 
-def test_work_goes_on_after_its_process_was_killed_and_ends_with_the_server(program):
-    """A new process follows a killed one; SIGTERM to all, as supervisors send it, loses no job."""
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_work_goes_on_after_its_process_was_killed_and_ends_with_the_server(program, workers):
+    """One for all workers; another follows when it is killed, and SIGTERM to all loses no job."""
     with closing(open_services(Settings(data_dir=program.folder))) as services:
         add_job(services, "first")
-        with program.serve() as (server, _):
+        with program.serve("--workers", workers) as (server, _):
             wait_until_done(services)
             first = find_background(server)
             os.kill(first, signal.SIGTERM)  # the server goes on, and so does this
@@ -69,14 +67,30 @@ def test_work_goes_on_after_its_process_was_killed_and_ends_with_the_server(prog
     assert "the background process is started again in 1 s: it exited with -9" in log
 
 
-def test_it_ends_with_a_server_that_is_killed(program):
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_ends_with_a_server_that_is_killed(program, workers):
     """Otherwise it would do jobs for a server that nobody runs, and hold its files."""
     with (
         closing(open_services(Settings(data_dir=program.folder))) as services,
-        program.serve() as (server, _),
+        program.serve("--workers", workers) as (server, _),
     ):
         add_job(services, "first")
         wait_until_done(services)
         background = find_background(server)
         server.kill()
         wait_for(lambda: has_ended(background))
+
+
+def test_one_that_still_starts_is_not_waited_for(tmp_path, monkeypatch):
+    """It sees neither that its input has ended nor what wakes it; so many wake-ups that the pipe is full."""
+    starting = tmp_path / "starting"
+    starting.write_text("#!/bin/sh\nexec sleep 3600\n")
+    starting.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(starting))
+    monkeypatch.setattr(background_process, "_HEAD_START", 0.0)
+    background = background_process.BackgroundProcess(Settings(data_dir=tmp_path))
+    background.tend()
+    for _ in range(70_000):
+        background.wake()
+    background.end()
+    assert background._process.returncode == -signal.SIGTERM  # and not killed after all seconds for its end

@@ -6,11 +6,11 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from harness.commands import list_processes
 from harness.engines import own_engine
 from harness.fetching import verify
 from licserver.database import migrate
@@ -28,8 +28,7 @@ LONG = 30.0  # seconds: more than anything here may take, however busy the machi
 
 def workers(process):
     """The processes that answer."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
-    return set(map(int, children.split()))
+    return list_processes(process)[0]
 
 
 def wait_for(is_so):

@@ -18,7 +18,7 @@ from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.account.app import create_account
 from licserver.web.admin.app import create_admin_api
-from licserver.web.background import Background, BackgroundWorker
+from licserver.web.background import BackgroundWorker
 from licserver.web.background_process import create_background
 from licserver.web.console.app import create_console
 from licserver.web.downloads import Downloads
@@ -55,11 +55,11 @@ def create_app(
     services: Services,
     clock: Clock = system_clock,
     meter: Meter | None = None,
-    background: Background | None = None,
+    wake: Callable[[], None] | None = None,
 ) -> web.Application:
     """Create the application; the vendor's side is part of it unless the settings give that its own address.
 
-    Without a `background`, the application's own event loop and a thread do the jobs.
+    `wake` lets another process look for jobs; without it, this event loop and a thread do them.
 
     The caller closes the services after it. Any aiohttp runner can run it; only `connections.Runner` bounds
     how long a connection is held.
@@ -79,11 +79,14 @@ def create_app(
     app.cleanup_ctx.append(_run_queries)
     refreshing = BackgroundWorker(services.repositories, clock)
     refreshing.every(REFRESH_SECONDS, wanted.refresh)
-    background = background or create_background(services, clock)
-    app.cleanup_ctx.extend([refreshing.running, background.running])
+    app.cleanup_ctx.append(refreshing.running)
+    if wake is None:
+        background = create_background(services, clock)
+        app.cleanup_ctx.append(background.running)
+        wake = background.wake
     threads = WorkerThreads()
     app.on_cleanup.append(threads.close)
-    deliveries = SaleDeliveries(services, background, app[LIMITS], threads)
+    deliveries = SaleDeliveries(services, wake, app[LIMITS], threads)
     public = PublicEndpoints(
         queries=queries,
         vault=services.vault,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from aiohttp import web
 
@@ -47,16 +47,6 @@ class _Queue:
     lease: timedelta
     at_once: int
     schedule: Sequence[timedelta]
-
-
-class Background(Protocol):
-    """Where the jobs of a server run: in its process (`BackgroundWorker`), or in one of their own."""
-
-    def wake(self) -> None:
-        """Look for jobs now; call it in the event loop."""
-
-    def running(self, app: web.Application, /) -> AsyncIterator[None]:
-        """Work while an application runs; for its `cleanup_ctx`."""
 
 
 class BackgroundWorker:

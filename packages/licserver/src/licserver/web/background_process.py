@@ -7,11 +7,14 @@ verifies a second had a 99th percentile of 6 ms instead of 3.3 (SQLite, ``python
 import asyncio
 import contextlib
 import logging
+import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from contextlib import closing
 from typing import Final
@@ -30,10 +33,13 @@ from licserver.web.sales import register_sales
 from licserver.web.shutdown import ProcessEnd
 from licserver.web.webhooks import register_webhooks
 
-_END_SECONDS: Final = DRAIN_SECONDS + CANCEL_SECONDS + 1.0
-_HEAD_START: Final = 1.0  # seconds in which the server itself starts, if there is no job
+END_SECONDS: Final = DRAIN_SECONDS + CANCEL_SECONDS + 1.0
+_HEAD_START: Final = 1.0  # seconds in which the server itself starts
+_TEND_SECONDS: Final = 0.25
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0  # seconds before a process that ends again and again is started once more
+
+_SETTINGS: Final = "_LICSERVER_BACKGROUND"  # not standard input, which restarts and several processes share
 
 _log = logging.getLogger("licserver.background")
 
@@ -50,67 +56,85 @@ def create_background(services: Services, clock: Clock) -> BackgroundWorker:
 
 
 class BackgroundProcess:
-    """Starts the process, and again if it ends. It ends itself when this one does, whatever the reason."""
+    """Starts the process, and again if it ends. It ends itself when nobody is left who could wake it.
+
+    Processes that are forked later share the pipe, and wake it as well.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._woken = asyncio.Event()
-        self._process: asyncio.subprocess.Process | None = None
+        self._settings = b64encode(pickle.dumps(settings)).decode()
+        self._reader, self._writer = os.pipe()
+        if sys.platform != "win32":
+            os.set_blocking(self._writer, False)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began, self._due = 0.0, time.monotonic() + _HEAD_START
+        self._pause = _FIRST_PAUSE
 
     def wake(self) -> None:
-        """Let it look for jobs now; call it in the event loop."""
-        self._woken.set()
-        pipe = None if self._process is None else self._process.stdin
-        if pipe is not None and not pipe.is_closing() and not pipe.transport.get_write_buffer_size():
-            pipe.write(b"!")
+        """Let it look for jobs now; on Windows, where a full pipe blocks, it looks each second only."""
+        if not self._began:
+            self._due = 0.0  # the head start is over
+        if sys.platform != "win32":
+            with contextlib.suppress(OSError):  # full: it was woken; closed: it ends
+                os.write(self._writer, b"!")
 
-    async def running(self, _app: web.Application) -> AsyncIterator[None]:
-        """Keep the process while an application runs; for its `cleanup_ctx`."""
-        watching = asyncio.create_task(self._keep())
-        yield
-        watching.cancel()
-        await asyncio.wait([watching])
-        if (process := self._process) is None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()  # ends one that is still starting; one that works ignores it, and drains
+    def tend(self) -> None:
+        """Start it if it is due; call this every second or more often."""
+        now = time.monotonic()
         try:
-            async with asyncio.timeout(_END_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            _log.error("the background process did not end within %g s, and is killed", _END_SECONDS)
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            if self._process is None and now >= self._due:
+                self._began = now
+                self._process = self._start()
+            if self._process is None or not self.has_ended():
+                return
+            problem = f"it exited with {self._process.returncode}"
+        except OSError as error:
+            problem = f"{type(error).__name__}: {error}"
+        if now - self._began > _LONGEST_PAUSE:
+            self._pause = _FIRST_PAUSE
+        _log.error("the background process is started again in %g s: %s", self._pause, problem)
+        self._process, self._due = None, now + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
-    async def _keep(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_HEAD_START):
-                await self._woken.wait()
-        pause = _FIRST_PAUSE
-        while True:
-            began = time.monotonic()
-            try:
-                self._process = process = await self._start()
-                problem = f"it exited with {await process.wait()}"
-            except Exception as error:  # noqa: BLE001 - without this task no job would be done
-                problem = f"{type(error).__name__}: {error}"
-            if time.monotonic() - began > _LONGEST_PAUSE:
-                pause = _FIRST_PAUSE
-            _log.error("the background process is started again in %g s: %s", pause, problem)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+    def has_ended(self) -> bool:
+        """Return whether it was started and has ended; its exit code is known then."""
+        return self._process is not None and self._process.poll() is not None
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    def _start(self) -> "subprocess.Popen[bytes]":
         """Start it outside the terminal's process group: Ctrl-C is for the server, which ends it."""
         command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, start_new_session=True
+        environ = {**os.environ, _SETTINGS: self._settings}
+        return subprocess.Popen(  # noqa: S603 - ours
+            command, stdin=self._reader, env=environ, start_new_session=True
         )
-        if process.stdin is not None:
-            process.stdin.write(pickle.dumps(self._settings))
-        return process
+
+    def end(self, seconds: float = END_SECONDS) -> None:
+        """Wait until it has ended, and kill it after the seconds; others with the pipe have ended before."""
+        ends, self._reader, self._writer = (self._reader, self._writer), -1, -1
+        for one in ends:
+            os.close(one)
+        if self._process is None:
+            return
+        if sys.platform != "win32":  # there it would kill
+            self._process.terminate()  # ends one that is still starting; one that works ignores it and drains
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            _log.error("the background process did not end within %g s, and is killed", seconds)
+            self._process.kill()
+
+    async def running(self, _app: web.Application) -> AsyncIterator[None]:
+        """Keep it while an application runs; for its `cleanup_ctx`."""
+        tending = asyncio.create_task(self._keep())
+        yield
+        tending.cancel()
+        await asyncio.wait([tending])
+        await asyncio.to_thread(self.end)
+
+    async def _keep(self) -> None:
+        while True:
+            self.tend()
+            await asyncio.sleep(_TEND_SECONDS)
 
 
 async def _work(services: Services, end: ProcessEnd) -> None:
@@ -122,7 +146,7 @@ async def _work(services: Services, end: ProcessEnd) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def follow() -> None:
-        while sys.stdin.buffer.read(1):
+        while os.read(sys.stdin.fileno(), 4096):
             loop.call_soon_threadsafe(background.wake)
         loop.call_soon_threadsafe(ended.set)
 
@@ -133,15 +157,12 @@ async def _work(services: Services, end: ProcessEnd) -> None:
 
 
 def main() -> None:
-    """Run the process, which reads its settings from standard input."""
-    try:
-        settings: Settings = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this
-    except EOFError:  # it has ended already
-        return
+    """Run the process."""
+    settings: Settings = pickle.loads(b64decode(os.environ.pop(_SETTINGS)))  # noqa: S301 - from the server
     set_up_logging(settings.log_format, settings.log_limit)
     try:
         with closing(open_services(settings)) as services:
-            asyncio.run(_work(services, ProcessEnd(_END_SECONDS)))
+            asyncio.run(_work(services, ProcessEnd(END_SECONDS)))
     except Exception as problem:  # noqa: BLE001 - logged, and the server starts another
         known = isinstance(problem, (LicserverError, OSError))
         _log.error("the background process cannot go on: %s", problem, exc_info=None if known else problem)

@@ -1,6 +1,7 @@
 """Deliveries of shops, `POST /events/in/NAME`: stored before the response, processed after it."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +14,7 @@ from licserver.protocol import public_api
 from licserver.services import Services
 from licserver.services.sources import BadSignatureError
 from licserver.web import shop_apis
-from licserver.web.background import Background, BackgroundWorker
+from licserver.web.background import BackgroundWorker
 from licserver.web.rate_limits import Limits
 from licserver.web.responses import read_body, send
 from licserver.web.worker_threads import WorkerThreads
@@ -26,10 +27,10 @@ _log = logging.getLogger("licserver.sales")
 
 @dataclass(frozen=True, slots=True)
 class SaleDeliveries:
-    """Takes deliveries; `threads` verify and store them."""
+    """Takes deliveries; `threads` verify and store them, and `wake` has them processed."""
 
     services: Services
-    background: Background
+    wake: Callable[[], None]
     limits: Limits
     threads: WorkerThreads
 
@@ -50,7 +51,7 @@ class SaleDeliveries:
             )
             return await self.limits.answer_miss(request, answer)
         if receipt.status == "accepted":
-            self.background.wake()
+            self.wake()
         elif receipt.status == "unreadable":
             _log.warning("a delivery of the source %s cannot be read: %s", name, receipt.reason)
         content = {"status": receipt.status, **({"reason": receipt.reason} if receipt.reason else {})}

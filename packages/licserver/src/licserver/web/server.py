@@ -22,7 +22,6 @@ from licserver.services import Services
 from licserver.services.queues import QueueState, measure_queues
 from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
-from licserver.web.background import Background
 from licserver.web.background_process import BackgroundProcess
 from licserver.web.connections import OpenConnections, Runner
 from licserver.web.logging import RequestIds, access_logger
@@ -280,12 +279,12 @@ def make_runner(
     services: Services,
     metrics: MetricsSite | None,
     admin_socks: Sequence[socket.socket],
-    background: Background | None = None,
+    wake: Callable[[], None] | None = None,
 ) -> ServerRunner:
-    """Make the runner of one process, which closes the services at its end."""
+    """Make the runner of one process, which closes the services at its end; as `create_app`."""
     settings = services.settings
     meter = None if metrics is None else metrics.meters.claim()
-    app = create_app(services, meter=meter, background=background)
+    app = create_app(services, meter=meter, wake=wake)
     if metrics is not None:
         app.cleanup_ctx.append(_serving_metrics(metrics, services))
     more: dict[str, Any] = {
@@ -338,7 +337,8 @@ async def serve(
     if hasattr(signal, "SIGHUP"):  # its default would kill the process
         loop.add_signal_handler(signal.SIGHUP, _log.warning, "SIGHUP is for serve --workers; going on")
     background = BackgroundProcess(services.settings)
-    runner = make_runner(services, open_metrics(services.settings, 1), admin_socks, background)
+    runner = make_runner(services, open_metrics(services.settings, 1), admin_socks, background.wake)
+    runner.app.cleanup_ctx.append(background.running)
     try:
         await runner.setup()
         tune_interpreter()

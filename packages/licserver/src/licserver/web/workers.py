@@ -27,6 +27,8 @@ from gunicorn.glogging import Logger
 from licserver.errors import LicserverError, StoreUnavailableError
 from licserver.services import open_services
 from licserver.settings import Settings
+from licserver.web.background_process import END_SECONDS as BACKGROUND_SECONDS
+from licserver.web.background_process import BackgroundProcess
 from licserver.web.connections import Runner
 from licserver.web.logging import make_formatter
 from licserver.web.middlewares import DRAIN
@@ -49,9 +51,20 @@ _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
     """Starts and replaces the workers, which open what `settings` name."""
 
-    def __init__(self, app: BaseApplication, settings: Settings, not_ready: mmap.mmap) -> None:
+    def __init__(
+        self,
+        app: BaseApplication,
+        settings: Settings,
+        not_ready: mmap.mmap,
+        background: BackgroundProcess,
+    ) -> None:
         super().__init__(app)
-        self._settings, self._not_ready = settings, not_ready
+        self._settings, self._not_ready, self._background = settings, not_ready, background
+
+    def manage_workers(self) -> None:
+        """Keep the workers, and the process that does the jobs of all; called every second."""
+        super().manage_workers()
+        self._background.tend()
 
     def spawn_worker(self) -> int:
         """Fork a worker with the stop signals blocked; `WorkerStartup.begin` unblocks them.
@@ -78,17 +91,27 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
             self.spawn_worker()
         self.manage_workers()
 
+    def reap_workers(self) -> None:
+        """Reap workers; gunicorn waits for any child, and would drop the exit code of that process."""
+        self._background.has_ended()
+        super().reap_workers()
+
     def stop(self, graceful: bool = True) -> None:
-        """Stop all workers, even if one of them fails while it stops; first let load balancers notice."""
+        """Stop all workers, even if one of them fails while it stops; first let load balancers notice.
+
+        At last the process with the jobs ends, in what is left of their time.
+        """
         if graceful and self._settings.drain_delay and self.WORKERS:  # after Ctrl-C they have ended already
             self._not_ready[0] = 1
             self._rest_unless_signalled(self._settings.drain_delay)
         exit_at_next_signal(self._kill_workers)
+        deadline = time.monotonic() + self._settings.drain_timeout + END_SECONDS
         while True:
             try:
                 super().stop(graceful)
             except HaltServer:  # that worker has ended
                 continue
+            self._background.end(max(1.0, min(deadline - time.monotonic(), BACKGROUND_SECONDS)))
             return
 
     def _kill_workers(self) -> None:
@@ -167,10 +190,12 @@ class WorkerStartup:
                 sys.exit(0)
 
 
-def run(app: BaseApplication, settings: Settings, not_ready: mmap.mmap) -> None:
+def run(
+    app: BaseApplication, settings: Settings, not_ready: mmap.mmap, background: BackgroundProcess
+) -> None:
     """Run the workers until SIGTERM or Ctrl-C, then exit; `not_ready` is what they have as `Drain`."""
     with contextlib.suppress(HaltServer):
-        Master(app, settings, not_ready).run()
+        Master(app, settings, not_ready, background).run()
     sys.exit(_FAILED)
 
 
@@ -188,6 +213,7 @@ def serve_with_workers(
     """
     metrics = open_metrics(settings, workers)
     not_ready = mmap.mmap(-1, 1)  # one byte, shared after the fork
+    background = BackgroundProcess(settings)
     # gunicorn closes them: a copy that stays open would go on accepting connections.
     listeners = [sock.detach() for sock in socks]
     for admin_sock in admin_socks:
@@ -201,7 +227,7 @@ def serve_with_workers(
     async def make_worker() -> Runner:
         services = open_services(settings)
         admin = [admin_sock.dup() for admin_sock in admin_socks]  # each worker closes its own
-        runner = make_runner(services, metrics, admin)
+        runner = make_runner(services, metrics, admin, background.wake)
         runner.app[DRAIN].not_ready = not_ready
 
         async def announce_once(_app: web.Application) -> None:
@@ -242,4 +268,4 @@ def serve_with_workers(
         def load(self) -> Callable[[], Any]:
             return startup.begin
 
-    run(Manager(), settings, not_ready)
+    run(Manager(), settings, not_ready, background)
