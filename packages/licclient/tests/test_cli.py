@@ -201,6 +201,9 @@ def test_options_stand_before_or_after_the_command_or_in_the_environment(
     assert json.loads(capsys.readouterr().out)["update"]["version"] == "2.0"
     assert shop.requests[-1].query["license_key"] == key
     assert run("--json", "verify", key)[1].startswith("{")
+    assert run("--product", "Paint", "--domain", "before", "verify", key)[0] == 1
+    assert shop.requests[-1].json["domain"] == "before"
+    assert run("--product", "Paint", "verify", key, "--product", "Notes")[0] == 0
     monkeypatch.setenv("LICCLIENT_SERVER", shop.url)
     monkeypatch.setenv("LICCLIENT_STATE_DIR", folder)
     monkeypatch.setenv("LICCLIENT_PRODUCT", "Paint")

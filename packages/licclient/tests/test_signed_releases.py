@@ -37,7 +37,7 @@ NONE = "The answer carries no manifest signed by the vendor."
 UNREADABLE = "The manifest cannot be read."
 UNSIGNED = "No pinned key has signed the manifest."
 NOT_A_RELEASE = "What the vendor signed is not about a release."
-OTHER_VERSION = "The vendor signed another version than the service tells."
+OTHER_VERSION = "The vendor signed another version than the service reports."
 STEP_BACK = (
     "The vendor signed a higher version before, {}, and has not signed this one since: the service shows an"
     " old answer, or the vendor withdrew the higher one and must renew the signature of this one."

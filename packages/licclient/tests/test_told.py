@@ -29,7 +29,7 @@ def test_nothing_is_in_the_clear(make, address):
 async def test_an_address_that_redirects(client, service, key, status):
     """The developer is told where to look; the two endpoints are never redirected (D-40)."""
     service.says(status, b"", Location="https://elsewhere.example/")
-    with pytest.raises(ServiceUnavailableError, match=rf"HTTP status {status}; it redirects: is base_url"):
+    with pytest.raises(ServiceUnavailableError, match=rf"HTTP status {status}; it redirects: set base_url"):
         await client.verify(key)
     assert "it redirects: is the address right?" in await client.diagnose()
 
@@ -41,7 +41,7 @@ async def test_a_version_that_nobody_can_compare(make_client, service, key, capl
     assert await client.check_for_update(key) is None
     found = client.client.last_update_check
     assert found.error is None
-    assert "2024 Spring is none that PEP 440 can read" in found.message
+    assert "2024 Spring is not a version of PEP 440" in found.message
     assert found.message in caplog.messages
     assert re.search(
         "^!! version: +2024 Spring is not a version of PEP 440", await client.diagnose(), re.MULTILINE

@@ -252,7 +252,7 @@ class PartFile:
         # What an earlier run left may have been damaged on this disk: fetch all of it once more.
         if not was_resumed:
             raise UntrustedResponseError(
-                "The file is not the one that the service promised: its digest differs."
+                "The file is not the one that the service announced: its digest differs."
             )
 
     def finish(self) -> Downloaded:

@@ -344,6 +344,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Lists of keys in the environment are separated by spaces.",
     )
     parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
+    _add_arguments(parser, "--product --slug --domain --label --platform --channel", is_hidden=True)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     commands: dict[str, _Parser] = {}
     for name, run, purpose, arguments in _COMMANDS:
@@ -371,9 +372,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_arguments(parser: argparse._ActionsContainer, names: str) -> None:
+def _add_arguments(parser: argparse._ActionsContainer, names: str, *, is_hidden: bool = False) -> None:
     for name in names.split():
         metavar, text = _ARGUMENTS[name]
+        text = argparse.SUPPRESS if is_hidden else text
         options: dict[str, Any] = {}
         if name.startswith("--"):
             # Before or after the command: the second parse must not replace what the first one found.

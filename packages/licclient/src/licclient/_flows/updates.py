@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from licclient._model import Settings
     from licclient._settings import ClientSettings
 
-_NEVER_ANSWERED: Final = "The last update check got no answer, and the next one is not due yet."
+_NEVER_ANSWERED: Final = (
+    "The last update check got no answer, and the next one is not due yet; force it to check now."
+)
 
 
 _KEPT_REPORTS: Final = 50
@@ -160,7 +162,7 @@ def _judge_round(context: Context, last: Round | None, installed: str, key: str 
         return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
     if offered is not None and is_below(offered.version, installed):
         return _not_newer(installed, offered.version)
-    return UpdateCheck(None, "No newer version was offered when it was last asked for.")
+    return UpdateCheck(None, "The last update check found no newer version.")
 
 
 def _claim(context: Context, name: str, *, force: bool) -> bool:
@@ -286,7 +288,7 @@ def _not_newer(installed: str, offered: str) -> UpdateCheck:
         return UpdateCheck(None, f"Version {installed} is up to date.")
     import logging  # noqa: PLC0415 - for this alone
 
-    told = f"Version {installed} is none that PEP 440 can read, so no update is ever offered."
+    told = f"Version {installed} is not a version of PEP 440, so no update is ever offered."
     logging.getLogger("licclient").warning(told)
     return UpdateCheck(None, told)
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 PATIENCE: Final = timedelta(seconds=1)
 """What a call may take beyond its time limit: our own address. Then others go ahead (D-58)."""
 
-NO_KEY: Final = "The system's keyring did not hand out the license key."
+NO_KEY: Final = "The system's keyring did not return the license key. Unlock it, and try again."
 
 _NONCE_BYTES: Final = 16
 

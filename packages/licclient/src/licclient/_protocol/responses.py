@@ -185,7 +185,7 @@ def read_refusal(reply: Reply, key: str) -> LicenseRefusedError | None:
 
 def unusable_response(status: int, retry_after: float | None = None) -> ServiceUnavailableError:
     """Return the error for a response that is not the service's (D-40)."""
-    hint = "; it redirects: is base_url its very address?" if status in REDIRECTS else ""
+    hint = "; it redirects: set base_url to its final address" if status in REDIRECTS else ""
     return ServiceUnavailableError(
         f"The license service gave no usable answer (HTTP status {status}{hint}).", retry_after
     )
@@ -236,7 +236,7 @@ def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listin
         return unusable_response(200)
     if link is not None and not is_safe_link(link, settings):
         return ServiceUnavailableError(
-            "The service offers a file from a place that this app does not take files from"
+            "The service offers a file from an address that this app does not accept"
             " (https only, never this computer itself, unless download_origins names it)."
         )
     match body:

@@ -121,7 +121,7 @@ def check_manifest(
     if isinstance(manifest, UntrustedResponseError):
         return manifest
     if (manifest.slug, manifest.version) != (slug, version):
-        return UntrustedResponseError("The vendor signed another version than the service tells.")
+        return UntrustedResponseError("The vendor signed another version than the service reports.")
     if now >= manifest.expires_at:
         until = f"{manifest.expires_at:%Y-%m-%d %H:%M} UTC"
         return UntrustedResponseError(

@@ -202,7 +202,7 @@ class LicenseService:
             key = self._next_key()
         elif isinstance(repair_key(key), Mistyped):
             raise ValueError(
-                "the key must be CP- and five groups of six letters or digits, or 8 visible signs"
+                "the key must be CP- and five groups of six letters or digits, or 8 visible characters"
             )
         terms = (product, slug, expires, lifetime, slots, support_until, check_grants(entitlements))
         self._endpoints.licenses[key] = IssuedLicense(*terms, seats=seats, channels=channels)
