@@ -34,6 +34,8 @@ if find_spec("licserver"):
         "harness.console",
         "harness.sales",
     ]
+if find_spec("licclient") and find_spec("licserver"):
+    pytest_plugins += ["harness.shop_app"]
 # Nothing of what is loaded goes away again: the collector would look at it hundreds of times, a second for
 # each worker. It begins when all tests are known, and never on the controller of workers.
 gc.disable()

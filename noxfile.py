@@ -207,6 +207,22 @@ def fuzz(session: nox.Session) -> None:
     )
 
 
+@nox.session(venv_backend="none")
+def payloads(session: nox.Session) -> None:
+    """Fetch the deliveries of shops that others wrote (`tests/foreign.toml`), and play them up to a key."""
+    folder, new = Path(session.cache_dir, "payloads"), Path(session.cache_dir, "payloads.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    for name, pinned in nox.project.load_toml("tests/foreign.toml").items():
+        git, commit = ("git", "--git-dir", str(new / f"{name}.git")), pinned["commit"]
+        session.run(*git, "init", "--quiet", "--bare", external=True)
+        address = f"https://github.com/{pinned['repository']}"
+        session.run(*git, "fetch", "--quiet", "--depth", "1", address, commit, external=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)  # all of them, or none: the tests run wherever there is the folder
+    run(session, "pytest", *EVERYTHING, "tests/test_foreign_payloads.py", *session.posargs)
+
+
 @nox.session
 def pictures(session: nox.Session) -> None:
     """The pictures of the console, taken anew by the system's chromium; look at each of them."""

@@ -6,87 +6,45 @@ documented an order.
 
 import asyncio
 import json
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standardwebhooks import Webhook
 
 from harness import fake_stripe, shops
-from harness.customer import eventually
-from harness.world import MovableClock, World
-from licclient import LicenseClient, LicenseRefusedError, Reason
-from licserver.domain.records import EnvironmentPolicy
-from licserver.services import LicenseFilter
+from harness.shop_app import Open
+from harness.world import MovableClock
+from licclient import Reason
 from licserver.sources import SourceKind
 from licserver.web.shop_apis import fetch_deliveries
 
 
-class Shop:
-    """A server with a source and a product, and an app that verifies what is issued."""
-
-    def __init__(self, world: World, url: str, app: LicenseClient, kind: str) -> None:
-        self.services, self.clock, self.kind = world.services, world.clock, kind
-        self.address, self._app = f"{url}/events/in/{kind}", app
-
-    def deliver(self, body: bytes, headers: dict[str, str]) -> str:
-        """Deliver; return the status that the shop is given."""
-        request = urllib.request.Request(self.address, body, headers)  # noqa: S310 - our own loopback address
-        with urllib.request.urlopen(request) as response:  # noqa: S310 - the same
-            return str(json.load(response)["status"])
-
-    def key(self) -> str:
-        """Wait for a license of two slots for Ann; return its key, once the app has verified it."""
-        found = self.services.licenses.search
-        eventually(lambda: found(LicenseFilter()).items)
-        (license_,) = found(LicenseFilter()).items
-        assert (license_.customer_email, license_.slots) == ("ann@example.com", 2)
-        key = self.services.licenses.reveal(license_.id.hex())
-        assert self._app.activate(key).product == "App"
-        return key
-
-    def refused(self, key: str) -> Reason:
-        """Wait for the second delivery; return why the app is refused then."""
-        done = self.services.sources.list_events
-        eventually(
-            lambda: [one.state for one in done(self.kind).items if one.state != "ignored"] == ["done"] * 2
-        )
-        self.clock.forward(minutes=1)  # it has stood still since the test began
-        with pytest.raises(LicenseRefusedError) as refused:
-            self._app.verify(key, force=True)
-        return refused.value.reason
-
-
-@pytest.fixture
-def open_shop(
-    make_world: Callable[..., World], clock: MovableClock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Shop]]:
-    """Make a `Shop` for an id of its product; what does not fake the time needs the real one."""
+@pytest.fixture(autouse=True)
+def _now(clock: MovableClock) -> None:
+    """What does not fake the time needs the real one."""
     clock.now = datetime.now(UTC)
-    with ExitStack() as stack:
-
-        def make(kind: str, external_id: str, **source: Any) -> Shop:
-            monkeypatch.setenv("SHOP_SECRET", shops.SECRETS[kind])
-            world = make_world()
-            world.services.products.add("app", "App", EnvironmentPolicy.DOMAIN)
-            world.services.sources.add(kind, SourceKind(kind), "SHOP_SECRET", **source)
-            world.services.sources.map(kind, external_id, "app", slots=2)
-            server = stack.enter_context(world.serving())
-            app = LicenseClient(server.url, state_dir=world.folder / "app", clock=clock)
-            return Shop(world, server.url, stack.enter_context(app), kind)
-
-        yield make
 
 
 # --- Stripe -----------------------------------------------------------------------------------
 
 
+@fake_stripe.needed
+def test_the_library_of_stripe_accepts_what_is_signed_here() -> None:
+    """So what the server accepts in other tests is what Stripe would send."""
+    import stripe  # noqa: PLC0415 - of the group `fakes`
+
+    body, secret = shops.stripe("invoice.paid", {"id": "in_1"}), shops.SECRETS["stripe"]
+    header = shops.sign("stripe", body, datetime.now(UTC))["Stripe-Signature"]
+    assert stripe.WebhookSignature.verify_header(body.decode(), header, secret, tolerance=300)
+    with pytest.raises(stripe.SignatureVerificationError):
+        stripe.WebhookSignature.verify_header(body.decode() + " ", header, secret, tolerance=300)
+
+
 @pytest.mark.slow
 @fake_stripe.needed
-def test_a_subscription_of_a_fake_stripe(open_shop: Callable[..., Shop]) -> None:
+def test_a_subscription_of_a_fake_stripe(open_shop: Open) -> None:
     """It signs and sends what it likes, in the shape of an old API version; the end ends the license."""
     shop = open_shop("stripe", "gold", is_test=True)
     with fake_stripe.running() as stripe:
@@ -102,7 +60,7 @@ def test_a_subscription_of_a_fake_stripe(open_shop: Callable[..., Shop]) -> None
 
 @pytest.mark.slow
 @fake_stripe.needed
-def test_what_a_fake_stripe_could_not_deliver_is_asked_for(open_shop: Callable[..., Shop]) -> None:
+def test_what_a_fake_stripe_could_not_deliver_is_asked_for(open_shop: Open) -> None:
     """Its API lists the same events; asked again, it has nothing new."""
     shop = open_shop("stripe", "gold", is_test=True)
 
@@ -173,7 +131,7 @@ def write_with_sdk(type_: str, data: Any) -> tuple[bytes, dict[str, str]]:
     return body.encode(), headers
 
 
-def test_a_sale_as_the_sdk_of_paddle_writes_it(open_shop: Callable[..., Shop]) -> None:
+def test_a_sale_as_the_sdk_of_paddle_writes_it(open_shop: Open) -> None:
     """Its entities choose the names and forms of the fields, and it signs; a refund revokes."""
     from paddle_billing.Notifications.Entities import Simulations  # noqa: PLC0415 - as above
 
@@ -213,7 +171,7 @@ _ORDER: dict[str, Any] = json.loads("""{
 }""")
 
 
-def test_an_order_with_all_fields_that_woocommerce_documents(open_shop: Callable[..., Shop]) -> None:
+def test_an_order_with_all_fields_that_woocommerce_documents(open_shop: Open) -> None:
     """Amounts are texts, ids are numbers, times have no zone; refunds of all that was paid revoke."""
     shop = open_shop("woocommerce", "93")
 
@@ -229,4 +187,30 @@ def test_an_order_with_all_fields_that_woocommerce_documents(open_shop: Callable
     key = shop.key()
     refunds = [{"id": 726, "reason": "", "total": "-4.00"}, {"id": 725, "reason": "", "total": "-5.00"}]
     assert deliver({**_ORDER, "refunds": refunds}, "order.updated") == "accepted"
+    assert shop.refused(key) is Reason.REVOKED
+
+
+# --- Standard Webhooks ------------------------------------------------------------------------
+
+VECTOR = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def test_the_vector_of_standard_webhooks(open_shop: Open, clock: MovableClock) -> None:
+    """Its body is no sale, and changes nothing; with its secret, the published library signs a sale."""
+    clock.now = datetime.fromtimestamp(1614265330, UTC)
+    shop = open_shop("standard", "my-app", secret=VECTOR)
+    vector = {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330"}
+    vector["webhook-signature"] = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert shop.deliver(b'{"test": 2432232314}', vector) == "ignored"
+
+    def deliver(id_: str, type_: str, **data: str) -> str:
+        body, at = shops.standard(type_, shop.clock().isoformat(), **data), shop.clock()
+        headers = {"webhook-id": id_, "webhook-timestamp": str(int(at.timestamp()))}
+        signature = Webhook(VECTOR).sign(id_, at, body.decode())
+        return shop.deliver(body, {**headers, "webhook-signature": signature})
+
+    bought = {"order_id": "1042", "external_id": "my-app", "customer_email": "ann@example.com"}
+    assert deliver("msg_1", "purchase.completed", **bought) == "accepted"
+    key = shop.key()
+    assert deliver("msg_2", "purchase.refunded", order_id="1042") == "accepted"
     assert shop.refused(key) is Reason.REVOKED

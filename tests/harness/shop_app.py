@@ -1,0 +1,76 @@
+"""A server that takes the deliveries of a shop, and an app that verifies the key that is issued."""
+
+import json
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from harness import shops
+from harness.customer import eventually
+from harness.world import World
+from licclient import LicenseClient, LicenseRefusedError, Reason
+from licserver.domain.records import EnvironmentPolicy
+from licserver.services import LicenseFilter
+from licserver.sources import SourceKind
+
+Open = Callable[..., "Shop"]
+"""Makes a `Shop` of a kind for an id of its product; `secret` and what `sources.add` takes by name."""
+
+
+class Shop:
+    """A server with a source and a product, and an app."""
+
+    def __init__(self, world: World, url: str, app: LicenseClient, kind: str) -> None:
+        self.services, self.clock, self.kind = world.services, world.clock, kind
+        self.address, self._app = f"{url}/events/in/{kind}", app
+
+    def deliver(self, body: bytes, headers: dict[str, str] | None = None) -> str:
+        """Deliver, signed as the shop documents it; return the status that the shop is given."""
+        signed = shops.sign(self.kind, body, self.clock()) if headers is None else headers
+        request = urllib.request.Request(self.address, body, signed)  # noqa: S310 - our own loopback address
+        with urllib.request.urlopen(request) as response:  # noqa: S310 - the same
+            return str(json.load(response)["status"])
+
+    def key(self, email: str | None = "ann@example.com") -> str:
+        """Wait for a license of two slots; return its key, once the app has verified it."""
+        found = self.services.licenses.search
+        eventually(lambda: found(LicenseFilter()).items)
+        (license_,) = found(LicenseFilter()).items
+        assert (license_.customer_email, license_.slots) == (email, 2)
+        key = self.services.licenses.reveal(license_.id.hex())
+        assert self._app.activate(key).product == "App"
+        return key
+
+    def refused(self, key: str, deliveries: int = 2) -> Reason:
+        """Wait until so many deliveries have changed something; return why the app is refused then."""
+        eventually(lambda: self.states()["done"] == deliveries)
+        self.clock.forward(minutes=1)  # it has stood still since the test began
+        with pytest.raises(LicenseRefusedError) as refused:
+            self._app.verify(key, force=True)
+        return refused.value.reason
+
+    def states(self) -> Counter[str]:
+        """Count the deliveries by their states."""
+        return Counter(one.state for one in self.services.sources.list_events(self.kind, limit=100).items)
+
+
+@pytest.fixture
+def open_shop(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Makes shops; their servers and apps end with the test."""
+    with ExitStack() as stack:
+
+        def make(kind: str, external_id: str, secret: str | None = None, **source: Any) -> Shop:
+            monkeypatch.setenv("SHOP_SECRET", secret or shops.SECRETS[kind])
+            world = make_world()
+            world.services.products.add("app", "App", EnvironmentPolicy.DOMAIN)
+            world.services.sources.add(kind, SourceKind(kind), "SHOP_SECRET", **source)
+            world.services.sources.map(kind, external_id, "app", slots=2)
+            server = stack.enter_context(world.serving())
+            app = LicenseClient(server.url, state_dir=world.folder / "app", clock=world.clock)
+            return Shop(world, server.url, stack.enter_context(app), kind)
+
+        yield make
