@@ -29,6 +29,7 @@ from licclient import (
     UpdateCheck,
     explain,
 )
+from licclient._flows.verification import NO_KEY
 from licclient._texts import LANGUAGES, TABLES, pick_language, text_of
 
 EVERYTHING = [
@@ -92,7 +93,16 @@ def test_an_update_that_failed_is_not_a_license_that_failed():
     problem = ServiceUnavailableError()
     assert explain(UpdateCheck(None, "", problem), "en").startswith("Updates could not be checked.")
     assert explain(problem, "en").startswith("The license service could not be reached.")
+    nothing = LicenseRefusedError(Reason.NO_VERSION, "There is no product with this slug.")
+    assert explain(UpdateCheck(None, "", nothing), "de").startswith("Zurzeit wird keine Version dieser App")
     assert explain(LicenseStatus(LicenseState.UNCONFIRMED), "en").startswith("The license could not be conf")
+
+
+def test_a_locked_keyring_is_not_an_outage():
+    """Whoever is online already is not sent there."""
+    problem = ServiceUnavailableError(NO_KEY)
+    for what in (problem, UpdateCheck(None, "", problem)):
+        assert "unlock" in explain(what, "en")
 
 
 def test_who_cancels_is_not_told_of_an_outage():
@@ -117,6 +127,7 @@ def test_no_line_is_left_over():
         "seat_lost",
         "no_seats",
         "quota_exceeded",
+        "keyring",
     )
     codes |= {f"error.{kind}" for kind in (*kinds, "disk", "moved_often", "not_movable")}
     codes |= {"state.valid", "state.grace", "state.unconfirmed"}

@@ -309,8 +309,8 @@ def test_our_address_is_a_plain_one(address, shown):
         ("license_expired", Reason.EXPIRED),
         ("product_mismatch", Reason.OTHER_PRODUCT),
         ("invalid_license", Reason.OTHER),
-        ("product_not_found", Reason.OTHER),
-        ("no_versions", Reason.OTHER),
+        ("product_not_found", Reason.NO_VERSION),
+        ("no_versions", Reason.NO_VERSION),
         ("news", Reason.OTHER),
     ],
 )

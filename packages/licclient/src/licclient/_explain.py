@@ -63,7 +63,7 @@ def explain(
                 case None:
                     code = "required" if what.is_update_required else "ahead" if what.is_ahead else "none"
                     return text_of(f"update.{code}", tag)
-                case ServiceUnavailableError():
+                case ServiceUnavailableError() as error if _code(error) == "error.unavailable":
                     return text_of("update.unavailable", tag)
                 case error:
                     return explain(error, tag)
@@ -93,7 +93,11 @@ _TEXTS = {
 
 
 def _code(error: LicclientError) -> str:
+    from licclient._flows.verification import NO_KEY  # noqa: PLC0415 - rarely needed
+
     match error:
+        case ServiceUnavailableError(message=message) if message == NO_KEY:
+            return "error.keyring"
         case LicenseFileError(flaw=flaw):
             return _FILE_TEXTS.get(flaw, f"file.{flaw.value}")
         case DeactivationError():

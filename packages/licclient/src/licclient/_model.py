@@ -117,6 +117,7 @@ class Reason(StrEnum):
     ENVIRONMENT = "environment"
     OTHER_PRODUCT = "other_product"
     SUPPORT_ENDED = "support_ended"
+    NO_VERSION = "no_version"
     TRIAL_NOT_OFFERED = "trial_not_offered"
     TRIAL_ENDED = "trial_ended"
     TRIAL_LIMIT = "trial_limit"

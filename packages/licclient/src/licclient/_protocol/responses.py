@@ -53,6 +53,8 @@ _UPDATE_REASONS: Final = {
     "license_expired": Reason.EXPIRED,
     "license_revoked": Reason.REVOKED,
     "product_mismatch": Reason.OTHER_PRODUCT,
+    "product_not_found": Reason.NO_VERSION,
+    "no_versions": Reason.NO_VERSION,
 }
 
 
