@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 import licclient
 from harness.commands import Program
+from harness.screen import Screen
 from licclient import ClientSettings, LicenseClient, LicenseRefusedError
 from licclient.testing import LicenseService, Misbehaviour
 
@@ -113,10 +115,28 @@ def test_the_methods_of_the_guide_need_a_license(license_service: LicenseService
 @pytest.mark.slow
 def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
     """Pasted into a file, with an app that has one licensed function."""
-    (block,) = _blocks("app/testing")
-    (tmp_path / "test_app.py").write_text(APP + block)
+    _run_tests(APP + _blocks("app/testing")[0], tmp_path)
+
+
+@pytest.mark.parametrize("toolkit", ["tk", "qt"])
+def test_the_tests_of_dialogs_pass(toolkit: str, screen: Screen, tmp_path: Path) -> None:
+    """As they stand there; for Qt, with what the page names in place of Tk."""
+    _, code, fixtures = _blocks("app/testing")
+    if toolkit == "qt":
+        pytest.importorskip("PySide6")
+        code = re.sub(r"@pytest.fixture\n.*?root.destroy\(\)\n", lambda _: fixtures, code, flags=re.DOTALL)
+        code = code.replace("dialogs.tk", "dialogs.qt")
+        code = code.replace("import tkinter", "from PySide6.QtWidgets import QApplication, QWidget")
+    _run_tests(code, tmp_path, DISPLAY=screen.display)
+
+
+def _run_tests(code: str, folder: Path, **environ: str) -> None:
+    (folder / "test_app.py").write_text(code, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_app.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=240)
+    env = {**os.environ, **environ}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, timeout=120, env=env
+    )
     assert done.returncode == 0, done.stdout
 
 

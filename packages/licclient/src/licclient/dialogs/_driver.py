@@ -6,6 +6,7 @@ No toolkit is named here. Everything but the work itself happens on the thread o
 import threading
 import webbrowser
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -47,6 +48,9 @@ class Window(Protocol):
 _queue: Final[list["tuple[Driver, Callable[[], object]]"]] = []
 """The dialog that is shown, and those that wait, each with what shows it; for the windows' thread alone."""
 
+watchers: Final[list[Callable[["Driver"], object]]] = []
+"""Called in the event loop, once a dialog is shown and after each change; for `licclient.testing`."""
+
 
 class Driver:
     """One dialog from its opening, when its first view is drawn, to its end.
@@ -70,9 +74,18 @@ class Driver:
         """Show the window when no other dialog is open: now, or when those before it are closed (D-181)."""
         if any(driver is self for driver, _ in _queue):
             return
-        _queue.append((self, show))
+        _queue.append((self, partial(self._show, show)))
         if len(_queue) == 1:
+            self._show(show)
+
+    def _show(self, show: Callable[[], object]) -> None:
+        if not self.is_over:
             show()
+            self._report()
+
+    def _report(self) -> None:
+        for watcher in watchers:
+            self._deliver(partial(watcher, self))
 
     @property
     def is_over(self) -> bool:
@@ -124,6 +137,7 @@ class Driver:
                 pass
         if self.state is not before:
             window.draw(self.state.view())
+            self._report()
 
     # --- on the thread ------------------------------------------------------------------------
 
