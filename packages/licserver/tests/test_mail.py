@@ -10,6 +10,9 @@ from email import message_from_bytes, policy
 import pytest
 import trustme
 
+from harness import shops
+from harness.engines import both_engines
+from harness.sales import add, process
 from licserver.database.repositories.queue import JobState
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
 from licserver.services.mail import MAIL, TEMPLATES
@@ -226,6 +229,38 @@ def test_an_end_is_announced_once_for_each_last_day(mail):
     mail.services.licenses.change(key, expires_on=near - timedelta(days=1))
     service.send_ending()
     assert len(rendered(mail)) == 2
+
+
+@both_engines
+def test_a_subscription_is_announced_only_if_its_end_is_known(make_world, shop_secrets):
+    """Not before each renewal; once it is cancelled, with its last day; and if a person has set its end."""
+    world = make_world(mail_host="mail.example", mail_sender=SENDER)
+    service, day = world.services.mail, world.clock().date() + timedelta(days=10)
+    add(world, "standard")
+    about = {"subscription_id": "s1", "paid_through": str(day)}
+    sold = {"order_id": "1", "external_id": "app", "customer_email": "a@b.example"}
+    process(world, "standard", shops.standard("purchase.completed", **sold, **about))
+
+    def announced():
+        service.send_ending()
+        return [(to, subject) for to, subject, _ in rendered(world) if "ends" in subject]
+
+    assert announced() == []
+    process(world, "standard", shops.standard("subscription.cancelled", "2026-06-15T12:00:01Z", **about))
+    mailed = [("a@b.example", f"Your license for App ends on {day}")]
+    assert (announced(), announced()) == (mailed, mailed)
+    resumed = shops.standard("subscription.resumed", "2026-06-15T12:00:02Z", subscription_id="s1")
+    process(world, "standard", resumed)
+    renewed = {"subscription_id": "s1", "paid_through": str(day + timedelta(days=1))}
+    process(world, "standard", shops.standard("subscription.renewed", **renewed))
+    assert announced() == mailed
+    for person in ("revoked", "by hand"):
+        key = world.key(subscription_id=person, customer_email="c@b.example")
+        world.services.subscriptions.end(person, world.clock() + timedelta(days=14))
+        if person == "revoked":
+            world.services.licenses.revoke(key)
+    last = world.clock().date() + timedelta(days=14)
+    assert announced() == [*mailed, ("c@b.example", f"Your license for App ends on {last}")]
 
 
 def test_lost_keys_and_codes_stand_in_no_job(mail):

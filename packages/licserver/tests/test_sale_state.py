@@ -44,6 +44,12 @@ def end(day: float) -> SaleEvent:
     return SaleEvent(kind=SaleKind.ENDED, occurred_at=at(day), subscription_id="s1", ended_at=at(day))
 
 
+def change(day: float, cancels: float | None) -> SaleEvent:
+    """A report that a subscription was cancelled for an end, or was not."""
+    cancels_at = None if cancels is None else at(cancels)
+    return SaleEvent(kind=SaleKind.CHANGED, occurred_at=at(day), subscription_id="s1", cancels_at=cancels_at)
+
+
 def money(kind: SaleKind, order: str = "o1", *, is_partial: bool = False) -> SaleEvent:
     """A refund or a dispute."""
     return SaleEvent(kind=kind, occurred_at=at(1), order_id=order, is_partial=is_partial)
@@ -99,6 +105,10 @@ _EVENTS = [
     renewal(31, 61),
     end(40),
     end(45),
+    change(20, 30),
+    change(20, None),
+    change(21, 33),
+    change(35, 60),
     money(SaleKind.REFUNDED),
     money(SaleKind.REFUNDED, "o2", is_partial=True),
     *(money(kind, "o3") for kind in (SaleKind.DISPUTED, SaleKind.DISPUTE_WON, SaleKind.DISPUTE_LOST)),
@@ -121,6 +131,21 @@ def test_a_lost_cancellation_ends_with_what_was_paid() -> None:
     """A license of a subscription ends after the paid time and the grace, if nothing more arrives."""
     shop = Shop().apply([purchase(subscription_id="s1", paid_through=at(30)), renewal(30, 60)])
     assert shop.ends == {"s1": at(67)}
+
+
+def test_a_cancelled_subscription_ends_with_what_was_paid() -> None:
+    """Without the grace; it is renewed after all if the shop takes that back, or is paid again."""
+    bought = purchase(subscription_id="s1", paid_through=at(30))
+    for cancels in (30, 30.5):  # half a day is no other end
+        assert Shop().apply([bought, change(5, cancels)]).ends == {"s1": at(cancels)}
+    assert Shop().apply([bought, change(6, None), change(5, 30)]).ends == {"s1": at(37)}
+    assert Shop().apply([change(5, 30), bought, renewal(30, 60)]).ends == {"s1": at(67)}
+
+
+def test_a_subscription_that_is_to_end_in_a_year_is_to_be_paid_until_then() -> None:
+    """Otherwise a customer who pays no more would have a license for that year."""
+    shop = Shop().apply([purchase(subscription_id="s1", paid_through=at(30)), change(5, 365)])
+    assert shop.ends == {"s1": at(37)}
 
 
 def test_an_end_is_not_undone_by_a_late_event() -> None:

@@ -76,11 +76,14 @@ def test_jobs_that_nobody_does_are_told(make_world, clock):
     clock.forward(minutes=5)
     late = bad(found(world.settings, clock()))["webhooks"]
     assert (late.level, late.said) == (Level.WARNING, "1 job waiting, the oldest is due for 10 minutes")
+    world.services.sources.add("shop", SourceKind.STANDARD, "A_SECRET")
+    world.services.sources.take("shop", b"{")
+    assert bad(found(world.settings, clock()))["sales"].said == "1 job given up"
     queue.bury(dead, clock(), "550")
     assert bad(found(world.settings, clock()))["mail"].said == "1 job given up"
     measured = {one.name: one[1:] for one in measure_queues(world.repositories, world.settings, clock())}
     nothing = (0, 0, 0)
-    assert measured == {"sales": nothing, "webhooks": (600, 1, 0), "mail": (0, 2, 1), "patches": nothing}
+    assert measured == {"sales": (0, 0, 1), "webhooks": (600, 1, 0), "mail": (0, 2, 1), "patches": nothing}
 
 
 def test_a_clock_that_is_off_is_told(make_world, clock):

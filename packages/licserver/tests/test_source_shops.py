@@ -80,6 +80,21 @@ def test_paddle_end(fields: dict[str, str], at: datetime) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        ({"action": "cancel", "effective_at": "2026-07-15T12:00:00Z"}, NOW + 30 * DAY),
+        ({"action": "pause", "effective_at": "2026-07-15T12:00:00Z"}, None),
+        (None, None),
+    ],
+)
+def test_paddle_cancellation(change: dict[str, str] | None, at: datetime | None) -> None:
+    """A subscription that was cancelled ends with its period; any other report says that it was not."""
+    data = {"id": "sub_1", "scheduled_change": change}
+    event = shops.read_one("paddle", shops.paddle("subscription.updated", data))
+    assert event == SaleEvent(kind=SaleKind.CHANGED, occurred_at=HALF, subscription_id="sub_1", cancels_at=at)
+
+
+@pytest.mark.parametrize(
     ("type_", "data", "reason"),
     [
         ("customer.created", {}, UNKNOWN_TYPE),
@@ -108,6 +123,7 @@ def test_paddle_ignored(type_: str, data: dict[str, Any], reason: str) -> None:
 LEMON_ITEM = {"variant_id": 11, "product_id": 7, "quantity": 3}
 ENDS = {"ends_at": "2026-07-01T02:00:00+02:00"}
 ENDS_AT = datetime(2026, 7, 1, tzinfo=UTC)
+CANCELLED = {"kind": SaleKind.CHANGED, "cancels_at": ENDS_AT}
 
 
 @pytest.mark.parametrize(
@@ -135,9 +151,9 @@ ENDS_AT = datetime(2026, 7, 1, tzinfo=UTC)
                 {"subscription_id": "5", **expected},
             )
             for status, ends, expected in (
-                ("active", ENDS, {"kind": SaleKind.RENEWED, "paid_through": NOW + 30 * DAY}),
-                ("on_trial", {}, {"kind": SaleKind.RENEWED, "paid_through": NOW + 30 * DAY}),
-                ("cancelled", ENDS, {"kind": SaleKind.RENEWED, "paid_through": ENDS_AT}),
+                ("active", ENDS, {"kind": SaleKind.CHANGED, "paid_through": NOW + 30 * DAY}),
+                ("on_trial", {}, {"kind": SaleKind.CHANGED, "paid_through": NOW + 30 * DAY}),
+                ("cancelled", ENDS, {**CANCELLED, "paid_through": ENDS_AT}),
                 ("expired", ENDS, {"kind": SaleKind.ENDED, "ended_at": ENDS_AT}),
                 ("expired", {}, {"kind": SaleKind.ENDED, "ended_at": NOW}),
             )
@@ -264,6 +280,12 @@ def test_woo_ping() -> None:
             {"subscription_id": "s1", "paid_through": "2026-07-15T14:00:00+02:00"},
             {"subscription_id": "s1", "paid_through": NOW + 30 * DAY},
         ),
+        (
+            "subscription.cancelled",
+            {"subscription_id": "s1", "paid_through": "2026-06-30"},
+            {"subscription_id": "s1", "paid_through": ENDS_AT, "cancels_at": ENDS_AT},
+        ),
+        ("subscription.resumed", {"subscription_id": "s1"}, {"subscription_id": "s1"}),
         ("subscription.ended", {"subscription_id": "s1"}, {"subscription_id": "s1", "ended_at": NOW}),
     ],
 )
@@ -284,8 +306,9 @@ def test_standard_events(
 def test_standard_other_types(body: bytes, type_: str) -> None:
     """What is not known is ignored, whatever its data, and the reason names what is."""
     delivery = shops.read("standard", body, **{"webhook-id": "m1"})
-    types = "purchase.completed, purchase.refunded, subscription.renewed, subscription.ended"
-    assert delivery == Delivery("m1", type_, reason=f"the type is none of {types}")
+    types = "purchase.completed, purchase.refunded, subscription.renewed, subscription.cancelled"
+    reason = f"the type is none of {types}, subscription.resumed, subscription.ended"
+    assert delivery == Delivery("m1", type_, reason=reason)
 
 
 def test_the_published_schema_has_the_fields_that_are_read() -> None:
@@ -310,6 +333,7 @@ def test_the_published_schema_has_the_fields_that_are_read() -> None:
         ("purchase.completed", {"external_id": "1"}, "^data.order_id: Field required$"),
         ("purchase.refunded", {"external_id": "1"}, "^data.order_id: Field required$"),
         ("subscription.renewed", {"paid_through": "2026-07-15"}, "^data.subscription_id: Field required$"),
+        ("subscription.cancelled", {"subscription_id": "1"}, "^data.paid_through: Field required$"),
         ("subscription.ended", {"order_id": "1"}, "^data.subscription_id: Field required$"),
         ("subscription.renewed", {"subscription_id": "1"}, "data.paid_through"),
         ("purchase.completed", {"order_id": "1", "external_id": "a", "quantity": 0}, "data.quantity"),

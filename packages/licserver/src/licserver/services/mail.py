@@ -4,8 +4,9 @@ import hashlib
 import json
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -63,17 +64,24 @@ class MailService:
         return self._add(f"license_key/{license_id.hex()}", "license_key", license_id)
 
     def send_ending(self) -> None:
-        """Queue a mail for each license that ends soon, once for a license and a last day."""
+        """Queue a mail for each license that ends soon, once for a license and a last day.
+
+        Of a subscription only if its end is known: not before each renewal (D-260).
+        """
         days = self._context.settings.mail_ending_days
         if not (self.is_on and days):
             return
-        today, after = self._context.now().date(), b""
-        while rows := self._context.repositories.licenses.list_ending(
-            today, today + timedelta(days=days), after, _CHUNK
-        ):
+        licenses, now = self._context.repositories.licenses, self._context.now()
+        until = now + timedelta(days=days)
+        self._add_ending(lambda after: licenses.list_ending(now.date(), until.date(), after, _CHUNK))
+        self._add_ending(lambda after: licenses.list_ending_subscriptions(now, until, after, _CHUNK))
+
+    def _add_ending(self, load: Callable[[bytes], Sequence[Any]]) -> None:
+        after = b""
+        while rows := load(after):
             with self._context.transaction() as tx:
                 for row in rows:
-                    key = f"license_ending/{row.id.hex()}/{row.expires_on}"
+                    key = f"license_ending/{row.id.hex()}/{_last_day(row)}"
                     MailService(tx)._add(key, "license_ending", row.id)  # noqa: SLF001 - this class
             after = rows[-1].id
 
@@ -146,7 +154,9 @@ class MailService:
                 return None
             if license_state(found, self._context.now()) is not LicenseState.ACTIVE:
                 return None  # revoked meanwhile
-            to, values = found.customer_email, values | self._describe(found)
+            if template == "license_ending":  # may be the end of its subscription
+                found = replace(found, expires_on=date.fromisoformat(job.key.rpartition("/")[2]))
+            to, values = found.customer_email or "", values | self._describe(found)
         elif template == "lost_key":
             values["licenses"] = [self._describe(one) for one in self._find_valid(to)]
         return self._compose(template, to, values, job.key)
@@ -234,6 +244,13 @@ class MailService:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+
+
+def _last_day(row: Any) -> date:
+    """Return the last day of a license, or of its subscription if that is loaded and comes first."""
+    ended_at: datetime | None = getattr(row, "subscription_ended_at", None)
+    last: date = date.max if row.expires_on is None else row.expires_on
+    return last if ended_at is None else min(last, (ended_at - timedelta(microseconds=1)).date())
 
 
 def sender_domain(sender: str) -> str:

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from licserver.database.repositories import Repositories
+from licserver.database.repositories.queue import MAX_COUNTED
 from licserver.database.repositories.sales import QUEUE as SALES
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.services.mail import MAIL
@@ -30,12 +31,13 @@ class QueueState(NamedTuple):
 
 
 def measure_queues(repositories: Repositories, settings: Settings, now: datetime) -> list[QueueState]:
-    """Measure the queues that a server works on; mail only if it is on."""
+    """Measure the queues that a server works on; mail only if it is on. Unreadable deliveries are dead."""
     sizes = repositories.queue.measure([*chain.from_iterable(QUEUES.values())], now)
     found = []
     for name, queues in QUEUES.items():
-        oldest, waiting, dead = zip(*(sizes[queue] for queue in queues), strict=True)
+        oldest, waiting, counts = zip(*(sizes[queue] for queue in queues), strict=True)
         if name != "mail" or settings.mail_host is not None:
             due_at = min(filter(None, oldest), default=now)
-            found.append(QueueState(name, (now - due_at).total_seconds(), sum(waiting), sum(dead)))
+            dead = sum(counts) + (repositories.sales.count_unreadable(MAX_COUNTED) if name == "sales" else 0)
+            found.append(QueueState(name, (now - due_at).total_seconds(), sum(waiting), dead))
     return found

@@ -99,12 +99,13 @@ def _read_refund(order_id: str, fields: dict[str, Any]) -> Reading:
 def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
     """Read the state of a subscription; it also tells which order it belongs to."""
     subscription = parse(_Subscription, fields)
-    paid_through = ended_at = None
+    paid_through = cancels_at = ended_at = None
     match subscription.status:
         case "active" | "on_trial":
-            kind, paid_through = SaleKind.RENEWED, subscription.renews_at
+            kind, paid_through = SaleKind.CHANGED, subscription.renews_at
         case "cancelled":  # but paid until then
-            kind, paid_through = SaleKind.RENEWED, subscription.ends_at
+            kind, paid_through = SaleKind.CHANGED, subscription.ends_at
+            cancels_at = paid_through
         case "expired":
             kind, ended_at = SaleKind.ENDED, subscription.ends_at or subscription.updated_at
         case other:
@@ -115,6 +116,7 @@ def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
         order_id=subscription.order_id,
         subscription_id=subscription_id,
         paid_through=paid_through,
+        cancels_at=cancels_at,
         ended_at=ended_at,
     )
 

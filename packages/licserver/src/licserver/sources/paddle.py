@@ -1,4 +1,4 @@
-"""Paddle Billing: completed transactions, adjustments, and subscriptions that ended."""
+"""Paddle Billing: completed transactions, adjustments, and subscriptions that end or ended."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -65,9 +65,15 @@ class _Adjustment(BaseModel):
     items: list[dict[str, Any]] = []
 
 
+class _ScheduledChange(BaseModel):
+    action: str
+    effective_at: Instant
+
+
 class _Subscription(BaseModel):
     id: str
     canceled_at: Instant | None = None
+    scheduled_change: _ScheduledChange | None = None
 
 
 _CUSTOMER: Final = re.compile(r"ctm_[0-9a-z]{1,60}")
@@ -127,10 +133,22 @@ def _read_end(at: datetime, fields: dict[str, Any]) -> Reading:
     )
 
 
+def _read_change(at: datetime, fields: dict[str, Any]) -> Reading:
+    subscription = parse(_Subscription, fields)
+    change = subscription.scheduled_change
+    return SaleEvent(
+        kind=SaleKind.CHANGED,
+        occurred_at=at,
+        subscription_id=subscription.id,
+        cancels_at=change.effective_at if change is not None and change.action == "cancel" else None,
+    )
+
+
 TYPES: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
     "transaction.completed": _read_transaction,
     "adjustment.created": _read_adjustment,
     "adjustment.updated": _read_adjustment,
+    "subscription.updated": _read_change,
     "subscription.canceled": _read_end,
 }
 

@@ -23,6 +23,7 @@ class SaleKind(enum.StrEnum):
     DISPUTE_WON = "dispute won"
     DISPUTE_LOST = "dispute lost"
     RENEWED = "renewed"
+    CHANGED = "changed"  # whether a subscription was cancelled, and when it ends then
     ENDED = "ended"
 
 
@@ -50,6 +51,7 @@ class SaleEvent:
     customer_id: str | None = None  # the shop's, where its API has the e-mail address and the event has none
     subscription_id: str | None = None
     paid_through: datetime | None = None  # the instant to which a subscription is paid
+    cancels_at: datetime | None = None  # when a subscription that was cancelled ends; of a change only
     ended_at: datetime | None = None  # when the subscription ended; of an end only
     is_partial: bool = False  # whether a refund is of a part of the order
 

@@ -22,13 +22,17 @@ TYPES: Final = {
     "purchase.completed": SaleKind.PURCHASED,
     "purchase.refunded": SaleKind.REFUNDED,
     "subscription.renewed": SaleKind.RENEWED,
+    "subscription.cancelled": SaleKind.CHANGED,
+    "subscription.resumed": SaleKind.CHANGED,
     "subscription.ended": SaleKind.ENDED,
 }
 _NEEDED: Final = {
-    SaleKind.PURCHASED: ("order_id", "external_id"),
-    SaleKind.REFUNDED: ("order_id",),
-    SaleKind.RENEWED: ("subscription_id", "paid_through"),
-    SaleKind.ENDED: ("subscription_id",),
+    "purchase.completed": ("order_id", "external_id"),
+    "purchase.refunded": ("order_id",),
+    "subscription.renewed": ("subscription_id", "paid_through"),
+    "subscription.cancelled": ("subscription_id", "paid_through"),
+    "subscription.resumed": ("subscription_id",),
+    "subscription.ended": ("subscription_id",),
 }
 _PREFIX: Final = "whsec_"
 
@@ -90,7 +94,7 @@ def read(headers: Mapping[str, str], body: bytes) -> Delivery:
         return Delivery.of(delivery, type_, f"the type is none of {', '.join(TYPES)}")
     event = parse(Event, body)
     data = event.data
-    for name in _NEEDED[kind]:
+    for name in _NEEDED[type_]:
         if getattr(data, name) is None:
             raise UnreadableDeliveryError(f"data.{name}: Field required")
     ends, is_purchase = data.paid_through, kind is SaleKind.PURCHASED
@@ -104,6 +108,7 @@ def read(headers: Mapping[str, str], body: bytes) -> Delivery:
         customer_email=data.customer_email,
         subscription_id=data.subscription_id,
         paid_through=ends,
+        cancels_at=ends if type_ == "subscription.cancelled" else None,
         ended_at=event.timestamp if kind is SaleKind.ENDED else None,
         is_partial=data.partial,
     )

@@ -36,6 +36,8 @@ _DISPUTES = {
     SaleKind.DISPUTE_LOST: Dispute.LOST,
 }
 
+_SAME = timedelta(days=1)  # between what was paid and an end that is the same
+
 _T = TypeVar("_T", datetime, str)
 
 
@@ -80,12 +82,19 @@ class SubscriptionState:
     end_reported_at: datetime | None = None  # when the shop reported the latest end, which is at `ended_at`
     ended_at: datetime | None = None
     purchased_at: datetime | None = None  # only a purchase after an end begins the subscription again
+    change_reported_at: datetime | None = None  # when the shop reported last whether it was cancelled
+    cancels_at: datetime | None = None  # when it ends then; None if it was not
 
     def join(self, event: SaleEvent) -> "SubscriptionState":
         """Add an event."""
         joined = replace(self, paid_through=_later(self.paid_through, event.paid_through))
         if event.kind is SaleKind.PURCHASED:
             return replace(joined, purchased_at=_later(self.purchased_at, event.occurred_at))
+        if event.kind is SaleKind.CHANGED:
+            change = event.occurred_at, event.cancels_at
+            if self.change_reported_at is not None:
+                change = max(change, (self.change_reported_at, self.cancels_at), key=_rank)
+            return replace(joined, change_reported_at=change[0], cancels_at=change[1])
         if event.kind is not SaleKind.ENDED:
             return joined
         end = event.occurred_at, event.ended_at or event.occurred_at
@@ -100,13 +109,23 @@ class SubscriptionState:
         if self.ended_at is not None and not is_renewed:
             return self.ended_at
         paid = _later(self.paid_through, bought)  # a purchase is paid, until the shop says for how long
-        return None if paid is None else paid + rules.grace
+        if paid is None:
+            return None
+        # Nothing more is awaited, unless it ends later, or was renewed although it was cancelled.
+        is_last = self.cancels_at is not None and abs(self.cancels_at - paid) < _SAME
+        return self.cancels_at if is_last else paid + rules.grace
 
 
 def _later(known: _T | None, new: _T | None) -> _T | None:
     if known is None or new is None:
         return new if known is None else known
     return max(known, new)
+
+
+def _rank(change: tuple[datetime, datetime | None]) -> tuple[datetime, bool, datetime]:
+    """Order reports of an instant and an end: of those of the same instant, "not cancelled" counts."""
+    at, cancels_at = change
+    return at, cancels_at is None, cancels_at or at
 
 
 class Change(NamedTuple):

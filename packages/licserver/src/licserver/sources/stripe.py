@@ -143,6 +143,7 @@ class _Dispute(BaseModel):
 class _Subscription(BaseModel):
     id: str
     ended_at: Instant | None = None
+    cancel_at: Instant | None = None  # the end of the period as well, if it was cancelled for that
 
 
 def _read_session(created: datetime, fields: dict[str, Any]) -> Reading:
@@ -220,6 +221,16 @@ def _read_end(created: datetime, fields: dict[str, Any]) -> Reading:
     )
 
 
+def _read_change(created: datetime, fields: dict[str, Any]) -> Reading:
+    subscription = parse(_Subscription, fields)
+    return SaleEvent(
+        kind=SaleKind.CHANGED,
+        occurred_at=created,
+        subscription_id=subscription.id,
+        cancels_at=subscription.cancel_at,
+    )
+
+
 _READERS: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
     "checkout.session.completed": _read_session,
     "checkout.session.async_payment_succeeded": _read_session,
@@ -228,6 +239,7 @@ _READERS: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
     "charge.refunded": _read_refund,
     "charge.dispute.created": _read_dispute,
     "charge.dispute.closed": _read_dispute,
+    "customer.subscription.updated": _read_change,
     "customer.subscription.deleted": _read_end,
 }
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    exists,
     func,
     literal,
     or_,
@@ -23,6 +24,7 @@ from sqlalchemy import (
 
 from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.repositories.base import Repository, matching
+from licserver.database.tables.events import sale_sources, sale_subscriptions
 from licserver.database.tables.licenses import activations, license_words, licenses, products
 from licserver.domain.entitlements import dump, load
 from licserver.domain.records import LISTS, Environment, IssuedLicense, LicenseSnapshot, Machine
@@ -200,6 +202,27 @@ class LicenseRepository(Repository):
         has_address = columns.customer_email.is_not(None), columns.id > after
         wanted = select(columns.id, columns.expires_on).where(ends_within(first, last), *has_address)
         return self._all(wanted.order_by(columns.id).limit(limit))
+
+    def list_ending_subscriptions(
+        self, now: datetime, until: datetime, after: bytes, limit: int
+    ) -> Sequence[Row[Any]]:
+        """Load licenses with an address whose subscription is known to end, by id; with both of their ends.
+
+        Not those of which a shop does not say so: theirs end unless they are renewed.
+        """
+        columns, known = licenses.c, sale_subscriptions.c
+        of_license = (
+            known.source.in_(select(sale_sources.c.name)),
+            known.subscription_id == columns.subscription_id,
+        )
+        is_open = exists().where(
+            *of_license, known.cancels_at.is_distinct_from(columns.subscription_ended_at)
+        )
+        ends = columns.subscription_ended_at > now, columns.subscription_ended_at <= until
+        is_valid = ~columns.lifetime, columns.revoked_at.is_(None), columns.customer_email.is_not(None)
+        wanted = select(columns.id, columns.expires_on, columns.subscription_ended_at)
+        page = wanted.where(*ends, *is_valid, columns.id > after, ~is_open)
+        return self._all(page.order_by(columns.id).limit(limit))
 
 
 _SUBSCRIPTIONS: Final = select(

@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Row, Select, and_, case, delete, insert, select, update
+from sqlalchemy import Row, Select, and_, case, delete, func, insert, select, update
 
 from licserver.database.repositories.base import Repository, insert_into, matching
 from licserver.database.tables.events import (
+    UNREADABLE,
     jobs,
     sale_events,
     sale_licenses,
@@ -177,6 +178,12 @@ class SaleRepository(Repository):
         is_its = matching(jobs, queue=QUEUE, key=event.job_key)
         job: int | None = self._scalar(select(jobs.c.id).where(is_its))
         return job
+
+    def count_unreadable(self, limit: int) -> int:
+        """Count the deliveries that could not be read, up to a limit."""
+        found = select(sale_events.c.id).where(UNREADABLE).limit(limit).subquery()
+        count: int = self._scalar(select(func.count()).select_from(found))
+        return count
 
     def sweep(self, before: datetime) -> int:
         """Delete deliveries that were done with, or unreadable, before an instant; others stay."""

@@ -1,5 +1,7 @@
 """What is done beside requests: jobs, webhooks that are sent, and what shops report."""
 
+from typing import Final
+
 import sqlalchemy as sa
 
 from licserver.database.tables.licenses import licenses, products
@@ -93,6 +95,11 @@ sale_mappings = table(
     comment="What is issued for a product or a price of a shop.",
 )
 
+# Literal, as in the index: with parameters SQLite would not use it.
+UNREADABLE: Final = sa.and_(
+    sa.column("state") == sa.literal_column("'dead'"), sa.column("content", sa.Text).is_(None)
+)
+
 sale_events = table(
     "sale_events",
     sa.Column("id", Id, primary_key=True),
@@ -108,6 +115,7 @@ sale_events = table(
     sa.CheckConstraint("state IN ('waiting', 'done', 'ignored', 'dead')", name="state"),
     sa.Index(None, "source", "id"),
     sa.Index(None, "finished_at"),
+    index("ix_sale_events_unreadable", "id", UNREADABLE),
     comment="What shops have delivered; swept 30 days after it was done.",
 )
 
@@ -140,5 +148,7 @@ sale_subscriptions = table(
     sa.Column("end_reported_at", Instant),
     sa.Column("ended_at", Instant),
     sa.Column("purchased_at", Instant),
+    sa.Column("change_reported_at", Instant),
+    sa.Column("cancels_at", Instant),
     comment="What is known of subscriptions (`sources.state`).",
 )
