@@ -49,7 +49,7 @@ def test_a_base_url_must_be_one(url):
         ("https://anna:pw@x", "user name or password: 'https://…@x'"),
         ("https://anna:p/w@x", "'https://…@x'"),
         ("https://anna:pw?@x/\n", "'https://…@x/"),
-        ("anna:pw@x", "type 'https://…@x'"),
+        ("anna:pw@x", "with a host, not '…@x'"),
         ("https://x?token=pw", r"'https://x\?…'"),
         ("https://x#pw", "'https://x#…'"),
         ("CP-ABCDEF-ABCDEF", "'CP-…'"),
@@ -108,15 +108,15 @@ BAD = [
     # An empty list would switch the check off, and an address that is rewritten fits no signature.
     ({"public_keys": PIN}, TypeError, "must be a list of keys"),
     ({"public_keys": []}, ValueError, "leave it out to pin none"),
-    ({"public_keys": [7]}, TypeError, "a public key is a string"),
-    ({"public_keys": ["ed25519:nonsense"]}, ValueError, "looks like ed25519:"),
+    ({"public_keys": [7]}, TypeError, "public_keys must hold strings, not int"),
+    ({"public_keys": ["ed25519:nonsense"]}, ValueError, "public_keys must hold public keys .*: ed25519:"),
     ({"public_keys": [Signer(bytes([seed]) * 32).pin for seed in range(17)]}, ValueError, "1 to 16"),
     ({"public_keys": [PIN], "base_url": "https://münchen.example"}, ValueError, "xn--"),
     ({"public_keys": [PIN], "base_url": "https://x.example/a/../b"}, ValueError, r"without /\."),
     ({"require_digest": None}, TypeError, "require_digest must be True or False"),
     ({"release_keys": PIN}, TypeError, "release_keys"),
     ({"release_keys": []}, ValueError, "release_keys must hold"),
-    ({"release_keys": ["ed25519:x"]}, ValueError, "public key"),
+    ({"release_keys": ["ed25519:x"]}, ValueError, "release_keys must hold public keys"),
     ({"base_url": None}, TypeError, "base_url"),
 ]
 

@@ -162,7 +162,7 @@ def read_server(base_url: str) -> str:
     shown = _mask_url(base_url)
     if any(character.isspace() or not character.isprintable() for character in base_url):
         raise ValueError(f"base_url must not contain white space or control characters: {shown!r}")
-    if base_url and "://" not in base_url:
+    if base_url and "://" not in base_url and shown == base_url:
         scheme = "https" if is_in_the_clear(f"http://{base_url}") else "http"
         raise ValueError(f"base_url {shown!r} has no scheme; type {f'{scheme}://{shown}'!r}")
     try:
@@ -297,7 +297,7 @@ def _keys(name: str, texts: Iterable[str] | None) -> "tuple[PublicKey, ...]":
         raise TypeError(f"{name} must be a list of keys, not a string")
     from licclient._signatures.public_keys import demand_library, read_public_key  # noqa: PLC0415 - for apps with pinned keys
 
-    keys = tuple(dict.fromkeys(map(read_public_key, texts)))
+    keys = tuple(dict.fromkeys(read_public_key(text, name) for text in texts))
     if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
         raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
     demand_library(name)

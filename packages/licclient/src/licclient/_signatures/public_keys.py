@@ -44,10 +44,13 @@ class PublicKey:
         return True
 
 
-def read_public_key(text: str) -> PublicKey:
-    """Parse `ed25519:` and 32 bytes in base64url without padding; else raise `TypeError` or `ValueError`."""
+def read_public_key(text: str, argument: str = "public_keys") -> PublicKey:
+    """Parse `ed25519:` and 32 bytes in base64url without padding; else raise `TypeError` or `ValueError`.
+
+    The message names the argument, and not its value: it may be a private key.
+    """
     if not isinstance(text, str):
-        raise TypeError(f"a public key is a string, not {type(text).__name__}")
+        raise TypeError(f"{argument} must hold strings, not {type(text).__name__}")
     encoded = text.removeprefix(PREFIX)
     try:
         raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
@@ -55,7 +58,8 @@ def read_public_key(text: str) -> PublicKey:
         raw = b""
     if len(raw) != KEY_BYTES or text != PREFIX + encode(raw):  # one key has one text
         raise ValueError(
-            f"a public key looks like {PREFIX} and 43 letters, digits, - and _, as licserver prints it"
+            f"{argument} must hold public keys as licserver prints them:"
+            f" {PREFIX} and 43 letters, digits, - and _"
         )
     return PublicKey(raw)
 

@@ -38,13 +38,13 @@ def folder_name(version: str, sha256: str) -> str:
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - a launcher only reads
 
     if not _DIGEST.fullmatch(sha256):
-        raise ValueError("not a SHA-256 digest in lower-case hex")
+        raise ValueError("sha256 must be 64 lower-case hexadecimal digits")
     try:
         name = f"{Version(version)}-{sha256[:16]}"
     except InvalidVersion:
         name = ""
     if not _FOLDER.fullmatch(name):
-        raise ValueError(f"not a version of PEP 440: {version[:80]!r}")
+        raise ValueError(f"version must be one of PEP 440, such as 1.4.0, not {version[:80]!r}")
     return name
 
 
