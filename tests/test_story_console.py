@@ -355,7 +355,7 @@ async def test_a_trial_is_started_in_the_window_and_bought(
     clock: MovableClock,
 ) -> None:
     """The vendor offers trials; support finds the one that was started, and makes a license of it."""
-    monkeypatch.setattr("licclient._computer.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
+    monkeypatch.setattr("licclient._flows.activation.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
     app = open_app()
     async with at_console(program, shop, server) as visitor:
         page = visitor.page

@@ -14,7 +14,7 @@ def customer(
 ) -> LicenseClient:
     """Somebody who has installed an app with trials of 14 days."""
     assert server.url
-    monkeypatch.setattr("licclient._computer.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
+    monkeypatch.setattr("licclient._flows.activation.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
     shop.services.products.change(SLUG, trial_days=14)
     return open_client(product=NAME, slug=SLUG)
 

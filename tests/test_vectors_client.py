@@ -97,7 +97,7 @@ def test_the_client_sends_and_reads_exactly_this(
     requests: list[httpx.Request] = []
     signed = False
     machine = _asks(case).get("machine", "")
-    monkeypatch.setattr("licclient._computer.hash_machine", lambda slug, _: machine if slug else "")
+    monkeypatch.setattr("licclient._flows.activation.hash_machine", lambda slug, _: machine if slug else "")
 
     def respond(request: httpx.Request) -> httpx.Response:
         if b'"release"' not in request.content:  # by closing the client

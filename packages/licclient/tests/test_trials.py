@@ -232,7 +232,7 @@ def test_the_id_of_a_windows_machine(monkeypatch, is_there):
 
 def test_a_computer_without_an_id_is_named_by_its_installation(monkeypatch, tmp_path, shop):
     """So a container has trials as well; a new installation is a new one."""
-    monkeypatch.setattr("licclient._computer.read_machine_id", lambda: None)
+    monkeypatch.setattr("licclient._flows.activation.read_machine_id", lambda: None)
     for folder in ("a", "a", "b"):
         with LicenseClient(
             "https://licenses.example.com", slug="app", state_dir=tmp_path / folder, transport=shop.transport

@@ -37,6 +37,12 @@ from licclient.install import Installation, Installed
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage
 
 
+def constructors(settings: ClientSettings) -> None:
+    """Settings, with options beside them or alone."""
+    assert_type(LicenseClient(settings), LicenseClient)
+    assert_type(AsyncLicenseClient(settings, version="2.0", clock=None), AsyncLicenseClient)
+
+
 def synchronous(client: LicenseClient, update: Update) -> None:
     """The synchronous client."""
     assert_type(client.activate("CP-…"), License)

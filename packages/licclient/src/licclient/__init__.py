@@ -4,6 +4,7 @@ Public modules have no underscore: this one, `errors`, `deliver`, `dialogs.tk`, 
 `testing`. Importing this one opens no file, no socket and no thread, and loads no HTTP library.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from licclient._client import LicenseClient
@@ -112,7 +113,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     for module, names in _LATER.items():
         if name in names:
-            from importlib import import_module  # noqa: PLC0415 - as the modules themselves
-
             return getattr(import_module(f"licclient.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ is answered from the cache never wakes the keyring. Importing keyring looks thro
 so that happens only when a key is stored, or fetched for a call. Whatever goes wrong there is "not here".
 """
 
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -311,7 +312,6 @@ class Activations:
 
 def _product_of(document: Document | None) -> str | None:
     """Return for which product a remembered success is; a hint, not checked."""
-    import json  # noqa: PLC0415 - for this alone
     from base64 import b64decode  # noqa: PLC0415 - for this alone
 
     match document:

@@ -5,6 +5,7 @@ What is imported within functions is not needed by an application that makes its
 
 import inspect
 import threading
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -86,12 +87,12 @@ class BaseClient(Generic[_W, _T]):
     @overload
     def __init__(
         self,
-        settings: "ClientSettings",
-        /,
+        base_url: "ClientSettings",
         *,
         clock: Clock | None = None,
         transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
         storage: "Storage | None" = None,
+        **options: Any,
     ) -> None: ...
 
     def __init__(
@@ -116,8 +117,6 @@ class BaseClient(Generic[_W, _T]):
         settings = read_settings(given)
         self._given = given
         if is_in_the_clear(settings.server):
-            import warnings
-
             message = "base_url is http: license keys travel in the clear, and anyone in between can answer"
             warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
         check_edges(clock, storage)

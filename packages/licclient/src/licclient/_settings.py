@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from licclient._computer import AUTO, is_platform
 from licclient._model import Settings
 from licclient._protocol.links import is_in_the_clear, origin
-from licclient._typed_key import hide_keys
+from licclient._protocol.requests import hide_keys
 
 if TYPE_CHECKING:
     from licclient._signatures.public_keys import PublicKey
@@ -222,7 +222,7 @@ def _machine(typed: str | None, version: str | None) -> dict[str, str]:
     if not isinstance(typed, str | None):
         raise TypeError(f"label must be a string, not {type(typed).__name__}")
     text = "".join(filter(str.isprintable, " ".join((typed or "").split())))
-    label = hide_keys(text)[:MAX_LABEL].strip()
+    label = text and hide_keys(text)[:MAX_LABEL].strip()
     if not label:
         return {}
     return {"label": label} if version is None else {"label": label, "app_version": version}

@@ -3,6 +3,7 @@
 For `activate`, dialogs and the command line. `verify` sends what the app passes: the server decides (D-02).
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -67,8 +68,6 @@ def repair_key(typed: str) -> str | Mistyped:
     """
     if not isinstance(typed, str):
         raise TypeError(f"a license key is a string, not {type(typed).__name__}")
-    import re  # noqa: PLC0415 - only for typed keys
-
     plain = _plain(typed)
     found = set(re.findall(_KEY_IN_TEXT, plain))
     if len(found) == 1:
@@ -82,8 +81,6 @@ def repair_key(typed: str) -> str | Mistyped:
 
 def is_license_key(text: str) -> bool:
     """Return whether this is a license key as the service issues them."""
-    import re  # noqa: PLC0415 - as above
-
     return re.fullmatch(_KEY_IN_TEXT, text) is not None
 
 
@@ -114,13 +111,6 @@ def mask_key(key: str) -> str:
     if len(key) >= 16:  # noqa: PLR2004 - seven characters stay unknown
         return f"{key[:5]}…{key[-4:]}"
     return f"{key[:2]}…{key[-2:]}" if len(key) >= 12 else "…"  # noqa: PLR2004 - eight stay unknown
-
-
-def hide_keys(text: str) -> str:
-    """Return a text without the license keys in it, for messages and labels."""
-    import re  # noqa: PLC0415 - as above
-
-    return re.sub(rf"{PREFIX}-[A-Z0-9-]+", f"{PREFIX}-…", text, flags=re.IGNORECASE)
 
 
 def _plain(typed: str) -> str:

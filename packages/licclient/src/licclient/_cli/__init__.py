@@ -25,7 +25,8 @@ from licclient._client import LicenseClient
 from licclient._clock import real_clock
 from licclient._computer import AUTO
 from licclient._model import Source, write_entitlements
-from licclient._typed_key import hide_keys, repair_key
+from licclient._protocol.requests import hide_keys
+from licclient._typed_key import repair_key
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,

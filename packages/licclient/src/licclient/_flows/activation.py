@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import QUICK_SECONDS
+from licclient._computer import hash_machine, read_machine_id
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, send_with_retries
 from licclient._flows.updates import NOT_CHECKED, remembered_check
@@ -26,6 +27,7 @@ from licclient._flows.verification import (
 )
 from licclient._model import License, Reason
 from licclient._policy import fall_back, recall
+from licclient._protocol.requests import deactivate_call
 from licclient.errors import LicclientError, LicenseRefusedError, MistypedKeyError, ServiceUnavailableError
 
 if TYPE_CHECKING:
@@ -50,8 +52,7 @@ def activate(context: Context, typed: str) -> Flow[License]:
 
 def start_trial(context: Context) -> Flow[License]:
     """Request the key of this computer's trial, then verify and remember it as `activate` does."""
-    from licclient._computer import hash_machine, read_machine_id  # noqa: PLC0415 - rarely needed
-    from licclient._protocol.extensions import read_trial, trial_call  # noqa: PLC0415 - as above
+    from licclient._protocol.extensions import read_trial, trial_call  # noqa: PLC0415 - rarely needed
 
     settings = context.settings
     if settings.slug is None:
@@ -95,8 +96,7 @@ def forget_key(context: Context) -> None:
 
 def deactivate(context: Context, typed: str | None) -> Flow[None]:
     """Free the slot of this computer, then forget the key; when that fails, the key stays."""
-    from licclient._protocol.requests import deactivate_call  # noqa: PLC0415 - rarely needed
-    from licclient._protocol.responses import read_deactivate  # noqa: PLC0415 - as above
+    from licclient._protocol.responses import read_deactivate  # noqa: PLC0415 - rarely needed
 
     settings = context.settings
     context.activations.ask_again()

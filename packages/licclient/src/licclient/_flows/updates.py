@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activation
-from licclient._computer import is_rolled_back, own_platform
+from licclient._computer import is_rolled_back, list_rolled_back, own_platform
 from licclient._flows.context import Context
 from licclient._flows.runners import Flow, Send
 from licclient._flows.verification import NO_KEY, ask, check_name, installation_domain, of_channels, read_key
@@ -20,6 +20,7 @@ from licclient._policy import (
     is_offer,
     is_version,
 )
+from licclient._protocol.links import is_safe_link
 from licclient._protocol.requests import tidy_key, update_call
 from licclient._records import Document, read_round, record_name, write_round
 from licclient.errors import (
@@ -226,8 +227,7 @@ def _activated_key(context: Context) -> str | NotActivatedError | ServiceUnavail
 
 def _report_rollbacks(context: Context, key: str, slug: str) -> Flow[None]:
     """Report each version that was rolled back here once, now or after a later check (D-232)."""
-    from licclient._computer import list_rolled_back  # noqa: PLC0415 - for apps that report them
-    from licclient._protocol.extensions import is_settled, report_call  # noqa: PLC0415 - as above
+    from licclient._protocol.extensions import is_settled, report_call  # noqa: PLC0415 - for apps that report them
     from licclient._protocol.responses import Reply  # noqa: PLC0415 - as above
 
     settings = context.settings
@@ -384,8 +384,6 @@ def key_of_offer(context: Context, update: Update) -> str:
 
 def offered_file(context: Context, update: Update) -> tuple[str | None, Manifest | None]:
     """Return the link of an offer, None if a fresh one is needed, and what the vendor signed."""
-    from licclient._protocol.links import is_safe_link  # noqa: PLC0415 - most starts download nothing
-
     installed_version(context.settings)
     link, now = update.download_url, context.now()
     if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", context.settings):

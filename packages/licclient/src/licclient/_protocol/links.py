@@ -1,5 +1,6 @@
 """Pure: where a file may be fetched from (D-53)."""
 
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
@@ -64,8 +65,6 @@ def is_in_the_clear(server: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Return whether a host is this machine, in any spelling, without a name look-up."""
-    from ipaddress import ip_address  # noqa: PLC0415 - for a file only
-
     host = host.rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -57,6 +58,11 @@ def tidy_key(typed: str) -> str | InvalidRequestError:
     return key
 
 
+def hide_keys(text: str) -> str:
+    """Return a text without the license keys in it, for messages and labels."""
+    return re.sub(rf"{KEY_PREFIX}[A-Z0-9-]+", f"{KEY_PREFIX}…", text, flags=re.IGNORECASE)
+
+
 def post_call(settings: Settings, path: str, fields: Mapping[str, object]) -> Call:
     """Return a request that sends a JSON object to an endpoint."""
     headers = {**_JSON, "Content-Type": "application/json"}
@@ -107,8 +113,6 @@ def update_call(
 
 def shown_ip(address: str) -> str:
     """Return a socket's address as the `ip` of a verify: without a zone, `0.0.0.0` for none (D-45)."""
-    from ipaddress import ip_address  # noqa: PLC0415 - for a call only
-
     try:
         return str(ip_address(address.partition("%")[0]))
     except ValueError:

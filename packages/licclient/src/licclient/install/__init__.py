@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from licclient._computer import ROLLED_BACK, VERSIONS, read_rolled_back
 from licclient._storage import FOLDER_PAUSES, read_folder, read_private, replace_file
+from licclient.errors import UntrustedResponseError
 from licclient.install._versions import (
     DISCARDED,
     DRAFT,
@@ -126,8 +127,6 @@ class Installation:
         if not isinstance(downloaded, Downloaded):
             raise TypeError(f"downloaded must be what download returned, not {type(downloaded).__name__}")
         if not (downloaded.is_verified or allow_unverified):
-            from licclient.errors import UntrustedResponseError  # noqa: PLC0415 - as above
-
             raise UntrustedResponseError(
                 "The file was not verified, because the service sent no digest of it. "
                 "To install it all the same, pass allow_unverified=True."
