@@ -86,8 +86,11 @@ def test_stripe_subscription(new: bool) -> None:
         body = shops.stripe("customer.subscription.deleted", {"id": "sub_1", **fields})
         ended = SaleEvent(kind=SaleKind.ENDED, ended_at=ended_at, **about)
         assert shops.read_one("stripe", body) == ended
-    for cancel_at, cancels_at in ((9, at(9)), (None, None)):
-        body = shops.stripe("customer.subscription.updated", {"id": "sub_1", "cancel_at": cancel_at})
+    for is_cancelled, cancel_at, cancels_at in ((True, 8, at(8)), (True, None, at(9)), (False, None, None)):
+        period = {"cancel_at_period_end": is_cancelled, "current_period_end": 9}
+        body = shops.stripe(
+            "customer.subscription.updated", {"id": "sub_1", "cancel_at": cancel_at, **period}
+        )
         assert shops.read_one("stripe", body) == SaleEvent(
             kind=SaleKind.CHANGED, cancels_at=cancels_at, **about
         )

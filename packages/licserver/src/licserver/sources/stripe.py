@@ -144,6 +144,8 @@ class _Subscription(BaseModel):
     id: str
     ended_at: Instant | None = None
     cancel_at: Instant | None = None  # the end of the period as well, if it was cancelled for that
+    cancel_at_period_end: bool = False
+    period_end: Instant | None = Field(None, validation_alias="current_period_end")  # of old API versions
 
 
 def _read_session(created: datetime, fields: dict[str, Any]) -> Reading:
@@ -223,11 +225,12 @@ def _read_end(created: datetime, fields: dict[str, Any]) -> Reading:
 
 def _read_change(created: datetime, fields: dict[str, Any]) -> Reading:
     subscription = parse(_Subscription, fields)
+    period_end = subscription.period_end if subscription.cancel_at_period_end else None
     return SaleEvent(
         kind=SaleKind.CHANGED,
         occurred_at=created,
         subscription_id=subscription.id,
-        cancels_at=subscription.cancel_at,
+        cancels_at=subscription.cancel_at or period_end,
     )
 
 
