@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from harness.console import Browser
+from licserver.cli.demo import _DemoKeys, _introduction
 
 
 @pytest.fixture
@@ -103,6 +104,15 @@ def test_without_a_port_the_demo_takes_another_one_where_its_own_is_taken(demo):
 
 
 @pytest.mark.slow
+def test_a_demo_without_the_client_says_how_to_get_it(monkeypatch):
+    """Installed alone, the server has no `licclient` beside it."""
+    keys = _DemoKeys("CP-A", "CP-B", "CP-C")
+    monkeypatch.setattr("shutil.which", lambda name, **_: f"/venv/bin/{name}")
+    assert "pip install" not in _introduction("http://127.0.0.1:1", "pw", keys)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert "in this folder, after `pip install licclient`:" in _introduction("http://127.0.0.1:1", "pw", keys)
+
+
 async def test_the_demo_has_a_console_with_some_weeks_of_life(demo):
     """`/` leads to it, the printed user signs in, and there is something to find."""
     with demo("--port", "0", "--json") as process:

@@ -122,7 +122,9 @@ def _block_sigterm(*, blocked: bool) -> None:
 
 
 def _introduction(address: str, password: str, keys: _DemoKeys) -> str:
-    client, licserver = f"{_program('licclient')} --server {address}", _program("licserver")
+    licclient, licserver = _program("licclient"), _program("licserver")
+    client = f"{licclient} --server {address}"
+    install = ", after `pip install licclient`" if licclient == "licclient" else ""
     return f"""\
 A throwaway installation, deleted when this stops (Ctrl-C).
 
@@ -132,7 +134,7 @@ and sign in as {_USER} with the password {password}
 Open {address}/account
 to see what a customer sees, and sign in with the license key {keys.active}
 
-Run these in another terminal, in this folder:
+Run these in another terminal, in this folder{install}:
 
 # a valid license (for {_SLOTS} computers; again after Ctrl-C here, and it is answered from the cache)
 {client} verify {keys.active}
@@ -170,7 +172,7 @@ def _program(name: str) -> str:
     """Return what runs a program of ours from the current folder."""
     beside_us = shutil.which(name, path=str(Path(sys.executable).parent))
     if beside_us is None:
-        return name  # such as licclient: pip install licclient
+        return name
     path = Path(beside_us)
     if path.is_relative_to(Path.cwd()):
         return shlex.quote(os.path.relpath(path))
