@@ -96,6 +96,10 @@ class TkHands(Hands):
         dialog.destroy()
         self.turn()
 
+    def destroy(self, dialog: Any) -> None:
+        dialog.tk.eval(f"destroy {dialog}")
+        self.turn()
+
     def links(self) -> list[str]:
         return [str(link["text"]) for link in self._links()]
 
@@ -224,6 +228,11 @@ class QtHands(Hands):
 
     def close(self, dialog: Any) -> None:
         dialog.close()
+        self.turn()
+
+    def destroy(self, dialog: Any) -> None:
+        dialog.deleteLater()
+        self.app.sendPostedEvents(None, self.core.QEvent.Type.DeferredDelete.value)
         self.turn()
 
     def links(self) -> list[str]:

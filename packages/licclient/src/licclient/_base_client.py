@@ -132,6 +132,9 @@ class BaseClient(Generic[_W, _T]):
         # Also when a client is constructed again, as for a test with a fake service.
         self._worker = self._open_transport = self._refresh = None
         self._held_seats: WeakSet[Any] = WeakSet()  # a seat that is held is kept by its thread or task
+        self._dialogs: WeakSet[Any] = (
+            WeakSet()
+        )  # those of licclient.dialogs; open ones are closed with the client
         self._guard = threading.Lock()
         self._refreshed_at: float | None = None
 

@@ -386,7 +386,12 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         return diagnose(self._context, self._agent, self._given_transport)[1]
 
     def close(self) -> None:
-        """Stop what runs in the background, which takes less than a second, and close what is open."""
+        """Stop what runs in the background, which takes less than a second, and close what is open.
+
+        Dialogs of this client are closed, too: `ask_for_key` and `offer_update` return.
+        """
+        for dialog in list(self._dialogs):
+            dialog.close()
         until = monotonic() + CLOSE_SECONDS
         self.stop()
         for seat in list(self._held_seats):

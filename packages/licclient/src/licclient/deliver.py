@@ -6,12 +6,16 @@
 
 Call these functions on the thread that is to be called back on. Without `deliver` the synchronous client
 calls back on its own background thread, and the asynchronous one in its event loop.
+
+While `ask_for_key` or `offer_update` waits for a person, what `to_tk` and `to_qt` deliver waits as well.
 """
 
 import queue
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+
+from licclient.dialogs._modal import after_dialogs
 
 if TYPE_CHECKING:
     import tkinter as tk
@@ -43,10 +47,11 @@ def to_tk(root: "tk.Misc") -> "Deliver":
         except tk.TclError:  # the window has been closed
             return
         for _ in range(waiting.qsize()):
-            waiting.get()()
+            if not waiting.empty():  # a loop within a call takes others
+                waiting.get()()
 
     root.after(_TK_MILLISECONDS, look)
-    return waiting.put
+    return after_dialogs(waiting.put)
 
 
 def to_qt() -> "Deliver":
@@ -55,6 +60,11 @@ def to_qt() -> "Deliver":
     Raises:
         ImportError: PySide6 is not installed.
     """
+    return after_dialogs(post_to_qt())
+
+
+def post_to_qt() -> "Deliver":
+    """As `to_qt`, for the dialogs themselves: also while the caller of one waits."""
     try:
         from PySide6.QtCore import QCoreApplication, QObject, Qt, Signal, Slot  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as problem:

@@ -68,6 +68,8 @@ class Driver:
         self._client = client
         self._to = to
         self._cancel = threading.Event()
+        self._thread = threading.get_ident()
+        client._dialogs.add(self)  # noqa: SLF001 - no app's business
         window.draw(state.view())
 
     def show_in_turn(self, show: Callable[[], object]) -> None:
@@ -105,6 +107,13 @@ class Driver:
         if was_first and _queue:
             driver, show = _queue[0]
             driver._deliver(show)  # noqa: SLF001 - later, when this window is gone
+
+    def close(self) -> None:
+        """Close the window, on whichever thread this is called."""
+        if threading.get_ident() == self._thread:
+            self.press(Action.CLOSE)
+        else:
+            self._deliver(partial(self.press, Action.CLOSE))
 
     def press(self, action: Action) -> None:
         """Handle a click on a button, its key, or the closing of the window."""

@@ -25,6 +25,7 @@ from licclient.dialogs._driver import (
     split_mnemonic,
     wrong_thread,
 )
+from licclient.dialogs._modal import caller_waits
 from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ class TkDialog(tk.Toplevel):
         self._driver.show_in_turn(self._show)
 
     def _wait(self) -> None:
+        with caller_waits():
+            self._wait_modally()
+
+    def _wait_modally(self) -> None:
         try:
             if not self.winfo_viewable():  # another dialog may be open
                 self.wait_visibility()

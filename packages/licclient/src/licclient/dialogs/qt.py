@@ -42,7 +42,7 @@ except ModuleNotFoundError as problem:
 from licclient._model import License
 from licclient._part_file import Downloaded
 from licclient._storage import read_folder
-from licclient.deliver import to_qt
+from licclient.deliver import post_to_qt
 from licclient.dialogs._driver import (
     KEY_LETTERS,
     LINK_COLOURS,
@@ -55,6 +55,7 @@ from licclient.dialogs._driver import (
     marked,
     wrong_thread,
 )
+from licclient.dialogs._modal import caller_waits
 from licclient.dialogs._states import Action, Bar, Link, Typed, View
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class _Dialog(QDialog):
         _check_thread()
         super().__init__(parent)
         self._build()
-        self._driver = Driver(self, to_qt(), client, state, to)
+        self._driver = Driver(self, post_to_qt(), client, state, to)
         # Also when the app's window takes this one along; the driver is none of Qt's, so it is still there.
         self.destroyed.connect(self._driver.end)
 
@@ -168,7 +169,8 @@ class _Dialog(QDialog):
             self._driver.show_in_turn(change)
 
     def _wait(self) -> None:
-        self.exec()
+        with caller_waits():
+            self.exec()
         self.deleteLater()  # now, and not only when the parent goes, which may be at the app's end
 
     # --- what the driver asks for -------------------------------------------------------------

@@ -1,0 +1,50 @@
+"""What an app's calls wait for: a dialog whose caller waits. For the thread of the windows alone.
+
+A call that opened another window within the loop of that dialog would keep the first caller waiting for both.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from licclient._worker import Deliver
+
+_loops: Final[list[object]] = []
+"""One item for each dialog whose caller waits."""
+
+_held: Final[list[Callable[[], object]]] = []
+"""What delivers a call again, one for each that waits."""
+
+
+@contextmanager
+def caller_waits() -> Iterator[None]:
+    """Hold the calls of `after_dialogs` during the block; deliver them again afterwards."""
+    _loops.append(None)
+    try:
+        yield
+    finally:
+        _loops.pop()
+        if not _loops:
+            held, _held[:] = _held[:], []
+            for deliver_again in held:
+                deliver_again()
+
+
+def after_dialogs(deliver: "Deliver") -> "Deliver":
+    """Return a `deliver` whose calls run in order, and not while the caller of a dialog waits (D-181)."""
+    calls: deque[Callable[[], object]] = deque()
+
+    def take(call: Callable[[], object]) -> None:
+        calls.append(call)
+        run_next()
+
+    def run_next() -> None:
+        if _loops:
+            _held.append(partial(deliver, run_next))
+        else:
+            calls.popleft()()
+
+    return lambda call: deliver(partial(take, call))
