@@ -330,6 +330,8 @@ def test_check_tells_no_update_from_no_answer(run, service, key):
     service.goes_down()
     assert run("check", key, "notes", "1.0", "--force")[0] == 3
     assert run("check", key, "notes", "1.0")[0] == 3
+    service.says(404, {"error": "no_versions", "message": "No version yet."})
+    assert run("check", key, "notes", "1.0", "--force")[:2] == (1, "No version yet.\n")
     service.says(401, {"error": "license_expired", "message": "Over."})
     assert run("check", key, "notes", "1.0", "--force")[:2] == (1, "Refused: Over.\n")
     _, out, _ = run("check", key, "notes", "1.0", "--force", "--json")

@@ -24,7 +24,7 @@ from licclient._cli._output import (
 from licclient._client import LicenseClient
 from licclient._clock import real_clock
 from licclient._computer import AUTO
-from licclient._model import Source, write_entitlements
+from licclient._model import Reason, Source, write_entitlements
 from licclient._protocol.requests import hide_keys
 from licclient._typed_key import repair_key
 from licclient.errors import (
@@ -238,7 +238,8 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
         case LicenseRefusedError():
             no = _NO.get(args.run, {"update": None})
             document = {**no, "reason": problem.reason.value, "message": problem.message}
-            output.result(document, f"Refused: {problem.message}")
+            is_update = problem.reason is Reason.NO_VERSION  # which says nothing about the license
+            output.result(document, problem.message if is_update else f"Refused: {problem.message}")
             return NO
         case DeactivationError():
             at = None if problem.retry_at is None else problem.retry_at.isoformat()
