@@ -98,6 +98,19 @@ def test_a_loop_of_the_apps_own_does_not_end_the_others(hands, deliver):
     assert seen == ["came", "waited"]
 
 
+def test_a_window_of_tk_that_is_gone_leaves_no_complaint(screen, capfd):
+    """Another window's loop runs the timers of both, as in the tests of an app."""
+    tkinter = pytest.importorskip("tkinter")
+    gone, other = (tkinter.Tk(screenName=screen.display) for _ in range(2))
+    to_tk(gone)
+    gone.update()  # what Tk itself has put off
+    gone.destroy()
+    other.after(300, other.quit)
+    other.mainloop()
+    other.destroy()
+    assert capfd.readouterr().err == ""
+
+
 def test_an_app_with_an_event_loop_asks_on_the_thread_of_the_windows(hands, license_service, deliver):
     """As docs/app/dialogs.md says: a client of their own for the dialogs, and a future."""
     client = license_service.async_client(SETTINGS)

@@ -37,20 +37,20 @@ def to_tk(root: "tk.Misc") -> "Deliver":
     Args:
         root: The app's main window.
     """
-    import tkinter as tk  # noqa: PLC0415 - not every Python has it
-
     waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
 
     def look() -> None:
-        try:
-            root.after(_TK_MILLISECONDS, look)
-        except tk.TclError:  # the window has been closed
-            return
+        look_later()
         for _ in range(waiting.qsize()):
             if not waiting.empty():  # a loop within a call takes others
                 waiting.get()()
 
-    root.after(_TK_MILLISECONDS, look)
+    command = root.register(look)  # which ends with the window: then there is nothing to complain of
+
+    def look_later() -> None:
+        root.tk.call("after", _TK_MILLISECONDS, "catch", command)
+
+    look_later()
     return after_dialogs(waiting.put)
 
 
