@@ -162,7 +162,7 @@ def test_on_the_command_line(well, tmp_path, capsys, key):
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert found["service"] == {
         "name": "service",
-        "fine": False,
-        "words": "this is not a license service (HTTP status 500)",
+        "ok": False,
+        "message": "this is not a license service (HTTP status 500)",
     }
-    assert found["name"]["words"].startswith(urlsplit(well.url).hostname)
+    assert found["name"]["message"].startswith(urlsplit(well.url).hostname)

@@ -219,7 +219,7 @@ def _doctor(_: argparse.Namespace, output: Output, client: LicenseClient) -> int
 
     edges = client._context, client._agent, client._given_transport  # noqa: SLF001 - all of it is examined
     findings, report = diagnose(*edges)
-    document = [{"name": one.name, "fine": one.is_fine, "words": one.text} for one in findings]
+    document = [{"name": one.name, "ok": one.is_fine, "message": one.text} for one in findings]
     output.result({"findings": document}, report)
     return NO if any(one.is_fine is False for one in findings) else YES
 
