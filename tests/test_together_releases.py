@@ -12,12 +12,12 @@ from joserfc.jwk import OKPKey
 
 from harness.shop import SLUG, Open
 from harness.world import World
-from licclient import Update
+from licclient import UntrustedResponseError, Update
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import ManifestSigner, sign_with_keys
 
-ALICE, BOB, EVE = (PrivateKey(bytes([number]) * 32) for number in (1, 2, 3))
-ALICES, BOBS = ALICE.public.text, BOB.public.text
+ALICE = PrivateKey(bytes([1]) * 32)
+ALICES = ALICE.public.text
 
 Publish = Callable[..., bytes]
 
@@ -57,3 +57,22 @@ def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publis
             json.loads(document), OKPKey.import_key(ALICE.to_pem()), algorithms=["EdDSA"]
         )
     assert b'"version":"2.0"' in found.payload
+
+
+def test_an_app_goes_back_from_a_withdrawn_version_to_one_that_was_signed_again(
+    shop: World, open_client: Open, publish: Publish
+) -> None:
+    """It has seen a higher signed version: without a new signature the older one could be an attack."""
+    publish("2.0", sign_with_keys([ALICE]))
+    shop.clock.forward(days=1)
+    publish("3.0", sign_with_keys([ALICE]))
+    client, key = open_client(release_keys=[ALICES]), shop.new_key(SLUG)
+    assert (seen := check(client, key)) is not None
+    assert seen.version == "3.0"
+    shop.clock.forward(days=1)
+    shop.services.releases.withdraw(SLUG, "3.0")
+    assert check(client, key) is None
+    assert isinstance(client.last_update_check.error, UntrustedResponseError)
+    shop.services.releases.renew_manifest(SLUG, "2.0", sign_with_keys([ALICE]))
+    assert (found := check(client, key)) is not None
+    assert (found.version, found.authenticated) == ("2.0", True)

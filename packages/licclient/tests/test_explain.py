@@ -1,4 +1,5 @@
 import pickle
+import plistlib
 import re
 from datetime import UTC, datetime
 
@@ -193,3 +194,25 @@ def test_an_error_survives_pickling(problem):
     """From one process of an app to another, with all that it says."""
     same = pickle.loads(pickle.dumps(problem))  # noqa: S301 - our own
     assert (type(same), same.args, vars(same)) == (type(problem), problem.args, vars(problem))
+
+
+@pytest.mark.parametrize(
+    ("settings", "language"),
+    [
+        ({"AppleLanguages": ["fr-CA", "en-CA"]}, "fr"),
+        ({"AppleLanguages": [7]}, "en"),
+        (7, "en"),
+        (None, "en"),
+    ],
+)
+def test_a_mac_has_its_language_in_a_file(monkeypatch, tmp_path, settings, language):
+    """An app that was started by a click has no variables for it; what cannot be read is English."""
+    for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "Library" / "Preferences" / ".GlobalPreferences.plist"
+    file.parent.mkdir(parents=True)
+    if settings is not None:
+        file.write_bytes(plistlib.dumps(settings, fmt=plistlib.FMT_BINARY))
+    assert explain(Reason.REVOKED) == explain(Reason.REVOKED, language)

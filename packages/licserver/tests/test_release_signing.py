@@ -185,6 +185,7 @@ def test_a_key_is_made_shown_and_used(cli, tmp_path, zip_file):
     renewed = json.loads(cli("release", "renew", "app", "1", "--release-key", str(pem), "--json"))
     assert renewed["signed_by"] == [record["id"]]
     assert renewed["signed_until"] > row["signed_until"]
+    assert "release renew" in cli("release", "withdraw", "app", "1.0")
     assert "PRIVATE" not in shown + json.dumps(record)
 
 

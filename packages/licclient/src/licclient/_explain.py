@@ -3,6 +3,8 @@
 import locale
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from licclient._model import FileFlaw, Reason
@@ -146,6 +148,7 @@ def _status(status: "LicenseStatus", tag: str) -> str:
 
 
 _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+_MAC_SETTINGS = "Library/Preferences/.GlobalPreferences.plist"
 
 
 def system_languages() -> list[str]:
@@ -157,4 +160,10 @@ def system_languages() -> list[str]:
 
         number = ctypes.windll.kernel32.GetUserDefaultUILanguage()
         tags = [tag] if (tag := locale.windows_locale.get(number)) else []
+    elif not tags and sys.platform == "darwin":
+        # An app that was not started in a terminal has no such variables.
+        import plistlib  # noqa: PLC0415 - this one platform
+
+        with suppress(Exception), Path.home().joinpath(_MAC_SETTINGS).open("rb") as file:
+            tags = [tag for tag in plistlib.load(file)["AppleLanguages"] if isinstance(tag, str)]
     return tags

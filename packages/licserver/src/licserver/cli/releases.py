@@ -184,7 +184,13 @@ def promote(services: Services, printer: Printer, slug: str, version: str, chann
 def withdraw(services: Services, printer: Printer, slug: str, version: str) -> None:
     """Withdraw VERSION of the product SLUG with all its files; links to them stop working."""
     release = services.releases.withdraw(slug, version)
-    printer.result(_release_record(release), f"withdrew {slug} {release.version}")
+    text = f"withdrew {slug} {release.version}"
+    if release.manifest is not None:
+        text += (
+            "\nApps that have seen it take the version before only if that is signed again:"
+            " see `licserver release renew --help`, or publish a higher one."
+        )
+    printer.result(_release_record(release), text)
 
 
 def _release_record(release: Release) -> dict[str, Any]:
