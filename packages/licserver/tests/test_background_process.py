@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from harness.cluster import wait_for
 from harness.commands import list_processes
 from licserver.database.repositories.webhooks import DELIVERIES
 from licserver.services import open_services
+from licserver.services.queues import measure_queues
 from licserver.settings import Settings
 from licserver.web import background_process
+from licserver.web.background import POLL_SECONDS
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,16 +51,21 @@ def wait_until_done(services):
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_work_goes_on_after_its_process_was_killed_and_ends_with_the_server(program, workers):
-    """One for all workers; another follows when it is killed, and SIGTERM to all loses no job."""
+    """One for all workers: jobs wait while it hangs. Another follows a killed one; SIGTERM loses no job."""
     with closing(open_services(Settings(data_dir=program.folder))) as services:
         add_job(services, "first")
         with program.serve("--workers", workers) as (server, _):
             wait_until_done(services)
             first = find_background(server)
             os.kill(first, signal.SIGTERM)  # the server goes on, and so does this
-            os.kill(first, signal.SIGKILL)
-            wait_for(lambda: has_ended(first))
+            with services.database.writing():  # while it writes nothing itself
+                os.kill(first, signal.SIGSTOP)
             add_job(services, "second")
+            time.sleep(2 * POLL_SECONDS)  # in which nobody else does it, and that is seen
+            states = measure_queues(services.repositories, services.settings, services.now())
+            os.kill(first, signal.SIGKILL)
+            assert [one.name for one in states if one.oldest_due >= POLL_SECONDS] == ["webhooks"]
+            wait_for(lambda: has_ended(first))
             wait_until_done(services)
             second = find_background(server)
             os.kill(second, signal.SIGTERM)
