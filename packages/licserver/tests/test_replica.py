@@ -145,6 +145,22 @@ def test_check_knows_what_is_no_replica(installation, empty_database):
     assert said == "LICSERVER_REPLICA_URL names another database, which does not follow the primary"
 
 
+def test_a_pooler_that_is_not_named_is_noticed(installation, primary_and_standby, make_pooler, caplog):
+    """One by transaction would mix up settings of all its clients; lists are then the primary's."""
+    pooler = make_pooler(primary_and_standby.standby)
+    level, said = checked(installation, pooler.url("licserver", pooler=None))
+    assert level is Level.FAILED
+    assert "pooler=transaction" in said
+    assert checked(installation, pooler.url("licserver"))[0] is Level.OK
+    url = SecretStr(pooler.url("licserver", pooler=None))
+    issue(installation)
+    services = open_services(installation.settings.model_copy(update={"replica_url": url}))
+    with caplog.at_level(logging.WARNING, "licserver.database"):
+        assert lengths(services) == (2, 2, 2, 2, 2)
+    services.close()
+    assert "pooler=transaction" in caplog.text
+
+
 def test_only_a_standby_of_the_database_can_be_set(monkeypatch):
     """SQLite has none."""
     monkeypatch.setenv("LICSERVER_REPLICA_URL", "postgresql://replica.example/licserver")

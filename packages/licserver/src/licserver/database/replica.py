@@ -46,24 +46,31 @@ class Replica:
             raise SettingsError(str(error).replace("_DATABASE_URL", "_REPLICA_URL")) from None
         self._fingerprint = fingerprint
         self._away_until = 0.0
+        self._has_own_sessions = False
 
     def answers(self) -> bool:
         """Return whether it can be read from: it answers, and is of this installation."""
         if time.monotonic() < self._away_until:
             return False
         try:
-            check_owner(self.database, self._fingerprint, expected=True)
+            self._check()
         except LicserverError as error:
             self._away_until = time.monotonic() + _AWAY
             _log.warning("the replica is not used for %.0f s: %s", _AWAY, error)
             return False
         return True
 
+    def _check(self) -> None:
+        if not self._has_own_sessions:
+            self.database.check_pooler()
+            self._has_own_sessions = True
+        check_owner(self.database, self._fingerprint, expected=True)
+
     def examine(self, primary: Database) -> HostState:
         """Find out what it is, and how far it is behind; waits for it for a second."""
         name = "LICSERVER_REPLICA_URL"
         try:
-            check_owner(self.database, self._fingerprint, expected=True)
+            self._check()
             said, fault = self._compare(primary)
         except StoreUnavailableError as problem:
             fault = "see that it runs; until then lists are read from the primary"
