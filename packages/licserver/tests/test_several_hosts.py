@@ -14,6 +14,7 @@ from licserver.database.engine import connect
 from licserver.errors import StoreUnavailableError
 from licserver.services import open_services
 from licserver.services.self_check import Level, check_installation
+from licserver.web.waiting import may_return
 
 RECOVERY = 2.0  # seconds: docs/server/postgresql.md
 NOTICED = 4.0  # seconds: docs/server/postgresql.md
@@ -91,6 +92,16 @@ def test_a_standby_is_refused_by_its_name(cluster, opened):
         with pytest.raises(StoreUnavailableError, match=f"{cluster.standby.host} is a standby") as refused:
             port_of(opened(cluster.url("licserver")))
         assert f"{cluster.primary.host} does not answer" in str(refused.value)
+
+
+def test_a_host_that_refuses_does_not_end_the_waiting_for_another_one(cluster, opened):
+    """A server waits for the host that is away, while a new one has no database yet; not if all refuse."""
+    with silent_host() as silent, pytest.raises(StoreUnavailableError, match="does not exist") as refused:
+        port_of(opened(f"postgresql://postgres@{silent},{cluster.primary.host}/nowhere"))
+    assert may_return(refused.value)
+    with pytest.raises(StoreUnavailableError, match="does not exist") as refused:
+        port_of(opened(cluster.url("nowhere")))
+    assert not may_return(refused.value)
 
 
 def test_a_read_only_database_is_refused(cluster, opened):

@@ -42,8 +42,11 @@ Result = TypeVar("Result", bound=Closeable)
 
 
 def may_return(problem: StoreUnavailableError) -> bool:
-    """Return whether a database may be there again without anybody changing a setting."""
-    return _REFUSED.search(str(problem)) is None
+    """Return whether a database may be there again without anybody changing a setting.
+
+    Of several hosts, one that only is away may return.
+    """
+    return any(_REFUSED.search(host) is None for host in str(problem).split("; "))
 
 
 async def open_when_possible(
