@@ -219,6 +219,30 @@ def test_after_too_long_a_step_gives_up_and_can_be_run_again(world, url, next_st
 
 
 @postgresql_only
+def test_the_time_that_a_step_works_is_no_waiting(world, url, next_step, monkeypatch):
+    """A step that has changed rows for longer than others are waited for waits for them all the same."""
+    monkeypatch.setattr(migrate, "_PATIENCE", 0.5)
+    next_step(NEXT.replace("def upgrade():", "def upgrade():\n    import time\n    time.sleep(0.6)"))
+    database, problems = connect(url), []
+
+    def upgrade():
+        try:
+            migrate.upgrade(database)
+        except LicserverError as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=upgrade)
+    with world.services.database.reading() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM licenses")
+        thread.start()
+        time.sleep(1.5)  # the first try has failed
+    thread.join(30)
+    assert problems == []
+    assert schema.read_version(database) == "9999"
+    database.close()
+
+
+@postgresql_only
 def test_an_interrupted_index_is_made_anew(world, next_step):
     """PostgreSQL leaves an invalid one behind, which no query uses."""
     world.key()

@@ -99,7 +99,10 @@ def migrate_beside_servers(database: Database, act: Callable[[Config], None]) ->
         try:
             _try_online(database, act, lock_timeout, deadline)
         except _BusyError as error:
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if error.worked > _PATIENCE:  # what took so long is done, and is not done again
+                deadline = now + _PATIENCE
+            if now > deadline:
                 raise StoreError(
                     f"{error}; end long transactions (pg_stat_activity), and run the command again"
                 ) from None
@@ -109,7 +112,11 @@ def migrate_beside_servers(database: Database, act: Callable[[Config], None]) ->
 
 
 class _BusyError(Exception):
-    """Another transaction holds a lock that a step needs."""
+    """Another transaction holds a lock that a step needs; the try had `worked` for so many seconds."""
+
+    def __init__(self, message: str, worked: float = 0.0) -> None:
+        super().__init__(message)
+        self.worked = worked
 
 
 def _try_online(
@@ -132,11 +139,13 @@ def _try_online(
         connection.exec_driver_sql(f"SET lock_timeout = '{lock_timeout}'")
         connection.commit()
         config.attributes.update(connection=connection, online=True, lock_timeout=lock_timeout)
+        began = time.monotonic()
         try:
             act(config)
         except DBAPIError as error:
             if is_busy(error):
-                raise _BusyError("other transactions hold locks that the next step needs") from None
+                message = "other transactions hold locks that the next step needs"
+                raise _BusyError(message, time.monotonic() - began) from None
             raise
 
 
