@@ -48,6 +48,25 @@ async def test_a_locked_license_refuses_its_own_claims_only(world, desk, lock, m
     assert world.held(keys[7]) == []
 
 
+async def test_seats_of_a_locked_license_hold_up_no_other_seats(world, site, lock):
+    """However many wait for it, and though each waits on a thread."""
+
+    async def take(key, number):
+        call = {"license_key": key, "domain": "a.example", "seat": f"{number:032x}"}
+        status, _, _ = await site.call("POST", "/api/v1/licenses/seat", json=call)
+        return status
+
+    locked, other = (world.key(floating_seats=50) for _ in range(2))
+    release = lock(locked)
+    waiting = [asyncio.ensure_future(take(locked, number)) for number in range(12)]
+    await asyncio.sleep(0.2)  # all of them wait
+    async with asyncio.timeout(1):
+        assert [await take(other, number) for number in range(3)] == [200] * 3
+    assert not any(one.done() for one in waiting)
+    release()
+    assert await asyncio.gather(*waiting) == [200] * 12
+
+
 async def test_a_license_that_is_released_in_time_is_admitted(world, desk, lock):
     """A claim that finds its license locked is tried again, and sees what the other transaction wrote."""
     locked, other = world.key(), world.key()

@@ -6,10 +6,10 @@ around all reads the body, limits misses, and sends.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -64,6 +64,7 @@ class Extensions:
     def __init__(self, services: Services, public: PublicEndpoints) -> None:
         self._services, self._public = services.acting_as(CUSTOMER), public
         self._threads = ThreadPoolExecutor(_THREADS, "customer")
+        self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
         self.endpoints: Mapping[str, Endpoint] = {
             public_api.DEACTIVATE_PATH: Endpoint(
                 public_api.parse_deactivate, self._threaded(self._deactivate), is_signed=False
@@ -140,7 +141,7 @@ class Extensions:
             return extensions.refusal_response(ConsumeRefusal.NOT_METERED)
         count = self._services.consumption.consume
         try:
-            use = await self._run(count, found.id, call.name, quota, call.amount, call.use_id)
+            use = await self._run(found.id, count, found.id, call.name, quota, call.amount, call.use_id)
         except QuotaExceededError as refusal:
             _, used, limit, resets_at = refusal.use
             return extensions.quota_exceeded_response(str(refusal), used, limit, resets_at)
@@ -159,10 +160,16 @@ class Extensions:
     def _threaded(
         self, respond: Callable[[Any, ClientAddress], ApiResponse | Miss]
     ) -> Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss]]:
-        return partial(self._run, respond)
+        async def run(call: Any, client: ClientAddress) -> ApiResponse | Miss:
+            return await self._run(getattr(call, "license_key", call), respond, call, client)
 
-    async def _run(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function on a thread, within the time that customers' requests have."""
+        return run
+
+    async def _run(self, subject: Hashable, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function on a thread, within the time that customers' requests have.
+
+        One at a time for a `subject`: a license that another program has locked keeps one thread.
+        """
         deadline = time.monotonic() + RUN_LIMIT
 
         def run() -> Result:
@@ -170,7 +177,10 @@ class Extensions:
                 return work(*arguments)
 
         try:
-            async with asyncio.timeout(ANSWER_LIMIT):
+            async with (
+                asyncio.timeout(ANSWER_LIMIT),
+                self._turns.setdefault(subject, asyncio.Lock()),
+            ):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, run)
         except TimeoutError:
             raise StoreUnavailableError("the database failed: no answer in time") from None
