@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 
 from harness.engines import own_engine
@@ -86,6 +87,28 @@ async def test_an_outage_is_told_at_once_and_over_soon(customers, own_postgres, 
             for number in range(8):  # callers come and go while others wait
                 asked.append(asyncio.create_task(customers()))
                 await asyncio.sleep(0.1 * number)
+            answers = await asyncio.gather(*asked)
+    for statuses, began, ended in answers:
+        assert statuses == [503] * 4
+        assert ended - began - machine.within(began, ended) < AT_ONCE
+    back = time.monotonic()
+    while (await customers())[0] != [200] * 4:
+        assert time.monotonic() - back < SOON
+        await asyncio.sleep(0.05)
+
+
+async def test_a_locked_table_is_told_at_once(customers, own_postgres, world):
+    """As by VACUUM FULL, or an ALTER TABLE by hand: who waits behind another one does not wait twice."""
+    asked = []
+    async with asyncio.timeout(30):
+        with (
+            psycopg.connect(world.settings.database.replace("+psycopg", "")) as link,
+            Standstill() as machine,
+        ):
+            link.execute("LOCK TABLE licenses IN ACCESS EXCLUSIVE MODE")
+            for _ in range(40):
+                asked.append(asyncio.create_task(customers()))
+                await asyncio.sleep(0.1)
             answers = await asyncio.gather(*asked)
     for statuses, began, ended in answers:
         assert statuses == [503] * 4

@@ -235,7 +235,8 @@ class KeptConnection:
         took = time.monotonic() - began
         if self._remote.is_retryable(cause):
             return took < _LAST_RETRY_BEFORE
-        if took >= RUN_LIMIT:
+        # A reader that waited for a lock waited for a whole table: all others would.
+        if took >= (RUN_LIMIT if self._writes else LOCK_LIMIT):
             self._remote.open_breaker(error if cause is None else cause)
         return False
 
