@@ -156,12 +156,28 @@ def test_a_dialog_that_a_test_leaves_open_is_in_nobodys_way(hands, client):
     assert not hands.is_shown(waiting)
 
 
-def test_closing_a_client_ends_the_call_that_asks(hands, client):
+def test_closing_a_client_ends_the_call_that_asks(hands, client, monkeypatch):
     """On another thread, too; the call returns without a license."""
-    closing = threading.Timer(0.3, client.close)
-    closing.start()
+    closing = threading.Thread(target=client.close)
+    monkeypatch.setattr("licclient.dialogs._driver.watchers", [lambda _: closing.start()])  # when it is shown
     assert hands.kit.ask_for_key(client, hands.parent) is None
     closing.join()
+
+
+def test_closing_a_client_ends_the_call_whose_dialog_waits(hands, client, monkeypatch):
+    """Also that of a window that was never shown, because another one was there first."""
+
+    def ask():
+        return hands.kit.ask_for_key(client, hands.parent)
+
+    def ask_again(driver):
+        driver._deliver(client.close)
+        results.append(ask())
+
+    results = []
+    monkeypatch.setattr("licclient.dialogs._driver.watchers", [ask_again])
+    results.append(ask())
+    assert results == [None, None]
 
 
 def test_a_window_that_is_destroyed_makes_room_for_the_next(hands, client):
@@ -215,7 +231,7 @@ def test_another_thread_is_refused(hands, client, license_service, tmp_path):
     thread.join(10)
     assert len(problems) == 2
     for problem in problems:
-        assert "'export': create deliver = to_" in problem
+        assert "'export': create there deliver = to_" in problem
 
 
 @pytest.mark.parametrize("hands", ["tk"], indirect=True)

@@ -196,8 +196,8 @@ def wrong_thread(toolkit: str, deliver: str) -> RuntimeError:
     """Return the error for a dialog that is opened on another thread than that of the windows."""
     name = threading.current_thread().name
     return RuntimeError(
-        f"dialogs open on the thread of {toolkit}'s main loop, and this is {name!r}: create"
-        f" deliver = {deliver} there (licclient.deliver), and call deliver(lambda: …) here"
+        f"dialogs open on the thread of {toolkit}'s main loop, and this is {name!r}: create there deliver ="
+        f" {deliver} (licclient.deliver), and call deliver(lambda: …) here, or give it to client.start"
     )
 
 

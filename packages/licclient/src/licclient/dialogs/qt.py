@@ -11,6 +11,7 @@ Call these on the thread of Qt's main loop, which goes on while a dialog is open
 other threads. Needs the extra `licclient[qt]`.
 """
 
+from contextlib import suppress
 from functools import partial
 from html import escape
 from os import PathLike
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 try:
-    from PySide6.QtCore import Qt, QThread
+    from PySide6.QtCore import QEventLoop, Qt, QThread
     from PySide6.QtGui import QCloseEvent, QFontDatabase, QFontMetrics, QPalette
     from PySide6.QtWidgets import (
         QApplication,
@@ -169,9 +170,15 @@ class _Dialog(QDialog):
             self._driver.show_in_turn(change)
 
     def _wait(self) -> None:
+        loop = QEventLoop()  # that of `exec` does not end if the dialog is closed before its turn
+        self.finished.connect(loop.quit)
+        self.destroyed.connect(loop.quit)
+        self.setModal(True)
+        self.show()
         with caller_waits():
-            self.exec()
-        self.deleteLater()  # now, and not only when the parent goes, which may be at the app's end
+            loop.exec(QEventLoop.ProcessEventsFlag.DialogExec)
+        with suppress(RuntimeError):  # the app's window took it along
+            self.deleteLater()  # now, and not only when the parent goes, which may be at the app's end
 
     # --- what the driver asks for -------------------------------------------------------------
 
