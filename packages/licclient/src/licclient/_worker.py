@@ -259,8 +259,8 @@ class AsyncWorker:
         await self.stop()
 
     def _report(self, problem: Exception) -> None:
-        seen = {"message": "a callback of licclient failed", "exception": problem, "task": self._task}
-        self._loop.call_exception_handler(seen)
+        # Without the task: from Python 3.12 on, its context would be entered, in which this is called.
+        self._loop.call_exception_handler({"message": "a callback of licclient failed", "exception": problem})
 
 
 class Refresh:
