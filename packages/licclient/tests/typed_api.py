@@ -17,7 +17,9 @@ from licclient import (
     AsyncLicenseClient,
     AsyncWorker,
     ClientSettings,
+    Clock,
     Downloaded,
+    EntitlementValue,
     KeyFlaw,
     LicclientError,
     License,
@@ -41,6 +43,12 @@ def constructors(settings: ClientSettings) -> None:
     """Settings, with options beside them or alone."""
     assert_type(LicenseClient(settings), LicenseClient)
     assert_type(AsyncLicenseClient(settings, version="2.0", clock=None), AsyncLicenseClient)
+
+
+def names_for_annotations(clock: Clock, license_: License) -> EntitlementValue | None:
+    """An app can name what it passes on."""
+    LicenseClient("https://licenses.example.com", clock=clock)
+    return license_.entitlements.get("exports")
 
 
 def synchronous(client: LicenseClient, update: Update) -> None:

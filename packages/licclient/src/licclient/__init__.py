@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from licclient._client import LicenseClient
-from licclient._model import Entitlements, FileFlaw, License, Quota, Reason, Source, Update
+from licclient._clock import Clock
+from licclient._model import Entitlements, EntitlementValue, FileFlaw, License, Quota, Reason, Source, Update
 from licclient.errors import (
     DeactivationError,
     DownloadCancelledError,
@@ -48,11 +49,13 @@ __all__ = [
     "AsyncWorker",
     "Cancel",
     "ClientSettings",
+    "Clock",
     "DeactivationError",
     "Deliver",
     "Document",
     "DownloadCancelledError",
     "Downloaded",
+    "EntitlementValue",
     "Entitlements",
     "FileFlaw",
     "InvalidRequestError",

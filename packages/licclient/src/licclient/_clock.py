@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 Clock = Callable[[], datetime]
+"""Returns the present instant, aware."""
 
 real_clock: Final[Clock] = partial(datetime.now, UTC)
 """Returns the present instant; aware, UTC."""

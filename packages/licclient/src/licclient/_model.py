@@ -23,6 +23,7 @@ class Quota(NamedTuple):
 
 
 EntitlementValue = bool | int | str | Quota
+"""What an entitlement can be: a flag, a number, a text, or a number per period."""
 
 
 class Entitlements(Mapping[str, EntitlementValue]):
