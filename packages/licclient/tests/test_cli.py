@@ -74,7 +74,7 @@ def test_verify_tells_product_term_and_source(run, shop, key):
     status, out, _ = run("verify", key)
     assert status == 0
     assert "(from the cache, checked less than a minute ago)" in out
-    status, out, _ = run("verify", key, "--recheck", "--json")
+    status, out, _ = run("verify", key, "--force", "--json")
     told = json.loads(out)
     assert told.pop("checked_at")
     assert told == {
@@ -216,7 +216,7 @@ def test_a_recheck_that_failed_is_not_taken_for_one(run, shop, key):
     """The answer is the cache's, which is said."""
     assert run("verify", key)[0] == 0
     shop.goes_down()
-    status, out, _ = run("verify", key, "--recheck")
+    status, out, _ = run("verify", key, "--force")
     assert status == 0
     assert "(the recheck failed: no response from the server; from the cache, checked less" in out
 

@@ -357,9 +357,7 @@ def _parser() -> argparse.ArgumentParser:
         commands[name] = command
 
     verify, download, apply = commands["verify"], commands["download"], commands["apply"]
-    verify.add_argument(
-        "--force", "--recheck", action="store_true", help="ask the server even if the cache is fresh"
-    )
+    verify.add_argument("--force", action="store_true", help="ask the server even if the cache is fresh")
     commands["check"].add_argument("--force", action="store_true", help="ask the server now")
     download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
     download.add_argument(
