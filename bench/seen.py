@@ -94,7 +94,7 @@ def _activate(database: Database, count: int) -> float:
     number, size = 200, 32
     for batch in range(number):
         rows = [
-            (many.license_id(n), many.domain(n + count), "10.9.9.9", many.LONG_AGO, None, None)
+            (many.license_id(n), many.domain(n + count), "10.9.9.9", many.LONG_AGO, many.LONG_AGO, None, None)
             for n in range(batch * size, (batch + 1) * size)
         ]
         began = time.perf_counter()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines import Postgres
+
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 
@@ -29,3 +31,11 @@ def test_a_tool_measures_to_its_end(tool: list[str], told: str) -> None:
     slow = name == "console" and "longer than 150 ms" in done.stderr  # on a machine that is busy with tests
     assert done.returncode == 0 or slow, done.stdout + done.stderr
     assert told in done.stdout
+
+
+def test_what_last_seen_costs_is_measured_to_its_end(own_postgres: Postgres) -> None:
+    """It writes rows as the server does, column by column."""
+    command = [sys.executable, "-m", "bench.seen", own_postgres.url(own_postgres.make()), "7000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "new activations: " in done.stdout
