@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.event import listen, remove
 
 from harness import engines
 from harness.engines import ENGINES
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import audit as rooms
+from licserver.database.repositories import base
 from licserver.database.repositories.statistics import Seen, note_refusals, note_seen
 from licserver.database.tables.licenses import refusals
 from licserver.domain.records import Environment
@@ -149,7 +151,7 @@ def test_many_batches_free_all(activate, monkeypatch):
 
 def test_what_has_expired_goes_in_batches(activate, monkeypatch):
     """More refusals than fit into a batch, of many licenses; the young ones stay."""
-    monkeypatch.setattr(rooms, "BATCH", 4)
+    monkeypatch.setattr(base, "BATCH", 4)
     world = activate.world
     refused = {
         (
@@ -166,6 +168,29 @@ def test_what_has_expired_goes_in_batches(activate, monkeypatch):
     world.services.retention.sweep()
     with world.services.database.reading() as connection:
         assert connection.scalar(select(func.count()).select_from(refusals)) == 2
+
+
+def test_uses_and_webhooks_go_in_batches(activate, monkeypatch):
+    """No statement removes more than a batch: one for all would need longer than statements may take."""
+    monkeypatch.setattr(base, "BATCH", 4)
+    world, removed = activate.world, []
+    repositories, now = world.services.repositories, world.clock()
+    license_id = world.services.vault.license_id(world.key())
+    for number in range(9):
+        repositories.uses.add_id(license_id, f"{number:032x}", now)
+        repositories.webhooks.add_deliveries(f"msg_{number}", "license.issued", "{}", [], now)
+    engine = world.services.database.engine
+
+    def note(_connection, cursor, statement, _parameters, _context, _many):
+        if statement.startswith(("DELETE FROM use_ids", "DELETE FROM webhook_events")):
+            removed.append(cursor.rowcount)
+
+    listen(engine, "after_cursor_execute", note)
+    world.clock.forward(days=1)
+    world.services.retention.sweep()
+    repositories.webhooks.sweep(world.clock())
+    remove(engine, "after_cursor_execute", note)
+    assert [count for count in removed if count] == [4, 4, 1] * 2
 
 
 def test_a_longer_precision_frees_nobody_earlier(activate):

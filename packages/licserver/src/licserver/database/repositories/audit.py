@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
-from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.base import BATCH, Repository, insert_into
 from licserver.database.repositories.statistics import REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables.access import failed_logins, idempotency_keys, known_addresses, sessions
@@ -121,7 +121,6 @@ def _read_entry(row: sa.Row[Any]) -> Entry:
 
 # --- retention --------------------------------------------------------------------------------
 
-BATCH: Final = 1_000  # rows of a transaction
 RANGE: Final = 10_000  # activations that a statement looks at
 WATCHED: Final = "activations_watched_since"
 """The fact that says when sweeps began: an activation counts as seen then."""
@@ -205,14 +204,6 @@ class Retention(Repository):
         self._delete(failed_logins, failed_logins.c.day < now.date() - timedelta(days=1))
         ended = self._delete(sessions, has_ended)
         return ended, self._delete(idempotency_keys, idempotency_keys.c.created_at < responses_before)
-
-    def _delete(self, table: sa.Table, condition: ColumnElement[bool]) -> int:
-        """Delete the rows that a condition selects, some in each transaction; return their number."""
-        some = select(*table.primary_key).where(condition).limit(BATCH)
-        total = 0
-        while count := self._execute(delete(table).where(sa.tuple_(*table.primary_key).in_(some))):
-            total += count
-        return total
 
     def count_stale(self, before: datetime, watched_since: datetime) -> int:
         """Count what `stale` would free; looks at all activations."""

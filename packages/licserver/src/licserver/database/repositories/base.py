@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, Select, Table, and_
+from sqlalchemy import ColumnElement, Connection, CursorResult, Select, Table, and_, delete, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert
 
 Record = TypeVar("Record")
+
+BATCH: Final = 1_000  # rows that one transaction removes
 
 
 def insert_into(connection: Connection, table: Table) -> "Insert":
@@ -83,6 +85,14 @@ class Repository:
         """Run a statement that writes; return the number of rows that matched."""
         with self._writing() as connection:
             return cast("CursorResult[Any]", connection.execute(statement)).rowcount
+
+    def _delete(self, table: Table, condition: ColumnElement[bool]) -> int:
+        """Delete the rows that a condition selects, some in each transaction; return their number."""
+        some = select(*table.primary_key).where(condition).limit(BATCH)
+        total = 0
+        while count := self._execute(delete(table).where(tuple_(*table.primary_key).in_(some))):
+            total += count
+        return total
 
     def _put(self, table: Table, *rows: Mapping[str, Any]) -> None:
         with self._writing() as connection:

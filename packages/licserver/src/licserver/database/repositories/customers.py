@@ -195,7 +195,7 @@ class UseRepository(Repository):
     def sweep(self, now: datetime) -> None:
         """Delete what is kept no longer."""
         for table in (uses, use_ids):
-            self._execute(delete(table).where(table.c.kept_until < now))
+            self._delete(table, table.c.kept_until < now)
 
 
 _OF_LICENSE: Final = [

@@ -188,7 +188,7 @@ class SaleRepository(Repository):
     def sweep(self, before: datetime) -> int:
         """Delete deliveries that were done with, or unreadable, before an instant; others stay."""
         is_over = sale_events.c.state.in_([DONE, IGNORED]) | sale_events.c.content.is_(None)
-        return self._execute(delete(sale_events).where(sale_events.c.finished_at < before, is_over))
+        return self._delete(sale_events, is_over & (sale_events.c.finished_at < before))
 
     # --- orders and subscriptions
 

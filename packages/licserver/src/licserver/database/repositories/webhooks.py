@@ -169,7 +169,7 @@ class WebhookRepository(Repository):
 
     def sweep(self, before: datetime) -> int:
         """Delete events of before an instant, with their deliveries."""
-        return self._execute(delete(webhook_events).where(webhook_events.c.created_at < before))
+        return self._delete(webhook_events, webhook_events.c.created_at < before)
 
     # --- what ends by itself, when a day is over or an instant reached ---
 
