@@ -110,6 +110,8 @@ class BackgroundProcess:
 
     def end(self, seconds: float = END_SECONDS) -> None:
         """Wait until it has ended, and kill it after the seconds; others with the pipe have ended before."""
+        if self._writer == -1:  # it has ended; after Ctrl-C gunicorn stops twice
+            return
         ends, self._reader, self._writer = (self._reader, self._writer), -1, -1
         for one in ends:
             os.close(one)
