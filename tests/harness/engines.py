@@ -48,7 +48,11 @@ class Postgres:
         self._server = get_server(self.folder)
         self._numbers = count()
         self._emptied: list[str] = []
-        self.run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")  # no machine loses power here
+        self.run(
+            "ALTER SYSTEM SET fsync = off",  # no machine loses power here
+            "ALTER SYSTEM SET autovacuum = off",  # now and then it would take statistics, and change a plan
+            "SELECT pg_reload_conf()",
+        )
 
     def url(self, database: str = "postgres") -> str:
         """The SQLAlchemy URL of a database."""
