@@ -281,9 +281,9 @@ def _conditions(options: argparse.Namespace) -> str:
 
 
 def _grouping() -> str:
-    """Say how Linux shares the processors: it decides what a database's many processes take from others."""
-    told = Path("/proc/sys/kernel/sched_autogroup_enabled")
-    is_grouped = told.exists() and told.read_text(encoding="ascii").strip() == "1"
+    """Return how Linux shares the processors, which decides what a database's processes take from others."""
+    setting = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    is_grouped = setting.exists() and setting.read_text(encoding="ascii").strip() == "1"
     return "grouped by session (`sched_autogroup_enabled`)" if is_grouped else "not grouped by session"
 
 

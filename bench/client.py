@@ -98,10 +98,10 @@ def _activate(client: licclient.LicenseClient, key: Ed25519PrivateKey) -> None:
     headers = {"content-type": "application/json", "content-digest": content_digest(BODY)}
     if call.nonce is not None:
         now, items = int(time()), " ".join(COMPONENTS)
-        told = f'({items});created={now};expires={now + 300};nonce="{call.nonce}";alg="ed25519"'
-        told += f';keyid="{context.settings.public_keys[0].id}";tag="{TAG}"'
-        signature = key.sign(signature_base(call, Reply(200, BODY, headers), items, told))
-        headers["signature-input"] = f"sig={told}"
+        signature_input = f'({items});created={now};expires={now + 300};nonce="{call.nonce}";alg="ed25519"'
+        signature_input += f';keyid="{context.settings.public_keys[0].id}";tag="{TAG}"'
+        signature = key.sign(signature_base(call, Reply(200, BODY, headers), items, signature_input))
+        headers["signature-input"] = f"sig={signature_input}"
         headers["signature"] = f"sig=:{b64encode(signature).decode()}:"
     with suppress(StopIteration):
         flow.send(Attempt(Reply(200, BODY, headers)))

@@ -128,16 +128,15 @@ def _open(port: int, path: str, cookie: str) -> float:
 
 
 def main() -> None:
-    """Measure, print a table, and say which page takes too long."""
+    """Measure, print a table, and name the pages that take too long."""
     parser = argparse.ArgumentParser(prog="bench.console", description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=1_000_000, help="licenses, in steps of 5,000")
     parser.add_argument("engines", nargs="*", default=["sqlite", "postgresql"])
     parser.add_argument("--folder", type=Path, help="where the shops are kept between runs")
     parser.add_argument("--write", type=Path, help="folder for console-table.md")
     options = parser.parse_args()
-    logging.getLogger("licserver.console").setLevel(
-        logging.CRITICAL
-    )  # of files it is said that they broke off
+    # Not the warnings about files that were not read to their end.
+    logging.getLogger("licserver.console").setLevel(logging.CRITICAL)
     columns: dict[str, dict[str, float]] = {}
     place = tempfile.TemporaryDirectory(prefix="bench-console-") if options.folder is None else None
     with (

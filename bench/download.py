@@ -34,20 +34,20 @@ peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0
 now = lambda: (time.perf_counter(), time.process_time(), peak())
 options = dict(slug="bench", version="1.0", state_dir=folder + "/state")
 
-def said(before, done):
+def report(before, done):
     print(json.dumps([*(after - was for after, was in zip(now(), before)), done.sha256]))
 
 def sync():
     with LicenseClient(url, **options) as client:
         update = client.check_for_update(key, force=True)
         before = now()
-        said(before, client.download(update, folder))
+        report(before, client.download(update, folder))
 
 async def twin():
     async with AsyncLicenseClient(url, **options) as client:
         update = await client.check_for_update(key, force=True)
         before = now()
-        said(before, await client.download(update, folder))
+        report(before, await client.download(update, folder))
 
 sync() if flavour == "sync" else asyncio.run(twin())
 """
@@ -122,8 +122,8 @@ def _client(flavour: str, url: str, to: Path, digest: str) -> Run:
         "PYTHONPYCACHEPREFIX": str(to.parent / "bytecode"),
     }
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
-    seconds, processor, grown, told = json.loads(done.stdout)
-    assert told == digest
+    seconds, processor, grown, downloaded = json.loads(done.stdout)
+    assert downloaded == digest
     return seconds, processor, grown
 
 

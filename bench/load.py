@@ -112,7 +112,7 @@ class Round:
         self._held: dict[int, bytes] = {}
 
     def run(self) -> Seen:
-        """Send until the time is over, and say what was seen after the warm-up."""
+        """Send until the time is over, and return what was seen after the warm-up."""
         seen = Seen()
         for _ in range(self._plan["connections"]):
             self._open()

@@ -78,8 +78,8 @@ def measure(
     for number in range(rounds):
         for target in [floor, *others]:
             before = target.cpu_seconds()
-            asked = replace(load, what="known") if target is floor and load.what == "signed" else load
-            one = _play(target, asked, keys.get(target.name, any_keys), number)
+            adjusted = replace(load, what="known") if target is floor and load.what == "signed" else load
+            one = _play(target, adjusted, keys.get(target.name, any_keys), number)
             spent = target.cpu_seconds() - before
             share = one.seconds / (one.seconds + load.warm_up)  # the warm-up costs as much a second
             cpu[target.name].append(spent * share / max(1, one.requests) * 1e6)

@@ -64,7 +64,7 @@ class Window:
             self._idle.append(sock)
 
     def run(self, end: int) -> Watched:
-        """Send until the file `end` can be read, let the last ones be answered, and say what was seen."""
+        """Send until the file `end` can be read, let the last ones be answered, and return what was seen."""
         seen, waiting = Watched(), deque[float]()
         begin = time.perf_counter() + self._warm_up
         due = begin - self._warm_up

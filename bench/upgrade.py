@@ -2,7 +2,7 @@
 
 A database of the first schema is filled, and brought to each later one up to this program's.
 Meanwhile somebody reads a license and somebody writes to it, as a server beside `licserver db upgrade`
-would, if it were left running: the longest wait of each is told.
+would, if it were left running: the longest wait of each is printed.
 """
 
 import argparse
@@ -82,7 +82,7 @@ class Waiting:
         self.longest, self.failures = 0.0, 0
 
     def go_on(self, stop: threading.Event) -> None:
-        """Do it until told to stop."""
+        """Do it until it is stopped."""
         while not stop.wait(0.02):
             began = time.perf_counter()
             try:

@@ -98,7 +98,7 @@ def test_a_url_of_one_host_is_left_alone():
 
 
 @pytest.mark.parametrize(
-    ("server", "said", "fault"),
+    ("server", "description", "fault"),
     [
         (None, "cannot be reached", "until then it cannot take over"),
         (OLD, "is a former primary that can still be written to", "what is written to it will be lost"),
@@ -108,10 +108,10 @@ def test_a_url_of_one_host_is_left_alone():
         (UNKNOWN, "is the primary", ""),
     ],
 )
-def test_what_check_says_of_a_host(server, said, fault):
+def test_a_host_is_described(server, description, fault):
     """What is wrong comes with what to do; only a host that is silent is away."""
     state = describe("db1:5432", server, {"s": 2})
-    assert (state.name, state.said, state.is_warning) == ("db1:5432", said, server is None)
+    assert (state.name, state.description, state.is_warning) == ("db1:5432", description, server is None)
     assert state.fault.endswith(fault) or state.fault.startswith(fault)
     assert bool(state.fault) is bool(fault)
 
@@ -120,7 +120,7 @@ def test_check_says_that_two_hosts_are_rivals():
     """Each, because nothing says which is right; two names of one server, and a former primary, are none."""
     for one, other in ((ONE, TWO), (ONE, OTHER)):
         state = describe("db1:5432", one, {"s": 2}, [one, other])
-        assert state.said == "can be written to, as another host can"
+        assert state.description == "can be written to, as another host can"
         assert "they are two databases" in state.fault
     assert not describe("db1:5432", ONE, {"s": 2}, [ONE, ONE, STANDBY]).fault
     assert not describe("db1:5432", FOURTH, {"s": 4}, [ONE, FOURTH]).fault

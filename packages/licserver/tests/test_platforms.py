@@ -109,7 +109,7 @@ def test_the_check_looks_at_each_file_that_is_offered(world, publish):
     world.services.artifacts.path(publish("1.0", WINDOWS).artifact).unlink()
     found = check_installation(world.settings, world.clock(), reach=False)
     (files,) = [one for one in found if one.about == "files"]
-    assert f"lacks the file of app 1.0 for {WINDOWS}" in files.said
+    assert f"lacks the file of app 1.0 for {WINDOWS}" in files.message
 
 
 @engines.sqlite_only

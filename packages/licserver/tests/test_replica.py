@@ -106,7 +106,7 @@ def checked(installation, replica_url=None):
     (found,) = [
         one for one in check_installation(settings, installation.now(), reach=False) if one.about == "replica"
     ]
-    return found.level, found.said
+    return found.level, found.message
 
 
 def test_check_says_how_far_it_is_behind(installation, primary_and_standby, monkeypatch):

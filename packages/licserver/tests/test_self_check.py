@@ -75,12 +75,12 @@ def test_jobs_that_nobody_does_are_told(make_world, clock):
     assert not {"mail", "webhooks"} & {*bad(found(world.settings, clock()))}
     clock.forward(minutes=5)
     late = bad(found(world.settings, clock()))["webhooks"]
-    assert (late.level, late.said) == (Level.WARNING, "1 job waiting, the oldest is due for 10 minutes")
+    assert (late.level, late.message) == (Level.WARNING, "1 job waiting, the oldest is due for 10 minutes")
     world.services.sources.add("shop", SourceKind.STANDARD, "A_SECRET")
     world.services.sources.take("shop", b"{")
-    assert bad(found(world.settings, clock()))["sales"].said == "1 job given up"
+    assert bad(found(world.settings, clock()))["sales"].message == "1 job given up"
     queue.bury(dead, clock(), "550")
-    assert bad(found(world.settings, clock()))["mail"].said == "1 job given up"
+    assert bad(found(world.settings, clock()))["mail"].message == "1 job given up"
     measured = {one.name: one[1:] for one in measure_queues(world.repositories, world.settings, clock())}
     nothing = (0, 0, 0)
     assert measured == {"sales": (0, 0, 1), "webhooks": (600, 1, 0), "mail": (0, 2, 1), "patches": nothing}
@@ -90,8 +90,8 @@ def test_a_clock_that_is_off_is_told(make_world, clock):
     """The database's machine has a clock of its own to compare with; the year alone can be wrong too."""
     world = make_world(**BASE)
     if world.settings.database_url is not None:
-        assert "seconds off" in bad(found(world.settings, clock()))["clock"].said
-    said = [one.said for one in found(world.settings, clock().replace(year=1970)) if one.about == "clock"]
+        assert "seconds off" in bad(found(world.settings, clock()))["clock"].message
+    said = [one.message for one in found(world.settings, clock().replace(year=1970)) if one.about == "clock"]
     assert "1970" in said[0]
 
 
@@ -152,7 +152,7 @@ def test_signing_keys_without_a_base_url_are_told(make_world, clock):
     settings = Settings(data_dir=make_world().settings.data_dir)
     add_signing_key(settings, PrivateKey.generate(), clock())
     finding = bad(found(settings, clock()))["signing keys"]
-    assert (finding.level, "part of what is signed" in finding.said) == (Level.FAILED, True)
+    assert (finding.level, "part of what is signed" in finding.message) == (Level.FAILED, True)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no file modes on Windows")
@@ -169,7 +169,7 @@ def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
         settings = world.settings
     before = sorted(map(str, Path(world.folder).rglob("*")))
     finding = bad(found(settings, clock()))[about]
-    assert said in finding.said
+    assert said in finding.message
     assert (finding.level, bool(finding.advice)) == (level, True)
     assert "hunter2" not in repr(finding)
     assert sorted(map(str, Path(world.folder).rglob("*"))) == before
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
 def test_a_console_that_only_this_machine_reaches_is_well(make_world, clock, url):
     """Who tries it at home is not told to hide it."""
     settings = Settings(data_dir=make_world().settings.data_dir, base_url=url)
-    assert not any("LICSERVER_ADMIN_LISTEN" in one.said for one in found(settings, clock()))
+    assert not any("LICSERVER_ADMIN_LISTEN" in one.message for one in found(settings, clock()))
 
 
 DEAD = {
@@ -196,7 +196,7 @@ def test_a_dead_bucket_is_told_before_anything_lies_in_it(make_world, clock, buc
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     finding = bad(found(make_world(**BASE, artifacts_url=url or bucket).settings, clock()))["files"]
-    assert (finding.level, said in finding.said) == (Level.FAILED, True), finding
+    assert (finding.level, said in finding.message) == (Level.FAILED, True), finding
 
 
 async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, clock):
@@ -212,8 +212,8 @@ async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, 
     assert "cannot be reached" in closed.problem
     settings = Settings(data_dir=world.settings.data_dir, base_url=site.url)
     findings = await asyncio.to_thread(found, settings, clock(), reach=True)
-    assert any(one.said == f"{site.url} answers" for one in findings)
-    assert "off this machine's" in bad(findings)["clock"].said  # the tests' clock stands at noon
+    assert any(one.message == f"{site.url} answers" for one in findings)
+    assert "off this machine's" in bad(findings)["clock"].message  # the tests' clock stands at noon
 
 
 def test_the_command(bare_cli, monkeypatch):

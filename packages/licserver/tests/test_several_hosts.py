@@ -176,7 +176,7 @@ async def test_a_former_primary_is_not_believed(site, world, cluster, opened, ba
     for command in (["db", "upgrade"], ["db", "status"], ["license", "list"]):
         assert "is a former primary" in bare_cli(*command, expect=1), command
     found = check_installation(world.settings, clock(), reach=False)
-    assert ["is a former primary" in one.said for one in found if one.level is Level.FAILED] == [True]
+    assert ["is a former primary" in one.message for one in found if one.level is Level.FAILED] == [True]
 
 
 @own_engine
@@ -221,7 +221,7 @@ def test_check_knows_each_host(world, cluster, clock):
 
     def hosts():
         found = check_installation(world.settings, clock(), reach=False)
-        return [(one.level, one.said) for one in found if one.about == "database hosts"]
+        return [(one.level, one.message) for one in found if one.about == "database hosts"]
 
     one, two = cluster.primary.host, cluster.standby.host
     well = "; ".join(sorted([f"{one} is the primary", f"{two} is a standby"]))

@@ -329,7 +329,9 @@ def _product_of(document: Document | None) -> str | None:
 def _read(name: str, document: Document | None) -> Activation | None:
     match document:
         case {"hint": str(hint), "domain": str(domain), "license": str(license_), "key": str() | None as key}:
-            told = (document or {}).get("round")
-            return Activation(name, hint, domain, license_, told if isinstance(told, str) else None, key)
+            round_name = (document or {}).get("round")
+            return Activation(
+                name, hint, domain, license_, round_name if isinstance(round_name, str) else None, key
+            )
         case _:
             return None

@@ -67,7 +67,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
 
         However many threads and processes ask in the same moment, one of them makes the call, and the others
-        take what it is told (D-58).
+        take its result (D-58).
 
         Args:
             key: White space and lower case are repaired (D-02). None for the key that was activated.
@@ -190,7 +190,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         return decorate if decorated is None else decorate(decorated)
 
     def forget_key(self) -> None:
-        """Forget the key on this computer. The server is not told, so the slot stays in use."""
+        """Forget the key on this computer. The server is not notified, so the slot stays in use."""
         _flows.activation.forget_key(self._context)
         self._nudge()
 
@@ -246,8 +246,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
     def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement of the activated license, such as ``"exports"``.
 
-        The service counts it, exactly once. Without an answer a small part may be used until the next one,
-        which is then told of it: a tenth of the limit, at least 1, and never more than is left.
+        The service counts it, exactly once. While it does not answer a small part may be used, which is
+        reported to it later: a tenth of the limit, at least 1, and never more than is left.
 
         Returns:
             How much is left of the period.

@@ -142,7 +142,7 @@ class FileFlaw(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)  # a comparison would cost each start 0.3 ms
 class Settings:
-    """Everything that one client was told at construction, already checked; see `_settings.read_settings`."""
+    """The options of a client, validated; see `_settings.read_settings`."""
 
     server: str
     """Base URL, normalised: lower-case scheme and host, no default port, no trailing slash."""
@@ -165,11 +165,11 @@ class Settings:
     channels: tuple[str, ...] = ()
     """Whose releases update checks ask for besides stable ones (D-227)."""
     machine: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What verify tells about this computer: `label` and `app_version`, or nothing (D-195)."""
+    """What verify sends about this computer: `label` and `app_version`, or nothing (D-195)."""
     require_digest: bool = False
     """Whether a file without a digest is refused; with release keys it always is (D-55)."""
     report_rollbacks: bool = False
-    """Whether the service is told of versions that were rolled back here (D-232)."""
+    """Whether versions that were rolled back here are reported to the service (D-232)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +258,8 @@ class Proof:
     """A signed success as it came, so that it can be checked again by who does not trust the disk.
 
     Attributes:
-        ip: What the call told as our own address; with server, key and domain it makes the call again.
-        machine: What the call told about this computer; the same.
+        ip: What the call sent as our own address; with server, key and domain it makes the call again.
+        machine: What the call sent about this computer; the same.
         headers: Those of the answer that the signature needs; names in lower case.
         body: The answer's bytes.
         signed_at: When the service signed it, by its own clock.

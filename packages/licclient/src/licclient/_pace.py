@@ -25,17 +25,18 @@ LEAST_SPAN: Final = 0.1
 """Seconds after which a speed means anything."""
 
 
-def retry_pause(retry: int, told: float | None, spread: float, left: float) -> float | None:
+def retry_pause(retry: int, retry_after: float | None, spread: float, left: float) -> float | None:
     """Return the seconds until another try, after so many retries; None when it is not worth it (D-54).
 
-    `told` is the value of `Retry-After`, in seconds, and `left` the seconds until the caller wants an answer.
-    `spread` is drawn from 0 to 1, so that those who failed together do not come back together.
+    `retry_after` is the value of the `Retry-After` header, in seconds, and `left` the seconds until the
+    caller's deadline. `spread` is random, from 0 to 1, so that clients that failed together do not retry
+    together.
     """
     if retry >= MAX_RETRIES:
         return None
     own = RETRY_SECONDS * 2.0**retry * (0.5 + spread)
-    # Never earlier than asked, and a little later than others who were told the same.
-    pause = own if told is None else told + RETRY_SECONDS * spread
+    # Never earlier than requested, and spread over clients that received the same value.
+    pause = own if retry_after is None else retry_after + RETRY_SECONDS * spread
     return pause if pause < left else None
 
 

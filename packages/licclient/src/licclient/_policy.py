@@ -164,9 +164,11 @@ def fall_back(
 
 
 def _license(held: Held, source: Source) -> License:
-    told = held.verified
-    about, is_signed = (told.product, told.expiry, told.lifetime), told.proof is not None
-    return License(*about, held.checked_at, source, is_signed, told.entitlements, is_trial=told.is_trial)
+    verified = held.verified
+    about, is_signed = (verified.product, verified.expiry, verified.lifetime), verified.proof is not None
+    return License(
+        *about, held.checked_at, source, is_signed, verified.entitlements, is_trial=verified.is_trial
+    )
 
 
 def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | None:
@@ -200,7 +202,7 @@ def begin_round(last: Round | None, now: datetime, spread: float) -> Round:
     return replace(known, checked_at=now, spread=spread * MAX_SPREAD, answered=False)
 
 
-def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
+def end_round(attempt: Round, answer: Listing | LicclientError) -> Round:
     """Return what is remembered of an update check (D-46, D-48).
 
     What can be had is remembered, the server's no forgets what was before, and no answer (nor a 422) leaves
@@ -209,11 +211,11 @@ def end_round(claimed: Round, answer: Listing | LicclientError) -> Round:
     match answer:
         case Listing():
             kept = None if answer.download_url is None else replace(answer, download_url=None, vouched=None)
-            return replace(claimed, answered=True, listing=kept, minimum_version=answer.minimum_version)
+            return replace(attempt, answered=True, listing=kept, minimum_version=answer.minimum_version)
         case LicenseRefusedError():
-            return replace(claimed, answered=True, listing=None)
+            return replace(attempt, answered=True, listing=None)
         case _:
-            return claimed
+            return attempt
 
 
 def is_offer(listing: Listing, installed: str) -> bool:

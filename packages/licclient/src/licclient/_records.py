@@ -30,14 +30,14 @@ _NAMING: Final = 1
 
 
 def record_name(kind: str, *belongs_to: str) -> str:
-    """Name a record after what it belongs to, without telling any of it.
+    """Name a record after what it belongs to, without disclosing any of it.
 
     `kind`, such as `license`, begins the file's name; docs/app/state.md lists them. Server, license key,
     domain or slug follow as a digest, the same on every machine.
     """
     # As JSON, because two different lists never come out as the same text.
-    told = json.dumps(["licclient", _NAMING, kind, *belongs_to])
-    return f"{kind}-{sha256(told.encode()).hexdigest()[:40]}"
+    identity = json.dumps(["licclient", _NAMING, kind, *belongs_to])
+    return f"{kind}-{sha256(identity.encode()).hexdigest()[:40]}"
 
 
 def seal(name: str, document: Document) -> bytes:
@@ -48,9 +48,9 @@ def seal(name: str, document: Document) -> bytes:
 
 def unseal(name: str, raw: bytes) -> Document | None:
     """Read a record in today's schema; None for anything but what `seal` once wrote under this very name."""
-    told, _, rest = raw.partition(b"\n")
+    checksum, _, rest = raw.partition(b"\n")
     content = rest.removesuffix(b"\n")
-    if not rest.endswith(b"\n") or told != _sum(name, content):
+    if not rest.endswith(b"\n") or checksum != _sum(name, content):
         return None
     try:
         document: Document = json.loads(content)
@@ -90,7 +90,7 @@ def places_for(settings: Settings) -> Places:
     """Return where in the platform's folder for application state a client's records lie (D-192).
 
     A folder for each vendor, named after the license service's address, and in it one for each product. Two
-    clients whose folders have the same name are harmless: a record's own name tells what it belongs to.
+    clients whose folders have the same name are harmless: a record's own name identifies what it belongs to.
     """
     server, product, slug = settings.server, settings.product, settings.slug
     vendor = folder_name(server.partition("://")[2])

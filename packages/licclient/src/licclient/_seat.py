@@ -72,7 +72,7 @@ class Lease:
 
 def renew(context: Context, lease: Lease, seconds: float | None = None) -> Flow[LicclientError | None]:
     """Take or renew the seat; return why it was not granted."""
-    asked_at, (key, domain) = lease.clock(), lease.owner()
+    sent_at, (key, domain) = lease.clock(), lease.owner()
     call = seat_call(context.settings, key, domain, lease.seat)
     unknown = NoSeatError("This license service has no floating seats.", 0)
     answer = yield from ask(
@@ -81,7 +81,7 @@ def renew(context: Context, lease: Lease, seconds: float | None = None) -> Flow[
     if isinstance(answer, LicclientError):
         return answer
     lease.held = answer
-    lease.until, lease.renew_at = asked_at + answer.lease_seconds, asked_at + lease.pause
+    lease.until, lease.renew_at = sent_at + answer.lease_seconds, sent_at + lease.pause
     return None
 
 

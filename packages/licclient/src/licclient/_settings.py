@@ -91,8 +91,8 @@ class ClientSettings:
             can tell one computer from another. Verify sends it, together with `version`. It is personal data:
             ask your user and send what was typed, not the name of the computer. Off by default. Control
             characters are removed, and of a longer text 80 characters are sent (D-195).
-        report_rollbacks: Whether the vendor is told, once, of a version that `licclient.install` rolled back
-            here: version, platform, key and installation id (D-232).
+        report_rollbacks: Whether to notify the vendor, once, of a version that `licclient.install` rolled
+            back here: version, platform, key and installation id (D-232).
     """
 
     base_url: str
@@ -218,7 +218,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _machine(typed: str | None, version: str | None) -> dict[str, str]:
-    """Return what verify tells about this computer; a text that somebody typed is repaired, never refused."""
+    """Return what verify sends about this computer; a text that somebody typed is repaired, never refused."""
     if not isinstance(typed, str | None):
         raise TypeError(f"label must be a string, not {type(typed).__name__}")
     text = "".join(filter(str.isprintable, " ".join((typed or "").split())))

@@ -35,7 +35,7 @@ class Outcome:
         product: Of a success: what it is for. Apps of one vendor share this record, and it may be the
             product of another one (D-44).
         is_private: It was no success either, but nobody else's business: a 422, or an answer that could not
-            be trusted. It says when, and answers nobody.
+            be trusted. Its time counts, and it answers no call.
     """
 
     call: str
@@ -72,26 +72,26 @@ def refused_lately(last: Outcome | None, now: datetime, settings: Settings) -> L
 def write_outcome(outcome: Outcome) -> Document:
     """Write the end of a call."""
     answer = outcome.answer
-    told: dict[str, object] = {}
+    result: dict[str, object] = {}
     if isinstance(answer, LicenseRefusedError):
-        told = {"reason": answer.reason.value, "message": answer.message}
+        result = {"reason": answer.reason.value, "message": answer.message}
     elif answer is not None:
-        told = {"no_answer": str(answer)}
+        result = {"no_answer": str(answer)}
     elif outcome.is_private:
-        told = {"private": True}
+        result = {"private": True}
     elif outcome.product is not None:
-        told = {"product": outcome.product}
-    return {"call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "told": told}
+        result = {"product": outcome.product}
+    return {"call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "result": result}
 
 
 def read_outcome(document: Document | None) -> Outcome | None:
     """Read the end of a call; None when there is none that makes sense."""
     match document:
-        case {"call": str(call), "ended_at": str(ended), "told": dict(told)} if at := read_instant(ended):
+        case {"call": str(call), "ended_at": str(ended), "result": dict(result)} if at := read_instant(ended):
             pass
         case _:
             return None
-    match told:
+    match result:
         case {"reason": str(reason), "message": str(message)}:
             is_known = reason in list(Reason)
             return Outcome(call, at, LicenseRefusedError(Reason(reason), message)) if is_known else None
@@ -100,7 +100,7 @@ def read_outcome(document: Document | None) -> Outcome | None:
         case {"product": str(product)}:
             return Outcome(call, at, None, product)
         case _:
-            return Outcome(call, at, None, is_private=told.get("private") is True)
+            return Outcome(call, at, None, is_private=result.get("private") is True)
 
 
 # --- a settings page --------------------------------------------------------------------------
@@ -165,15 +165,20 @@ class LicenseStatus:
 
 def describe_file(file: "Installed", now: datetime, update: Update | None) -> LicenseStatus:
     """Return what a settings page shows of a license file; `grace_ends_at` is its end."""
-    told, result = file.file, file.result
-    about = told.masked_key, told.verified.product, told.verified.expiry, told.verified.lifetime
-    left = (told.ends_at.date() - now.date()).days
+    license_file, result = file.file, file.result
+    about = (
+        license_file.masked_key,
+        license_file.verified.product,
+        license_file.verified.expiry,
+        license_file.verified.lifetime,
+    )
+    left = (license_file.ends_at.date() - now.date()).days
     if isinstance(result, License):
-        when = told.issued_at, Source.FILE, None, told.ends_at
+        when = license_file.issued_at, Source.FILE, None, license_file.ends_at
         return LicenseStatus(LicenseState.VALID, *about, left, *when, update)
     reason = result.reason if isinstance(result, LicenseRefusedError) else None
     state = LicenseState.UNCONFIRMED if reason is None else LicenseState.REFUSED
-    return LicenseStatus(state, *about, left, told.issued_at, reason=reason, message=str(result))
+    return LicenseStatus(state, *about, left, license_file.issued_at, reason=reason, message=str(result))
 
 
 def judge_status(
@@ -193,14 +198,14 @@ def judge_status(
             return LicenseStatus(LicenseState.REFUSED, key_hint, reason=answer.reason, message=message)
         return LicenseStatus(LicenseState.UNCONFIRMED, key_hint, message=message)
     state, source, reason = _standing(held, last, now, settings)
-    told = held.verified
+    verified = held.verified
     return LicenseStatus(
         state,
         key_hint,
-        told.product,
-        told.expiry,
-        told.lifetime,
-        None if told.expiry is None else (told.expiry - now.date()).days,
+        verified.product,
+        verified.expiry,
+        verified.lifetime,
+        None if verified.expiry is None else (verified.expiry - now.date()).days,
         held.checked_at,
         source,
         next_check(held, settings),

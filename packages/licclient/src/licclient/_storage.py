@@ -185,7 +185,7 @@ class StateFolder:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
 
         if path is None:
-            yield True  # the write itself will tell
+            yield True  # the write itself will fail
             return
         try:
             make_private(path.parent)
@@ -195,7 +195,7 @@ class StateFolder:
             yield False
             return
         except (OSError, NotImplementedError):
-            # A file system without locks, or one that cannot be written: the write itself will tell which.
+            # A file system without locks, or one that cannot be written: the write itself will show which.
             yield True
             return
         try:

@@ -171,16 +171,16 @@ def _claim(context: Context, name: str, *, force: bool) -> bool:
     now = context.now()
     if not force and not is_due(read_round(context.storage.load(name)), now, context.settings):
         return False
-    claimed = False
+    is_claimed = False
 
     def claim(document: Document | None) -> Document | None:
-        nonlocal claimed
+        nonlocal is_claimed
         last = read_round(document)
-        claimed = force or is_due(last, now, context.settings)
-        return write_round(begin_round(last, now, _jitter())) if claimed else document
+        is_claimed = force or is_due(last, now, context.settings)
+        return write_round(begin_round(last, now, _jitter())) if is_claimed else document
 
     context.storage.change(name, claim)
-    return claimed
+    return is_claimed
 
 
 def _ask(
@@ -211,8 +211,8 @@ def _ask(
         answer = context.releases.check(replace(answer, is_manual=is_manual), now)
 
     def remember(document: Document | None) -> Document | None:
-        claimed = read_round(document) or begin_round(None, now, _jitter())
-        return write_round(end_round(claimed, answer))
+        attempt = read_round(document) or begin_round(None, now, _jitter())
+        return write_round(end_round(attempt, answer))
 
     context.storage.change(name, remember)
     return answer
@@ -288,9 +288,9 @@ def _not_newer(installed: str, offered: str) -> UpdateCheck:
         return UpdateCheck(None, f"Version {installed} is up to date.")
     import logging  # noqa: PLC0415 - for this alone
 
-    told = f"Version {installed} is not a version of PEP 440, so no update is ever offered."
-    logging.getLogger("licclient").warning(told)
-    return UpdateCheck(None, told)
+    message = f"Version {installed} is not a version of PEP 440, so no update is ever offered."
+    logging.getLogger("licclient").warning(message)
+    return UpdateCheck(None, message)
 
 
 def _logged(check: UpdateCheck) -> UpdateCheck:

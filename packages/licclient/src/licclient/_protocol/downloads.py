@@ -29,7 +29,7 @@ _SHA256_BYTES: Final = 32
 
 
 def add_promises(promised: dict[str, str], redirect: Mapping[str, str]) -> None:
-    """Keep what a redirect says about the file; the first one, closest to the service, wins."""
+    """Keep the headers of a redirect that describe the file; the first one, closest to the service, wins."""
     for name in PROMISED:
         if (value := redirect.get(name)) is not None:
             promised.setdefault(name, value)
@@ -40,17 +40,17 @@ def file_name(content_disposition: str | None, fallback: str) -> str:
 
     `filename*` wins over `filename` (RFC 6266); without a usable one it is the fallback, made safe as well.
     """
-    return safe_name(_told_name(content_disposition or "")) or safe_name(fallback) or "download"
+    return safe_name(_header_name(content_disposition or "")) or safe_name(fallback) or "download"
 
 
-def safe_name(told: str) -> str:
+def safe_name(name: str) -> str:
     """Reduce a name from outside to a harmless path component; empty when nothing is left.
 
     Gone are folders, drive letters, control and invisible characters, what Windows forbids, leading dots
     (hidden files, and the names of our own part files), trailing dots and spaces; devices such as `NUL.zip`
     get a prefix.
     """
-    last = re.split(r"[/\\:]", unicodedata.normalize("NFC", told))[-1]
+    last = re.split(r"[/\\:]", unicodedata.normalize("NFC", name))[-1]
     visible = "".join(letter for letter in last if not unicodedata.category(letter).startswith("C"))
     name = _shortened(re.sub(r'[<>"|?*]', "_", visible).lstrip(". ")).rstrip(". ")
     return f"_{name}" if is_device_name(name) else name
@@ -98,7 +98,7 @@ def strong_etag(value: str | None) -> str | None:
     return value if value and re.fullmatch(r'"[\x21\x23-\x7e]*"', value) else None
 
 
-def _told_name(header: str) -> str:
+def _header_name(header: str) -> str:
     if (extended := _EXTENDED_NAME.search(header)) is not None:
         return unquote_to_bytes(extended[2]).decode(extended[1], errors="replace")
     if (quoted := _QUOTED_NAME.search(header)) is not None:

@@ -51,7 +51,7 @@ def read_consume(reply: Reply, key: str, name: str) -> Usage | LicclientError:
     """Parse the response to a request to count a use of the entitlement `name`."""
     body = read_json_object(reply.body)
     match reply.status, body:
-        case 200, {"name": told} if told == name:
+        case 200, {"name": received} if received == name:
             return _read_usage(body) or unusable_response(200)
         case 403, {"error": "quota_exceeded"}:
             usage = _read_usage(body)

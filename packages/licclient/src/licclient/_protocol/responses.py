@@ -133,7 +133,7 @@ def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listin
     """Parse the response to an update check (spec 4.2, D-40); one about another slug is none."""
     body = read_json_object(reply.body)
     match reply.status, body:
-        case 200, {"slug": str(told), "sections": {"changelog": str(changelog)}} if told == slug:
+        case 200, {"slug": str(received), "sections": {"changelog": str(changelog)}} if received == slug:
             listing = _listing(body, changelog, settings)
             if isinstance(listing, Listing) and settings.release_keys:
                 listing = replace(listing, manifest=reply.headers.get(MANIFEST_HEADER))

@@ -257,7 +257,7 @@ def read_signed_success(document: Document | None, key: str, domain: str, settin
         case _:
             return None
     document = document or {}
-    # As it was told then: another label today makes nothing unbelievable.
+    # As it was sent then: a label that has changed since does not invalidate the signature.
     machine = {name: str(document[name]) for name in _MACHINE if name in document}
     if seen_at is None or not all(isinstance(value, str) for value in headers.values()):
         return None

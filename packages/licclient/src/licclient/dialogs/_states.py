@@ -92,7 +92,7 @@ class View:
         label: What the body is called; `&` as in a button.
         body: The key as typed, or the changelog; empty, a changelog is not shown.
         is_editable: Whether a person can type into the body.
-        message: What is to be said now; may be empty.
+        message: What to show now; may be empty.
         links: What helps with the message.
     """
 

@@ -86,7 +86,7 @@ class IssuedLicense:
         check_fields(self)
 
     def terms(self) -> dict[str, Any]:
-        """Return what a response tells of it."""
+        """Return what a response contains of it."""
         expiry = self.expires.isoformat() if self.expires and not self.lifetime else None
         return {"product": self.product, "expiry": expiry, "lifetime": self.lifetime}
 

@@ -124,7 +124,7 @@ class Service:
                 return script
             return script.pop(0) if len(script) > 1 else script[0]
 
-    def asked(self, path: str) -> list[Request]:
+    def requests_for(self, path: str) -> list[Request]:
         """Return the requests for a path, such as `/api/v1/update-check`."""
         return [request for request in self.requests if request.path == path]
 

@@ -113,17 +113,17 @@ class Client:
     @property
     def verifies(self) -> list[Request]:
         """The requests of verify so far."""
-        return self.service.asked("/api/v1/licenses/verify")
+        return self.service.requests_for("/api/v1/licenses/verify")
 
     @property
     def checks(self) -> list[Request]:
         """The update checks so far."""
-        return self.service.asked("/api/v1/update-check")
+        return self.service.requests_for("/api/v1/update-check")
 
     @property
     def fetches(self) -> list[Request]:
         """The requests of the file so far."""
-        return self.service.asked("/api/v1/update-download")
+        return self.service.requests_for("/api/v1/update-download")
 
     def expect_verifies(self, count: int) -> None:
         """Compare the number of verify requests."""

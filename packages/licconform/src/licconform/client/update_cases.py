@@ -83,7 +83,7 @@ def _(client: Client) -> None:
     client.service.update = Reply(302, "", {"Location": f"{client.service.base_url}/elsewhere"})
     client.service.elsewhere = client.service.offer()
     client.never_yes(client.check)
-    expect(not client.service.asked("/elsewhere"), "the redirect was followed")
+    expect(not client.service.requests_for("/elsewhere"), "the redirect was followed")
 
 
 @CASES.table(

@@ -138,7 +138,7 @@ def _(client: Client) -> None:
     client.service.verify = Reply(307, "", {"Location": f"{client.service.base_url}/elsewhere"})
     client.service.elsewhere = success()
     client.never_yes(client.verify)
-    expect(not client.service.asked("/elsewhere"), "the redirect was followed")
+    expect(not client.service.requests_for("/elsewhere"), "the redirect was followed")
 
 
 @CASES.case("verify-unknown-fields", "D-11", "Unknown fields of a success are ignored.")

@@ -102,13 +102,13 @@ class Seed:
 
     def _old_link(self, key: str, slug: str) -> str:
         """Return a link of two hours ago, signed with the server's secret."""
-        asked = {
+        parameters = {
             "license_key": key,
             "slug": slug,
             "current_version": "1.0.0",
             "domain": "conform.example.org",
         }
-        url = f"{self._url}/api/v1/update-check?{urlencode(asked)}"
+        url = f"{self._url}/api/v1/update-check?{urlencode(parameters)}"
         with urlopen(url, timeout=30) as response:  # noqa: S310 - the user's URL
             address, _, query = json.load(response)["download_url"].partition("?")
         fields = dict(parse_qsl(query))

@@ -288,5 +288,5 @@ def _(server: Server, name: str) -> None:
 )
 def _(server: Server, name: str, slug: Any, status: int, code: str) -> None:
     key, own = key_of(server, name)
-    asked = server.shared(slug).slug if slug == "no-versions" else own if slug is None else slug
-    expect_error(server.check(key, asked), status, code)
+    requested = server.shared(slug).slug if slug == "no-versions" else own if slug is None else slug
+    expect_error(server.check(key, requested), status, code)

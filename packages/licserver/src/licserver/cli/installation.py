@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
@@ -155,10 +154,14 @@ def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
         findings = list(check_installation(settings, system_clock(), reach=reach))
     failed = [one for one in findings if one.level is Level.FAILED]
     if as_json:
-        Printer(as_json=True).result({"ok": not failed, "findings": list(map(asdict, findings))}, "")
+        document = [
+            {"about": one.about, "level": one.level, "said": one.message, "advice": one.advice}
+            for one in findings
+        ]
+        Printer(as_json=True).result({"ok": not failed, "findings": document}, "")
     else:
         for one in findings:
-            click.echo(f"{_SIGNS[one.level]}  {one.about}: {one.said}")
+            click.echo(f"{_SIGNS[one.level]}  {one.about}: {one.message}")
             if one.advice:
                 click.echo(f"      → {one.advice}")
     if failed:

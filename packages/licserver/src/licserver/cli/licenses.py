@@ -259,7 +259,7 @@ def seats(services: Services, printer: Printer, key: str) -> None:
 @key_argument
 @click.argument("seat")
 def take_back(services: Services, printer: Printer, key: str, seat: str) -> None:
-    """Take back SEAT, as `license seats` shows it: the app that holds it is told when it renews it."""
+    """Take back SEAT, as `license seats` shows it: the app that holds it is notified when it renews it."""
     services.seats.take_back(key, seat)
     printer.result({"taken_back": seat}, f"took back {seat}")
 
@@ -310,8 +310,8 @@ def issue_file(
     if out is not None:
         write_new(out, issued.text.encode(), 0o644)
     record = {"domain": issued.domain, "ends_at": issued.ends_at, "file": str(out) if out else issued.text}
-    told = f"wrote {out}, valid until {issued.ends_at:%Y-%m-%d %H:%M} UTC" if out else issued.text.rstrip()
-    printer.result(record, told)
+    text = f"wrote {out}, valid until {issued.ends_at:%Y-%m-%d %H:%M} UTC" if out else issued.text.rstrip()
+    printer.result(record, text)
 
 
 def _print_changed(services: Services, printer: Printer, license_: IssuedLicense, done: str) -> None:

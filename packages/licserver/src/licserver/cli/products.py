@@ -105,7 +105,7 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str) -
 @click.option(
     "--minimum-version",
     metavar="VERSION",
-    help="The lowest version that is supported; apps below it are told to update. '' removes it.",
+    help="The lowest version that is supported; apps below it are asked to update. '' removes it.",
 )
 def change_product(
     services: Services, printer: Printer, slug: str, environment: str | None, **changes: Any

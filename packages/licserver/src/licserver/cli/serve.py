@@ -90,7 +90,7 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
                 click.echo(f"data folder {settings.data_dir}")
             for finding in check_settings(settings):
                 if finding.level is not Level.OK:
-                    _log.warning("%s; %s", finding.said, finding.advice)
+                    _log.warning("%s; %s", finding.message, finding.advice)
 
         owned = load_command_settings(data_dir)
         with closing(_open(owned, [*sockets, *admin_sockets], notify_supervisor)) as services:

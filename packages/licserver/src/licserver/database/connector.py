@@ -236,12 +236,12 @@ class Connector:
 
     def _problem(self, answers: _Answers) -> Exception:
         """Return why no host can be used."""
-        said = {name: f" {self._describe(one)}" for name, one in answers.servers.items()}
-        said |= {name: f": {one}".partition("\n")[0] for name, one in answers.problems.items()}
-        said |= dict.fromkeys(answers.pending, " does not answer")
-        if not answers.servers and len(said) == 1:
+        states = {name: f" {self._describe(one)}" for name, one in answers.servers.items()}
+        states |= {name: f": {one}".partition("\n")[0] for name, one in answers.problems.items()}
+        states |= dict.fromkeys(answers.pending, " does not answer")
+        if not answers.servers and len(states) == 1:
             return next(iter(answers.problems.values()), NoAnswerError("no connection in time"))
-        message = "no host can be used: " + "; ".join(name + what for name, what in sorted(said.items()))
+        message = "no host can be used: " + "; ".join(name + what for name, what in sorted(states.items()))
         if any(is_former(one, self._timelines.newest) for one in answers.servers.values()):
             message += f"; if an older state was restored on purpose, {self._timelines.how_to_forget}"
         servers = [one.server for one in answers.connections.values()]

@@ -38,7 +38,7 @@ class HostState(NamedTuple):
     """What a host is; `fault` is what to do, and empty if all is well."""
 
     name: str
-    said: str
+    description: str
     fault: str = ""
     is_warning: bool = False
 

@@ -71,13 +71,13 @@ class Replica:
         name = "LICSERVER_REPLICA_URL"
         try:
             self._check()
-            said, fault = self._compare(primary)
+            description, fault = self._compare(primary)
         except StoreUnavailableError as problem:
             fault = "see that it runs; until then lists are read from the primary"
             return HostState(name, f"cannot be read from: {problem}", fault, is_warning=True)
         except LicserverError as problem:
             return HostState(name, f"cannot be read from: {problem}", _WRONG)
-        return HostState(name, said, fault, is_warning=fault != _WRONG)
+        return HostState(name, description, fault, is_warning=fault != _WRONG)
 
     def _compare(self, primary: Database) -> tuple[str, str]:
         with primary.reading() as one, self.database.reading() as other:
@@ -123,7 +123,10 @@ def _describe(size: int, seconds: float | None) -> tuple[str, str]:
         if seconds is None
         else f"its last change is {seconds:.0f} s old"
     )
-    said = f"is a standby, {size:,} bytes behind; {age}"
+    description = f"is a standby, {size:,} bytes behind; {age}"
     if size < _MOST_BYTES and seconds is not None and seconds < _MOST_SECONDS:
-        return said, ""
-    return said, "lists are as old; see its log, its way to the primary, and max_standby_streaming_delay"
+        return description, ""
+    return (
+        description,
+        "lists are as old; see its log, its way to the primary, and max_standby_streaming_delay",
+    )

@@ -83,8 +83,8 @@ def _read(file: Path) -> dict[str, int]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as problem:
-        said = problem.strerror if isinstance(problem, OSError) else "it is damaged"
+        reason = problem.strerror if isinstance(problem, OSError) else "it is damaged"
         raise StoreError(
-            f"cannot read {file}: {said}; it names the newest timeline of the database: see that it can be "
+            f"cannot read {file}: {reason}; it names the newest timeline of the database: see that it can be "
             "read, or if it is lost, that no former primary runs, and delete it"
         ) from None

@@ -29,7 +29,7 @@ class Environment(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What an app tells about the computer that it runs on; personal data of its user (D-195)."""
+    """What an app reports about the computer that it runs on; personal data of its user (D-195)."""
 
     label: str | None = None
     app_version: str | None = None
@@ -58,7 +58,7 @@ class LicenseSnapshot(NamedTuple):
     activated: EnvironmentMatch = EnvironmentMatch()  # by the activations, maybe 100,000
     subscription_ended_at: datetime | None = None  # when the linked subscription ended or will end
     support_until: date | None = None  # last day of the support period
-    # The day on which the environment was last stored as seen; None where its activation does not tell: there
+    # The day on which the environment was last stored as seen; None where no activation records it: there
     # is none for the pair, or the policy accepts either half.
     seen_on: date | None = None
     accepts_imported_keys: bool = False  # the product's present setting

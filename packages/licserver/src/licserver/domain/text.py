@@ -53,7 +53,7 @@ def _cleaner() -> "nh3.Cleaner":
     )
 
 
-# --- what an app tells about its machine ------------------------------------------------------
+# --- what an app reports about its machine ----------------------------------------------------
 
 MAX_LABEL: Final = 80  # characters of a machine's label
 MAX_APP_VERSION: Final = 64
@@ -62,9 +62,9 @@ _UNSEEN: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def read_machine(label: Any, app_version: Any) -> Machine | None:
-    """Return what an app tells about its machine; what cannot be used is ignored (D-195)."""
-    told = Machine(_clean(label, MAX_LABEL), _clean(app_version, MAX_APP_VERSION))
-    return told if any(told) else None
+    """Return what an app reports about its machine; what cannot be used is ignored (D-195)."""
+    machine = Machine(_clean(label, MAX_LABEL), _clean(app_version, MAX_APP_VERSION))
+    return machine if any(machine) else None
 
 
 def _clean(value: Any, longest: int) -> str | None:

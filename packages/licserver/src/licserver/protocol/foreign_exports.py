@@ -174,8 +174,8 @@ def _in_state(
 
 
 def _note(*parts: tuple[str, Any]) -> str | None:
-    told = [f"{label}{text}" for label, value in parts if (text := _text(value))]
-    return ", ".join(told) or None
+    texts = [f"{label}{text}" for label, value in parts if (text := _text(value))]
+    return ", ".join(texts) or None
 
 
 # --- systems ----------------------------------------------------------------------------------

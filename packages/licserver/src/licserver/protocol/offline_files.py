@@ -32,7 +32,7 @@ _INSTALLATION, _DOMAIN = b"\1", b"\2"
 
 @dataclass(frozen=True, slots=True)
 class MachineRequest:
-    """What a machine tells; the domain as a verify would send it, the slug empty if the app names none."""
+    """What a machine sends; the domain as a verify would send it, the slug empty if the app names none."""
 
     domain: str
     slug: str

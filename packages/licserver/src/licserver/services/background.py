@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 _PATIENCE: Final = 10.0
-"""Seconds for work that is told to stop; a source that does not respond must not keep the process alive."""
+"""Seconds for work to stop on request; a source that does not respond must not keep the process alive."""
 
 
 class Background:

@@ -128,7 +128,7 @@ class _Pieces(io.RawIOBase):
         return found
 
     def finish(self) -> None:
-        """Let the source say what it has to say after its last piece."""
+        """Read the source to its end; raise `BackupError` if it became longer."""
         for _ in self._pieces:
             raise BackupError("a file became longer while it was read; try again")
 

@@ -92,7 +92,7 @@ class MailService:
         return self._add(f"new_computer/{event_id}", "new_computer", license_id, domain=domain)
 
     def send_lost_keys(self, address: str) -> bool:
-        """Queue the mail with all valid keys of an address; return False if it has none, and tell nobody."""
+        """Queue the mail with all valid keys of an address; return False if it has none."""
         if not (self.is_on and self._find_valid(address)):
             return False
         return self._add(f"lost_key/{secrets.token_hex(8)}", "lost_key", to=address)

@@ -53,7 +53,7 @@ class OfflineFileService(Service):
             RefusedFileError: The license is revoked or expired, or all slots are taken.
             InvalidInputError: What was typed is no request, or the installation has no signing key.
         """
-        asked = parse_request(request)
+        parsed = parse_request(request)
         if not 1 <= days <= MAX_DAYS:
             raise InvalidInputError(f"a license file is valid for 1 to {MAX_DAYS} days")
         live = live_keys(self._context.vault.signing_keys)
@@ -63,13 +63,13 @@ class OfflineFileService(Service):
                 "add one with `licserver signing-key add`, and pin its public key in the app"
             )
         signing_key = live[0].private
-        domain = read_domain(asked.domain, "the request is for a domain that")
+        domain = read_domain(parsed.domain, "the request is for a domain that")
         environment = Environment(domain, NO_ADDRESS)
         with self._context.transaction() as tx:
             found = find_license(tx, reference, locked=True)
-            if asked.slug not in ("", found.product_slug):
+            if parsed.slug not in ("", found.product_slug):
                 raise InvalidInputError(
-                    f"the request is of the app {asked.slug!r}, and the license for {found.product_slug!r}"
+                    f"the request is of the app {parsed.slug!r}, and the license for {found.product_slug!r}"
                 )
             key, now = tx.vault.decrypt_key(found.encrypted_key, found.id), tx.now().replace(microsecond=0)
             ends_at = file_end(found, now, days)
@@ -79,14 +79,14 @@ class OfflineFileService(Service):
             if not isinstance(verdict, Valid):
                 raise RefusedFileError(verdict)
             if verdict.takes_slot:
-                machine = mask_machine(Machine(app_version=asked.app_version), key)
+                machine = mask_machine(Machine(app_version=parsed.app_version), key)
                 licenses.add_activation(found.id, environment, tx.now(), machine)
                 tx.add_events(EventType.ACTIVATION_CREATED, event_data(found, **environment._asdict()))
             licenses.hold_offline(found.id, domain, ends_at)
             about = {"domain": domain, "ends_at": ends_at, "key_id": signing_key.public.id}
             tx.write_audit("license.file", audit_object(found), **about)
         slug = found.product_slug
-        text = sign_file(verdict, slug, key, asked.domain, now, ends_at, signing_key)
+        text = sign_file(verdict, slug, key, parsed.domain, now, ends_at, signing_key)
         return IssuedFile(f"{slug}-{now:%Y-%m-%d}.lic", text, domain, ends_at)
 
     def can_customers_issue(self) -> bool:

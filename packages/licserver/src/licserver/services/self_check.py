@@ -63,20 +63,20 @@ class Finding:
 
     about: str
     level: Level
-    said: str
+    message: str
     advice: str = ""
 
 
-def _ok(about: str, said: str) -> Finding:
-    return Finding(about, Level.OK, said)
+def _ok(about: str, message: str) -> Finding:
+    return Finding(about, Level.OK, message)
 
 
-def _odd(about: str, said: str, advice: str) -> Finding:
-    return Finding(about, Level.WARNING, said, advice)
+def _odd(about: str, message: str, advice: str) -> Finding:
+    return Finding(about, Level.WARNING, message, advice)
 
 
-def _bad(about: str, said: str, advice: str) -> Finding:
-    return Finding(about, Level.FAILED, said, advice)
+def _bad(about: str, message: str, advice: str) -> Finding:
+    return Finding(about, Level.FAILED, message, advice)
 
 
 def check_installation(
@@ -99,8 +99,8 @@ def check_installation(
     else:
         yield _check_keys(vault, settings)
     if now < _EARLIEST:
-        said = f"this machine thinks it is {now:%Y-%m-%d}"
-        yield _bad("clock", said, "set the clock, and keep it right with NTP")
+        message = f"this machine thinks it is {now:%Y-%m-%d}"
+        yield _bad("clock", message, "set the clock, and keep it right with NTP")
     else:
         yield _ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC")
     yield from _check_database(settings, vault, now, reads_file=reads_file)
@@ -130,8 +130,8 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
         return
     is_https = url.startswith("https:")
     if not is_https:
-        said = "LICSERVER_BASE_URL is http: keys cross the network in the clear"
-        yield _odd("settings", said, "put https in front")
+        message = "LICSERVER_BASE_URL is http: keys cross the network in the clear"
+        yield _odd("settings", message, "put https in front")
     elif not settings.trusted_proxies:
         yield _odd(
             "settings",
@@ -178,8 +178,8 @@ def _check_folder(settings: Settings) -> Iterator[Finding]:
         yield _ok("permissions", f"{folder} is private")
     free = shutil.disk_usage(folder).free
     if free < _SCARCE_BYTES:
-        said = f"{free >> 20} MiB are left in {folder}"
-        yield _bad("disk", said, "make room: a full disk ends all activations")
+        message = f"{free >> 20} MiB are left in {folder}"
+        yield _bad("disk", message, "make room: a full disk ends all activations")
     else:
         yield _ok("disk", f"{free >> 30} GiB are free")
 
@@ -193,11 +193,13 @@ def _check_keys(vault: KeyVault, settings: Settings) -> Finding:
     if not vault.signing_keys:
         return _ok("signing keys", "none: answers are not signed")
     if not live:
-        said = "all are retired: apps that pin one trust no answer"
-        return _odd("signing keys", said, "licserver signing-key add")
+        message = "all are retired: apps that pin one trust no answer"
+        return _odd("signing keys", message, "licserver signing-key add")
     if settings.base_url is None:
-        said = "answers are signed and there is no LICSERVER_BASE_URL: the address is part of what is signed"
-        return _bad("signing keys", said, "set it to exactly the address that apps are given")
+        message = (
+            "answers are signed and there is no LICSERVER_BASE_URL: the address is part of what is signed"
+        )
+        return _bad("signing keys", message, "set it to exactly the address that apps are given")
     return _ok("signing keys", f"{len(live)} sign answers; the newest is {live[-1].id}")
 
 
@@ -251,8 +253,8 @@ def _check_database(
             )
         yield _bad("database", str(problem), advice)
     except OSError as problem:  # of the file, or of the folder around it
-        said = f"cannot look at {problem.filename}: {problem.strerror}"
-        yield _bad("database", said, "run this as the server's user")
+        message = f"cannot look at {problem.filename}: {problem.strerror}"
+        yield _bad("database", message, "run this as the server's user")
     finally:
         database.close()
 
@@ -264,20 +266,20 @@ def _check_hosts(database: engine.Database) -> Iterator[Finding]:
         if host.fault:
             yield _check_host("database hosts", host)
     if len(hosts) > 1 and not any(host.fault for host in hosts):
-        yield _ok("database hosts", "; ".join(f"{host.name} {host.said}" for host in hosts))
+        yield _ok("database hosts", "; ".join(f"{host.name} {host.description}" for host in hosts))
 
 
 def _check_host(about: str, host: HostState) -> Finding:
-    said = f"{host.name} {host.said}"
+    message = f"{host.name} {host.description}"
     if not host.fault:
-        return _ok(about, said)
-    return (_odd if host.is_warning else _bad)(about, said, host.fault)
+        return _ok(about, message)
+    return (_odd if host.is_warning else _bad)(about, message, host.fault)
 
 
 def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Iterator[Finding]:
     if theirs is not None and abs(theirs - now) > CLOCK_TOLERANCE:
-        said = f"{whose} clock is {abs(theirs - now).total_seconds():.0f} seconds off this machine's"
-        yield _odd("clock", said, "keep both right with NTP")
+        message = f"{whose} clock is {abs(theirs - now).total_seconds():.0f} seconds off this machine's"
+        yield _odd("clock", message, "keep both right with NTP")
 
 
 def _check_sources(repositories: Repositories) -> Iterator[Finding]:
@@ -285,8 +287,10 @@ def _check_sources(repositories: Repositories) -> Iterator[Finding]:
     for source in repositories.sales.list_sources():
         about = f"source {source.name}"
         if not read_source_secrets(source):
-            said = f"{source.secret_env} is not set here: its deliveries are refused with 503"
-            yield _bad(about, said, "set it to the signing secret that the shop shows, at least 6 characters")
+            message = f"{source.secret_env} is not set here: its deliveries are refused with 503"
+            yield _bad(
+                about, message, "set it to the signing secret that the shop shows, at least 6 characters"
+            )
         elif missing := missing_variables(source):
             advice = f"remove it from the source if the rotation is over: {source.secret_env}"
             yield _odd(about, f"{', '.join(missing)} is not set here", advice)
@@ -307,13 +311,13 @@ def _check_queues(repositories: Repositories, settings: Settings, now: datetime)
     for queue in measure_queues(repositories, settings, now):
         if queue.oldest_due > LATE:
             since = f"for {queue.oldest_due / 60:.0f} minutes"
-            said = f"{queue.waiting} {plural(queue.waiting, 'job')} waiting, the oldest is due {since}"
+            message = f"{queue.waiting} {plural(queue.waiting, 'job')} waiting, the oldest is due {since}"
             advice = "see that `licserver serve` runs and what it logs; if it is silent, restart it"
-            yield _odd(queue.name, said, advice)
+            yield _odd(queue.name, message, advice)
             is_well = False
         if queue.dead and queue.name in _DEAD_JOBS:
-            said = f"{queue.dead} {plural(queue.dead, 'job')} given up"
-            yield _odd(queue.name, said, _DEAD_JOBS[queue.name])
+            message = f"{queue.dead} {plural(queue.dead, 'job')} given up"
+            yield _odd(queue.name, message, _DEAD_JOBS[queue.name])
             is_well = False
     if is_well:
         yield _ok("jobs", f"none has been due for longer than {LATE / 60:.0f} minutes")
@@ -339,12 +343,12 @@ def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Find
     try:
         artifacts = open_artifacts(settings)
         artifacts.probe()  # of a bucket that is not there, all files would seem to be missing, or none
-        lacking = [_name(slug, release) for slug, release in offered if not artifacts.holds(release.artifact)]
+        missing = [_name(slug, release) for slug, release in offered if not artifacts.holds(release.artifact)]
     except LicserverError as problem:
         return _bad("files", str(problem), "mend what it says; downloads are refused until then")
     where = settings.artifacts_url or "the artifacts folder"
-    if lacking:
-        some = ", ".join(lacking[:_SHOWN]) + ("…" if len(lacking) > _SHOWN else "")
+    if missing:
+        some = ", ".join(missing[:_SHOWN]) + ("…" if len(missing) > _SHOWN else "")
         return _bad("files", f"{where} lacks the file of {some}", "put it back from your backup")
     releases = "the latest release" if len(offered) == 1 else f"each of {len(offered)} latest releases"
     return _ok("files", f"{where} has the file of {releases}")

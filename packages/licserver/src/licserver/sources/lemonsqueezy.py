@@ -97,7 +97,7 @@ def _read_refund(order_id: str, fields: dict[str, Any]) -> Reading:
 
 
 def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
-    """Read the state of a subscription; it also tells which order it belongs to."""
+    """Read the state of a subscription; it also names the order that it belongs to."""
     subscription = parse(_Subscription, fields)
     paid_through = cancels_at = ended_at = None
     match subscription.status:

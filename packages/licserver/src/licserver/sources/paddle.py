@@ -154,7 +154,7 @@ TYPES: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
 
 
 def read(_headers: Mapping[str, str], body: bytes) -> Delivery:
-    """Read a verified body; Paddle's sandbox has secrets of its own, and its events do not tell."""
+    """Read a verified body; Paddle's sandbox has secrets of its own, and its events do not name it."""
     event = parse(_Envelope, body)
     reader = TYPES.get(event.event_type)
     result = UNKNOWN_TYPE if reader is None else reader(event.occurred_at, event.data)

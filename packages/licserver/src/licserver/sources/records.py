@@ -67,7 +67,7 @@ class Delivery(NamedTuple):
 
     id: str | None  # the same when it is delivered again; None if the shop gives none (the digest is used)
     type: str  # the shop's name of what happened
-    is_test: bool | None = None  # whether it is of the shop's test mode; None if that does not tell
+    is_test: bool | None = None  # whether it is of the shop's test mode; None if that is not known
     events: tuple[SaleEvent, ...] = ()  # empty if the delivery changes nothing
     reason: str = ""  # why it changes nothing
 

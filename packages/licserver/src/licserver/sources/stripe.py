@@ -105,7 +105,7 @@ class _Session(BaseModel):
     line_items: _Lines | None = None
 
     def to_items(self) -> tuple[Item, ...]:
-        """Return what was bought, as far as the session tells."""
+        """Return what was bought, as far as the session contains it."""
         metadata = self.metadata or {}
         if self.line_items is not None and (items := self.line_items.to_items()):
             return items
@@ -176,7 +176,7 @@ def _read_invoice(created: datetime, fields: dict[str, Any]) -> Reading:
         return "an invoice without a period"
     order_id = (invoice.payment_intent or invoice.id) if is_first else None
     if invoice.billing_reason in {None, "subscription"}:
-        # Old API versions do not tell the first invoice from later ones: so all are of one order.
+        # Old API versions do not distinguish the first invoice from later ones: so all are of one order.
         order_id = subscription_id
     return SaleEvent(
         kind=SaleKind.PURCHASED if is_first else SaleKind.RENEWED,

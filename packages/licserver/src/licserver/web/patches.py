@@ -44,7 +44,7 @@ def register_patches(background: BackgroundWorker, services: Services) -> None:
         try:
             await asyncio.to_thread(process.join)
         finally:
-            process.kill()  # told to stop, or the lease has ended
+            process.kill()  # the server stops, or the lease has ended
         if process.exitcode:
             raise PatchesFailedError(f"the process that makes patches exited with {process.exitcode}")
 

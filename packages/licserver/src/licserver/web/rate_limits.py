@@ -148,7 +148,7 @@ class TokenBucket:
         self._before: dict[str, float] = {}
         self._turn_at = clock() + WINDOW
         self.taken: dict[str, int] | None = None
-        """Tokens taken by address since another process was told of them; None where there is no other."""
+        """Tokens taken by address since they were last shared; None where there is no other process."""
 
     def take(self, address: str) -> float:
         """Take a token; return 0.0, or the seconds until there is one."""
@@ -285,7 +285,7 @@ _SHARED_FROM: Final = 0.1  # of the tokens that come back in that time; who take
 
 
 class SharedBuckets:
-    """Tells other servers once a second who takes many tokens, and is told by them (D-257).
+    """Exchanges with other servers, once a second, which addresses take many tokens (D-257).
 
     No request waits for it: a flood passes for up to a second at each server, and then at none.
     """

@@ -98,8 +98,8 @@ class StatisticsCounter:
                 and len(self._seen) < MAX_SEEN
                 and is_due(lookup.license_id, seen_on, today, self._seen_days)
             ):
-                _, told = self._seen.get(lookup, (None, None))
-                self._seen[lookup] = verdict.license.policy, machine or told
+                _, known = self._seen.get(lookup, (None, None))
+                self._seen[lookup] = verdict.license.policy, machine or known
         else:
             self._verdicts[product_id, verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
             if lookup is not None and verdict in _NOTED and len(self._refused) < MAX_REFUSED:
@@ -137,9 +137,9 @@ class StatisticsCounter:
         for version, count in versions.items():
             if version in self._versions or len(self._versions) < MAX_VERSIONS:
                 self._versions[version] = self._versions.get(version, 0) + count
-        for lookup, told in seen.items():
+        for lookup, sighting in seen.items():
             if len(self._seen) < MAX_SEEN:
-                self._seen.setdefault(lookup, told)
+                self._seen.setdefault(lookup, sighting)
         if len(self._refused) + len(refused) <= MAX_REFUSED:
             self._refused.update(refused)
 
@@ -155,7 +155,9 @@ class StatisticsCounter:
         note_refusals(self._database, counted, now, events)
         refused.clear()
         note_seen(
-            self._database, [Seen(*lookup, now, *told) for lookup, told in seen.items()], self._seen_days
+            self._database,
+            [Seen(*lookup, now, *sighting) for lookup, sighting in seen.items()],
+            self._seen_days,
         )
 
     def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:

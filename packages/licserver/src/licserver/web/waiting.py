@@ -63,7 +63,7 @@ async def open_when_possible(
         notify: Sends a message to systemd.
 
     Raises:
-        SystemExit: when this process is told to stop meanwhile.
+        SystemExit: when this process is stopped meanwhile.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -150,7 +150,7 @@ class WorkerStartup:
         """Create the runner, and retry while the database is away.
 
         Raises:
-            SystemExit: when it cannot be created, or this process is told to stop meanwhile.
+            SystemExit: when it cannot be created, or this process is stopped meanwhile.
         """
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)  # gunicorn has set the worker's handlers
         pause, deadline = _FIRST_PAUSE, time.monotonic() + _PATIENCE

@@ -36,7 +36,7 @@ ends, exclusive while an import is moved in."""
 
 
 class Activation(NamedTuple):
-    """A slot that is taken; `last_seen_at` is stored once a day, with what the machine's app tells then."""
+    """A slot that is taken; `last_seen_at` is stored once a day, with what the machine's app sends then."""
 
     environment: Environment
     activated_at: datetime
@@ -148,7 +148,7 @@ class LicenseRepository(Repository):
         return [(row.license_id, _read_activation(row)) for row in rows]
 
     def deactivate(self, license_id: bytes, domain: str | None, ip: str | None) -> int:
-        """Remove the activations of a domain or of an address, and say how many slots that freed."""
+        """Remove the activations of a domain or of an address; return how many slots that freed."""
         either = or_(activations.c.domain == domain, activations.c.ip == ip)
         return self._remove_activations(license_id, either)
 

@@ -215,9 +215,9 @@ _SAME: Final = {
 
 
 def _newer(column: sa.Column[str], name: str) -> sa.Case[str | None]:
-    """Return what the machine of this domain tells now, or else what it has told before."""
-    told = func.coalesce(bindparam(name, type_=column.type), column)
-    return sa.case((_DOMAIN, told), else_=column)
+    """Return what the machine of this domain sent now, or else what is stored."""
+    value = func.coalesce(bindparam(name, type_=column.type), column)
+    return sa.case((_DOMAIN, value), else_=column)
 
 
 _NOTES: Final = {

@@ -221,9 +221,7 @@ class Product(ResponseModel):
     customer_moves: int = Field(description="How often a customer may free a slot of a license in 30 days.")
     trial_days: int = Field(description="How long a trial lasts; 0 for no trials.")
     public_feed: bool = Field(description="Whether feeds for other updaters need no license.")
-    minimum_version: str | None = Field(
-        description="Apps below it are told to update to go on being supported."
-    )
+    minimum_version: str | None = Field(description="Apps below it are asked to update to remain supported.")
     latest: Annotated[str | None, BeforeValidator(lambda release: release and release.version)] = Field(
         description="The version that update checks offer."
     )
@@ -257,7 +255,7 @@ class Release(ResponseModel):
     )
     changelog: str
     requires: str | None = _wordpress(
-        "requires", "its lowest version; null if it is not said, as in the next three."
+        "requires", "its lowest version; null if it is not known, as in the next three."
     )
     tested: str | None = _wordpress("tested", "its highest version that was tried.")
     requires_php: str | None = _wordpress("requires_php", "the lowest version of PHP.")

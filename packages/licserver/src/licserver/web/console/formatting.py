@@ -14,7 +14,7 @@ from licserver.errors import InvalidInputError
 T = TypeVar("T")
 
 DONE: Final[Mapping[str, str]] = {
-    "taken-back": "The seat is taken back. The app that held it is told when it next renews it.",
+    "taken-back": "The seat is taken back. The app that held it is notified when it next renews it.",
     "freed": "The slot is free. The customer can activate another machine now.",
     "revoked": "The license is revoked. Verify and update checks are refused, and links do not work.",
     "extended": "The license is extended.",

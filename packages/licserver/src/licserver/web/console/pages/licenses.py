@@ -257,7 +257,7 @@ def show_customer(context: PageContext) -> Page:
 
 def _take_back(context: PageContext) -> Reply:
     effects = [
-        "The app that holds it is told when it next renews it; what it does then is its own decision.",
+        "The app that holds it is notified when it next renews it; what it does then is its own decision.",
         "Somebody else can take the seat at once.",
     ]
     if question := context.ask(f"Take back the seat of {context.from_form('holder')}?", effects, "Take back"):
