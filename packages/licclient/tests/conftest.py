@@ -46,7 +46,7 @@ class Request:
 def answer(status: int, body: Any = b"", **headers: str) -> bytes:
     """Write an HTTP answer that closes the connection; a body that is not bytes goes out as JSON."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    told = {
+    fields = {
         "Content_Type": "application/json",
         "Content_Length": str(len(raw)),
         "Connection": "close",
@@ -54,7 +54,7 @@ def answer(status: int, body: Any = b"", **headers: str) -> bytes:
     }
     lines = [
         f"HTTP/1.1 {status} X",
-        *(f"{name.replace('_', '-')}: {value}" for name, value in told.items() if value),
+        *(f"{name.replace('_', '-')}: {value}" for name, value in fields.items() if value),
     ]
     return "\r\n".join([*lines, "", ""]).encode() + raw
 
@@ -64,7 +64,7 @@ Script = Callable[[Request], bytes | Iterable[bytes]]
 
 @dataclass
 class Service:
-    """A license service that says what it is told to say, and remembers what it was asked."""
+    """A license service that sends prepared responses, and records the requests."""
 
     script: Script = lambda _: answer(500)
     requests: list[Request] = field(default_factory=list)

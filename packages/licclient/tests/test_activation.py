@@ -29,7 +29,7 @@ async def test_a_key_is_entered_once(make_client, service, clock, key):
     assert service.requests[2].query["license_key"] == key
 
 
-async def test_what_cannot_be_a_key_is_said_before_any_call(client, service, key):
+async def test_what_cannot_be_a_key_is_rejected_before_any_call(client, service, key):
     """A slip of the pen costs no call, and the error says what is wrong (D-57)."""
     with pytest.raises(MistypedKeyError) as caught:
         await client.activate(key[:-2])
@@ -172,17 +172,17 @@ async def test_require_never_waits_while_something_holds(make_client, service, c
     await make_client().activate(key)
     clock.move(hours=30)
     client = make_client()
-    asked_before = service.count()
+    count_before = service.count()
     found = await client.require()
     assert found.source is Source.GRACE
     assert found.checked_at == clock.now - timedelta(hours=30)
-    await eventually(lambda: service.count() == asked_before + 1)
+    await eventually(lambda: service.count() == count_before + 1)
 
     async def fresh():
         return (await client.require()).source is Source.CACHE
 
     await eventually(fresh)
-    assert service.count() == asked_before + 1
+    assert service.count() == count_before + 1
 
 
 async def test_clicks_do_not_become_calls(make_client, service, clock, key, eventually):

@@ -86,11 +86,11 @@ def test_two_dialogs_are_answered_in_their_order(export, offer, client, license_
 
 
 def test_what_does_not_go_as_planned_fails_the_test_and_hangs_nothing(hands, client, export):
-    """No dialog, another button, a dialog that stays, one dialog too many: each is told, and closed."""
+    """Fail for no dialog, a missing button, a dialog that stays open, or a second one; close what is open."""
     with pytest.raises(AssertionError, match="no dialog was shown"), answer_dialog("Close"):
         pass
-    told = "has no button 'Close'; its buttons: Activate, Not now, Start trial; its message: 'A license"
-    with pytest.raises(AssertionError, match=told), answer_dialog("Activate", "Close", key="AB"):
+    message = "has no button 'Close'; its buttons: Activate, Not now, Start trial; its message: 'A license"
+    with pytest.raises(AssertionError, match=message), answer_dialog("Activate", "Close", key="AB"):
         assert export() is None
     with pytest.raises(AssertionError, match="is still open"), answer_dialog():
         assert export() is None
@@ -105,13 +105,13 @@ def test_what_does_not_go_as_planned_fails_the_test_and_hangs_nothing(hands, cli
 
 def test_a_block_that_ends_too_early_closes_its_dialog(hands, client, monkeypatch):
     """An app that does not wait for the dialog needs a test that does."""
-    asked, answered = threading.Event(), threading.Event()
-    monkeypatch.setattr(client, "activate", lambda _: asked.set() or answered.wait(20))
+    requested, answered = threading.Event(), threading.Event()
+    monkeypatch.setattr(client, "activate", lambda _: requested.set() or answered.wait(20))
 
     def open_dialog():
         with answer_dialog("Activate", "Close", key="CP-TEST00-TEST00-TEST00-TEST00-TEST00"):
             hands.open(hands.kit.ActivationDialog(client, hands.parent))
-            hands.until(asked.is_set)
+            hands.until(requested.is_set)
 
     with pytest.raises(AssertionError, match="run the event loop within it"):
         open_dialog()

@@ -42,7 +42,7 @@ def test_a_plan_says_what_will_be_made():
     assert plan.size == 12
 
 
-REFUSED = {name: entry(told) for name, told in NAMES.items()} | {
+REFUSED = {name: entry(infos) for name, infos in NAMES.items()} | {
     name: entry("bad", mode) for name, mode in MODES.items()
 }
 
@@ -55,7 +55,7 @@ def test_names_that_lead_elsewhere_and_what_is_no_file(refused):
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("entries", "words"),
     [
         ([], "no file"),
         ([entry("a/", stat.S_IFDIR | 0o755)], "no file"),
@@ -79,10 +79,10 @@ def test_names_that_lead_elsewhere_and_what_is_no_file(refused):
         ([entry("x" * 2000)], "x…'"),
     ],
 )
-def test_the_words_say_what_is_wrong_and_where(told, words):
+def test_the_words_say_what_is_wrong_and_where(entries, words):
     """A vendor can mend it: the entry is named, cut where it is very long."""
     with pytest.raises(UnusableArchiveError) as caught:
-        read_plan(told)
+        read_plan(entries)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -97,10 +97,10 @@ _NASTY = st.text(alphabet="ab./\\: \0*Nul\u202eé\u0301A", max_size=12) | st.tex
 
 
 @given(st.lists(st.tuples(_NASTY, st.integers(0, 2**16 - 1)), max_size=6))
-def test_whatever_is_accepted_stays_within_the_folder(told):
+def test_whatever_is_accepted_stays_within_the_folder(entries):
     """For any directory: every path is relative, plain, and the same one file to Windows and to Unix."""
     try:
-        plan = read_plan([entry(name, mode) for name, mode in told])
+        plan = read_plan([entry(name, mode) for name, mode in entries])
     except UnusableArchiveError:
         return
     for path in (*plan.folders, *(file.path for file in plan.files)):

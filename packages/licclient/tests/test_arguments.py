@@ -1,4 +1,4 @@
-"""Slips in what an app hands in are told where they are made, and before anything is done."""
+"""Wrong arguments of an app are rejected where they are passed, and before anything is done."""
 
 import threading
 
@@ -36,7 +36,7 @@ async def test_home_is_home(make_client, service, tmp_path, monkeypatch, key):
     assert list((tmp_path / "home" / "state").iterdir())
 
 
-async def _coroutine(_told):
+async def _coroutine(_progress):
     pass
 
 
@@ -51,9 +51,9 @@ async def _coroutine(_told):
 )
 async def test_a_download_asked_for_with_a_slip(client, store, folder, key, arguments, message):
     """Nothing is fetched, and the folder stays as it was."""
-    asked = {"update": await client.check_for_update(key), "to": folder, **arguments}
+    options = {"update": await client.check_for_update(key), "to": folder, **arguments}
     with pytest.raises(TypeError, match=message):
-        await client.download(**asked)
+        await client.download(**options)
     assert not folder.exists() or not list(folder.iterdir())
 
 

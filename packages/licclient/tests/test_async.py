@@ -47,9 +47,9 @@ async def test_both_clients_return_the_same(clients, key, folder):
         assert await client.status() == plain.status()
         await client.skip_update(update)
         assert (await client.is_skipped(update), plain.is_skipped(update)) == (True, True)
-        told = []
-        done = await client.download(update, folder, lambda *seen: told.append(seen))
-        assert (done.path.read_bytes(), told[-1][:2]) == (CONTENT, (len(CONTENT), len(CONTENT)))
+        progress = []
+        done = await client.download(update, folder, lambda *seen: progress.append(seen))
+        assert (done.path.read_bytes(), progress[-1][:2]) == (CONTENT, (len(CONTENT), len(CONTENT)))
         assert await client.diagnose() == plain.diagnose()
 
 
@@ -242,7 +242,9 @@ async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, 
             return plain.send(plain.build_request(request.method, request.url, **given))
 
     sell, grant = store.service.script, {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
-    store.service.script = lambda asked: http_answer(200, grant) if "verify" in asked.path else sell(asked)
+    store.service.script = lambda request: (
+        http_answer(200, grant) if "verify" in request.path else sell(request)
+    )
     options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(store.service.url, transport=kind(respond), **options) as client:
         assert (await client.verify(key)).lifetime

@@ -29,7 +29,7 @@ def grants(kind, service, http_answer, clock):
 
 @pytest.fixture
 def at(kind, service, clock, key, tmp_path):
-    """Makes a client of these tests, of the service and folder at hand unless told otherwise."""
+    """Makes a client of these tests, with this test's service and folder as defaults."""
 
     def make(url=None, domain="d", **options: object):
         pins = {"public_keys": [SIGNER.text]} if kind == "signed" else {}

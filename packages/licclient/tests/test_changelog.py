@@ -57,10 +57,10 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize(("told", "text"), TABLE.values(), ids=TABLE)
-def test_a_changelog_as_text(told, text):
+@pytest.mark.parametrize(("changelog", "text"), TABLE.values(), ids=TABLE)
+def test_a_changelog_as_text(changelog, text):
     """What can be shown is shown, and nothing else."""
-    assert to_text(told) == text
+    assert to_text(changelog) == text
 
 
 BITS = st.sampled_from(
@@ -73,9 +73,9 @@ BITS = st.sampled_from(
 
 
 @given(st.lists(BITS, max_size=40).map("".join))
-def test_whatever_a_server_sends_does_nothing(told):
+def test_whatever_a_server_sends_does_nothing(changelog):
     """No control characters in the text, and no element but line breaks in the HTML."""
-    text, html = to_text(told), to_html(told)
+    text, html = to_text(changelog), to_html(changelog)
     assert set(text) <= {"\n", "\t"} | {letter for letter in text if letter.isprintable()}
     assert not set(html.replace("<br>", "")) & set("<>\"'")
 
@@ -90,10 +90,10 @@ BOMBS = [
 def test_a_megabyte_made_to_take_long_does_not(size):
     """The work grows with the text; the standard library's parser takes minutes for some of these."""
     for bomb in BOMBS:
-        told = "<p>" + bomb * (size // len(bomb))
+        changelog = "<p>" + bomb * (size // len(bomb))
         begun = time.process_time()
-        to_html(told)
-        to_text(told)
+        to_html(changelog)
+        to_text(changelog)
         assert time.process_time() - begun < size * 30 / 1_000_000, bomb
 
 

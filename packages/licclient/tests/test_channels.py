@@ -83,7 +83,7 @@ def test_a_license_has_channels(make, license_service):
     assert make().check_for_update().version == "1.5b1"
 
 
-def test_an_app_below_the_lowest_supported_version_is_told(make, shop):
+def test_an_app_below_the_lowest_supported_version_is_warned(make, shop):
     """With the update and without a download, in the status, and from memory while the service is away."""
     shop.publish("1.6", slug="notes")
     client = make()

@@ -64,7 +64,7 @@ def test_a_label_is_sent_on_request_only(run, shop, key, monkeypatch):
     assert [one.json.get("label") for one in shop.requests] == [None, "Anna's Mac", "Bob's PC"]
 
 
-def test_verify_tells_product_term_and_source(run, shop, key):
+def test_verify_prints_product_term_and_source(run, shop, key):
     """First from the server, then from the cache."""
     status, out, _ = run("verify", key)
     assert (status, out) == (
@@ -75,9 +75,9 @@ def test_verify_tells_product_term_and_source(run, shop, key):
     assert status == 0
     assert "(from the cache, checked less than a minute ago)" in out
     status, out, _ = run("verify", key, "--force", "--json")
-    told = json.loads(out)
-    assert told.pop("checked_at")
-    assert told == {
+    document = json.loads(out)
+    assert document.pop("checked_at")
+    assert document == {
         "valid": True,
         "product": "Notes",
         "expiry": "2999-12-31",
@@ -89,7 +89,7 @@ def test_verify_tells_product_term_and_source(run, shop, key):
     }
 
 
-def test_verify_tells_what_a_trial_includes(run, service, key):
+def test_verify_prints_what_a_trial_includes(run, service, key):
     """Every type of entitlement, for people and for programs."""
     granted = {"export": True, "sync": False, "projects": 50, "region": "eu"}
     granted["exports"] = {"limit": 100, "per": "month"}
@@ -213,7 +213,7 @@ def test_options_stand_before_or_after_the_command_or_in_the_environment(
 
 
 def test_a_recheck_that_failed_is_not_taken_for_one(run, shop, key):
-    """The answer is the cache's, which is said."""
+    """The output names the cache as the source."""
     assert run("verify", key)[0] == 0
     shop.goes_down()
     status, out, _ = run("verify", key, "--force")
@@ -315,14 +315,14 @@ def test_check_offers(run, shop, key):
     assert shop.count() == 1
 
 
-def test_check_tells_of_an_important_version(run, service, key):
+def test_check_reports_an_important_version(run, service, key):
     """For people and for programs."""
     service.offers(critical=True)
     assert "\nThis is an important update.\n" in run("check", key, "notes", "1.0")[1]
     assert json.loads(run("check", key, "notes", "1.0", "--json")[1])["update"]["critical"] is True
 
 
-def test_check_tells_no_update_from_no_answer(run, service, key):
+def test_check_distinguishes_no_update_from_no_answer(run, service, key):
     """Up to date is exit 1, also when it is remembered; an outage is exit 3, also when it is remembered."""
     service.offers("1.0")
     assert run("check", key, "notes", "1.0")[0] == 1
@@ -379,7 +379,7 @@ def test_nothing_to_download_is_exit_1(run, shop, key, tmp_path):
 
 
 def test_a_folder_that_cannot_be_used_is_exit_2(run, shop, key, tmp_path):
-    """Trouble with the disk is told in one line."""
+    """A disk error is reported in one line."""
     (tmp_path / "file").write_text("")
     status, _, err = run("download", key, "notes", "1.0", "--to", str(tmp_path / "file"))
     assert (status, err.count("\n")) == (2, 1)
@@ -389,8 +389,10 @@ def test_apply_and_roll_back_need_no_server(run, tmp_path, capsys):
     """What was downloaded is put in force, and the version before comes back; also for programs."""
     root = tmp_path / "app"
     for version in ("1.0", "1.1"):
-        told = downloaded(tmp_path, app(version), version)
-        apply = f"apply {told.path} --version {version} --sha256 {told.sha256.upper()} --to {root}".split()
+        update = downloaded(tmp_path, app(version), version)
+        apply = (
+            f"apply {update.path} --version {version} --sha256 {update.sha256.upper()} --to {root}".split()
+        )
         assert main(apply) == 0
     folder = Installation(root).current.folder
     assert capsys.readouterr().out.splitlines()[-1] == str(folder)
@@ -401,7 +403,7 @@ def test_apply_and_roll_back_need_no_server(run, tmp_path, capsys):
     assert run("roll-back", str(root))[:2] == (1, "There is no previous version.\n")
 
 
-def test_what_cannot_be_applied_is_told_in_one_line(run, tmp_path):
+def test_what_cannot_be_applied_is_reported_in_one_line(run, tmp_path):
     """No file, another file, no zip, no version: each with its own status, and none with a traceback."""
     good, bad = downloaded(tmp_path, app("1.0"), "1.0"), downloaded(tmp_path, b"no zip", "1.0")
 
@@ -445,7 +447,7 @@ def test_ctrl_c_is_exit_130_without_a_traceback(service, tmp_path, key):
     assert "Traceback" not in err
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_printed(capsys):
     """`--version` needs nothing else."""
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
@@ -454,7 +456,7 @@ def test_the_version_is_told(capsys):
 
 
 @pytest.mark.parametrize(
-    ("told", "line"),
+    ("progress", "line"),
     [
         ((0, 200_000_000, 0.0), "  0% [........................] 0 B of 200.0 MB"),
         (
@@ -473,9 +475,9 @@ def test_the_version_is_told(capsys):
         ((0, 0, 0.0), "100% [########################] 0 B of 0 B"),
     ],
 )
-def test_the_bar_in_words(told, line):
+def test_the_bar_in_words(progress, line):
     """How far, how much, how fast, and how much longer."""
-    assert bar_line(*told) == line
+    assert bar_line(*progress) == line
 
 
 def test_a_terminal_shows_a_bar(monkeypatch):

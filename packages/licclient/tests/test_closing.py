@@ -32,7 +32,7 @@ def _close_within(monkeypatch, seconds):
 async def test_a_refresh_behind_that_is_cut_off_is_no_outage(
     make_client, service, slow, clock, key, eventually, monkeypatch
 ):
-    """The settings page says what it said before (D-119)."""
+    """The settings page shows what it showed before (D-119)."""
     _close_within(monkeypatch, 0.05)
     await make_client().activate(key)
     clock.move(hours=25)

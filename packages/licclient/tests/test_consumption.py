@@ -207,7 +207,7 @@ async def test_only_a_signed_answer_allows_uses_offline(license_service, sold):
         client.consume("exports")
 
 
-async def test_slips_are_told(license_service, sold):
+async def test_wrong_arguments_are_rejected(license_service, sold):
     """Before anything is sent."""
     client = license_service.client(SETTINGS)
     for name, amount, kind in (

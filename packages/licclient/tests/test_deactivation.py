@@ -60,7 +60,7 @@ def test_the_key_in_a_message_is_masked():
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es", "ja", "zh"])
-def test_people_are_told_when_or_whom_to_ask(language):
+def test_people_see_when_or_whom_to_ask(language):
     """A date where there is one, and support where there is none."""
     again = explain(DeactivationError("", datetime(2026, 12, 1, 12, tzinfo=UTC)), language)
     assert "2026" in again

@@ -16,7 +16,7 @@ logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 url, key, folder = sys.argv[1:]
 options = {"slug": "notes", "version": "1.0", "timeout": 5}
 
-def told(problem):
+def report(problem):
     traceback.print_exception(problem)
     print(repr(problem), vars(problem), repr(problem.__cause__), repr(problem.__context__), file=sys.stderr)
 
@@ -25,7 +25,7 @@ with licclient.LicenseClient(url, state_dir=f"{folder}/sync", **options) as clie
         try:
             client.activate(key)
         except licclient.LicclientError as problem:
-            told(problem)
+            report(problem)
         print(client, client.check_for_update(key, force=True), client.status(), file=sys.stderr)
 
 async def main():
@@ -39,7 +39,7 @@ async def main():
             try:
                 await task
             except licclient.LicclientError as problem:
-                told(problem)
+                report(problem)
             print(client, task, await client.check_for_update(key, force=True), file=sys.stderr)
 
 asyncio.run(main(), debug=True)

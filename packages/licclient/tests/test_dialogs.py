@@ -64,7 +64,7 @@ def play(state, *events: object):
 
 
 def shown(view):
-    """What can be pressed, and what is said."""
+    """The enabled buttons, and the message."""
     return {
         action.value for action, button in view.buttons().items() if button and button.is_enabled
     }, view.message
@@ -100,8 +100,8 @@ def test_a_key_is_repaired_asked_about_and_thanked_for():
     ],
     ids=["nothing", "no key", "too short", "too long", "a letter of another alphabet"],
 )
-def test_a_wrong_shape_is_told_before_any_call(typed, message):
-    """Nobody is asked about what cannot be a key (D-57), and nothing is said before Enter (D-86)."""
+def test_a_wrong_shape_is_shown_before_any_call(typed, message):
+    """Nobody is asked about what cannot be a key (D-57), and no message is shown before Enter (D-86)."""
     state, _ = play(Activation("en"), Typed(typed))
     assert shown(state.view()) == ({"go", "leave"}, "")
     state, command = play(state, GO)
@@ -110,7 +110,7 @@ def test_a_wrong_shape_is_told_before_any_call(typed, message):
 
 
 def test_a_flaw_is_followed_until_it_is_mended():
-    """Once told, the message keeps up with the typing, and is gone with the last missing letter (D-86)."""
+    """Once shown, the message keeps up with the typing, and is gone with the last missing letter (D-86)."""
     state, _ = play(Activation("en"), Typed(KEY[:-2]), GO)
     assert state.view().message.endswith("missing: 2")
     state, _ = play(state, Typed(KEY[:-1]))
@@ -135,7 +135,7 @@ def test_a_flaw_is_followed_until_it_is_mended():
         (ZeroDivisionError(KEY), "An unexpected problem occurred. Please contact support."),
     ],
 )
-def test_a_no_is_told_and_the_key_can_be_changed(problem, message):
+def test_a_refusal_is_shown_and_the_key_can_be_changed(problem, message):
     """What went wrong stays until something else is typed; the same key can be tried again."""
     state, _ = play(Activation("en"), Typed(KEY), GO, Ended(problem))
     assert shown(state.view()) == ({"go", "leave"}, message)
@@ -155,7 +155,7 @@ def test_who_is_never_online_is_led_to_a_license_file(language):
 
 
 def test_why_the_app_asks_is_shown_unless_it_is_plain():
-    """A refusal that made the app ask is told; that no key has been entered is not."""
+    """A refusal that made the app ask is shown; that no key has been entered is not."""
     assert (
         Activation("de", problem=REFUSED).view().message
         == "Diese Lizenz wurde widerrufen. Bitte wenden Sie sich an den Support."
@@ -194,7 +194,7 @@ def test_an_update_is_offered_downloaded_and_handed_over():
 
 
 def test_a_file_that_could_not_be_verified_is_not_called_verified():
-    """The app gets it, marked; the person is told what was checked, without a tick (D-55)."""
+    """The app gets it, marked; the person sees what was checked, without a tick (D-55)."""
     here, _ = play(Offer("en", UPDATE), GO, Ended(replace(FILE, is_verified=False)))
     assert here.outcome.is_verified is False
     assert shown(here.view()) == ({"go"}, "Downloaded. Only its size could be verified.")
@@ -302,7 +302,7 @@ def test_nothing_leads_astray(state, events):
         assert view.title
         assert any(view.buttons().values())
         assert view.bar is None or view.bar.part is None or 0 <= view.bar.part <= 1
-        assert KEY not in repr((state, command, view, event)), "a key is told"
+        assert KEY not in repr((state, command, view, event)), "a key is shown"
         if command == Command.CLOSE:
             return
 
@@ -404,7 +404,7 @@ def test_links_lead_on(problem, texts):
 
 
 def test_spans():
-    """Minutes and hours; nothing is said of what takes days."""
+    """Minutes and hours; nothing is shown for what takes days."""
     assert [span(seconds) for seconds in (0, 65, 7265, 360000, 1e300)] == [
         "0:00",
         "1:05",
@@ -414,7 +414,7 @@ def test_spans():
     ]
 
 
-def test_messages_are_told_without_colours_too():
+def test_messages_are_distinct_without_colours_too():
     """Good and bad have a mark each; what is plain has neither mark nor colour."""
     view = View("t", "h", "i", "l", "", message="Words.")
     assert marked(view) == "Words."

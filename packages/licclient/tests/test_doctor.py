@@ -64,7 +64,7 @@ async def test_the_platform_that_is_sent_is_shown(make_client, well):
 
 
 async def test_the_label_that_is_sent_is_shown(make_client, well):
-    """A customer sees what the app tells about the computer, without asking its developer."""
+    """A customer sees what the app sends about the computer, without asking its developer."""
     client = make_client(label="Anna's Mac", version="1.4.0")
     assert _lines(await client.diagnose())["label"] == (
         "",
@@ -97,7 +97,7 @@ async def test_something_else_answers(client, service):
 
 
 async def test_nobody_answers(make_client, dead_url):
-    """What is out of reach is said so, and the other checks are made all the same."""
+    """What is out of reach is reported so, and the other checks are made all the same."""
     lines = _lines(await make_client(dead_url).diagnose())
     assert lines["service"] == ("!!", "The license service could not be reached.")
     assert lines["clock"] == ("", "could not be compared")
@@ -152,7 +152,7 @@ async def test_a_certificate_that_nobody_signed(make_client, tls):
 
 
 def test_on_the_command_line(well, tmp_path, capsys, key):
-    """`licclient doctor` prints the report, or JSON; its status tells fine from not."""
+    """`licclient doctor` prints the report, or JSON; its exit status shows whether all is well."""
     argv = ["--server", well.url, "--state-dir", str(tmp_path), "doctor", "--product", "Notes"]
     well.time = __import__("datetime").datetime.now(well.time.tzinfo)
     assert main(argv) == 0

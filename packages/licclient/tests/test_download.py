@@ -8,17 +8,19 @@ from stage.store import CONTENT
 
 async def test_a_file_arrives_whole_under_its_name(client, store, folder, key):
     """The server's name, the right bytes, nothing else in the folder, and growing progress."""
-    told = []
+    reported = []
     update = await client.check_for_update(key)
-    done = await client.download(update, folder, progress=lambda done, total, _: told.append((done, total)))
+    done = await client.download(
+        update, folder, progress=lambda done, total, _: reported.append((done, total))
+    )
     path = folder / "notes-2.0.zip"
     assert (done.path, done.size, done.sha256) == (path, len(CONTENT), sha256(CONTENT).hexdigest())
     assert os.fspath(done) == str(done) == str(path)
     assert path.read_bytes() == CONTENT
     assert list(folder.iterdir()) == [path]
-    assert told == sorted(told)
-    assert told[-1] == (len(CONTENT), len(CONTENT))
-    assert (store.checks, store.asked) == (1, [None])
+    assert reported == sorted(reported)
+    assert reported[-1] == (len(CONTENT), len(CONTENT))
+    assert (store.checks, store.requested_ranges) == (1, [None])
 
 
 async def test_an_older_file_of_that_name_is_replaced(client, store, folder, fetch):
@@ -32,15 +34,15 @@ async def test_an_older_file_of_that_name_is_replaced(client, store, folder, fet
 async def test_a_cut_connection_is_taken_up_again(client, store, folder, key):
     """Only the rest is asked for, bound to the same file by its entity tag (RFC 9110)."""
     store.cuts = [100_000, 50_000]
-    told = []
+    reported = []
     path = (
         await client.download(
-            await client.check_for_update(key), folder, progress=lambda done, _, __: told.append(done)
+            await client.check_for_update(key), folder, progress=lambda done, _, __: reported.append(done)
         )
     ).path
     assert path.read_bytes() == CONTENT
-    assert store.asked == [None, "bytes=100000-", "bytes=150000-"]
-    assert told == sorted(told)
+    assert store.requested_ranges == [None, "bytes=100000-", "bytes=150000-"]
+    assert reported == sorted(reported)
 
 
 async def test_a_later_run_goes_on(make_client, store, folder, break_off, fetch):
@@ -49,7 +51,7 @@ async def test_a_later_run_goes_on(make_client, store, folder, break_off, fetch)
     assert not (folder / "notes-2.0.zip").exists()
     path = (await fetch(make_client(), force=True)).path
     assert path.read_bytes() == CONTENT
-    assert store.asked[-1] == "bytes=200000-"
+    assert store.requested_ranges[-1] == "bytes=200000-"
     assert list(folder.iterdir()) == [path]
 
 
@@ -63,10 +65,10 @@ async def test_a_file_that_changed_meanwhile_is_fetched_anew(client, store, fold
 
 @pytest.mark.parametrize("tag", ["", 'W/"weak"'])
 async def test_without_a_strong_tag_it_starts_over(client, store, tag, fetch):
-    """What cannot be told to be the same file is not glued together."""
+    """What may be another file is not joined to the part."""
     store.etag, store.cuts = tag, [100_000]
     assert (await fetch(client)).path.read_bytes() == CONTENT
-    assert store.asked == [None, None]
+    assert store.requested_ranges == [None, None]
 
 
 async def test_a_server_without_ranges_still_works(client, store, fetch):
@@ -80,4 +82,4 @@ async def test_a_damaged_part_is_fetched_once_more(client, store, folder, break_
     update, part = await break_off(client, 200_000)
     part.write_bytes(bytes(200_000))
     assert (await client.download(update, folder)).path.read_bytes() == CONTENT
-    assert store.asked[-2:] == ["bytes=200000-", None]
+    assert store.requested_ranges[-2:] == ["bytes=200000-", None]

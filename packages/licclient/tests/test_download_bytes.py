@@ -43,7 +43,7 @@ async def test_no_byte_is_lost_wherever_the_network_cuts(client, store, cut, fet
     """At the first try: nothing is requested again."""
     store.file = lambda _: paused(cut(headed(store)))
     assert (await fetch(client)).path.read_bytes() == CONTENT
-    assert store.asked == [None]
+    assert store.requested_ranges == [None]
 
 
 @both

@@ -30,19 +30,19 @@ def slowly(store):
     gate.set()
 
 
-async def test_progress_tells_bytes_total_and_speed(client, slowly, folder, key):
+async def test_progress_reports_bytes_total_and_speed(client, slowly, folder, key):
     """Growing bytes, the same total, a speed that is near the real one, and not too often."""
-    told = []
+    progress = []
     update = await client.check_for_update(key)
     began = time.monotonic()
-    await client.download(update, folder, lambda *seen: told.append((time.monotonic(), *seen)))
+    await client.download(update, folder, lambda *seen: progress.append((time.monotonic(), *seen)))
     took = time.monotonic() - began
-    assert [done for _, done, _, _ in told] == sorted(done for _, done, _, _ in told)
-    assert {total for _, _, total, _ in told} == {len(CONTENT)}
-    assert told[-1][1] == len(CONTENT)
+    assert [done for _, done, _, _ in progress] == sorted(done for _, done, _, _ in progress)
+    assert {total for _, _, total, _ in progress} == {len(CONTENT)}
+    assert progress[-1][1] == len(CONTENT)
     real = len(CONTENT) / took
-    assert real / 3 < told[-1][3] < real * 3
-    assert len(told) <= took / PROGRESS_SECONDS + 3
+    assert real / 3 < progress[-1][3] < real * 3
+    assert len(progress) <= took / PROGRESS_SECONDS + 3
 
 
 @both
@@ -83,7 +83,7 @@ async def test_a_cancelled_download_ends_at_once_and_goes_on_later(client, store
     go_on.set()
     done = await client.download(update, folder)
     assert done.path.read_bytes() == CONTENT
-    assert store.asked[-1] not in (None, "bytes=0-")
+    assert store.requested_ranges[-1] not in (None, "bytes=0-")
 
 
 @pytest.mark.parametrize("where", ["connect", "head", "link"])
@@ -121,21 +121,21 @@ async def test_a_cancelled_task_ends_the_download_behind_it(
     make_client, store, slowly, folder, key, eventually
 ):
     """No callback follows, and the lock is given back as soon as the disk allows; the part goes on later."""
-    told = []
+    progress = []
     client = make_client()
     update = await client.check_for_update(key)
-    task = asyncio.ensure_future(client.download(update, folder, lambda *seen: told.append(seen)))
-    await eventually(lambda: told)
+    task = asyncio.ensure_future(client.download(update, folder, lambda *seen: progress.append(seen)))
+    await eventually(lambda: progress)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    count = len(told)
+    count = len(progress)
     await eventually(lambda: not list(folder.glob(".*.lock")))
     await asyncio.sleep(0.2)
-    assert len(told) == count
+    assert len(progress) == count
     slowly.set()
     assert (await client.download(update, folder)).path.read_bytes() == CONTENT
-    assert store.asked[-1] not in (None, "bytes=0-")
+    assert store.requested_ranges[-1] not in (None, "bytes=0-")
 
 
 async def test_the_loop_goes_on_while_a_file_is_fetched(store, slowly, service, folder, key, tmp_path, clock):
@@ -162,7 +162,7 @@ async def test_closing_the_client_ends_a_download(client, store, folder, key, mo
     update = await client.check_for_update(key)
     with pytest.raises(ServiceUnavailableError):
         await client.download(update, folder, lambda *_: client.client.close())
-    assert store.asked == [None]
+    assert store.requested_ranges == [None]
 
 
 @both

@@ -14,11 +14,11 @@ from licclient import LicenseClient
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"), [('attachment; filename="../../evil.zip"', "evil.zip"), ("", "notes-2.0")]
+    ("disposition", "kept"), [('attachment; filename="../../evil.zip"', "evil.zip"), ("", "notes-2.0")]
 )
-async def test_the_name_is_harmless(client, store, folder, told, kept, fetch):
+async def test_the_name_is_harmless(client, store, folder, disposition, kept, fetch):
     """Whatever the server calls the file, it lands in the folder, under a legal name."""
-    store.disposition = told
+    store.disposition = disposition
     done = await fetch(client)
     assert done.path == folder / kept
 
@@ -86,5 +86,5 @@ def test_a_killed_download_resumes(service, http_answer, tmp_path, key):
     assert path.read_bytes() == CONTENT
     assert str(path) in done.stdout
     assert sha256(CONTENT).hexdigest() in done.stdout
-    assert int(store.asked[-1].removeprefix("bytes=").removesuffix("-")) > 100_000
+    assert int(store.requested_ranges[-1].removeprefix("bytes=").removesuffix("-")) > 100_000
     assert [path.name for path in path.parent.iterdir()] == ["notes-2.0.zip"]

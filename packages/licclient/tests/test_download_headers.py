@@ -41,7 +41,7 @@ def test_names_are_read_as_rfc_6266_says(header, name):
 
 
 @pytest.mark.parametrize(
-    ("told", "name"),
+    ("raw", "name"),
     [
         ("../../etc/passwd", "passwd"),
         ("..\\..\\boot.ini", "boot.ini"),
@@ -61,21 +61,21 @@ def test_names_are_read_as_rfc_6266_says(header, name):
         ("/", ""),
     ],
 )
-def test_names_are_made_harmless(told, name):
+def test_names_are_made_harmless(raw, name):
     """No folders, drives, devices, hidden files or invisible characters."""
-    assert safe_name(told) == name
+    assert safe_name(raw) == name
 
 
 @given(st.text(max_size=400))
-def test_any_name_is_one_legal_component(told):
+def test_any_name_is_one_legal_component(raw):
     """Whatever comes in, what goes out names one plain file, and is stable."""
-    name = safe_name(told)
+    name = safe_name(raw)
     assert not set(name) & set('/\\:<>"|?*\0')
     assert name not in (".", "..")
     assert not name.startswith(".")
     assert not name.endswith((".", " "))
     assert len(name.encode()) <= MAX_NAME_BYTES + 1
-    assert file_name(told, "x")
+    assert file_name(raw, "x")
     assert safe_name(name) == name
 
 
@@ -145,7 +145,7 @@ def test_a_web_page_is_no_file(content_type, page):
     assert is_page(content_type) is page
 
 
-def test_what_the_service_said_first_is_what_counts():
+def test_the_first_header_along_redirects_counts():
     """Along several redirects the first word on digest and name wins, and nothing else is kept (D-34)."""
     promised: dict[str, str] = {}
     add_promises(promised, {"Repr-Digest": "first", "ETag": "x"})
@@ -158,7 +158,7 @@ DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
 
 
 @pytest.mark.parametrize(
-    ("told", "date", "seconds"),
+    ("retry_after", "date", "seconds"),
     [
         ("0", "", 0.0),
         (" 120 ", "", 120.0),
@@ -179,9 +179,9 @@ DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
         ("Sat, 21 Nov 2026 12:01:30 -0000", DATE, None),
     ],
 )
-def test_when_to_ask_again(told, date, seconds):
-    """Seconds, or a date that is read against the server's own (RFC 9110 10.2.3); else nothing was said."""
-    headers = {"Retry-After": told, "Date": date}
+def test_when_to_ask_again(retry_after, date, seconds):
+    """Seconds, or a date that is read against the server's own (RFC 9110 10.2.3); else there is no value."""
+    headers = {"Retry-After": retry_after, "Date": date}
     assert read_retry_after({name: value for name, value in headers.items() if value}) == seconds
 
 

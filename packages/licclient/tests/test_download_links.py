@@ -10,7 +10,7 @@ async def test_a_remembered_offer_gets_a_fresh_link(make_client, store, clock, k
     clock.move(hours=3)
     client = make_client()
     await fetch(client)
-    assert (store.checks, store.asked) == (2, [None])
+    assert (store.checks, store.requested_ranges) == (2, [None])
     await client.check_for_update(key)
     assert store.checks == 2
 
@@ -39,7 +39,7 @@ async def test_a_refused_link_is_renewed_once(client, store, folder, key, code):
 
     store.service.script = refuse_the_second
     assert (await client.download(update, folder)).path.read_bytes() == CONTENT
-    assert store.asked == [None, "bytes=100000-", "bytes=100000-"]
+    assert store.requested_ranges == [None, "bytes=100000-", "bytes=100000-"]
     assert store.checks == 2
 
 
@@ -62,7 +62,7 @@ async def test_a_server_that_refuses_its_own_links_is_unavailable(client, store,
     store.refusals = [(403, "link_expired")] * 50
     with pytest.raises(ServiceUnavailableError):
         await fetch(client)
-    assert len(store.asked) <= 4
+    assert len(store.requested_ranges) <= 4
 
 
 async def test_a_key_revoked_within_the_hour_is_refused(client, store, fetch):

@@ -23,14 +23,14 @@ async def test_another_part_than_asked_for_starts_over(client, store, span, etag
     def crooked(request):
         raw = plain(request)
         if b" 206 " in raw[:20]:
-            told = {"first": 100_000, "last": len(CONTENT) - 1, "size": len(CONTENT)}
-            raw = raw.replace(b"bytes 100000-299999/300000", span.format(**told).encode())
+            numbers = {"first": 100_000, "last": len(CONTENT) - 1, "size": len(CONTENT)}
+            raw = raw.replace(b"bytes 100000-299999/300000", span.format(**numbers).encode())
             raw = raw.replace(b'ETag: "v2"', b"ETag: " + etag.encode())
         return raw
 
     store.file = crooked
     assert (await fetch(client)).path.read_bytes() == CONTENT
-    assert store.asked == [None, "bytes=100000-", None]
+    assert store.requested_ranges == [None, "bytes=100000-", None]
 
 
 async def test_a_whole_part_needs_no_call(client, store, folder, key):
@@ -44,7 +44,7 @@ async def test_a_whole_part_needs_no_call(client, store, folder, key):
     with pytest.raises(LookupError):
         await client.download(update, folder, progress=stop_at_the_end)
     assert (await client.download(update, folder)).path.read_bytes() == CONTENT
-    assert store.asked == [None]
+    assert store.requested_ranges == [None]
 
 
 async def test_a_part_that_is_too_long_is_dropped(client, store, folder, break_off):
@@ -53,10 +53,10 @@ async def test_a_part_that_is_too_long_is_dropped(client, store, folder, break_o
     part.write_bytes(CONTENT + b"more")
     store.service.requests.clear()
     assert (await client.download(update, folder)).path.read_bytes() == CONTENT
-    assert store.asked == [None]
+    assert store.requested_ranges == [None]
 
 
-def test_more_than_was_said_is_untrusted(folder):
+def test_more_than_was_announced_is_untrusted(folder):
     """Whatever the HTTP library lets through, a part stops at the declared size, and keeps nothing."""
     headers = {"Content-Length": "4", "ETag": '"x"', "Repr-Digest": digest(b"1234")}
     with open_part(folder, "part", "notes") as part:

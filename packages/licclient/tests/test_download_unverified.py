@@ -63,5 +63,5 @@ async def test_it_goes_on_within_a_run_and_not_in_a_later_one(client, store, fol
     assert [path.suffix for path in folder.iterdir()] == [".part"]
     store.cuts = [100_000]
     assert (await client.download(update, folder)).path.read_bytes() == STORED
-    assert store.asked[-2:] == [None, "bytes=100000-"]
+    assert store.requested_ranges[-2:] == [None, "bytes=100000-"]
     assert named(folder) == ["notes-2.0.zip"]

@@ -60,9 +60,9 @@ EVERYTHING = [
 def test_everything_that_can_happen_has_words_in_every_language(language):
     """Each error, reason, flaw and state is explained in a sentence, with nothing left to fill in."""
     for what in EVERYTHING:
-        told = explain(what, language)
-        assert told.strip() == told != ""
-        assert "{" not in told
+        text = explain(what, language)
+        assert text.strip() == text != ""
+        assert "{" not in text
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -76,10 +76,10 @@ def test_translations_are_complete(language):
         assert language == "en" or text != english[code] or code == "update.progress"
 
 
-def test_what_a_download_says_of_the_disk_is_explained_too():
+def test_disk_errors_of_a_download_are_explained_too():
     """`download` and `apply` raise `OSError` as it is, and an app shows it like everything else."""
-    told = explain(OSError(28, "No space left on device", "/home/eva/secret"), "en")
-    assert told == "The file could not be saved. No space left on device"
+    text = explain(OSError(28, "No space left on device", "/home/eva/secret"), "en")
+    assert text == "The file could not be saved. No space left on device"
 
 
 @pytest.mark.parametrize("what", [None, "revoked", ValueError("x")])
@@ -106,7 +106,7 @@ def test_a_locked_keyring_is_not_an_outage():
         assert "unlock" in explain(what, "en")
 
 
-def test_who_cancels_is_not_told_of_an_outage():
+def test_a_cancelled_call_is_not_explained_as_an_outage():
     """A download that the app itself stopped went as it should."""
     assert explain(DownloadCancelledError(), "de") == "Der Download wurde abgebrochen."
 

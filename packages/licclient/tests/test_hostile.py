@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 from stage.answers import ANSWERS, GOOD_RAW
 from stage.flavours import both
-from stage.meters import bounded, told_by
+from stage.meters import bounded, crash_report
 from stage.scripts import RESET, drip, http, silence
 
 import licclient
@@ -33,7 +33,7 @@ async def test_a_hostile_answer_is_an_outage(make_client, service, script, key, 
     client = make_client(timeout=TIMEOUT)
     with bounded(TIMEOUT), pytest.raises(ServiceUnavailableError) as caught:
         await client.verify(key)
-    assert not [word for word in (key, "httpx", "httpcore") if word in told_by(caught.value)]
+    assert not [word for word in (key, "httpx", "httpcore") if word in crash_report(caught.value)]
     assert not list((tmp_path / "state").glob("license-*"))
 
 

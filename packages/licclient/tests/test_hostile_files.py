@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 from stage.files import CONTENT, FILES, GOOD_FILE, HEAD
-from stage.meters import bounded, told_by
+from stage.meters import bounded, crash_report
 from stage.scripts import drip, http, silence
 
 from harness.threads import call_at_once
@@ -42,8 +42,8 @@ async def test_a_hostile_file_never_gets_its_name(make_client, offer, script, fo
     client = make_client(timeout=TIMEOUT)
     with bounded(TIMEOUT), pytest.raises((LicclientError, OSError)) as caught:
         await client.download(update, folder)
-    told = told_by(caught.value)
-    assert not [word for word in (key, "SECRETSIG", "httpx", "httpcore") if word in told]
+    report = crash_report(caught.value)
+    assert not [word for word in (key, "SECRETSIG", "httpx", "httpcore") if word in report]
     assert [path.name for path in folder.iterdir() if not path.name.startswith(".licclient-")] == []
     assert {path.name for path in tmp_path.iterdir()} == {"downloads", "state"}
     assert sum(path.stat().st_size for path in folder.iterdir()) < len(CONTENT) + 1000
@@ -134,9 +134,7 @@ async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, 
     assert done.path.read_bytes() == CONTENT
 
 
-async def test_a_disk_without_room_is_told_before_the_first_byte(
-    make_client, offer, folder, monkeypatch, fetch
-):
+async def test_a_full_disk_is_reported_before_the_first_byte(make_client, offer, folder, monkeypatch, fetch):
     """The app hears how much is missing, and nothing has been written."""
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 - as the system's own
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**9, 10**9 - 5000, 5000))

@@ -33,12 +33,12 @@ CERTIFICATES = {
 @both
 @pytest.mark.parametrize("make", CERTIFICATES.values(), ids=CERTIFICATES.keys())
 async def test_a_certificate_that_should_not_be_trusted(make_client, tls, authority, key, make, tmp_path):
-    """No answer at all comes out of it, and the key is not told (D-40)."""
+    """No answer at all comes out of it, and the key is not sent (D-40)."""
     tls.context = secured(make(authority))
     client = make_client(f"https://127.0.0.1:{tls.port}", timeout=TIMEOUT)
     with bounded(TIMEOUT), pytest.raises(ServiceUnavailableError) as caught:
         await client.verify(key)
-    assert tls.heard == b""
+    assert tls.received == b""
     assert key not in str(caught.value)
     assert not list((tmp_path / "state").glob("license-*"))
 
@@ -49,7 +49,7 @@ async def test_the_systems_trust_store_decides(make_client, tls, authority, key)
     tls.context = secured(authority.issue_cert("127.0.0.1"))
     client = make_client(f"https://127.0.0.1:{tls.port}")
     assert (await client.verify(key)).product == "Notes"
-    assert key.encode() in tls.heard
+    assert key.encode() in tls.received
 
 
 GREETINGS = {

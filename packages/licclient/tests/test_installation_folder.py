@@ -317,17 +317,20 @@ from pathlib import Path
 sys.path[:0] = {sys.path!r}
 from licclient import Downloaded
 from licclient.install import Installation
-for told in sys.argv[2:]:
-    path, size, sha256, version = told.split("|")
+for argument in sys.argv[2:]:
+    path, size, sha256, version = argument.split("|")
     Installation(sys.argv[1]).apply(Downloaded(Path(path), int(size), sha256, version, is_verified=True))
 print(sorted(path.name for path in Path(sys.argv[1], "versions").iterdir()))
 """
     installation = Installation(root)
     first = installation.apply(lay("1.0.0", pack({"main.py": program.encode()})))
     more = [lay(f"1.{number}.0") for number in (1, 2, 3)]
-    told = [f"{one.path}|{one.size}|{one.sha256}|{one.version}" for one in more]
+    arguments = [f"{one.path}|{one.size}|{one.sha256}|{one.version}" for one in more]
     done = subprocess.run(
-        [sys.executable, first.folder / "main.py", root, *told], capture_output=True, text=True, check=True
+        [sys.executable, first.folder / "main.py", root, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert first.folder.name in done.stdout
     assert done.stdout.count("'") == 2 * 3  # 1.1.0 is gone

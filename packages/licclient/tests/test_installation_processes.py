@@ -18,15 +18,15 @@ needs_unix = pytest.mark.skipif(os.name == "nt", reason="needs modes, exec or si
 
 
 def test_many_at_once_unpack_once(root, lay, monkeypatch):
-    """They wait for each other, and all are told the same."""
+    """They wait for each other, and all get the same result."""
     from licclient.install import _unpack  # noqa: PLC0415 - to count
 
     unpacked, real = [], _unpack.unpack
 
-    def slowly(*told: object):
-        unpacked.append(told)
+    def slowly(*args: object):
+        unpacked.append(args)
         time.sleep(0.1)
-        real(*told)
+        real(*args)
 
     monkeypatch.setattr(_unpack, "unpack", slowly)
     update = lay("1.0.0")
@@ -83,9 +83,9 @@ def test_killed_at_any_moment_one_version_is_current_and_whole(root, lay, crashe
     seen, takes = set(), None
     for round_ in range(crashes + 1):
         update = updates[(round_ + 1) % 2]
-        told = [update.path, str(update.size), update.sha256, update.version]
+        arguments = [update.path, str(update.size), update.sha256, update.version]
         victim = subprocess.Popen(
-            [sys.executable, "-c", APPLY, root, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", APPLY, root, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert victim.stdout.readline() == b"ready\n"
         for name in names(root) - {installation.current.folder.name}:

@@ -30,9 +30,9 @@ async def test_instrumentation_sees_nothing(client, store, folder, key, clients_
     await client.download(update, folder)
     service.grants()
     await client.verify(key)
-    asked = [request.target for request in service.requests]
-    links = [target for target in asked if "update-download" in target]
-    assert any(key in target for target in asked)
+    targets = [request.target for request in service.requests]
+    links = [target for target in targets if "update-download" in target]
+    assert any(key in target for target in targets)
     assert links
     assert clients_used == []
     assert not [word for word in (key, *links) if word in caplog.text]

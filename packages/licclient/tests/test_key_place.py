@@ -52,7 +52,7 @@ async def test_a_keyring_that_works_holds_the_key_and_is_left_asleep(
 
 @pytest.mark.parametrize("backend", [Broken, Forgetful])
 async def test_a_keyring_that_does_not_work_is_no_obstacle(client, service, key, use_keyring, backend):
-    """The private file stands in, and nothing is said about it."""
+    """The private file is used in its place, without a warning."""
     use_keyring(backend())
     service.grants()
     await client.activate(key)

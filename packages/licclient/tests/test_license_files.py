@@ -73,8 +73,8 @@ def jws(head: Any = HEAD, content: Any = CONTENT, key: Ed25519PrivateKey = OWN) 
     return f"{signed}.{b64(key.sign(signed.encode()))}"
 
 
-def said(**changed: Any) -> bytes:
-    """Return a well signed file that says something else."""
+def signed_file(**changed: Any) -> bytes:
+    """Return a well signed file with changed fields."""
     return wrap(jws(content={**CONTENT, **changed}))
 
 
@@ -84,7 +84,7 @@ def headed(**changed: Any) -> bytes:
 
 
 def without(name: str) -> bytes:
-    """Return a well signed file that does not say something."""
+    """Return a well signed file without one field."""
     return wrap(jws(content={one: value for one, value in CONTENT.items() if one != name}))
 
 
@@ -141,13 +141,13 @@ HOSTILE: dict[str, tuple[FileFlaw, bytes]] = {
     "kid is no text": (FileFlaw.DAMAGED, headed(kid=7)),
     "brings its key": (FileFlaw.DAMAGED, wrap(jws({**HEAD, "jwk": JWK}, key=OTHER))),
     "brings a certificate": (FileFlaw.DAMAGED, headed(x5c=["MIIB"])),
-    "tells where the key is": (FileFlaw.DAMAGED, headed(jku="https://evil.example/keys")),
+    "names an address of the key": (FileFlaw.DAMAGED, headed(jku="https://evil.example/keys")),
     "an extension": (FileFlaw.DAMAGED, headed(crit=["exp"], exp=0)),
     "payload not encoded": (FileFlaw.DAMAGED, headed(b64=False, crit=["b64"])),
     "compressed": (FileFlaw.DAMAGED, headed(zip="DEF")),
     "the general serialization": (FileFlaw.DAMAGED, wrap(json.dumps(GENERAL))),
     "header is another": (FileFlaw.DAMAGED, wrap(f"{b64(to_json({'typ': HEAD['typ']}))}.{MIDDLE}.{LAST}")),
-    "lifetime with an expiry": (FileFlaw.DAMAGED, said(lifetime=True)),
+    "lifetime with an expiry": (FileFlaw.DAMAGED, signed_file(lifetime=True)),
     "header is a list": (FileFlaw.DAMAGED, wrap(jws([HEAD]))),
     "header is no JSON": (FileFlaw.DAMAGED, wrap(jws(b"{"))),
     "a name twice in the header": (
@@ -160,24 +160,24 @@ HOSTILE: dict[str, tuple[FileFlaw, bytes]] = {
     "payload is no JSON": (FileFlaw.DAMAGED, wrap(jws(content=b"\xff\xfe"))),
     "a name twice": (FileFlaw.DAMAGED, wrap(jws(content=to_json(CONTENT)[:-1] + b',"lifetime":true}'))),
     "a number too long": (FileFlaw.DAMAGED, wrap(jws(content=b'{"a":' + b"9" * 5_000 + b"}"))),
-    "not valid": (FileFlaw.DAMAGED, said(valid=False)),
+    "not valid": (FileFlaw.DAMAGED, signed_file(valid=False)),
     "no product": (FileFlaw.DAMAGED, without("product")),
     "no domain": (FileFlaw.DAMAGED, without("domain")),
     "no end": (FileFlaw.DAMAGED, without("ends_at")),
-    "an end that is null": (FileFlaw.DAMAGED, said(ends_at=None)),
-    "an end without a zone": (FileFlaw.DAMAGED, said(ends_at="2027-06-15T12:00:00")),
-    "an end in no calendar": (FileFlaw.DAMAGED, said(ends_at="2027-02-30T12:00:00Z")),
-    "ends before it begins": (FileFlaw.DAMAGED, said(ends_at="2026-06-15T11:00:00Z")),
-    "issued at no time": (FileFlaw.DAMAGED, said(issued_at="now")),
-    "lifetime is a number": (FileFlaw.DAMAGED, said(lifetime=1)),
-    "an expiry in no calendar": (FileFlaw.DAMAGED, said(expiry="2027-02-30")),
-    "another computer's": (FileFlaw.OTHER_MACHINE, said(domain="f" * 32)),
-    "the computer in other letters": (FileFlaw.OTHER_MACHINE, said(domain=DOMAIN.upper())),
-    "another product's": (FileFlaw.OTHER_PRODUCT, said(product="Photo Press")),
-    "another slug's": (FileFlaw.OTHER_PRODUCT, said(slug="photo-press")),
-    "issued in the future": (FileFlaw.CLOCK, said(issued_at="2026-06-15T12:06:00Z")),
-    "ended": (FileFlaw.ENDED, said(issued_at="2026-05-01T00:00:00Z", ends_at="2026-06-15T12:00:00Z")),
-    "the license has expired": (FileFlaw.ENDED, said(expiry="2026-06-14")),
+    "an end that is null": (FileFlaw.DAMAGED, signed_file(ends_at=None)),
+    "an end without a zone": (FileFlaw.DAMAGED, signed_file(ends_at="2027-06-15T12:00:00")),
+    "an end in no calendar": (FileFlaw.DAMAGED, signed_file(ends_at="2027-02-30T12:00:00Z")),
+    "ends before it begins": (FileFlaw.DAMAGED, signed_file(ends_at="2026-06-15T11:00:00Z")),
+    "issued at no time": (FileFlaw.DAMAGED, signed_file(issued_at="now")),
+    "lifetime is a number": (FileFlaw.DAMAGED, signed_file(lifetime=1)),
+    "an expiry in no calendar": (FileFlaw.DAMAGED, signed_file(expiry="2027-02-30")),
+    "another computer's": (FileFlaw.OTHER_MACHINE, signed_file(domain="f" * 32)),
+    "the computer in other letters": (FileFlaw.OTHER_MACHINE, signed_file(domain=DOMAIN.upper())),
+    "another product's": (FileFlaw.OTHER_PRODUCT, signed_file(product="Photo Press")),
+    "another slug's": (FileFlaw.OTHER_PRODUCT, signed_file(slug="photo-press")),
+    "issued in the future": (FileFlaw.CLOCK, signed_file(issued_at="2026-06-15T12:06:00Z")),
+    "ended": (FileFlaw.ENDED, signed_file(issued_at="2026-05-01T00:00:00Z", ends_at="2026-06-15T12:00:00Z")),
+    "the license has expired": (FileFlaw.ENDED, signed_file(expiry="2026-06-14")),
 }  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def test_the_signature_of_rfc_8037() -> None:
 
 
 def test_an_app_without_names_takes_any_product() -> None:
-    """Like verify, it compares only what it was told."""
+    """Like verify, it compares only what the app passed."""
     settings = read_settings(ClientSettings(SERVER, public_keys=[PIN.text]))
     assert isinstance(check_file(GOOD, settings, DOMAIN), LicenseFile)
 
@@ -255,7 +255,7 @@ def test_a_request_is_short() -> None:
 
 
 def test_public_keys_are_needed() -> None:
-    """An app that pins none is told so, whatever the file."""
+    """An app that pins none gets that error, whatever the file."""
     client = LicenseClient(SERVER, storage=MemoryStorage())
     for call in (client.request_license_file, lambda: client.install_license_file(wrap(GOOD))):
         with pytest.raises(ValueError, match="public_keys"):
@@ -304,7 +304,7 @@ def test_a_clock_that_was_set_back_brings_nothing_back(client: LicenseClient, cl
     with pytest.raises(LicenseFileError) as refused:
         client.install_license_file(wrap(GOOD))
     assert refused.value.flaw is FileFlaw.CLOCK
-    later = said(issued_at="2026-06-24T12:00:00Z", ends_at="2027-01-01T12:00:00Z")
+    later = signed_file(issued_at="2026-06-24T12:00:00Z", ends_at="2027-01-01T12:00:00Z")
     assert client.install_license_file(later).source is Source.FILE
     clock.now = datetime(2027, 5, 1, tzinfo=UTC)
     client.install_license_file(wrap(GOOD))  # that one lasts longer
@@ -331,19 +331,21 @@ def test_the_command_line(tmp_path: Any, capsys: Any) -> None:
     app = ["--server", SERVER, "--state-dir", str(tmp_path), "--public-key", PIN.text]
 
     def run(*arguments: str) -> tuple[int, str]:
-        status, told = main([*app, *arguments, "--domain", DOMAIN]), capsys.readouterr()
-        return status, told.out + told.err
+        status, captured = main([*app, *arguments, "--domain", DOMAIN]), capsys.readouterr()
+        return status, captured.out + captured.err
 
-    status, told = run("request-file", "--slug", "photo-lab")
-    assert (status, told.strip()) == (0, write_request(DOMAIN, "photo-lab", ""))
-    file.write_bytes(said(ends_at="2999-01-01T00:00:00Z", expiry=None, issued_at="2020-01-01T00:00:00Z"))
+    status, output = run("request-file", "--slug", "photo-lab")
+    assert (status, output.strip()) == (0, write_request(DOMAIN, "photo-lab", ""))
+    file.write_bytes(
+        signed_file(ends_at="2999-01-01T00:00:00Z", expiry=None, issued_at="2020-01-01T00:00:00Z")
+    )
     assert run("install-file", str(file)) == (
         0,
         "Installed: Photo Lab, valid without a network until 2999-01-01 00:00 UTC.\n",
     )
-    status, told = run("verify", KEY)
-    assert (status, "from the license file, issued" in told) == (0, True)
-    file.write_bytes(said(domain="other"))
+    status, output = run("verify", KEY)
+    assert (status, "from the license file, issued" in output) == (0, True)
+    file.write_bytes(signed_file(domain="other"))
     assert run("install-file", str(file)) == (
         3,
         "licclient: This license file is for another computer. Send the request of this one.\n",

@@ -11,17 +11,17 @@ seconds = st.floats(0, 1e9)
 
 
 @given(st.integers(MAX_RETRIES, 99), st.none() | seconds, spreads)
-def test_two_retries_and_no_more(retry, told, spread):
+def test_two_retries_and_no_more(retry, retry_after, spread):
     """Whatever there is of time, a call is made three times at most (D-54)."""
-    assert retry_pause(retry, told, spread, float("inf")) is None
+    assert retry_pause(retry, retry_after, spread, float("inf")) is None
 
 
 @given(st.integers(0, MAX_RETRIES - 1), seconds, spreads, seconds)
-def test_nobody_comes_back_earlier_than_told(retry, told, spread, left):
+def test_no_retry_comes_before_retry_after(retry, retry_after, spread, left):
     """`Retry-After` is honoured, or there is no retry at all: never one before its time (D-54)."""
-    pause = retry_pause(retry, told, spread, left)
-    assert pause is None or told <= pause < left
-    assert (pause is None) == (told + pace_room.RETRY_SECONDS * spread >= left)
+    pause = retry_pause(retry, retry_after, spread, left)
+    assert pause is None or retry_after <= pause < left
+    assert (pause is None) == (retry_after + pace_room.RETRY_SECONDS * spread >= left)
 
 
 @given(spreads)

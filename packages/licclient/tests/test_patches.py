@@ -6,7 +6,7 @@ from hashlib import sha256
 import pytest
 from backports import zstd
 from stage.flavours import both
-from stage.releases import ALICE, document, said, word
+from stage.releases import ALICE, document, manifest_payload, word
 from stage.scripts import digest
 from stage.store import CONTENT
 
@@ -39,13 +39,13 @@ async def serve(make_client, store, folder, fetch, http_answer):
     def serve(body, **headers: str):
         def reply(request):
             if "available-dictionary" in request.headers:
-                asked.append(request.headers)
+                requests.append(request.headers)
                 return http_answer(200, body, **GOOD | headers)
             return store.reply(request)
 
-        asked = []
+        requests = []
         store.service.script = reply
-        return asked
+        return requests
 
     return serve
 
@@ -53,15 +53,17 @@ async def serve(make_client, store, folder, fetch, http_answer):
 @both
 async def test_only_a_patch_is_downloaded(serve, make_client, store, folder, key):
     """The file is whole and verified, progress grows, and nothing else is asked for; next time again."""
-    asked, told = serve(PATCH), []
+    requests, progress = serve(PATCH), []
     client = make_client()
     update = await client.check_for_update(key, force=True)
-    done = await client.download(update, folder, progress=lambda done, total, _: told.append((done, total)))
+    done = await client.download(
+        update, folder, progress=lambda done, total, _: progress.append((done, total))
+    )
     assert (done.path.name, done.path.read_bytes()) == ("notes-2.0.zip", CONTENT)
-    assert told == sorted(told)
-    assert told[-1] == (len(CONTENT), len(CONTENT))
-    assert len(store.asked) == 2  # the file of the last download, and the patch
-    assert asked[0]["accept-encoding"] == "dcz"
+    assert progress == sorted(progress)
+    assert progress[-1] == (len(CONTENT), len(CONTENT))
+    assert len(store.requested_ranges) == 2  # the file of the last download, and the patch
+    assert requests[0]["accept-encoding"] == "dcz"
     assert len(PATCH) < len(CONTENT) / 2
 
 
@@ -88,34 +90,34 @@ async def test_any_doubt_leads_to_the_whole_file(serve, make_client, fetch, fold
     """One request for a patch, then the file as ever; nothing else stays in the folder."""
     row = dict(row)
     monkeypatch.setattr(_patches, "MAX_BYTES", row.pop("limit", _patches.MAX_BYTES))
-    asked = serve(row.pop("body"), **row)
+    requests = serve(row.pop("body"), **row)
     done = await fetch(make_client(), force=True)
-    assert (done.path.read_bytes(), len(asked)) == (CONTENT, 1)
+    assert (done.path.read_bytes(), len(requests)) == (CONTENT, 1)
     assert {path.name for path in folder.iterdir()} == {"notes-1.0.zip", "notes-2.0.zip"}
 
 
 async def test_a_patch_makes_only_what_the_vendor_signed(serve, make_client, store, fetch):
     """Another file than the signed one is not made, though the service declares it."""
-    store.manifest = word(document(payload=said(CONTENT)))
+    store.manifest = word(document(payload=manifest_payload(CONTENT)))
     other = CONTENT[:-1] + b"?"
-    asked = serve(make_patch(other), Unencoded_Digest=digest(other))
+    requests = serve(make_patch(other), Unencoded_Digest=digest(other))
     done = await fetch(make_client(release_keys=[ALICE.pin]), force=True)
-    assert (done.path.read_bytes(), len(asked)) == (CONTENT, 1)
+    assert (done.path.read_bytes(), len(requests)) == (CONTENT, 1)
 
 
 async def test_a_file_that_changed_is_no_base(serve, make_client, fetch, folder):
     """Changed, removed, or too large: no patch is asked for."""
-    asked = serve(PATCH)
+    requests = serve(PATCH)
     (folder / "notes-1.0.zip").write_bytes(OLD + b"!")
     assert (await fetch(make_client(), force=True)).path.read_bytes() == CONTENT
     (folder / "notes-2.0.zip").unlink()
     assert (await fetch(make_client(), force=True)).path.read_bytes() == CONTENT
-    assert asked == []
+    assert requests == []
 
 
 async def test_without_the_library_nothing_changes(serve, make_client, fetch, monkeypatch):
     """No patch is asked for, and no file is remembered."""
-    asked = serve(PATCH)
+    requests = serve(PATCH)
     monkeypatch.setattr(_patches, "_zstd", lambda: __import__("no_such_library"))
     assert (await fetch(make_client(), force=True)).path.read_bytes() == CONTENT
-    assert asked == []
+    assert requests == []

@@ -32,12 +32,12 @@ def signing(service, http_answer, clock):
 
 @pytest.fixture
 def make(signing, clock, tmp_path):
-    """Make a client on the folder, for one installation unless told otherwise."""
+    """Make a client on the folder, for one installation unless `domain` is passed."""
 
     def make(**settings: Any):
-        told = {"state_dir": tmp_path, "clock": clock, "domain": "d", "public_keys": [SIGNER.text]}
+        options = {"state_dir": tmp_path, "clock": clock, "domain": "d", "public_keys": [SIGNER.text]}
         url = settings.pop("url", signing.url)
-        return LicenseClient(url, **{**told, **settings})
+        return LicenseClient(url, **{**options, **settings})
 
     return make
 
@@ -164,8 +164,8 @@ def test_signed_nonsense_is_a_miss(signing, make, key, clock, tmp_path, record):
     settings = client._context.settings
     call = with_nonce(client._context, verify_call(settings, key, "d", "192.0.2.1"))
     for body in (b'{"valid": false, "reason": "License expired."}', b"[]"):
-        asked = Asked(call.method, call.url, {"Content-Digest": call.headers["Content-Digest"]})
-        answered = Answered(asked, 200, {"Content-Type": "application/json"}, body)
+        signed_request = Asked(call.method, call.url, {"Content-Digest": call.headers["Content-Digest"]})
+        answered = Answered(signed_request, 200, {"Content-Type": "application/json"}, body)
         SIGNER.sign(answered, "n", clock())
         document = {
             "ip": "192.0.2.1",
@@ -201,14 +201,14 @@ def test_a_record_is_good_for_its_key_domain_and_server_only(record, make, key, 
     """Copied to another's name, and its sum redone for it, a success is nobody's."""
     good = unseal(record.stem, record.read_bytes())
     client = make(**{name: value for name, value in other.items() if name != "key"})
-    asked = other.get("key", key)
-    name = client._context.successes.subject(asked, client._context.settings.domain).name
+    other_key = other.get("key", key)
+    name = client._context.successes.subject(other_key, client._context.settings.domain).name
     assert name != record.stem
     record.with_name(f"{name}.state").write_bytes(record.read_bytes())
-    assert recalled(client, asked) is None
+    assert recalled(client, other_key) is None
     copied = {field: value for field, value in good.items() if field != "schema"}
     record.with_name(f"{name}.state").write_bytes(seal(name, copied))
-    assert recalled(make(**{k: v for k, v in other.items() if k != "key"}), asked) is None
+    assert recalled(make(**{k: v for k, v in other.items() if k != "key"}), other_key) is None
 
 
 def test_a_record_of_a_key_that_is_pinned_no_more_is_a_miss(record, make, key):
@@ -253,9 +253,9 @@ def test_the_signature_is_checked_at_every_read_of_the_disk(record, make, key, m
     checks = []
     verify = public_keys.PublicKey.verify
 
-    def counted(self, *told: bytes):
+    def counted(self, *args: bytes):
         checks.append(1)
-        return verify(self, *told)
+        return verify(self, *args)
 
     monkeypatch.setattr(public_keys.PublicKey, "verify", counted)
     with make() as client:

@@ -228,9 +228,7 @@ async def test_pins_come_and_go_with_versions_of_the_app(
     assert service.count() == 3
 
 
-def test_what_others_were_told_without_a_signature_counts_for_nothing(
-    service, http_answer, clock, key, tmp_path
-):
+def test_an_unsigned_result_of_another_call_counts_for_nothing(service, http_answer, clock, key, tmp_path):
     """An app with pins ignores a refusal that an app without pins received meanwhile (D-58)."""
     grants_signed(service, http_answer, clock)
     pinned = LicenseClient(service.url, state_dir=tmp_path, clock=clock, **PINS)

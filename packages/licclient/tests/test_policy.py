@@ -186,7 +186,7 @@ def test_the_mark_moves_when_an_end_was_crossed():
     ],
 )
 def test_an_outage_says_why_nothing_holds(now, words):
-    """The error tells what became of the license that was remembered, and this stays remembered."""
+    """The error describes what became of the license that was remembered, and this stays remembered."""
     held = Held(Verified("Notes", None, lifetime=False), START, START)
     result, kept = settle(OUTAGE, held, now, settings())
     assert (str(result), kept) == (words, held)

@@ -15,11 +15,11 @@ def proxied(monkeypatch):
     """Sets the environment's proxies, as a system does, and no others."""
 
     def set_proxies(http="", **others: str):
-        told = {"http_proxy": http, **others}
+        proxies = {"http_proxy": http, **others}
         for name in NAMES:
             monkeypatch.delenv(name, raising=False)
             monkeypatch.delenv(name.upper(), raising=False)
-        for name, value in told.items():
+        for name, value in proxies.items():
             monkeypatch.setenv(name.upper(), value)
 
     return set_proxies
@@ -88,7 +88,7 @@ async def test_a_proxy_that_lets_nobody_through_is_named(make_client, service, p
 
 
 @pytest.mark.parametrize(
-    ("url", "told", "proxy"),
+    ("url", "proxies", "proxy"),
     [
         ("https://a.example/x", {}, None),
         ("https://a.example/x", {"http": "http://p:1"}, None),
@@ -104,7 +104,7 @@ async def test_a_proxy_that_lets_nobody_through_is_named(make_client, service, p
         ("http://[::1]:80/x", {"http": "http://p", "no_proxy": "[::1]:80"}, None),
     ],
 )
-def test_which_proxy_is_for_an_address(proxied, url, told, proxy):
+def test_which_proxy_is_for_an_address(proxied, url, proxies, proxy):
     """The scheme's own before the one for all; none for hosts, domains and ports that are excepted."""
-    proxied(**told)
+    proxied(**proxies)
     assert system_proxy(url) == proxy

@@ -144,7 +144,7 @@ async def test_other_users_of_httpx_keep_their_logs(make_client, service, key, c
 async def test_what_fails_behind_a_cancelled_task_complains_to_nobody():
     """The task's own end is what counts: no "exception was never retrieved" in the app's log."""
     complaints = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told["message"]))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
 
     def flow():
         time.sleep(0.1)

@@ -40,7 +40,7 @@ def test_other_text_is_no_public_key(text):
 
 
 def test_a_public_key_is_text():
-    """Bytes are a slip, and said to be one."""
+    """Bytes are rejected with a message that names the mistake."""
     with pytest.raises(TypeError, match="public_keys must hold strings, not bytes"):
         read_public_key(b"ed25519:")
 

@@ -200,9 +200,11 @@ def test_an_offer_that_makes_no_sense_is_none(field):
     broken = read_round(ROUND | {"listing": LISTING | {field: []}})
     assert broken is not None
     assert broken.listing is None
-    lacking = read_round(ROUND | {"listing": {name: told for name, told in LISTING.items() if name != field}})
-    assert lacking is not None
-    assert (lacking.listing is None) == (field != "manifest")
+    incomplete = read_round(
+        ROUND | {"listing": {name: one for name, one in LISTING.items() if name != field}}
+    )
+    assert incomplete is not None
+    assert (incomplete.listing is None) == (field != "manifest")
 
 
 @pytest.mark.parametrize("change", [{"last_updated": "yesterday"}, {"manifest": 7}])

@@ -41,8 +41,8 @@ async def test_what_was_signed_is_offered_and_downloaded(pinned, store, folder, 
     assert os.name == "nt" or stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-async def test_without_pins_nothing_is_demanded_and_nothing_claimed(client, store, key):
-    """An app that pins nothing works as ever, and is not told that anything was checked."""
+async def test_without_pins_nothing_is_required_and_nothing_is_verified(client, store, key):
+    """An app that pins nothing works as ever, and nothing is marked as checked."""
     store.manifest = "rubbish"
     update = await client.check_for_update(key)
     assert (update.version, update.authenticated, update.size) == ("2.0", False, None)
@@ -71,7 +71,7 @@ UNTRUSTED = {
     "no manifest": "",
     "rubbish": "rubbish",
     "another key": word(document(EVE)),
-    "another version than told": word(document(version="1.9")),
+    "another version than offered": word(document(version="1.9")),
     "expired": word(document(expires_at="2026-11-21T12:00:00Z")),
 }
 """One of each kind; every clause of a manifest is broken alone in `test_signed_releases`."""

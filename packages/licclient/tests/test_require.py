@@ -38,7 +38,7 @@ async def test_a_class_is_not_gated(client):
 
 
 async def test_what_cannot_be_called_stands_in_for_nothing(client):
-    """It is said where the feature is defined, not when a customer clicks."""
+    """The error is raised where the feature is defined, not when a customer clicks."""
     for slip in ("no", False, 0):
         with pytest.raises(TypeError, match="otherwise"):
             client.client.licensed(otherwise=slip)
@@ -77,9 +77,9 @@ async def test_clicks_after_a_refusal_do_not_become_calls(make_client, service, 
     clock.move(hours=97)
     before = service.count()
     for _ in range(20):
-        for asked in (client, make_client()):
+        for one in (client, make_client()):
             with pytest.raises(LicenseRefusedError) as caught:
-                await asked.require()
+                await one.require()
             assert caught.value.reason is Reason.REVOKED
     assert service.count() == before + 1
     clock.move(seconds=61)
@@ -92,7 +92,7 @@ async def test_clicks_after_a_refusal_do_not_become_calls(make_client, service, 
 
 
 async def test_an_outage_is_no_refusal(client, service, clock, key):
-    """Who comes back within the minute is heard."""
+    """A second call within the minute sends a request."""
     service.grants()
     await client.activate(key)
     clock.move(hours=97)
@@ -127,8 +127,8 @@ async def test_programs_that_end_at_once_learn_of_a_refusal(make_client, service
     clock.move(hours=25)
 
     def run():
-        told = [service.url, str(tmp_path / "state"), clock.now.isoformat()]
-        command = [sys.executable, "-c", PROGRAM, *told]
+        arguments = [service.url, str(tmp_path / "state"), clock.now.isoformat()]
+        command = [sys.executable, "-c", PROGRAM, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     assert [run(), run()] == ["grace", "LicenseRefusedError"]

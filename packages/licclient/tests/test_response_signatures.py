@@ -50,8 +50,8 @@ UNFIT = (
 
 def signed(*, by: Signer = SIGNER, content_type: str = "application/json", **bent: Any) -> dict[str, str]:
     """The headers of an answer to CALL, as the oracle signs it."""
-    asked = Asked(CALL.method, URL, {"Content-Digest": digest(CALL.body or b"")}, CALL.body or b"")
-    answered = Answered(asked, 200, {"Content-Type": content_type}, BODY)
+    signed_request = Asked(CALL.method, URL, {"Content-Digest": digest(CALL.body or b"")}, CALL.body or b"")
+    answered = Answered(signed_request, 200, {"Content-Type": content_type}, BODY)
     by.sign(answered, **{"nonce": "n", "created": NOON, "label": "sig", **bent})
     return {name.lower(): value for name, value in answered.headers.items()}
 
@@ -115,8 +115,8 @@ def test_it_says_from_when_until_when_it_was_meant():
 def test_a_question_without_a_body_is_signed_as_one_of_no_bytes():
     """An update check has none; its address is covered to the last letter of the query."""
     url = "https://x.example/api/v1/update-check?license_key=k&domain=a%20b"
-    asked = Asked("GET", url, {"Content-Digest": digest(b"")})
-    answered = Answered(asked, 200, {"Content-Type": "application/json"}, BODY)
+    signed_request = Asked("GET", url, {"Content-Digest": digest(b"")})
+    answered = Answered(signed_request, 200, {"Content-Type": "application/json"}, BODY)
     SIGNER.sign(answered, "n", NOON)
     headers = {name.lower(): value for name, value in answered.headers.items()}
     call = Call("GET", url, {}, None, 1000)
@@ -124,13 +124,13 @@ def test_a_question_without_a_body_is_signed_as_one_of_no_bytes():
     assert read(headers, call=replace(call, url=url.replace("%20", "+"))) == UNFIT
 
 
-def lacking(name: str) -> dict[str, str]:
+def without(name: str) -> dict[str, str]:
     """The good headers without one of them."""
-    return {told: value for told, value in GOOD.items() if told != name}
+    return {header: value for header, value in GOOD.items() if header != name}
 
 
 BAD: dict[str, tuple[dict[str, str], str]] = {
-    **{f"no {name}": (lacking(name), NONE) for name in GOOD},
+    **{f"no {name}": (without(name), NONE) for name in GOOD},
     "another body's digest": ({**GOOD, "content-digest": digest(b"{}")}, CHANGED),
     "a digest of another kind": ({**GOOD, "content-digest": "sha-512=:AAAA:"}, CHANGED),
     "nothing that can be read": ({**GOOD, "signature-input": "sig"}, UNREADABLE),
@@ -215,7 +215,7 @@ def test_no_key_no_trust():
     assert str(found) == UNREADABLE
 
 
-def test_a_request_asks_for_each_key_and_tells_its_digest():
+def test_a_request_names_each_key_and_its_digest():
     """The headers that the protocol page shows, beside those that were there; a GET has no bytes."""
     asking = request_signature(CALL, KEYS, "n")
     covered = " ".join(COVERED)

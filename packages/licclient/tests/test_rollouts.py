@@ -16,7 +16,7 @@ from licclient.testing import MemoryStorage
 COUNTED = b'{"counted": false}'
 
 
-async def test_a_person_who_asks_says_so(make_client, service, clock, key):
+async def test_a_check_by_a_person_is_marked_as_manual(make_client, service, clock, key):
     """Until what was offered is installed, so that no later check is offered less."""
     service.offers("2.0")
     client = make_client()
@@ -82,7 +82,7 @@ def rolled_back(root, lay, monkeypatch):
 
 @pytest.fixture
 def take_reports(service, http_answer):
-    """Answer update checks with 2.0, and reports as told."""
+    """Answer update checks with 2.0, and reports as configured."""
 
     def take(status, body=b""):
         listing = http_answer(200, service.listing("2.0"))
@@ -110,11 +110,11 @@ async def test_a_version_that_was_rolled_back_is_reported_once(
     for status, body in [(500, b""), (200, b"<html>"), (200, COUNTED), (200, COUNTED)]:
         take_reports(status, body)
         assert (await client.check_for_update(key, force=True)).version == "2.0"
-    told = {"license_key": key, "slug": "notes", "version": "2.0", **settings}
-    assert reports(service) == [told] * 3
+    report = {"license_key": key, "slug": "notes", "version": "2.0", **settings}
+    assert reports(service) == [report] * 3
 
 
-async def test_a_service_without_reports_is_told_nothing_twice(
+async def test_a_service_without_reports_is_sent_one_only_once(
     rolled_back, make_client, service, take_reports, key
 ):
     """A plain one refuses it, and nobody notices."""

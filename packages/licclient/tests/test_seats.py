@@ -62,7 +62,7 @@ def test_what_the_service_answers(status, body, expected):
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es", "ja", "zh"])
-def test_people_are_told_what_is_wrong(language):
+def test_people_see_what_is_wrong(language):
     """How many seats there are and when to try again; that it was taken back; that there are none."""
     full = explain(NoSeatError("", 5, NOW), language)
     assert "5" in full
@@ -105,16 +105,16 @@ async def test_a_seat_is_held_for_a_block(office, eventually):
         (lambda service, key: service.revoke(key), LicenseRefusedError),
     ],
 )
-async def test_an_app_is_told_that_its_seat_is_lost(office, happens, reason, eventually):
+async def test_an_app_is_notified_that_its_seat_is_lost(office, happens, reason, eventually):
     """At the next renewal, once, with the reason; then it can take another one."""
     service, key = office
-    told = []
-    seat = service.client().seat(on_lost=told.append, deliver=lambda call: call()).take()
+    errors = []
+    seat = service.client().seat(on_lost=errors.append, deliver=lambda call: call()).take()
     happens(service, key)
     service.clock.move(seconds=41)
-    await eventually(lambda: told)
+    await eventually(lambda: errors)
     assert not seat.is_held
-    assert [type(one) for one in told] == [reason]
+    assert [type(one) for one in errors] == [reason]
     service.reinstate(key)
     service.clock.move(minutes=2)
     assert seat.take().is_held
@@ -124,38 +124,38 @@ async def test_an_app_is_told_that_its_seat_is_lost(office, happens, reason, eve
 async def test_an_outage_is_reported_at_the_end_of_the_lease_and_no_sooner(office, eventually):
     """Until then the seat is held; what happens to it afterwards is the app's decision."""
     service, _ = office
-    told = []
-    with service.client().seat(on_lost=told.append) as seat:
+    errors = []
+    with service.client().seat(on_lost=errors.append) as seat:
         service.go_offline()
         service.clock.move(seconds=119)
         await eventually(lambda: service.count("seat") > 1)
-        assert (seat.is_held, told) == (True, [])
+        assert (seat.is_held, errors) == (True, [])
         service.clock.move(seconds=1)
         assert not seat.is_held
-        await eventually(lambda: told)
-    assert [type(one) for one in told] == [ServiceUnavailableError]
+        await eventually(lambda: errors)
+    assert [type(one) for one in errors] == [ServiceUnavailableError]
 
 
 async def test_a_seat_that_ended_while_the_app_slept_is_taken_again(office, eventually):
-    """If it is free; nobody is told then."""
+    """If it is free; no callback is called then."""
     service, _ = office
-    told = []
-    with service.client().seat(on_lost=told.append) as seat:
+    errors = []
+    with service.client().seat(on_lost=errors.append) as seat:
         service.clock.move(hours=9)
         await eventually(lambda: seat.is_held)
-    assert told == []
+    assert errors == []
 
 
 def test_closing_the_client_gives_its_seats_up(office):
     """A seat that was taken without a block ends with the client; nobody is called back any more."""
     service, key = office
-    told = []
+    errors = []
     client = service.client()
-    client.seat(on_lost=told.append).take()
+    client.seat(on_lost=errors.append).take()
     client.close()
     service.client(storage=MemoryStorage()).seat(key).take()
     service.take_back_seats(key)
-    assert told == []
+    assert errors == []
 
 
 def test_a_seat_without_an_answer_is_asked_for_again(office):
@@ -174,15 +174,15 @@ def test_a_seat_without_an_answer_is_asked_for_again(office):
 async def test_a_task_holds_a_seat(office, eventually):
     """The asynchronous client does the same: taken, renewed, lost, given up."""
     service, key = office
-    told = []
+    errors = []
     client = service.async_client()
-    async with client.seat(on_lost=told.append) as seat:
+    async with client.seat(on_lost=errors.append) as seat:
         service.clock.move(seconds=41)
         await eventually(lambda: service.count("seat") >= 2)
         assert seat.is_held
         service.take_back_seats(key)
         service.clock.move(seconds=41)
-        await eventually(lambda: told)
+        await eventually(lambda: errors)
         assert not seat.is_held
     await client.seat().take()
     await client.aclose()

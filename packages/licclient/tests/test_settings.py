@@ -151,7 +151,7 @@ async def test_a_timeout_may_be_a_timedelta(make_client, service, key):
 
 @pytest.mark.parametrize(("now", "error"), [(datetime(2026, 1, 1), ValueError), ("noon", TypeError)])  # noqa: DTZ001
 async def test_a_clock_must_show_instants(make_client, key, now, error):
-    """A naive time is no instant, and is told as such."""
+    """A naive time is rejected with a message that says so."""
     with pytest.raises(error, match="clock"):
         await make_client(clock=lambda: now).verify(key)
 
@@ -231,5 +231,5 @@ def test_channels_are_a_list_of_names(channels, error):
     ("options", "required"), [({}, False), ({"require_digest": True}, True), ({"release_keys": [PIN]}, True)]
 )
 def test_pinned_release_keys_require_a_digest(options, required):
-    """A file that cannot be verified is then no file, whatever the app said (D-55)."""
+    """A file that cannot be verified is then no file, whatever the app passed (D-55)."""
     assert read_settings(ClientSettings("https://store.example", **options)).require_digest is required

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stage.releases import ALICE, BOB, CONTENT, EVE, document, said, word
+from stage.releases import ALICE, BOB, CONTENT, EVE, document, manifest_payload, word
 from stage.rules import settings
 
 from licclient import UntrustedResponseError, Update
@@ -56,10 +56,10 @@ def judged(header: str | None, *, highest: Highest | None = None, now: datetime 
 
 def signatures(*signed: Any, payload: Any = None) -> str:
     """A manifest with these signatures, which are no good ones all of them."""
-    return word({"payload": payload or word(said()), "signatures": list(signed)})
+    return word({"payload": payload or word(manifest_payload()), "signatures": list(signed)})
 
 
-GOOD = ALICE.sign(word(said()))
+GOOD = ALICE.sign(word(manifest_payload()))
 
 
 HOLDS = {
@@ -69,9 +69,9 @@ HOLDS = {
     "after rubbish": signatures(None, 1, {}, {"protected": "!", "signature": 1}, GOOD),
     "after a broken one": signatures(GOOD | {"signature": "AAAA"}, GOOD),
     "after one under a wrong name": signatures(
-        BOB.sign(word(said())) | {"signature": GOOD["signature"]}, GOOD
+        BOB.sign(word(manifest_payload())) | {"signature": GOOD["signature"]}, GOOD
     ),
-    "by the algorithm's newer name": signatures(ALICE.sign(word(said()), alg="Ed25519")),
+    "by the algorithm's newer name": signatures(ALICE.sign(word(manifest_payload()), alg="Ed25519")),
     "with more around it": word(document() | {"more": 1}),
     "saying more": word(document(more=1)),
 }
@@ -109,7 +109,7 @@ def test_the_longest_header_that_is_read():
     assert judged(of_size(MAX_HEADER + 2)) == UNREADABLE
 
 
-PAYLOAD = word(said())
+PAYLOAD = word(manifest_payload())
 BAD: dict[str, tuple[str | None, str]] = {
     "nothing": (None, NONE),
     "an empty header": ("", UNREADABLE),
@@ -132,17 +132,24 @@ BAD: dict[str, tuple[str | None, str]] = {
     "an extension": (signatures(ALICE.sign(PAYLOAD, crit=["b64"], b64=False)), UNSIGNED),
     "an empty signature": (signatures(GOOD | {"signature": ""}), UNSIGNED),
     "a signature of no length": (signatures(GOOD | {"signature": "AAAAA"}), UNSIGNED),
-    "another payload": (signatures(GOOD, payload=word(said(version="2.1"))), UNSIGNED),
+    "another payload": (signatures(GOOD, payload=word(manifest_payload(version="2.1"))), UNSIGNED),
     "another head": (signatures(GOOD | {"protected": BOB.sign(PAYLOAD)["protected"]}), UNSIGNED),
-    "a list said": (word(document(payload=[1])), NOT_A_RELEASE),
+    "a list as payload": (word(document(payload=[1])), NOT_A_RELEASE),
     **{
-        f"no {name} said": (
-            word(document(payload={told: value for told, value in said().items() if told != name})),
+        f"no {name}": (
+            word(
+                document(
+                    payload={field: value for field, value in manifest_payload().items() if field != name}
+                )
+            ),
             NOT_A_RELEASE,
         )
-        for name in said()
+        for name in manifest_payload()
     },
-    **{f"a {name} that is a list": (word(document(**{name: []})), NOT_A_RELEASE) for name in said()},
+    **{
+        f"a {name} that is a list": (word(document(**{name: []})), NOT_A_RELEASE)
+        for name in manifest_payload()
+    },
     "less than nothing": (word(document(size=-1)), NOT_A_RELEASE),
     "a size that is a truth": (word(document(size=True)), NOT_A_RELEASE),
     "more than a petabyte": (word(document(size=10**15 + 1)), NOT_A_RELEASE),

@@ -23,8 +23,8 @@ RULES = settings()
 )
 def test_a_slow_clock_neither_shortens_nor_lengthens(moments, lag):
     """As long as it stays as slow as it was, it is as good as one that is right."""
-    told = Verified("Notes", date(2026, 11, 24), lifetime=False)
-    right, slow = Held(told, START, START), Held(told, START, START, slow_by=lag)
+    verified = Verified("Notes", date(2026, 11, 24), lifetime=False)
+    right, slow = Held(verified, START, START), Held(verified, START, START, slow_by=lag)
     for moment in moments:
         at = START + moment
         right, slow = mark(right, at, RULES), mark(slow, at - lag, RULES)
@@ -54,8 +54,8 @@ async def test_what_was_signed_holds_through_cache_and_grace(make_client, servic
     assert (await make_client(**pins).status()).source is None
 
 
-@pytest.mark.parametrize("told", [None, "7", -1, 86_401, 1e300, [], 0])
-async def test_what_is_no_plausible_lag_is_none(make_client, clock, slow_record, told):
+@pytest.mark.parametrize("slow_by", [None, "7", -1, 86_401, 1e300, [], 0])
+async def test_what_is_no_plausible_lag_is_none(make_client, clock, slow_record, slow_by):
     """Whoever edits it and redoes the sum gets no more than without it; a greater one ends all the sooner."""
     pins = {"public_keys": [SIGNER.text]}
 
@@ -64,7 +64,7 @@ async def test_what_is_no_plausible_lag_is_none(make_client, clock, slow_record,
         document["slow_by"] = value
         slow_record.write_bytes(seal(slow_record.stem, document))
 
-    edit(told)
+    edit(slow_by)
     assert (await make_client(**pins).status()).source is None
     clock.move(hours=3)
     assert (await make_client(**pins).status()).source is Source.CACHE

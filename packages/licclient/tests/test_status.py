@@ -71,7 +71,7 @@ def test_the_facts_of_a_license():
 
 
 def test_grace_never_reaches_past_the_last_day():
-    """Nobody is told to go online by a day on which the license is long over."""
+    """No message asks to go online by a day after the license has ended."""
     status = judge_status(
         _held(2, expiry=date(2026, 11, 23)), None, NOW, SETTINGS, key_hint=None, update=None
     )

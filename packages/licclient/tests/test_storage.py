@@ -154,8 +154,8 @@ def test_what_cannot_be_written_is_logged_once(tmp_path, monkeypatch, caplog, pr
     state = StateFolder(tmp_path)
     for name in ("installation-1", "activation-1", "activation-1", "license-1"):
         state.change(name, lambda _: {"n": 1})
-    told = f"The state cannot be written ({words}: {tmp_path}): {NEXT_START}"
-    assert caplog.record_tuples == [("licclient", logging.WARNING, told)]
+    message = f"The state cannot be written ({words}: {tmp_path}): {NEXT_START}"
+    assert caplog.record_tuples == [("licclient", logging.WARNING, message)]
 
 
 def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
@@ -248,10 +248,10 @@ def test_an_unchanged_file_is_read_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize("problem", [None, OSError, RuntimeError])
 def test_without_a_folder_of_its_own_an_app_uses_the_platforms(tmp_path, monkeypatch, problem):
     """Found once; where there is none, there is no lock either."""
-    asked = []
+    calls = []
 
-    def user_state_path(*told: object, **options: object):
-        asked.append((told, options))
+    def user_state_path(*args: object, **options: object):
+        calls.append((args, options))
         if problem is not None:
             raise problem
         return tmp_path
@@ -259,7 +259,7 @@ def test_without_a_folder_of_its_own_an_app_uses_the_platforms(tmp_path, monkeyp
     monkeypatch.setattr("platformdirs.user_state_path", user_state_path)
     state = StateFolder(None)
     assert state.folder() == (None if problem else tmp_path)
-    assert set(map(repr, asked)) == {"(('licclient',), {'appauthor': False})"}
+    assert set(map(repr, calls)) == {"(('licclient',), {'appauthor': False})"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes on Windows")

@@ -43,8 +43,8 @@ def held(kind):
     if kind == "license":
         return Held(Verified("Notes", None, lifetime=False), NOW, NOW)
     call = request_signature(verify_call(settings, KEY, DOMAIN, "192.0.2.1"), settings.public_keys, "n")
-    asked = Asked(call.method, call.url, {"Content-Digest": digest(call.body)}, call.body)
-    answered = Answered(asked, 200, {"Content-Type": "application/json"}, json.dumps(GOOD).encode())
+    signed_request = Asked(call.method, call.url, {"Content-Digest": digest(call.body)}, call.body)
+    answered = Answered(signed_request, 200, {"Content-Type": "application/json"}, json.dumps(GOOD).encode())
     SIGNER.sign(answered, "n", NOW)
     headers = {name.lower(): value for name, value in answered.headers.items()}
     return Held(read_trusted_verify(call, Reply(200, answered.body, headers), KEY, settings, NOW), NOW, NOW)

@@ -219,7 +219,7 @@ async def test_what_a_vendor_does_later(app, license_service):
 
 
 def test_a_key_must_look_like_one(license_service):
-    """A slip in the test is said at once."""
+    """A mistake in the test is reported at once."""
     with pytest.raises(ValueError, match="five groups"):
         license_service.issue("Notes Pro", key="CP-123")
 

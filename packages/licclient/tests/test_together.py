@@ -93,9 +93,9 @@ def together(monkeypatch):
     def wait_for(many):
         gate = threading.Barrier(many)
 
-        def lock_together(*told: object):
+        def lock_together(*args: object):
             gate.wait(20)
-            return call_lock(*told)
+            return call_lock(*args)
 
         with monkeypatch.context() as patch:
             patch.setattr(verification, "call_lock", lock_together)

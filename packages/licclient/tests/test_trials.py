@@ -71,7 +71,7 @@ def test_a_refusal_keeps_the_words_of_the_service():
     ],
 )
 def test_a_refusal_has_a_reason_and_leaves_everything_as_it_was(tmp_path, status, code, reason):
-    """A key that was there stays, and people are told in their language."""
+    """A key that was there stays, and people get a message in their language."""
     verified = {"valid": True, "product": "App", "expiry": None, "lifetime": False}
     answers = {"verify": httpx.Response(200, json=verified)}
     answers["trial"] = httpx.Response(status, json={"error": code, "message": "no"})
@@ -111,8 +111,8 @@ def test_a_trial_is_used_until_it_ends_and_then_a_key_is_bought(shop):
         assert "has ended" in explain(again.value, "en")
         bought = client.activate(shop.issue("App", slug="app"))
         assert (bought.is_trial, client.require().is_trial) == (False, False)
-        asked = {one.fields["domain"] for one in shop.requests if one.kind == "verify"}
-    assert len(asked) == 1, "the installation keeps its id"
+        domains = {one.fields["domain"] for one in shop.requests if one.kind == "verify"}
+    assert len(domains) == 1, "the installation keeps its id"
 
 
 def test_a_trial_that_was_bought_goes_on_with_its_key(shop):
@@ -239,8 +239,8 @@ def test_a_computer_without_an_id_is_named_by_its_installation(monkeypatch, tmp_
         ) as client:
             client._context.now = shop.clock
             client.start_trial()
-    asked = [one.fields["machine"] for one in shop.requests if one.kind == "trial"]
-    assert asked[0] == asked[1] != asked[2]
+    machines = [one.fields["machine"] for one in shop.requests if one.kind == "trial"]
+    assert machines[0] == machines[1] != machines[2]
 
 
 # --- the dialog -------------------------------------------------------------------------------

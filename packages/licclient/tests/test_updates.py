@@ -27,17 +27,17 @@ async def test_the_request_is_the_specified_one(make_client, service, key):
     for platform in ("linux-arm64", ""):
         client = make_client(**settings, platform=platform)
         await client.check_for_update(f" {key.lower()}\n", force=True)
-    own, asked = service.requests
-    assert own.query.pop("manual") == asked.query.pop("manual") == "1"
-    assert own.query == {**asked.query, "platform": "linux-arm64"}
-    assert (asked.method, asked.path) == ("GET", "/api/v1/update-check")
-    assert asked.query == {
+    own, request = service.requests
+    assert own.query.pop("manual") == request.query.pop("manual") == "1"
+    assert own.query == {**request.query, "platform": "linux-arm64"}
+    assert (request.method, request.path) == ("GET", "/api/v1/update-check")
+    assert request.query == {
         "license_key": key,
         "slug": "notes",
         "current_version": "1.0 beta&x",
         "domain": "app.example.org",
     }
-    assert asked.headers["accept"] == "application/json"
+    assert request.headers["accept"] == "application/json"
 
 
 async def test_an_empty_key_is_no_update(client, service):
@@ -173,7 +173,7 @@ async def test_what_was_skipped_cannot_be_read(client, service, key, tmp_path):
     ],
 )
 async def test_the_reason_for_none_is_kept(client, service, key, script, expected):
-    """`last_update_check` tells "up to date" from "not known", for a button "Check now"."""
+    """`last_update_check` distinguishes "up to date" from "not known", for a button "Check now"."""
     script(service)
     found = await client.check_for_update(key, force=True)
     check = client.client.last_update_check

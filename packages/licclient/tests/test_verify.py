@@ -30,12 +30,12 @@ async def test_the_request_is_the_specified_one(make_client, service, key):
     """The wire carries the three fields and the specified headers, and asks for no encoding (spec 4.1)."""
     service.grants()
     await make_client(service.url + "/shop/", domain="app.example.org").verify(key)
-    [asked] = service.requests
-    assert (asked.method, asked.path) == ("POST", "/shop/api/v1/licenses/verify")
-    assert asked.json == {"license_key": key, "domain": "app.example.org", "ip": "127.0.0.1"}
-    assert asked.headers["content-type"] == asked.headers["accept"] == "application/json"
-    assert asked.headers["accept-encoding"] == "identity"
-    assert asked.headers["user-agent"].startswith("licclient/")
+    [request] = service.requests
+    assert (request.method, request.path) == ("POST", "/shop/api/v1/licenses/verify")
+    assert request.json == {"license_key": key, "domain": "app.example.org", "ip": "127.0.0.1"}
+    assert request.headers["content-type"] == request.headers["accept"] == "application/json"
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.headers["user-agent"].startswith("licclient/")
 
 
 @pytest.mark.parametrize("typed", ["", "  \t\n", "\ud800"])
@@ -48,7 +48,7 @@ async def test_no_key_means_no_call(client, service, typed):
 
 
 async def test_a_settings_page_says_that_the_key_is_for_another_product(make_client, service, key):
-    """It said that nobody could be asked, and sent the person online."""
+    """It used to report an outage, and sent the person online."""
     service.grants("Notes")
     client = make_client(product="Notes")
     await client.activate(key)

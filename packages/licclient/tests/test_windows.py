@@ -72,7 +72,7 @@ def test_a_key_is_entered_with_the_keyboard_alone(hands, client, service):
 
 
 def test_a_key_is_pasted_and_the_mouse_does_the_rest(hands, client, service):
-    """Look-alike dashes and all; a refusal is told, and another key takes its place."""
+    """Look-alike dashes and all; a refusal is shown, and another key takes its place."""
     service.refuses(403, "License has been revoked.")
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
     hands.paste(f"  “{KEY.replace('-', '–')}”. ")
@@ -88,14 +88,14 @@ def test_a_key_is_pasted_and_the_mouse_does_the_rest(hands, client, service):
 
 
 def test_a_trial_is_started_with_its_button(hands, client, service):
-    """A refusal is told; when the trial has begun, the window says how long it lasts."""
+    """A refusal is shown; when the trial has begun, the window says how long it lasts."""
     hands.open(hands.kit.ActivationDialog(client, hands.parent, trial=True, **ENGLISH))
     assert sorted(hands.buttons()) == ["Activate", "Not now", "Start trial"]
     service.says(403, {"error": "trial_ended", "message": "no"})
     hands.click(Action.SKIP)
     hands.until(lambda: "has ended" in hands.message())
-    told = {"valid": True, "product": "Notes", "expiry": "2027-12-31", "lifetime": False, "trial": True}
-    service.says(200, {**told, "license_key": KEY})  # one answer for both requests
+    fields = {"valid": True, "product": "Notes", "expiry": "2027-12-31", "lifetime": False, "trial": True}
+    service.says(200, {**fields, "license_key": KEY})  # one answer for both requests
     hands.click(Action.SKIP)
     hands.until(lambda: hands.message().startswith("✓"))
     assert hands.message() == "✓\u00a0Thank you. Your license is active until Dec 31, 2027."
@@ -139,10 +139,10 @@ def test_tab_goes_through_everything_and_back(hands, client):
 
 def test_the_window_lives_while_the_service_is_asked(hands, client, service, http_answer):
     """The call runs on another thread; closing does not wait for it, and its result still counts (D-85)."""
-    asked, answered = threading.Event(), threading.Event()
+    requested, answered = threading.Event(), threading.Event()
 
     def slow(_):
-        asked.set()
+        requested.set()
         answered.wait(20)
         return http_answer(200, {"valid": True, "product": "Notes", "expiry": None, "lifetime": False})
 
@@ -150,7 +150,7 @@ def test_the_window_lives_while_the_service_is_asked(hands, client, service, htt
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
     hands.paste(KEY)
     hands.enter()
-    hands.until(asked.is_set)
+    hands.until(requested.is_set)
     hands.until(lambda: hands.bar() is not None)
     assert hands.message() == "Checking the license key …"
     hands.type("X")
@@ -165,15 +165,15 @@ def test_the_window_lives_while_the_service_is_asked(hands, client, service, htt
 
 
 def test_a_mistake_does_not_leave_a_dead_window(hands, client, monkeypatch):
-    """What nobody expected is told in general words; the app's hook hears of it, and nothing is stuck."""
-    heard = []
-    monkeypatch.setattr(threading, "excepthook", lambda told: heard.append(told.exc_type))
+    """An unexpected error is shown in general words and passed to the app's hook, and nothing is stuck."""
+    exceptions = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: exceptions.append(args.exc_type))
     monkeypatch.setattr(client, "activate", lambda _: 1 / 0)
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
     hands.paste(KEY)
     hands.enter()
     hands.until(lambda: hands.message().startswith("⚠\u00a0An unexpected problem"))
-    assert heard == [ZeroDivisionError]
+    assert exceptions == [ZeroDivisionError]
     assert hands.buttons()
 
 
@@ -232,8 +232,8 @@ def test_a_download_is_cancelled_and_taken_up_again(hands, client, gate, shop, f
     gate.set()
     hands.click(Action.GO)
     hands.until(lambda: hands.message() == "✓\u00a0Downloaded and verified.")
-    assert len(shop.asked) == 2
-    assert shop.asked[1] is not None
+    assert len(shop.requested_ranges) == 2
+    assert shop.requested_ranges[1] is not None
     hands.escape()
     assert hands.dialog.file is not None
 
@@ -292,7 +292,7 @@ def test_an_update_without_words_shows_no_empty_box(hands, client, service, shop
 
 
 def test_a_client_without_a_slug_cannot_offer(hands, service, shop, client, folder):
-    """As everywhere: a mistake of the app's is told to the app."""
+    """As everywhere: a mistake of the app's is raised in the app."""
     client.activate(KEY)
     update = client.check_for_update(force=True)
     with LicenseClient(service.url) as other, pytest.raises(ValueError, match="slug="):

@@ -55,108 +55,108 @@ async def working(app, **options: object):
 async def test_the_first_word_comes_from_the_disk(app, license_service, license_clock, eventually):
     """Online or not, the app hears at once what is remembered, and then what is new."""
     license_service.issue("Notes", activated=True)
-    told = []
-    async with working(app, on_status=told.append):
-        await eventually(lambda: told and told[-1].state is LicenseState.VALID)
-    assert [status.state for status in told] == [LicenseState.UNCONFIRMED, LicenseState.VALID]
+    statuses = []
+    async with working(app, on_status=statuses.append):
+        await eventually(lambda: statuses and statuses[-1].state is LicenseState.VALID)
+    assert [status.state for status in statuses] == [LicenseState.UNCONFIRMED, LicenseState.VALID]
     license_service.go_offline()
     license_clock.move(hours=20)
-    told.clear()
-    async with working(app, on_status=told.append):
-        await eventually(lambda: told)
-    assert told[0].state is LicenseState.VALID
+    statuses.clear()
+    async with working(app, on_status=statuses.append):
+        await eventually(lambda: statuses)
+    assert statuses[0].state is LicenseState.VALID
     assert license_service.count("verify") == 1
 
 
 async def test_an_outage_from_beginning_to_end(app, license_service, license_clock, eventually, settled):
     """72 hours of grace after the cache has run out; then unconfirmed, asking on; then valid again."""
     license_service.issue("Notes", activated=True)
-    told = []
+    statuses = []
 
     def states():
-        return [status.state for status in told]
+        return [status.state for status in statuses]
 
-    async with working(app, on_status=told.append):
+    async with working(app, on_status=statuses.append):
         await eventually(lambda: states()[-1:] == [LicenseState.VALID])
         license_service.go_offline()
         license_clock.move(hours=24 + 12)
         await eventually(lambda: states()[-1:] == [LicenseState.GRACE])
-        assert told[-1].grace_ends_at == told[-1].checked_at + timedelta(hours=96)
+        assert statuses[-1].grace_ends_at == statuses[-1].checked_at + timedelta(hours=96)
         license_clock.move(hours=71 - 12)
         await asyncio.sleep(0.2)
         assert states()[-1] is LicenseState.GRACE
         license_clock.move(hours=2)
         await eventually(lambda: states()[-1:] == [LicenseState.UNCONFIRMED])
-        asked = license_service.count("verify")
+        count_before = license_service.count("verify")
         for _ in range(60):  # an hour
             license_clock.move(minutes=1)
             await asyncio.sleep(0.03)
         await settled()
-        assert license_service.count("verify") > asked, "it goes on asking"
+        assert license_service.count("verify") > count_before, "it goes on asking"
         license_service.come_back()
         license_clock.move(minutes=59)
         await eventually(lambda: states()[-1:] == [LicenseState.VALID])
 
 
 async def test_a_revoked_license_is_noticed(app, license_service, license_clock, eventually):
-    """The next verify tells the app, with the reason; then it is not asked again and again."""
+    """The next verify reports it to the app, with the reason; then it is not asked again and again."""
     key = license_service.issue("Notes", activated=True)
-    told = []
-    async with working(app, on_status=told.append):
-        await eventually(lambda: told and told[-1].state is LicenseState.VALID)
+    statuses = []
+    async with working(app, on_status=statuses.append):
+        await eventually(lambda: statuses and statuses[-1].state is LicenseState.VALID)
         license_service.revoke(key)
         license_clock.move(hours=37)
-        await eventually(lambda: told[-1].state is LicenseState.REFUSED)
-        assert told[-1].reason.value == "revoked"
-        asked = license_service.count("verify")
+        await eventually(lambda: statuses[-1].state is LicenseState.REFUSED)
+        assert statuses[-1].reason.value == "revoked"
+        count_before = license_service.count("verify")
         license_clock.move(hours=20)
         await asyncio.sleep(0.2)
-        assert license_service.count("verify") == asked
+        assert license_service.count("verify") == count_before
 
 
-async def test_an_update_is_told_once(app, license_service, license_clock, eventually, settled):
-    """Found on the cadence, told once, also after a restart of the worker only once each."""
+async def test_an_update_is_reported_once(app, license_service, license_clock, eventually, settled):
+    """Found on schedule, reported once, also after a restart of the worker only once each."""
     license_service.issue("Notes", activated=True)
-    told = []
-    async with working(app, on_update=told.append):
+    updates = []
+    async with working(app, on_update=updates.append):
         await eventually(lambda: license_service.count("update-check") == 1)
         await settled()  # asked is not yet answered
         license_service.publish("2.0")
         license_clock.move(hours=11)
         await asyncio.sleep(0.2)
-        assert told == []
+        assert updates == []
         license_clock.move(hours=15)
-        await eventually(lambda: told)
+        await eventually(lambda: updates)
         license_clock.move(hours=17)
         await eventually(lambda: license_service.count("update-check") == 3)
-    assert [update.version for update in told] == ["2.0"]
+    assert [update.version for update in updates] == ["2.0"]
 
 
 @both
 async def test_a_key_that_is_entered_while_it_works(app, license_service, eventually):
     """No activation, no calls; then everything."""
     key = license_service.issue("Notes")
-    told = []
-    async with working(app, on_status=told.append):
-        await eventually(lambda: told)
-        assert (told[0].state, license_service.count()) == (LicenseState.NOT_ACTIVATED, 0)
+    statuses = []
+    async with working(app, on_status=statuses.append):
+        await eventually(lambda: statuses)
+        assert (statuses[0].state, license_service.count()) == (LicenseState.NOT_ACTIVATED, 0)
         activated = app.activate(key)
         if asyncio.iscoroutine(activated):
             await activated
-        await eventually(lambda: told[-1].state is LicenseState.VALID)
+        await eventually(lambda: statuses[-1].state is LicenseState.VALID)
 
 
 async def test_an_expiry_day_passes(app, license_service, license_clock, eventually):
     """Days left count down, and after the last one the license is expired, with or without the service."""
     license_service.issue("Notes", activated=True, expires=date(2030, 1, 16))
-    told = []
-    async with working(app, on_status=told.append):
-        await eventually(lambda: told and told[-1].days_left == 1)
+    statuses = []
+    async with working(app, on_status=statuses.append):
+        await eventually(lambda: statuses and statuses[-1].days_left == 1)
         license_clock.move(hours=13)
-        await eventually(lambda: told[-1].days_left == 0)
+        await eventually(lambda: statuses[-1].days_left == 0)
         license_clock.move(days=1)
-        await eventually(lambda: told[-1].state is LicenseState.REFUSED)
-        assert told[-1].reason.value == "expired"
+        await eventually(lambda: statuses[-1].state is LicenseState.REFUSED)
+        assert statuses[-1].reason.value == "expired"
 
 
 @both
@@ -184,11 +184,11 @@ def test_it_stops_within_a_second_in_the_middle_of_a_call(service, tmp_path, key
     for record in ("license", "call"):  # nothing is known of any success, so it is asked for at once
         next(tmp_path.glob(f"{record}-*.state")).unlink()
     service.script = script
-    told = []
-    client.start(on_status=told.append)
+    statuses = []
+    client.start(on_status=statuses.append)
     while service.count("verify") < 2:
         time.sleep(0.01)
-    before = len(told)
+    before = len(statuses)
     with Standstill() as machine:
         began = time.monotonic()
         client.close()
@@ -196,7 +196,7 @@ def test_it_stops_within_a_second_in_the_middle_of_a_call(service, tmp_path, key
     assert ended - began - machine.within(began, ended) < 1
     hang.set()
     time.sleep(0.3)
-    assert len(told) == before
+    assert len(statuses) == before
 
 
 def test_an_app_that_forgets_to_stop_it_ends_all_the_same(service, tmp_path, key):
@@ -213,14 +213,16 @@ def test_an_app_that_forgets_to_stop_it_ends_all_the_same(service, tmp_path, key
 async def test_a_callback_that_fails_ends_nothing(
     app, license_service, license_clock, eventually, monkeypatch
 ):
-    """The app hears of its own mistake where mistakes of threads and tasks are heard of."""
+    """An error in the app's callback goes to the hooks for errors of threads and tasks."""
     license_service.issue("Notes", activated=True)
-    heard = []
-    monkeypatch.setattr(threading, "excepthook", lambda told: heard.append(told.exc_value))
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: heard.append(told["exception"]))
+    exceptions = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: exceptions.append(args.exc_value))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: exceptions.append(context["exception"])
+    )
     async with working(app, on_status=lambda _: 1 / 0):
         await eventually(lambda: license_service.count("verify") == 1)
-    assert isinstance(heard[0], ZeroDivisionError)
+    assert isinstance(exceptions[0], ZeroDivisionError)
 
 
 # --- on whose thread --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A worker never asks in a circle, whatever it is told (D-115), and there is one of it."""
+"""A worker never repeats calls in a loop, whatever the answers (D-115), and there is one of it."""
 
 import itertools
 import subprocess
@@ -42,13 +42,15 @@ SETTLES_NOTHING = {
 }
 
 
-@pytest.mark.parametrize("told", SETTLES_NOTHING)
-async def test_what_settles_nothing_is_not_asked_again_at_once(make_client, service, clock, key, turns, told):
+@pytest.mark.parametrize("problem", SETTLES_NOTHING)
+async def test_what_settles_nothing_is_not_asked_again_at_once(
+    make_client, service, clock, key, turns, problem
+):
     """While the clock stands there is one call; in five hours some ten, and not 3,600."""
     service.grants()
     await make_client().activate(key)
     clock.move(hours=97)
-    SETTLES_NOTHING[told](service, clock)
+    SETTLES_NOTHING[problem](service, clock)
     client, before = make_client(version=None), service.count("verify")
     worker = client.client.start()
     try:
@@ -140,14 +142,14 @@ async def test_a_computer_is_suspended_at_any_moment(
 
 
 def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
-    """The others are told that it runs already; a second one would outlive `close`."""
+    """The other calls raise an error; a second worker would outlive `close`."""
     make = worker_module.Worker.__init__
     made = []
 
-    def slowly(worker, *told: object):
+    def slowly(worker, *args: object):
         made.append(worker)
         threading.Event().wait(0.05)
-        make(worker, *told)
+        make(worker, *args)
 
     monkeypatch.setattr(worker_module.Worker, "__init__", slowly)
     client = LicenseClient(service.url, state_dir=tmp_path)
@@ -159,7 +161,7 @@ def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
 
 def test_a_worker_that_a_callback_ended_can_be_started_anew(service, tmp_path, monkeypatch):
     """`sys.exit` in a callback ends its thread, and does not bar the next one."""
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # as Python does; pytest would be told
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # as Python does; pytest would report it
     client = LicenseClient(service.url, state_dir=tmp_path)
     worker = client.start(on_status=lambda _: sys.exit())
     worker._thread.join(10)

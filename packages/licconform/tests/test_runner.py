@@ -125,7 +125,7 @@ def test_prepared_keys_are_given_out_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_seed_command_that_does_not_work_ends_the_run(code: str, problem: str) -> None:
-    """Nothing is said about the server then."""
+    """Nothing is reported about the server then."""
     with pytest.raises(SetupError, match=problem):
         seed(code).new("valid")
 

@@ -47,7 +47,7 @@ def downloaded(folder: Path, content: bytes, version: str = "1.0.0") -> Download
 
 
 def app(version: str) -> bytes:
-    """Return the zip of an app whose program tells its version."""
+    """Return the zip of an app whose program prints its version."""
     program = f'#!/bin/sh\necho "photo-lab {version} $*"\n'.encode()
     return pack(APP | {"photo-lab": program, "_internal/version.txt": version.encode()})
 

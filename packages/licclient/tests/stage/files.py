@@ -13,8 +13,8 @@ from stage.scripts import RESET, Script, chunked, digest, drip, endless, http, s
 
 CONTENT = bytes(range(256)) * 400
 SIZE = len(CONTENT)
-TOLD = {"ETag": '"v2"', "Repr_Digest": digest(CONTENT), "Content_Disposition": 'filename="notes-2.0.zip"'}
-GOOD_FILE = http(200, CONTENT, **TOLD)
+HEADERS = {"ETag": '"v2"', "Repr_Digest": digest(CONTENT), "Content_Disposition": 'filename="notes-2.0.zip"'}
+GOOD_FILE = http(200, CONTENT, **HEADERS)
 HEAD = GOOD_FILE[:-SIZE]
 PACKED = gzip.compress(CONTENT)
 
@@ -25,7 +25,7 @@ def _page(text: bytes, **headers: str) -> bytes:
 
 def _cut(at: int) -> Script:
     """The same part of the file again and again, never its rest."""
-    return lambda _: http(200, CONTENT, **TOLD)[: len(HEAD) + at]
+    return lambda _: http(200, CONTENT, **HEADERS)[: len(HEAD) + at]
 
 
 def _cut_rests(at: int) -> Script:
@@ -34,7 +34,7 @@ def _cut_rests(at: int) -> Script:
     def script(request: Any) -> bytes:
         first = int((request.headers.get("range") or "bytes=0-")[6:-1])
         span = f"bytes {first}-{SIZE - 1}/{SIZE}"
-        whole = http(206, CONTENT[first:], Content_Range=span, **TOLD) if first else GOOD_FILE
+        whole = http(206, CONTENT[first:], Content_Range=span, **HEADERS) if first else GOOD_FILE
         return whole[: len(whole) - (SIZE - first)] + CONTENT[first : min(first + 1, at)]
 
     return script
@@ -43,16 +43,16 @@ def _cut_rests(at: int) -> Script:
 def _part(span: str, body: bytes = CONTENT[1000:], **changes: str) -> Script:
     """A beginning that is cut off, and then always this part."""
     return lambda request: (
-        http(206, body, Content_Range=span, **TOLD | changes)
+        http(206, body, Content_Range=span, **HEADERS | changes)
         if "range" in request.headers
         else GOOD_FILE[: len(HEAD) + 1000]
     )
 
 
 def _another_each_time() -> Script:
-    """Every try is told of another file, and cut."""
+    """Every try gets another file, cut short."""
     numbers = itertools.count()
-    return lambda _: http(200, CONTENT, **TOLD | {"ETag": f'"v{next(numbers)}"'})[: len(HEAD) + 50_000]
+    return lambda _: http(200, CONTENT, **HEADERS | {"ETag": f'"v{next(numbers)}"'})[: len(HEAD) + 50_000]
 
 
 def _to(location: str) -> Script:
@@ -72,42 +72,42 @@ FILES: dict[str, Script] = {
     # --- not the file
     "a login page": _page(b"<html>Please log in</html>"),
     "a login page with an empty digest": _page(b"<html>Please log in</html>", Repr_Digest=""),
-    "a login page that promises the file": _page(b"<html>Please log in</html>", **TOLD),
-    "a wrong digest": http(200, CONTENT, **TOLD | {"Repr_Digest": digest(b"another file")}),
-    "one other byte": http(200, b"!" + CONTENT[1:], **TOLD),
-    "two bytes exchanged": http(200, CONTENT[1::-1] + CONTENT[2:], **TOLD),
+    "a login page that promises the file": _page(b"<html>Please log in</html>", **HEADERS),
+    "a wrong digest": http(200, CONTENT, **HEADERS | {"Repr_Digest": digest(b"another file")}),
+    "one other byte": http(200, b"!" + CONTENT[1:], **HEADERS),
+    "two bytes exchanged": http(200, CONTENT[1::-1] + CONTENT[2:], **HEADERS),
     # --- too short, too long
-    "an empty file": http(200, b"", **TOLD),
-    "short": http(200, CONTENT, **TOLD)[:-1],
-    "long, by its own words": http(200, CONTENT + b"more", **TOLD),
-    "longer than it says": http(200, chunked(CONTENT, b"more"), **TOLD)
+    "an empty file": http(200, b"", **HEADERS),
+    "short": http(200, CONTENT, **HEADERS)[:-1],
+    "long, by its own words": http(200, CONTENT + b"more", **HEADERS),
+    "longer than it says": http(200, chunked(CONTENT, b"more"), **HEADERS)
     .replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n", 1)
     .replace(b"Content-Length: %d" % len(chunked(CONTENT, b"more")), b"Content-Length: %d" % SIZE),
     "no length and no digest": http(
-        200, chunked(CONTENT), Transfer_Encoding="chunked", **TOLD | {"Repr_Digest": ""}
+        200, chunked(CONTENT), Transfer_Encoding="chunked", **HEADERS | {"Repr_Digest": ""}
     ),
-    "no length": http(200, chunked(CONTENT), Transfer_Encoding="chunked", **TOLD),
+    "no length": http(200, chunked(CONTENT), Transfer_Encoding="chunked", **HEADERS),
     "no framing at all": HEAD.replace(b"Content-Length", b"X-Length") + CONTENT,
     "no end": lambda _: endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536),
     "no end in chunks": lambda _: endless(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b"x" * 65536 + b"\r\n"
     ),
-    "more than any disk holds": http(200, b"x" * 70_000, **TOLD | {"Content_Length": "9" * 17}),
-    "a length beyond all lengths": http(200, CONTENT, **TOLD | {"Content_Length": "9" * 40}),
-    "a length below zero": http(200, CONTENT, **TOLD | {"Content_Length": "-5"}),
-    "a length that is no number": http(200, CONTENT, **TOLD | {"Content_Length": "many"}),
+    "more than any disk holds": http(200, b"x" * 70_000, **HEADERS | {"Content_Length": "9" * 17}),
+    "a length beyond all lengths": http(200, CONTENT, **HEADERS | {"Content_Length": "9" * 40}),
+    "a length below zero": http(200, CONTENT, **HEADERS | {"Content_Length": "-5"}),
+    "a length that is no number": http(200, CONTENT, **HEADERS | {"Content_Length": "many"}),
     "two lengths": GOOD_FILE.replace(b"ETag", b"Content-Length: 5\r\nETag", 1),
     **{f"cut at {tenth} tenths, always": _cut(SIZE * tenth // 10) for tenth in (0, 5, 9)},
     "a byte each time": _cut_rests(SIZE),
     "another file each time": _another_each_time(),
     # --- packed
-    "gzip": http(200, PACKED, Content_Encoding="gzip", **TOLD),
+    "gzip": http(200, PACKED, Content_Encoding="gzip", **HEADERS),
     "gzip that keeps its promise": http(
-        200, PACKED, Content_Encoding="gzip", **TOLD | {"Repr_Digest": digest(PACKED)}
+        200, PACKED, Content_Encoding="gzip", **HEADERS | {"Repr_Digest": digest(PACKED)}
     ),
-    "an unknown encoding": http(200, CONTENT, Content_Encoding="br", **TOLD),
+    "an unknown encoding": http(200, CONTENT, Content_Encoding="br", **HEADERS),
     # --- parts
-    "a part that nobody asked for": http(206, CONTENT, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **TOLD),
+    "a part that nobody asked for": http(206, CONTENT, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **HEADERS),
     "a part from elsewhere": _part(f"bytes 5-{SIZE - 1}/{SIZE}"),
     "a part without end": _part("bytes 1000-99999999999/*"),
     "a part of a larger file": _part(f"bytes 1000-{SIZE}/{SIZE + 1}"),
@@ -152,11 +152,11 @@ FILES: dict[str, Script] = {
 }
 
 UNVERIFIED: dict[str, Script] = {
-    "no digest": http(200, CONTENT, ETag='"v2"', Content_Disposition=TOLD["Content_Disposition"]),
+    "no digest": http(200, CONTENT, ETag='"v2"', Content_Disposition=HEADERS["Content_Disposition"]),
     "a digest of another kind": http(
-        200, CONTENT, **TOLD | {"Repr_Digest": "md5=:1B2M2Y8AsgTpgAmY7PhCfg==:"}
+        200, CONTENT, **HEADERS | {"Repr_Digest": "md5=:1B2M2Y8AsgTpgAmY7PhCfg==:"}
     ),
-    "a digest that is too short": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=:AAAA:"}),
-    "a digest in hex": http(200, CONTENT, **TOLD | {"Repr_Digest": "sha-256=" + "0" * 64}),
+    "a digest that is too short": http(200, CONTENT, **HEADERS | {"Repr_Digest": "sha-256=:AAAA:"}),
+    "a digest in hex": http(200, CONTENT, **HEADERS | {"Repr_Digest": "sha-256=" + "0" * 64}),
 }
 """The file without a digest that can be read: accepted, unless a digest is required."""

@@ -40,10 +40,10 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # elsewhere: since the process began
 
 
-def told_by(error: BaseException | None) -> str:
+def crash_report(error: BaseException | None) -> str:
     """Write down an error as a crash reporter does, with everything that it was raised from."""
-    told = ""
+    report = ""
     while error is not None:
-        told += f"{type(error).__module__}.{type(error).__qualname__}: {error!r} {vars(error)}\n"
+        report += f"{type(error).__module__}.{type(error).__qualname__}: {error!r} {vars(error)}\n"
         error = error.__cause__ or error.__context__
-    return told
+    return report

@@ -39,16 +39,16 @@ class Signer:
 ALICE, BOB, EVE = (Signer(bytes([number]) * 32) for number in (1, 2, 3))
 
 
-def said(content=CONTENT, **changes: object):
-    """What a manifest says."""
-    told = {"slug": "notes", "version": "2.0", "size": len(content), "sha256": sha256(content).hexdigest()}
+def manifest_payload(content=CONTENT, **changes: object):
+    """Return the payload of a manifest."""
+    payload = {"slug": "notes", "version": "2.0", "size": len(content), "sha256": sha256(content).hexdigest()}
     instants = {"published_at": "2026-11-20T10:00:00Z", "expires_at": "2027-05-20T10:00:00Z"}
-    return told | instants | changes
+    return payload | instants | changes
 
 
 def document(*signers: Signer, payload=None, **changes: object):
     """A signed manifest, as a JSON object."""
-    payload = word(payload if payload is not None else said(**changes))
+    payload = word(payload if payload is not None else manifest_payload(**changes))
     return {"payload": payload, "signatures": [signer.sign(payload) for signer in signers or (ALICE,)]}
 
 

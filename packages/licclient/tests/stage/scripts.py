@@ -1,4 +1,4 @@
-"""Small scripts of bytes that a hostile server plays: answers as wrong as they are told to be."""
+"""Small scripts of bytes that a hostile server plays: answers that are wrong in a chosen way."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ Script = bytes | Callable[[Any], bytes | Iterable[bytes]]
 
 
 def http(status: int = 200, body: Any = b"", **headers: str) -> bytes:
-    """Write an answer, with every header as wrong as it is told; a body that is not bytes goes as JSON."""
+    """Write an answer, with whatever headers it is given; a body that is not bytes goes as JSON."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [
         f"HTTP/1.1 {status} X",
@@ -50,16 +50,16 @@ def endless(head: bytes, piece: bytes) -> Iterator[bytes]:
     return itertools.chain([head], itertools.repeat(piece))
 
 
-def silence(*said: bytes, seconds: float = 3) -> Iterator[bytes]:
-    """Say something, and then nothing more, for much longer than anybody waits."""
-    yield from said
+def silence(*pieces: bytes, seconds: float = 3) -> Iterator[bytes]:
+    """Send something, and then nothing more, for much longer than anybody waits."""
+    yield from pieces
     time.sleep(seconds)
 
 
 def play(connection: socket.socket, script: Script, request: Any = None) -> None:
     """Send what a script says, and hang up; raises OSError when the other side has."""
-    said = script(request) if callable(script) else script
-    for piece in [said] if isinstance(said, bytes) else said:
+    response = script(request) if callable(script) else script
+    for piece in [response] if isinstance(response, bytes) else response:
         if piece == RESET:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             return

@@ -21,17 +21,19 @@ class Vendor:
 
     def answered(self, request: Any, status: int = 200, body: Any = GOOD) -> Answered:
         """An answer to a request, not yet signed."""
-        asked = Asked(request.method, self.service.url + request.target, request.headers, request.body)
+        signed_request = Asked(
+            request.method, self.service.url + request.target, request.headers, request.body
+        )
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return Answered(asked, status, {"Content-Type": "application/json"}, raw)
+        return Answered(signed_request, status, {"Content-Type": "application/json"}, raw)
 
     def sign(self, answered: Answered, signer: Signer | None = None, **bent: Any) -> Answered:
         """Sign it as it was asked for, but for what is bent."""
         wish = self.signer.wish(answered.request.headers)
         assert wish is not None
         label, nonce = wish
-        told = {"nonce": nonce, "created": self.clock(), "label": label, **bent}
-        (signer or self.signer).sign(answered, **told)
+        signature_options = {"nonce": nonce, "created": self.clock(), "label": label, **bent}
+        (signer or self.signer).sign(answered, **signature_options)
         return answered
 
     def write(self, answered: Answered) -> bytes:

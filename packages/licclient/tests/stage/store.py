@@ -63,7 +63,7 @@ class Store:
         return raw[: head + self.cuts.pop(0)]
 
     @property
-    def asked(self):
+    def requested_ranges(self):
         """What was asked of the download endpoint: the Range of each request."""
         return [
             request.headers.get("range") for request in self.service.requests if "download" in request.path

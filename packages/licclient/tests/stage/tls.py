@@ -16,7 +16,7 @@ class TlsService:
     """Grants whatever it is asked, once the other side has accepted its certificate."""
 
     def __init__(self) -> None:
-        self.heard = b""
+        self.received = b""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.context: ssl.SSLContext | None = None
@@ -39,10 +39,10 @@ class TlsService:
                 return
             with self.context.wrap_socket(connection, server_side=True) as secured:
                 ends = b"}", b"\r\n\r\n"  # of a POST, and of a GET
-                while ends[self.heard.startswith(b"GET")] not in self.heard and (
+                while ends[self.received.startswith(b"GET")] not in self.received and (
                     piece := secured.recv(65536)
                 ):
-                    self.heard += piece
+                    self.received += piece
                 for piece in self.wrapped_answer:
                     secured.sendall(piece)
                 with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a developer would else learn from customers is said early: by a warning, in the log, by doctor."""
+"""Mistakes are reported to the developer early: by a warning, in the log, by doctor."""
 
 import re
 
@@ -11,9 +11,9 @@ from licclient import AsyncLicenseClient, LicenseClient, ServiceUnavailableError
 @pytest.mark.parametrize("address", ["http://licenses.example.com", "http://10.0.0.5:8000/shop"])
 def test_keys_in_the_clear(make, address):
     """The line that makes the client is pointed at."""
-    with pytest.warns(UserWarning, match="base_url is http: license keys travel in the clear") as told:
+    with pytest.warns(UserWarning, match="base_url is http: license keys travel in the clear") as warnings:
         make(address)
-    assert told[0].filename == __file__
+    assert warnings[0].filename == __file__
 
 
 @pytest.mark.parametrize("make", [LicenseClient, AsyncLicenseClient])
@@ -27,7 +27,7 @@ def test_nothing_is_in_the_clear(make, address):
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_an_address_that_redirects(client, service, key, status):
-    """The developer is told where to look; the two endpoints are never redirected (D-40)."""
+    """The error names where to look; the two endpoints are never redirected (D-40)."""
     service.says(status, b"", Location="https://elsewhere.example/")
     with pytest.raises(ServiceUnavailableError, match=rf"HTTP status {status}; it redirects: set base_url"):
         await client.verify(key)
@@ -49,7 +49,7 @@ async def test_a_version_that_nobody_can_compare(make_client, service, key, capl
 
 
 async def test_a_version_that_can_be_compared(client, service, key, caplog):
-    """There is nothing to say of it."""
+    """Nothing is reported."""
     service.offers("1.0")
     assert await client.check_for_update(key) is None
     assert client.client.last_update_check.message == "Version 1.0 is up to date."
@@ -65,13 +65,13 @@ def nowhere(tmp_path):
 
 
 async def test_a_folder_that_cannot_be_written(make_client, service, key, nowhere, caplog):
-    """A slot for each start, and a key that has to be entered again: both are said, once (D-52)."""
+    """A slot for each start, and a key that has to be entered again: both are logged, once (D-52)."""
     service.grants()
     client = make_client(state_dir=nowhere)
     await client.activate(key)
     await client.verify(force=True)
-    told = [message for message in caplog.messages if "cannot be written" in message]
-    (message,) = told
+    messages = [message for message in caplog.messages if "cannot be written" in message]
+    (message,) = messages
     assert message.endswith(
         "may ask for the license key again and take another slot, unless the app passes a domain."
     )
