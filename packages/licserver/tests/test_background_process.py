@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,31 @@ def has_ended(pid):
         return True
 
 
-def add_job(services, key):
+class Running:
+    """A process that neither ends nor responds."""
+
+    was_killed = False
+
+    def poll(self):
+        """It runs."""
+
+    def kill(self):
+        """Note it."""
+        self.was_killed = True
+
+
+def add_job(services, key, pause=timedelta()):
     """Add a delivery to an endpoint that has been removed: the background ends it, and sends nothing."""
-    services.repositories.queue.add(DELIVERIES, key, {}, services.now())
+    services.repositories.queue.add(DELIVERIES, key, {}, services.now() + pause)
+
+
+IMPATIENT = """
+import sys
+from licserver.cli import main
+from licserver.web.server import BackgroundProcess
+sys.modules[BackgroundProcess.__module__]._MOST_SILENT = 3.0
+main()
+"""
 
 
 def wait_until_done(services):
@@ -87,6 +110,53 @@ def test_it_ends_with_a_server_that_is_killed(program, workers):
         background = find_background(server)
         server.kill()
         wait_for(lambda: has_ended(background))
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_one_that_hangs_is_replaced_though_no_job_is_late(program, workers):
+    """Otherwise it would be seen at the next sale alone. That its database hangs is no reason to kill it."""
+    program.command[-2:] = ["-c", IMPATIENT]  # instead of half a minute
+    with (
+        closing(open_services(Settings(data_dir=program.folder))) as services,
+        program.serve("--workers", workers) as (server, _),
+    ):
+        add_job(services, "first")
+        wait_until_done(services)
+        first = find_background(server)
+        add_job(services, "second", timedelta(seconds=1))
+        with services.database.writing():
+            time.sleep(5)  # it waits for this since the job is due
+        assert find_background(server) == first
+        wait_until_done(services)
+        os.kill(first, signal.SIGSTOP)
+        wait_for(lambda: has_ended(first))
+        add_job(services, "third")
+        wait_until_done(services)
+        server.terminate()
+        log = server.communicate(timeout=30)[1].splitlines()
+    told = [line.partition("licserver.background: ")[2] for line in log if "background" in line]
+    assert told == [
+        "the background process has stopped responding, and is killed",
+        "the background process is started again in 1 s: it exited with -9",
+    ]
+
+
+def test_a_server_that_stood_still_kills_nothing(tmp_path, monkeypatch):
+    """A computer wakes up: both have been silent for hours."""
+    now = time.monotonic()
+    monkeypatch.setattr(background_process.time, "monotonic", lambda: now)
+    background = background_process.BackgroundProcess(Settings(data_dir=tmp_path))
+    background._process, background._due = Running(), now
+    os.write(background._beat, b"!")
+    background.tend()
+    for _ in range(20):
+        now += 3600
+        background.tend()
+    assert not background._process.was_killed
+    for _ in range(20):
+        now += 1
+        background.tend()
+    assert background._process.was_killed
 
 
 def test_one_that_still_starts_is_not_waited_for(tmp_path, monkeypatch):

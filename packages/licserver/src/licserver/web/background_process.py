@@ -7,6 +7,7 @@ verifies a second had a 99th percentile of 6 ms instead of 3.3 (SQLite, ``python
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import pickle
 import signal
@@ -38,6 +39,9 @@ _HEAD_START: Final = 1.0  # seconds in which the server itself starts
 _TEND_SECONDS: Final = 0.25
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0  # seconds before a process that ends again and again is started once more
+_BEAT_SECONDS: Final = 1.0  # between two signs of life of its event loop
+_MOST_SILENT: Final = 30.0  # seconds without one; then it is killed
+_LONGEST_LOOK: Final = 1.0  # seconds that count between two looks: the server itself may have stood still
 
 _SETTINGS: Final = "_LICSERVER_BACKGROUND"  # not standard input, which restarts and several processes share
 
@@ -56,18 +60,22 @@ def create_background(services: Services, clock: Clock) -> BackgroundWorker:
 
 
 class BackgroundProcess:
-    """Starts the process, and again if it ends. It ends itself when nobody is left who could wake it.
+    """Starts the process, and another if it ends or hangs. It ends itself when nobody is left to wake it.
 
-    Processes that are forked later share the pipe, and wake it as well.
+    Processes that are forked later share the pipe, and wake it as well. Its standard output is another pipe,
+    for signs of life.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = b64encode(pickle.dumps(settings)).decode()
         self._reader, self._writer = os.pipe()
+        self._beats, self._beat = os.pipe()
         if sys.platform != "win32":
-            os.set_blocking(self._writer, False)
+            for end in (self._writer, self._beats, self._beat):
+                os.set_blocking(end, False)
         self._process: subprocess.Popen[bytes] | None = None
         self._began, self._due = 0.0, time.monotonic() + _HEAD_START
+        self._looked, self._silent = time.monotonic(), 0.0
         self._pause = _FIRST_PAUSE
 
     def wake(self) -> None:
@@ -79,11 +87,12 @@ class BackgroundProcess:
                 os.write(self._writer, b"!")
 
     def tend(self) -> None:
-        """Start it if it is due; call this every second or more often."""
+        """Start it if it is due, and kill it if it hangs; call this every second or more often."""
         now = time.monotonic()
+        self._listen(now)
         try:
             if self._process is None and now >= self._due:
-                self._began = now
+                self._began, self._silent = now, -math.inf  # it is heard once it has started
                 self._process = self._start()
             if self._process is None or not self.has_ended():
                 return
@@ -96,6 +105,20 @@ class BackgroundProcess:
         self._process, self._due = None, now + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    def _listen(self, now: float) -> None:
+        """Kill it if it is silent for too long; on Windows, where an empty pipe blocks, nothing is read."""
+        passed, self._looked = min(now - self._looked, _LONGEST_LOOK), now
+        if sys.platform == "win32":
+            return
+        self._silent += passed
+        with contextlib.suppress(BlockingIOError):
+            if os.read(self._beats, 1 << 16):
+                self._silent = 0.0
+        if self._process is not None and self._silent > _MOST_SILENT:
+            self._silent = 0.0
+            _log.error("the background process has stopped responding, and is killed")
+            self._process.kill()
+
     def has_ended(self) -> bool:
         """Return whether it was started and has ended; its exit code is known then."""
         return self._process is not None and self._process.poll() is not None
@@ -105,16 +128,16 @@ class BackgroundProcess:
         command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
         environ = {**os.environ, _SETTINGS: self._settings}
         return subprocess.Popen(  # noqa: S603 - ours
-            command, stdin=self._reader, env=environ, start_new_session=True
+            command, stdin=self._reader, stdout=self._beat, env=environ, start_new_session=True
         )
 
     def end(self, seconds: float = END_SECONDS) -> None:
         """Wait until it has ended, and kill it after the seconds; others with the pipe have ended before."""
         if self._writer == -1:  # it has ended; after Ctrl-C gunicorn stops twice
             return
-        ends, self._reader, self._writer = (self._reader, self._writer), -1, -1
-        for one in ends:
+        for one in (self._reader, self._writer, self._beats, self._beat):
             os.close(one)
+        self._writer = -1
         if self._process is None:
             return
         if sys.platform != "win32":  # there it would kill
@@ -153,9 +176,19 @@ async def _work(services: Services, end: ProcessEnd) -> None:
         loop.call_soon_threadsafe(ended.set)
 
     threading.Thread(target=follow, name="server", daemon=True).start()
+    beating = asyncio.create_task(_beat())
     async with contextlib.asynccontextmanager(background.running)(web.Application()):
         await ended.wait()
         end.begin()
+    beating.cancel()
+
+
+async def _beat() -> None:
+    """Show the server that the event loop runs, whatever threads wait for."""
+    while sys.platform != "win32":  # which does not read it
+        with contextlib.suppress(OSError):  # full: the server stands still; closed: it ends
+            os.write(sys.stdout.fileno(), b"!")
+        await asyncio.sleep(_BEAT_SECONDS)
 
 
 def main() -> None:
