@@ -114,7 +114,7 @@ def server(shop: World) -> Iterator[Server]:
 
 @pytest.fixture
 def open_client(flavour: str, server: Server, tmp_path: Path, clock: MovableClock) -> Iterator[Open]:
-    """Opens clients of the flavour; one state folder each unless told otherwise."""
+    """Opens clients of the flavour; by default with one state folder each."""
     with ExitStack() as stack:
         count = 0
 

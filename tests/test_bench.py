@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    ("tool", "told"),
+    ("tool", "expected"),
     [
         (["beside", "quick"], "| licserver, SQLite | **median** |"),
         (["console", "5000", "sqlite"], "| `/console/products/{slug}/releases/{version}` |"),
@@ -23,14 +23,14 @@ ROOT = Path(__file__).parent.parent
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_a_tool_measures_to_its_end(tool: list[str], told: str) -> None:
+def test_a_tool_measures_to_its_end(tool: list[str], expected: str) -> None:
     """With a handful of licenses: a page or a schema that it does not know would end it."""
     name, *arguments = tool
     command = [sys.executable, "-m", f"bench.{name}", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     slow = name == "console" and "longer than 150 ms" in done.stderr  # on a machine that is busy with tests
     assert done.returncode == 0 or slow, done.stdout + done.stderr
-    assert told in done.stdout
+    assert expected in done.stdout
 
 
 def test_what_last_seen_costs_is_measured_to_its_end(own_postgres: Postgres) -> None:

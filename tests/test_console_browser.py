@@ -88,7 +88,7 @@ _HIDES_A_COLUMN = (
 )
 
 
-async def test_a_list_on_a_phone_tells_whose_and_in_what_state(shop: Shop, program: Browser) -> None:
+async def test_a_list_on_a_phone_shows_whose_and_in_what_state(shop: Shop, program: Browser) -> None:
     """What support looks for is in sight: the product with its state beside it, and the customer below."""
     async with visiting(program, shop.server.url, viewport=PHONE) as visitor:
         await visitor.sign_in(*shop.alice)
@@ -304,15 +304,15 @@ async def test_search_as_you_type(shop: Shop, program: Browser) -> None:
         key = shop.world.services.licenses.decrypt_key(license_)
         await page.get_by_label("State").select_option("")
         await expect(page.locator("#results tbody tr")).to_have_count(5)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        urls: list[str] = []
+        page.on("request", lambda request: urls.append(request.url))
         await page.locator("#q").fill(key)
         await page.wait_for_url(f"**/console/licenses/{license_.id.hex()}")
-        assert not [url for url in asked if key[:9] in url]  # a key is sent in no address
+        assert not [url for url in urls if key[:9] in url]  # a key is sent in no address
 
 
 async def test_an_upload_shows_how_far_it_is(shop: Shop, program: Browser) -> None:
-    """The bar fills while the file is sent; in the end the new version is there, and a refusal is said."""
+    """The bar fills while the file is sent; in the end the new version is there, and a refusal is shown."""
     async with visiting(program, shop.server.url) as visitor:
         page = visitor.page
         await visitor.sign_in(*shop.alice)

@@ -242,7 +242,7 @@ def test_nothing_of_the_vendors_side_is_behind_the_public_name(
             for path in [*RAW_PATHS, *(f"https://licenses.example.com{path}" for path in RAW_PATHS)]:
                 answer = get(path)
                 assert answer.split(" ")[1] in {"400", "404"}, (path, answer)
-                # the proxy's own page, the public side's not_found, or what is said before any routing
+                # the proxy's own page, the public side's not_found, or a response before any routing
                 known = (
                     "<center>nginx</center>",
                     "<h1>404 Not Found</h1>",

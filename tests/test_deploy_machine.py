@@ -34,7 +34,7 @@ PIP = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/srv/wheels", "PIP_NO_CACHE_DIR":
 ASKED = ("systemctl", "show", "--property=Result,NRestarts,ActiveState", "licserver")
 
 
-def told(heading: str) -> list[str]:
+def shell_blocks(heading: str) -> list[str]:
     """The blocks for a shell below one heading of `docs/deploy.md`."""
     page = (ROOT / "docs" / "deploy.md").read_text()
     (section,) = re.findall(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
@@ -94,7 +94,7 @@ def install(machine: Machine, wheels: Path, version: Path, settings: str | None 
     machine.write("/etc/hosts", f"127.0.0.1 localhost {NAME}\n")
     if settings is not None:
         machine.write("/root/deploy/licserver.env", settings)
-    for block in told("A machine with systemd"):
+    for block in shell_blocks("A machine with systemd"):
         machine.sh(block, **PIP)
     machine.write("/root/key", machine.sh("lics license issue photo-lab --slots 3"))
     machine.bring(ROOT / "tests" / "harness", "/srv/harness")
@@ -113,8 +113,8 @@ def machine(tree: Path, wheels: Path, versions: dict[str, Path], authority: trus
         machine.write("/usr/local/share/ca-certificates/tests.crt", authority.cert_pem.bytes().decode())
         machine.sh("update-ca-certificates")
         machine.sh("cp deploy/nginx.conf /etc/nginx/sites-enabled/licserver.conf")
-        said = machine.run("nginx", "-t").stderr
-        assert "[warn]" not in said, said
+        errors = machine.run("nginx", "-t").stderr
+        assert "[warn]" not in errors, errors
         machine.sh("systemctl reload nginx")
         yield machine
 
@@ -128,18 +128,18 @@ def verify(machine: Machine, address: str = f"https://{NAME}") -> str:
     )
 
 
-def asked_meanwhile(machine: Machine, address: str, seconds: float, script: str) -> dict[str, int]:
+def count_answers_during(machine: Machine, address: str, seconds: float, script: str) -> dict[str, int]:
     """Run lines of a shell while four callers ask without end; returns how often which answer came."""
-    heard: list[str] = []
+    outputs: list[str] = []
 
     def ask() -> None:
-        heard.append(machine.sh(f"python3 /srv/harness/asker.py {address} $(cat key) {seconds}"))
+        outputs.append(machine.sh(f"python3 /srv/harness/asker.py {address} $(cat key) {seconds}"))
 
     thread = threading.Thread(target=ask)
     thread.start()
     machine.sh(f"sleep 1.5; {script}")
     thread.join()
-    counts: dict[str, int] = json.loads(heard[0])
+    counts: dict[str, int] = json.loads(outputs[0])
     return counts
 
 
@@ -156,8 +156,8 @@ def test_from_an_empty_machine_to_https(machine: Machine) -> None:
     checked = machine.run("lics", "check", "--reach")
     assert "FAIL" not in checked.stdout
     for path, status in {"/console": "404", "/admin/api/v1/licenses": "404", "/readyz": "200"}.items():
-        asked = f"curl -s -o /dev/null -w '%{{http_code}}' https://{NAME}{path}"
-        assert machine.sh(asked) == status, path
+        command = f"curl -s -o /dev/null -w '%{{http_code}}' https://{NAME}{path}"
+        assert machine.sh(command) == status, path
     assert machine.sh("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8081/console/sign-in") == "200"
     assert "licserver_verifies_total" in machine.sh("curl -s http://127.0.0.1:9464/metrics")
 
@@ -172,7 +172,7 @@ def test_a_reload_and_a_killed_worker_cost_nothing(machine: Machine) -> None:
     """`systemctl reload` replaces all workers under load, through nginx as well, and no request fails."""
     before = workers(machine)
     assert len(before) == 2
-    counts = asked_meanwhile(machine, f"https://{NAME}", 8, "systemctl reload licserver")
+    counts = count_answers_during(machine, f"https://{NAME}", 8, "systemctl reload licserver")
     assert set(counts) == {"200"}, counts
     after = workers(machine)
     assert len(after) == 2
@@ -185,7 +185,7 @@ def test_a_reload_and_a_killed_worker_cost_nothing(machine: Machine) -> None:
 
 def test_a_stop_under_load_loses_no_answer(machine: Machine) -> None:
     """Who is connected is answered; who comes later is refused at once; it takes seconds, and ends well."""
-    counts = asked_meanwhile(machine, "http://127.0.0.1:8080", 6, "timeout 15 systemctl stop licserver")
+    counts = count_answers_during(machine, "http://127.0.0.1:8080", 6, "timeout 15 systemctl stop licserver")
     assert counts.pop("200") > 100
     assert set(counts) <= {"ConnectionRefusedError"}, counts
     assert "Result=success" in machine.run(*ASKED).stdout
@@ -201,7 +201,7 @@ def test_a_dead_service_comes_back(machine: Machine) -> None:
     assert "NRestarts=1" in machine.run(*ASKED).stdout
 
 
-def test_a_wrong_setting_is_told_by_systemctl(machine: Machine) -> None:
+def test_a_wrong_setting_is_reported_by_systemctl(machine: Machine) -> None:
     """`systemctl restart` fails where the server cannot start; the journal says why."""
     machine.sh(
         "cp -a /etc/licserver/licserver.env kept; echo LICSERVER_BASE_ULR=x >>/etc/licserver/licserver.env"
@@ -216,7 +216,7 @@ def test_a_wrong_setting_is_told_by_systemctl(machine: Machine) -> None:
 
 def test_the_timers_do_their_work(machine: Machine) -> None:
     """What the timers start sweeps and backs up under all restrictions, and the backup can be restored."""
-    for block in told("Backups"):
+    for block in shell_blocks("Backups"):
         if "licserver-backup.timer" in block:
             machine.sh(block)
     timers = machine.run("systemctl", "list-timers", "--no-legend").stdout
@@ -251,7 +251,7 @@ def test_the_machine_has_written_no_key(machine: Machine) -> None:
 
 def test_an_upgrade_to_a_later_schema_and_back(tree: Path, wheels: Path, versions: dict[str, Path]) -> None:
     """The page's upgrade: the present licserver's database goes on in a next one, and back."""
-    block, _ = told("Upgrades")  # the second is for several machines
+    block, _ = shell_blocks("Upgrades")  # the second is for several machines
     first, rest = block.split("\n", 1)
     assert first.startswith("lics backup")
     settings = f"LICSERVER_BASE_URL=https://{NAME}\nLICSERVER_TRUSTED_PROXIES=127.0.0.1,::1\n"

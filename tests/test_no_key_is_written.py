@@ -67,7 +67,7 @@ def run_pytest(test: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_writes_a_key_fails(workers: int) -> None:
-    """Every test passes, and the run fails all the same: on whichever worker; each find is told once."""
+    """Every test passes, and the run fails all the same: on whichever worker; each find is reported once."""
     done = run_pytest(LEAKING, "-n", str(workers))
     assert "2 passed" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 1

@@ -52,7 +52,7 @@ class Exchange:
 
     method: str
     url: str
-    asked: Mapping[str, str]
+    request_headers: Mapping[str, str]
     sent: bytes = field(repr=False)
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -86,9 +86,11 @@ class Between:
                 connection.request(self.command, self.path, body, dict(self.headers))
                 response = connection.getresponse()
                 url = f"http://{self.headers['Host']}{self.path}"
-                asked = {name.lower(): value for name, value in self.headers.items()}
+                request_headers = {name.lower(): value for name, value in self.headers.items()}
                 headers = {name: value for name, value in response.getheaders() if name != "Server"}
-                exchange = Exchange(self.command, url, asked, body, response.status, headers, response.read())
+                exchange = Exchange(
+                    self.command, url, request_headers, body, response.status, headers, response.read()
+                )
                 connection.close()
                 between.seen.append(exchange)
                 changed = between.change(exchange)
@@ -279,10 +281,17 @@ def signed(
 ) -> Exchange:
     """Sign an answer anew, as the service does, or with other parameters."""
     instant = int(datetime.now(UTC).timestamp())
-    asked = exchange.asked["accept-signature"]
-    wanted = dict(re.findall(r';(nonce|keyid)="([^"]*)"', asked))
-    told = {"nonce": wanted["nonce"], "alg": "ed25519", "tag": "licensing-answer", "keyid": wanted["keyid"]}
-    parameters = "".join(f';{name}="{value}"' for name, value in (told | changed).items() if name != "url")
+    request_headers = exchange.request_headers["accept-signature"]
+    wanted = dict(re.findall(r';(nonce|keyid)="([^"]*)"', request_headers))
+    signature_parameters = {
+        "nonce": wanted["nonce"],
+        "alg": "ed25519",
+        "tag": "licensing-answer",
+        "keyid": wanted["keyid"],
+    }
+    parameters = "".join(
+        f';{name}="{value}"' for name, value in (signature_parameters | changed).items() if name != "url"
+    )
     params = f"({listed or components});created={instant};expires={instant + 300}{parameters}"
     values = {
         '"@status"': str(exchange.status),
@@ -313,9 +322,9 @@ def repeated(before: Exchange, exchange: Exchange, **nonces: str) -> Exchange:
     """Answer with an earlier answer; with its nonce replaced by the one that is asked for, if wanted."""
     headers = dict(before.headers)
     for old in nonces.values():
-        new = re.findall(r'nonce="([^"]*)"', exchange.asked["accept-signature"])[0]
+        new = re.findall(r'nonce="([^"]*)"', exchange.request_headers["accept-signature"])[0]
         headers["Signature-Input"] = headers["Signature-Input"].replace(old, new)
-    return replace(before, asked=exchange.asked, headers=headers)
+    return replace(before, request_headers=exchange.request_headers, headers=headers)
 
 
 FORGERIES: dict[str, Callable[[Exchange, SigningKey], Exchange]] = {
@@ -373,7 +382,7 @@ def test_an_earlier_answer_is_not_believed_again(client: Client, vendor: World, 
     key = vendor.new_key(SLUG)
     assert client.verify(key)[0] == YES
     before = between.seen[-1]
-    nonce = re.findall(r'nonce="([^"]*)"', before.asked["accept-signature"])[0]
+    nonce = re.findall(r'nonce="([^"]*)"', before.request_headers["accept-signature"])[0]
     vendor.services.licenses.revoke(key)
     for nonces in ({}, {"old": nonce}):
         between.change = partial(repeated, before, **nonces)
@@ -445,12 +454,12 @@ def test_what_is_remembered_ends_with_the_license(client: Client, vendor: World,
 
 def has_typescript() -> bool:
     """Return whether there is a compiler that knows what browsers have had since 2022."""
-    told = (
+    version_text = (
         ""
         if TSC is None
         else subprocess.run([TSC, "--version"], capture_output=True, text=True, check=False).stdout
     )
-    return re.match(r"Version ([5-9]|\d\d)\.", told) is not None
+    return re.match(r"Version ([5-9]|\d\d)\.", version_text) is not None
 
 
 @pytest.mark.skipif(not has_typescript(), reason="TypeScript 5 is not installed (npm install -g typescript)")

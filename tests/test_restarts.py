@@ -94,7 +94,7 @@ def test_a_rolling_restart_fails_no_request(shop: tuple[Path, str], tmp_path: Pa
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_on_the_way_out_each_answer_is_the_last(shop: tuple[Path, str], tmp_path: Path, workers: str) -> None:
-    """After SIGTERM a held connection gets one more answer and is told to close; readiness is false."""
+    """After SIGTERM a held connection gets one more answer with `Connection: close`; readiness is false."""
     data, _ = shop
     command = ["serve", "--port", "0", "--workers", workers, "--data-dir", str(data)]
     with serving_process(command, tmp_path / "home") as (server, printed):
@@ -116,7 +116,9 @@ def test_on_the_way_out_each_answer_is_the_last(shop: tuple[Path, str], tmp_path
                     last.append(response.status)
                     connection.close()
                     held.remove(connection)
-        assert last.count(200) <= int(workers)  # in each process the one that it was at when it was told
+        assert last.count(200) <= int(
+            workers
+        )  # in each process the one that it was at when it got the signal
         assert last.count(503) == len(last) - last.count(200)
         _wait_until(lambda: not _accepts(port))
         assert server.wait(30) == 0  # before another signal, which would end it at once

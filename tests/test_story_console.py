@@ -102,8 +102,8 @@ async def at_console(program: Browser, shop: World, server: Server) -> AsyncIter
         assert await visitor.serious_findings() == []
 
 
-async def _said(page: Page, text: str) -> None:
-    """Wait for what a page says was done."""
+async def _wait_for_notice(page: Page, text: str) -> None:
+    """Wait for the notice of a page."""
     await expect(page.get_by_role("status").first).to_contain_text(text)
 
 
@@ -113,7 +113,7 @@ async def _change_terms(visitor: Visitor, shop: World, key: str, label: str, tex
     await visitor.page.get_by_text("Change the terms").click()
     await visitor.page.get_by_label(label, exact=True).fill(text)
     await visitor.page.get_by_role("button", name="Change", exact=True).click()
-    await _said(visitor.page, "The license is changed")
+    await _wait_for_notice(visitor.page, "The license is changed")
 
 
 def _zip(version: str) -> bytes:
@@ -143,7 +143,7 @@ async def test_a_plan_is_sold_used_and_changed(
         await page.get_by_role("textbox", name="Name", exact=True).fill("pro")
         await page.get_by_role("textbox", name="Entitlements", exact=True).fill("export\nexports=2/month")
         await page.get_by_role("button", name="Add", exact=True).click()
-        await _said(page, "The plan is saved")
+        await _wait_for_notice(page, "The plan is saved")
         await _change_terms(visitor, shop, key, "Plan", "pro")
         app.verify(force=True)
         assert (export(), app.consume("exports"), app.consume("exports")) == ("exported", 1, 0)
@@ -158,7 +158,7 @@ async def test_a_plan_is_sold_used_and_changed(
         await page.get_by_text("pro", exact=True).click()
         await page.get_by_role("textbox", name="Entitlements of pro").fill("exports=3/month")
         await page.get_by_role("button", name="Save", exact=True).click()
-        await _said(page, "The plan is saved")
+        await _wait_for_notice(page, "The plan is saved")
         app.verify(force=True)
         assert export() == "Your license does not include this feature."
         assert app.consume("exports") == 0
@@ -186,12 +186,12 @@ async def test_an_important_version_reaches_some_first(
         page = visitor.page
         await visitor.open(f"/console/products/{SLUG}")
         await visitor.publish("1.2.0", _zip("1.2.0"), Rollout="10%", Important="1.1", Changelog=NEW)
-        await _said(page, "The version is published")
+        await _wait_for_notice(page, "The version is published")
 
         assert other.check_for_update() is None
-        asked = other.check_for_update(force=True)
-        assert asked is not None
-        assert (asked.version, asked.is_critical) == ("1.2.0", False)
+        update = other.check_for_update(force=True)
+        assert update is not None
+        assert (update.version, update.is_critical) == ("1.2.0", False)
         update = old.check_for_update()
         assert update is not None
         assert update.is_critical
@@ -218,7 +218,7 @@ async def test_an_important_version_reaches_some_first(
         rollout = page.locator("section", has=page.get_by_role("heading", name="Rollout"))
         await expect(rollout).to_contain_text("1 installation, as their apps report")
         await page.get_by_role("button", name="Pause").click()
-        await _said(page, "The rollout is changed")
+        await _wait_for_notice(page, "The rollout is changed")
         await expect(rollout).to_contain_text("10%, paused")
 
 
@@ -288,7 +288,7 @@ async def test_two_seats_for_three_people(
         await page.get_by_role("button", name="Take back the seat of Desk 1").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Take back the seat of Desk 1?")
         await page.get_by_role("button", name="Take back", exact=True).click()
-        await _said(page, "The seat is taken back")
+        await _wait_for_notice(page, "The seat is taken back")
         assert third.take().is_held
         clock.forward(seconds=45)  # each is renewed, or not
         eventually(lambda: lost)
@@ -305,7 +305,7 @@ async def test_two_seats_for_three_people(
         held = page.get_by_role("listitem").filter(has_text="Desk 2")
         await held.locator("summary").click()
         await page.get_by_role("button", name="Take back this seat: Desk 2").click()
-        await _said(page, "The seat is taken back.")
+        await _wait_for_notice(page, "The seat is taken back.")
         assert await visitor.serious_findings() == []
     assert first.take().is_held
     clock.forward(seconds=45)
@@ -314,14 +314,14 @@ async def test_two_seats_for_three_people(
 
 
 async def test_back_from_the_beta(shop: World, server: Server, open_app: OpenApp, program: Browser) -> None:
-    """A tester who returns keeps what is installed, is told so, and gets the next stable version."""
+    """A tester who returns keeps what is installed, sees that, and gets the next stable version."""
     key = shop.new_key(SLUG)
     open_app().activate(key)
     async with at_console(program, shop, server) as visitor:
         product = f"/console/products/{SLUG}"
         await visitor.open(product)
         await visitor.publish("2.0b1", b"zip of the beta", Channel="beta")
-        await _said(visitor.page, "The version is published")
+        await _wait_for_notice(visitor.page, "The version is published")
         assert open_app().check_for_update(force=True) is None
         await _change_terms(visitor, shop, key, CHANNELS, "beta")
         update = open_app().check_for_update(force=True)
@@ -336,7 +336,7 @@ async def test_back_from_the_beta(shop: World, server: Server, open_app: OpenApp
         )
         await visitor.open(product)
         await visitor.publish("2.0", b"zip of the stable version")
-        await _said(visitor.page, "The version is published")
+        await _wait_for_notice(visitor.page, "The version is published")
         update = tester.check_for_update(force=True)
         assert update is not None
         assert update.version == "2.0"
@@ -363,7 +363,7 @@ async def test_a_trial_is_started_in_the_window_and_bought(
         await page.get_by_label("Days of a trial").fill("14")
         rules = page.locator("section", has=page.get_by_role("heading", name="Machines and updates"))
         await rules.get_by_role("button", name="Change").click()
-        await _said(page, "The product is changed")
+        await _wait_for_notice(page, "The product is changed")
 
         hands.open(hands.kit.ActivationDialog(app, hands.parent, trial=True, language="en"))
         assert sorted(hands.buttons()) == ["Activate", "Not now", "Start trial"]
@@ -377,7 +377,7 @@ async def test_a_trial_is_started_in_the_window_and_bought(
         await visitor.open("/console/licenses?trial=yes")
         await page.locator("#results tbody th a").click()
         await page.get_by_role("button", name="Convert to a purchased license").click()
-        await _said(page, "The trial is a purchased license now")
+        await _wait_for_notice(page, "The trial is a purchased license now")
         clock.forward(days=2)
         found = app.verify()
         assert (found.is_trial, found.expiry) == (False, None)

@@ -72,7 +72,7 @@ def test_a_trial_is_converted_and_nothing_is_entered(
 def test_a_server_without_trials_is_no_outage(
     customer: LicenseClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as one of another maker: the app is told that there are none."""
+    """Such as one of another maker: the app gets an error that there are none."""
     monkeypatch.setattr("licclient._protocol.extensions.TRIAL_PATH", "/api/v1/licenses/unheard-of")
     with pytest.raises(LicenseRefusedError) as refused:
         customer.start_trial()

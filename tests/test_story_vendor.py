@@ -1,4 +1,4 @@
-"""The story of a vendor's day, told through the command line, the API, HTTP and a browser."""
+"""A vendor's day, through the command line, the API, HTTP and a browser."""
 
 import json
 import re
@@ -65,8 +65,8 @@ async def test_a_vendors_day(home: Path, tmp_path: Path) -> None:
             rows = await support.page.locator("tbody tr").all_inner_texts()
         log = ["\t".join(row.split("\t")[1:3]).partition(" CP-")[0] for row in rows]
         assert log == ["alice\tRevoked", "alice\tFreed a slot", "token: shop\tIssued"]
-    told = json.loads(licserver(home, "audit", "--json"))
-    done = [(line["who"], line["action"]) for line in told][::-1]
+    entries = json.loads(licserver(home, "audit", "--json"))
+    done = [(line["who"], line["action"]) for line in entries][::-1]
     assert [action for _, action in done] == [
         "product.add",
         "release.publish",

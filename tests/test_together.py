@@ -1,4 +1,4 @@
-"""The real client against the real server: verifying, with a clock that moves when told."""
+"""The real client against the real server: verifying, with a clock that the test moves."""
 
 from contextlib import ExitStack
 from datetime import timedelta

@@ -95,7 +95,7 @@ def test_a_cable_to_the_bucket_cut_half_way(
 def test_a_file_that_is_lost(
     world: World, server: Server, client: LicenseClient, update: Update, tmp_path: Path
 ) -> None:
-    """The customer's app is told to try later; when the file is back, it gets it."""
+    """The customer's app gets an outage; when the file is back, it gets it."""
     bucket, key = _bucket(world)
     obstore.delete(bucket._writer, key)
     with pytest.raises(ServiceUnavailableError):

@@ -23,7 +23,7 @@ from licserver.protocol.offline_files import MachineRequest, parse_request, sign
 from licserver.security.secrets_file import format_signing_key, new_secrets
 
 VECTOR = json.loads((Path(__file__).parent / "vectors/offline/license-file.json").read_text("utf-8"))
-SAID, TEXT = VECTOR["content"], "\n".join([*VECTOR["file"], ""])
+CONTENT, TEXT = VECTOR["content"], "\n".join([*VECTOR["file"], ""])
 OWN = PrivateKey(b"\1" * 32)
 
 
@@ -37,22 +37,30 @@ def test_both_sides_know_the_requests() -> None:
 
 def test_both_sides_know_the_file() -> None:
     """The server signs exactly this, and the client reads it: every field."""
-    ends, support = (date.fromisoformat(SAID[name]) for name in ("expiry", "support_until"))
-    plan = json.dumps(SAID["entitlements"])
-    license_ = LicenseSnapshot(b"", 1, SAID["product"], expires_on=ends, support_until=support, plan=plan)
-    issued_at, ends_at = (datetime.fromisoformat(SAID[name]) for name in ("issued_at", "ends_at"))
-    about = SAID["slug"], VECTOR["license_key"], SAID["domain"]
+    ends, support = (date.fromisoformat(CONTENT[name]) for name in ("expiry", "support_until"))
+    plan = json.dumps(CONTENT["entitlements"])
+    license_ = LicenseSnapshot(b"", 1, CONTENT["product"], expires_on=ends, support_until=support, plan=plan)
+    issued_at, ends_at = (datetime.fromisoformat(CONTENT[name]) for name in ("issued_at", "ends_at"))
+    about = CONTENT["slug"], VECTOR["license_key"], CONTENT["domain"]
     assert sign_file(Valid(license_, takes_slot=True), *about, issued_at, ends_at, OWN) == TEXT
     settings = read_settings(ClientSettings("https://x.example", public_keys=[VECTOR["public_key"]]))
-    found = check_file(unwrap(TEXT.encode()), settings, SAID["domain"])
+    found = check_file(unwrap(TEXT.encode()), settings, CONTENT["domain"])
     assert isinstance(found, LicenseFile)
-    assert found.key_digest == SAID["key_digest"] == key_digest(VECTOR["license_key"], SAID["domain"])
-    assert (found.slug, found.masked_key, found.domain) == (SAID["slug"], SAID["license"], SAID["domain"])
+    assert found.key_digest == CONTENT["key_digest"] == key_digest(VECTOR["license_key"], CONTENT["domain"])
+    assert (found.slug, found.masked_key, found.domain) == (
+        CONTENT["slug"],
+        CONTENT["license"],
+        CONTENT["domain"],
+    )
     for name in ("issued_at", "ends_at"):
-        assert getattr(found, name) == datetime.fromisoformat(SAID[name])
-    told = found.verified
-    assert (told.product, told.lifetime, str(told.expiry)) == (SAID["product"], False, SAID["expiry"])
-    assert write_entitlements(told.entitlements) == SAID["entitlements"]
+        assert getattr(found, name) == datetime.fromisoformat(CONTENT[name])
+    verified = found.verified
+    assert (verified.product, verified.lifetime, str(verified.expiry)) == (
+        CONTENT["product"],
+        False,
+        CONTENT["expiry"],
+    )
+    assert write_entitlements(verified.entitlements) == CONTENT["entitlements"]
 
 
 def test_a_machine_without_a_network(

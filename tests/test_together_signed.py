@@ -44,8 +44,8 @@ def make_shop(make_world: Callable[..., World], signing_key: SigningKey) -> Call
 
 
 @pytest.fixture
-def told(tmp_path: Path, clock: MovableClock, signing_key: SigningKey) -> dict[str, Any]:
-    """What an app tells its client."""
+def options(tmp_path: Path, clock: MovableClock, signing_key: SigningKey) -> dict[str, Any]:
+    """The options that an app passes to its client."""
     app = {"slug": SLUG, "version": "1.0.0", "product": NAME, "domain": "home.example"}
     return {
         **app,
@@ -56,12 +56,16 @@ def told(tmp_path: Path, clock: MovableClock, signing_key: SigningKey) -> dict[s
 
 
 def test_an_app_that_pins_sees_all_of_a_licenses_life(
-    make_shop: Callable[..., World], flavour: str, told: dict[str, Any], clock: MovableClock, tmp_path: Path
+    make_shop: Callable[..., World],
+    flavour: str,
+    options: dict[str, Any],
+    clock: MovableClock,
+    tmp_path: Path,
 ) -> None:
     """Verified, remembered, updated, downloaded, kept in grace, refused: all of it vouched for by the key."""
     shop = make_shop()
     key = shop.new_key(SLUG)
-    with shop.serving() as server, opened(flavour, server.url, **told) as client:
+    with shop.serving() as server, opened(flavour, server.url, **options) as client:
         found = client.verify(key)
         assert (found.source, found.authenticated) == (Source.SERVER, True)
         offer = client.check_for_update(key)
@@ -80,7 +84,11 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
 
 
 def test_a_retired_key_signs_no_more(
-    make_world: Callable[..., World], flavour: str, told: dict[str, Any], clock: MovableClock, tmp_path: Path
+    make_world: Callable[..., World],
+    flavour: str,
+    options: dict[str, Any],
+    clock: MovableClock,
+    tmp_path: Path,
 ) -> None:
     """Added and retired by command, taken up at the next start; who pins the retired key alone is warned."""
     settings = Settings(data_dir=tmp_path / "keys")
@@ -94,9 +102,13 @@ def test_a_retired_key_signs_no_more(
         world.stock({"products": [PRODUCT], "licenses": []})
         key = world.new_key(SLUG)
         with world.serving() as server:
-            with opened(flavour, server.url, **{**told, "public_keys": [new.private.public.text]}) as client:
+            with opened(
+                flavour, server.url, **{**options, "public_keys": [new.private.public.text]}
+            ) as client:
                 assert client.verify(key).authenticated
-            with opened(flavour, server.url, **{**told, "public_keys": [old.private.public.text]}) as client:
+            with opened(
+                flavour, server.url, **{**options, "public_keys": [old.private.public.text]}
+            ) as client:
                 if not retired:
                     assert client.verify(key).authenticated
                     continue
@@ -105,12 +117,12 @@ def test_a_retired_key_signs_no_more(
 
 
 def test_a_server_that_takes_itself_for_another_address_is_noticed(
-    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
+    make_shop: Callable[..., World], flavour: str, options: dict[str, Any]
 ) -> None:
     """With a wrong base URL it signs for an address that the app did not ask at, and the error says so."""
     shop = make_shop(base_url="https://licenses.example.com")
     key = shop.new_key(SLUG)
-    with shop.serving() as server, opened(flavour, server.url, **told) as client:
+    with shop.serving() as server, opened(flavour, server.url, **options) as client:
         with pytest.raises(UntrustedResponseError, match="LICSERVER_BASE_URL") as mistaken:
             client.verify(key)
         assert server.url in str(mistaken.value)
@@ -118,12 +130,12 @@ def test_a_server_that_takes_itself_for_another_address_is_noticed(
 
 
 def test_an_address_with_odd_letters_still_fits(
-    make_shop: Callable[..., World], flavour: str, told: dict[str, Any]
+    make_shop: Callable[..., World], flavour: str, options: dict[str, Any]
 ) -> None:
     """What an app puts into the query is signed as it went over the wire, quoting and all."""
     shop = make_shop()
     key = shop.new_key(SLUG)
-    odd = {**told, "domain": "ünï cödé & co/+~'()%41", "version": "0.1+local.1"}
+    odd = {**options, "domain": "ünï cödé & co/+~'()%41", "version": "0.1+local.1"}
     with shop.serving() as server, opened(flavour, server.url, **odd) as client:
         assert client.verify(key).authenticated
         assert client.check_for_update(key) is not None

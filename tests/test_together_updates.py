@@ -15,16 +15,16 @@ def test_the_update_arrives(shop: World, open_client: Open, tmp_path: Path) -> N
     client, key = open_client(), shop.new_key(SLUG)
     update = client.check_for_update(key)
     assert update is not None
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     done = client.download(
-        update, tmp_path / "downloads", progress=lambda done, total, _: told.append((done, total))
+        update, tmp_path / "downloads", progress=lambda done, total, _: progress.append((done, total))
     )
     path, content = done.path, shop.files["1.1.0"]
     assert done.version == "1.1.0"
     assert path.name == "photo-lab-1.1.0.zip"
     assert path.read_bytes() == content
-    assert told == sorted(told)
-    assert told[-1] == (len(content), len(content))
+    assert progress == sorted(progress)
+    assert progress[-1] == (len(content), len(content))
     assert [entry.name for entry in (tmp_path / "downloads").iterdir()] == [path.name]
 
 

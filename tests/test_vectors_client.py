@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from harness.flavours import both_flavours, opened
-from harness.oracle import Answered, Asked, Signer
+from harness.oracle import HttpRequest, HttpResponse, Signer
 from harness.sockets import Replay
 from harness.vectors import LINK, Case, load, parameters
 from harness.world import MovableClock
@@ -50,40 +50,40 @@ VERIFIED_TRIAL = {
 ANY_CHECK = {**ANY_VERIFY, "slug": "photo-studio", "current_version": "1.0"}
 
 
-def _asks(case: Case) -> dict[str, str]:
-    """What the client is told to ask: what the case's request says, if a client can say it."""
+def _request_fields(case: Case) -> dict[str, str]:
+    """Return the fields of the case's request, if a client can send them; else those of any request."""
     assert case.client is not None
     verifies = case.request["path"].endswith(("/verify", "/trial", "/seat"))
     if not case.client["sends"]:
         return ANY_VERIFY if verifies else ANY_CHECK
-    asked: dict[str, str] = case.request["json"] if verifies else case.request["query"]
-    return asked
+    request_fields: dict[str, str] = case.request["json"] if verifies else case.request["query"]
+    return request_fields
 
 
 def _settings(case: Case, tmp_path: Path, clock: MovableClock) -> dict[str, Any]:
-    asks = _asks(case)
+    fields = _request_fields(case)
     clock.now = case.now
     settings: dict[str, Any] = {"domain": "home.example", "state_dir": tmp_path, "clock": clock}
-    settings |= {name: asks[name] for name in ("domain", "slug") if name in asks}
-    if "current_version" in asks:
-        settings |= {"version": asks["current_version"], "platform": asks.get("platform")}
-        settings["channels"] = tuple(filter(None, asks.get("channels", "").split(",")))
-    if "label" in asks:
-        settings |= {"label": asks["label"], "version": asks.get("app_version")}
+    settings |= {name: fields[name] for name in ("domain", "slug") if name in fields}
+    if "current_version" in fields:
+        settings |= {"version": fields["current_version"], "platform": fields.get("platform")}
+        settings["channels"] = tuple(filter(None, fields.get("channels", "").split(",")))
+    if "label" in fields:
+        settings |= {"label": fields["label"], "version": fields.get("app_version")}
     return settings
 
 
 def _call(client: LicenseClient, case: Case) -> Any:
     """Make the case's call; an error is a result like others."""
     if case.request["path"] == UPDATE_CHECK_PATH:
-        asks = _asks(case)
-        return client.check_for_update(asks["license_key"], force="manual" in asks)
+        fields = _request_fields(case)
+        return client.check_for_update(fields["license_key"], force="manual" in fields)
     try:
         if case.request["path"] == TRIAL_PATH:
             return client.start_trial()
         if case.request["path"] == SEAT_PATH:
-            return client.seat(_asks(case)["license_key"]).take()._lease.held
-        return client.verify(_asks(case)["license_key"])
+            return client.seat(_request_fields(case)["license_key"]).take()._lease.held
+        return client.verify(_request_fields(case)["license_key"])
     except LicclientError as problem:
         return problem
 
@@ -96,23 +96,23 @@ def test_the_client_sends_and_reads_exactly_this(
     settings = _settings(case, tmp_path, clock)
     requests: list[httpx.Request] = []
     signed = False
-    machine = _asks(case).get("machine", "")
+    machine = _request_fields(case).get("machine", "")
     monkeypatch.setattr("licclient._flows.activation.hash_machine", lambda slug, _: machine if slug else "")
 
     def respond(request: httpx.Request) -> httpx.Response:
         if b'"release"' not in request.content:  # by closing the client
             requests.append(request)
-        told = (
+        document = (
             VERIFIED_TRIAL
             if len(requests) > 1 and case.request["path"] == TRIAL_PATH
             else case.answer["json"]
         )
-        body = json.dumps(told).replace(LINK, f"{BASE}/api/v1/update-download?license=1")
-        asked = Asked(request.method, str(request.url), dict(request.headers), request.content)
+        body = json.dumps(document).replace(LINK, f"{BASE}/api/v1/update-download?license=1")
+        signed_request = HttpRequest(request.method, str(request.url), dict(request.headers), request.content)
         headers = {"Content-Type": "application/json"}
-        answered = Answered(asked, case.answer["status"], headers, body.encode())
+        answered = HttpResponse(signed_request, case.answer["status"], headers, body.encode())
         if signed:
-            label, nonce = SIGNER.wish(asked.headers) or ("", "")
+            label, nonce = SIGNER.wish(signed_request.headers) or ("", "")
             SIGNER.sign(answered, nonce, clock(), label=label)
         return httpx.Response(answered.status_code, headers=answered.headers, content=answered.body)
 
@@ -190,10 +190,14 @@ def _described(result: Any) -> dict[str, Any]:
         case License():
             assert result.source is Source.SERVER
             expiry = result.expiry.isoformat() if result.expiry else None
-            told: dict[str, Any] = {"product": result.product, "expiry": expiry, "lifetime": result.lifetime}
+            fields: dict[str, Any] = {
+                "product": result.product,
+                "expiry": expiry,
+                "lifetime": result.lifetime,
+            }
             granted = write_entitlements(result.entitlements)
-            told |= {"entitlements": granted} if granted else {}
-            return {"license": {**told, "trial": True} if result.is_trial else told}
+            fields |= {"entitlements": granted} if granted else {}
+            return {"license": {**fields, "trial": True} if result.is_trial else fields}
         case Update():
             shown = {name: getattr(result, name) for name in ("name", "slug", "version", "changelog")}
             shown["last_updated"] = f"{result.last_updated:%Y-%m-%d %H:%M:%S}"

@@ -107,8 +107,8 @@ def test_every_decision_about_the_wire_has_a_case() -> None:
 def test_ids_are_unique_and_every_case_says_what_it_shows() -> None:
     """A failing vector can be found by its id and understood by its sentence."""
     assert [case_id for case_id, count in Counter(case.id for case in CASES).items() if count > 1] == []
-    assert [case.id for case in CASES if not _is_told(case)] == []
+    assert [case.id for case in CASES if not _is_described(case)] == []
 
 
-def _is_told(case: Case) -> bool:
+def _is_described(case: Case) -> bool:
     return bool(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", case.id)) and case.raw["shows"].endswith(".")

@@ -25,13 +25,13 @@ BEYOND_CASES = {
 
 
 def _can_be_played(case: Case) -> bool:
-    """Tell whether a client sends such a request, and the fake knows all that the case is about."""
-    told = json.dumps(case.raw["given"])
+    """Return whether a client sends such a request, and the fake knows all that the case is about."""
+    given = json.dumps(case.raw["given"])
     return (
         case.file in PLAYED
         and case.client is not None
         and case.client["sends"]
-        and not any(f'"{name}"' in told for name in BEYOND)
+        and not any(f'"{name}"' in given for name in BEYOND)
         # A product that was renamed, one that nobody has ever sold or published; a setting that is always on.
         and case.id not in BEYOND_CASES
         and not case.id.endswith("not-accepted")
@@ -48,8 +48,10 @@ def _stocked(case: Case) -> LicenseService:
     for slug, product in products.items():
         for release in product["releases"]:
             clock.now = instant(release["published_at"])
-            told = {name: release[name] for name in ("changelog", "platform", "channel") if name in release}
-            service.publish(release["version"], slug=slug, **told)
+            details = {
+                name: release[name] for name in ("changelog", "platform", "channel") if name in release
+            }
+            service.publish(release["version"], slug=slug, **details)
     clock.now = case.now
     for license_ in case.given["licenses"]:
         product = products[license_["product"]]
@@ -113,7 +115,7 @@ def test_the_fake_answers_exactly_this(case: Case) -> None:
     url = f"https://licenses.example.com{request['path']}{query}"
     with httpx.Client(transport=_stocked(case).transport) as client:
         answer = client.request(request["method"], url, content=case.body() or b"")
-    told = answer.json()
-    if "download_url" in told:
-        told["download_url"] = LINK
-    assert (answer.status_code, told) == (case.answer["status"], case.answer["json"])
+    document = answer.json()
+    if "download_url" in document:
+        document["download_url"] = LINK
+    assert (answer.status_code, document) == (case.answer["status"], case.answer["json"])

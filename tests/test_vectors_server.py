@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from harness.oracle import Answered, Asked, digest, verify, wish
+from harness.oracle import HttpRequest, HttpResponse, digest, verify, wish
 from harness.vectors import LINK, Case, instant, load, parameters
 from harness.world import MovableClock, Server, World, utc
 from licserver.protocol import public_api
@@ -130,15 +130,15 @@ def test_the_server_answers_exactly_this(case: Case, running: Running, openapi: 
         from openapi_core.testing import MockRequest, MockResponse  # noqa: PLC0415 - as above
 
         request = MockRequest("http://localhost", method.lower(), path, args=query)
-        told = dict(headers.items())
-        response = MockResponse(body, status, told, content_type=str(headers["Content-Type"]))
+        header_fields = dict(headers.items())
+        response = MockResponse(body, status, header_fields, content_type=str(headers["Content-Type"]))
         openapi.validate_response(request, response)
     if not asking or status in UNSIGNED_STATUSES:
         assert "Signature" not in headers
         return
     target = BASE + path + (f"?{urlencode(query)}" if query else "")
-    asked = Asked(method, target, asking, case.body() or b"")
-    answered = Answered(asked, status, dict(headers.items()), body)
+    signed_request = HttpRequest(method, target, asking, case.body() or b"")
+    answered = HttpResponse(signed_request, status, dict(headers.items()), body)
     result = verify(answered, {KEY.id: KEY.private.public.raw}, case.now.replace(microsecond=0))
     assert result.nonce == "bm9uY2U"
     assert list(result.parameters) == ["created", "expires", "keyid", "nonce", "alg", "tag"]
@@ -194,14 +194,14 @@ def _query(server: Server, world: World, case: Case) -> dict[str, str]:
         return dict(case.request.get("query", {}))
     link = case.raw["link"]
     world.clock.now = instant(link["signed_at"])
-    asked = {
+    query = {
         "license_key": link["license"],
         "slug": link["slug"],
         "current_version": "0",
         "domain": "home.example",
         "platform": link.get("platform", ""),
     }
-    _, _, body = _send(server, case, "/api/v1/update-check", asked)
+    _, _, body = _send(server, case, "/api/v1/update-check", query)
     parts = dict(parse_qsl(urlsplit(json.loads(body)["download_url"]).query)) | link.get("change", {})
     meanwhile = case.raw.get("meanwhile", {})
     if "revoke" in meanwhile:

@@ -1,6 +1,6 @@
-"""The app that is frozen: a desktop app's life with licclient, told on the standard output as JSON.
+"""The app that is frozen: a desktop app with licclient, which prints results on standard output as JSON.
 
-`photo_lab FOLDER COMMAND …`: FOLDER is the app's own, told by the launcher. The address of the service, the
+`photo_lab FOLDER COMMAND …`: FOLDER is the app's own, passed by the launcher. The address of the service, the
 pinned keys and the downloads folder come from the environment; a real app has them in its code.
 """
 
@@ -16,8 +16,8 @@ from licclient.install import Installation
 BUNDLE = Path(__file__).parent
 
 
-def told() -> dict[str, object]:
-    """Say who runs, and from where."""
+def describe_program() -> dict[str, object]:
+    """Return which program runs, and from where."""
     return {
         "app": (BUNDLE / "version.txt").read_text(encoding="utf-8").strip(),
         "licclient": __version__,
@@ -27,41 +27,41 @@ def told() -> dict[str, object]:
 
 
 def main(folder: str, command: str, *arguments: str) -> dict[str, object]:
-    """Do one thing, and say how it went."""
+    """Run one command, and return its result."""
     app = Installation(folder)
     client = LicenseClient(
         os.environ["PHOTO_LAB_SERVICE"],
         product="Photo Lab",
         slug="photo-lab",
-        version=str(told()["app"]),
+        version=str(describe_program()["app"]),
         public_keys=[os.environ["PHOTO_LAB_KEY"]],
     )
     with client:
         match command:
             case "activate":
-                return told() | {"product": client.activate(*arguments).product}
+                return describe_program() | {"product": client.activate(*arguments).product}
             case "verify":
                 found = client.verify()
-                return told() | {"source": found.source, "authenticated": found.authenticated}
+                return describe_program() | {"source": found.source, "authenticated": found.authenticated}
             case "update":
                 if (update := client.check_for_update(force=True)) is None:
-                    return told() | {"update": None}
+                    return describe_program() | {"update": None}
                 made = app.apply(client.download(update, os.environ["PHOTO_LAB_DOWNLOADS"]))
-                return told() | {"update": made.version}
+                return describe_program() | {"update": made.version}
             case "roll-back":
                 before = app.roll_back()
-                return told() | {"before": before and before.version}
+                return describe_program() | {"before": before and before.version}
             case "authorities":
-                return told() | {"authorities": ssl.create_default_context().cert_store_stats()}
+                return describe_program() | {"authorities": ssl.create_default_context().cert_store_stats()}
             case "doctor":
-                return told() | {"report": client.diagnose()}
+                return describe_program() | {"report": client.diagnose()}
             case _:
                 raise SystemExit(f"no such command: {command}")
 
 
 if __name__ == "__main__":
     try:
-        said = main(*sys.argv[1:])
+        result = main(*sys.argv[1:])
     except LicclientError as problem:
-        said = told() | {"error": type(problem).__name__, "words": str(problem)}
-    print(json.dumps(said))  # noqa: T201 - how it speaks
+        result = describe_program() | {"error": type(problem).__name__, "words": str(problem)}
+    print(json.dumps(result))  # noqa: T201 - its output

@@ -53,11 +53,11 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 @pytest.fixture
 def run(shop: Shop, tmp_path: Path) -> Run:
-    """Run a frozen program as a customer does, in a home of its own; returns what it says."""
+    """Run a frozen program as a customer does, in a home of its own; returns what it prints."""
     (tmp_path / "temporary").mkdir()
 
     def run(program: Path, *arguments: str, trusting: bool = True) -> dict[str, Any]:
-        told = {
+        variables = {
             "PHOTO_LAB_SERVICE": shop.url,
             "PHOTO_LAB_KEY": shop.pinned,
             "PHOTO_LAB_DOWNLOADS": str(tmp_path / "downloads"),
@@ -65,10 +65,10 @@ def run(shop: Shop, tmp_path: Path) -> Run:
             "TMPDIR": str(tmp_path / "temporary"),
         }
         if trusting:
-            told["SSL_CERT_FILE"] = str(shop.authority)
+            variables["SSL_CERT_FILE"] = str(shop.authority)
         done = subprocess.run(
             [program, *arguments],
-            env=environment(tmp_path / "home", **told),
+            env=environment(tmp_path / "home", **variables),
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -76,9 +76,9 @@ def run(shop: Shop, tmp_path: Path) -> Run:
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
-        said = json.loads(done.stdout)
-        assert isinstance(said, dict)
-        return said
+        result = json.loads(done.stdout)
+        assert isinstance(result, dict)
+        return result
 
     return run
 
@@ -86,16 +86,16 @@ def run(shop: Shop, tmp_path: Path) -> Run:
 def test_one_file(built: Path, shop: Shop, run: Run, tmp_path: Path) -> None:
     """Activates over TLS, knows its version, remembers in the right folder, and leaves nothing elsewhere."""
     program = built / "photo-lab-one-file"
-    said = run(program, "folder", "activate", shop.key)
-    assert said == {
+    result = run(program, "folder", "activate", shop.key)
+    assert result == {
         "app": "1.0.0",
         "licclient": licclient.__version__,
         "frozen": True,
         "program": str(program),
         "product": "Photo Lab",
     }
-    said = run(program, "folder", "verify")
-    assert (said["source"], said["authenticated"]) == ("cache", True)
+    result = run(program, "folder", "verify")
+    assert (result["source"], result["authenticated"]) == ("cache", True)
     home = tmp_path / "home"
     state = home / ".local" / "state" / "licclient"
     assert {path.name.partition("-")[0] for path in state.rglob("*.state")} >= {
@@ -110,8 +110,8 @@ def test_one_file(built: Path, shop: Shop, run: Run, tmp_path: Path) -> None:
 def test_certificates_are_the_systems(built: Path, shop: Shop, run: Run) -> None:
     """Who trusts the authority is answered, who does not is not; the system's own are known as ever."""
     program = built / "photo-lab-one-file"
-    said = run(program, "folder", "activate", shop.key, trusting=False)
-    assert said["error"] == "ServiceUnavailableError"
+    result = run(program, "folder", "activate", shop.key, trusting=False)
+    assert result["error"] == "ServiceUnavailableError"
     report = run(program, "folder", "doctor", trusting=False)["report"]
     assert "certificate" in report.partition("!! tls:")[2].splitlines()[0]
     assert run(program, "folder", "activate", shop.key)["product"] == "Photo Lab"
@@ -132,18 +132,18 @@ def test_an_app_in_a_folder_replaces_itself(built: Path, shop: Shop, run: Run, t
         shop.world.services.releases.publish(SLUG, version, zips[version])
     root = tmp_path / "Photo Lab"
     digest = sha256(zips["1.0.0"].read_bytes()).hexdigest()
-    told = ["--version", "1.0.0", "--sha256", digest, "--to", str(root)]
-    lay_down = [str(SCRIPTS / "licclient"), "apply", str(zips["1.0.0"]), *told]
+    options = ["--version", "1.0.0", "--sha256", digest, "--to", str(root)]
+    lay_down = [str(SCRIPTS / "licclient"), "apply", str(zips["1.0.0"]), *options]
     subprocess.run(lay_down, check=True, capture_output=True)
     launcher = root / "photo-lab"
     shutil.copy(built / "launcher", launcher)
 
-    said = run(launcher, "activate", shop.key)
-    assert (said["app"], said["product"]) == ("1.0.0", "Photo Lab")
+    result = run(launcher, "activate", shop.key)
+    assert (result["app"], result["product"]) == ("1.0.0", "Photo Lab")
     assert run(launcher, "update")["update"] == "1.1.0"
-    said = run(launcher, "verify")
-    assert (said["app"], said["source"]) == ("1.1.0", "cache")
-    assert Path(said["program"]).is_relative_to(root / "versions")
+    result = run(launcher, "verify")
+    assert (result["app"], result["source"]) == ("1.1.0", "cache")
+    assert Path(result["program"]).is_relative_to(root / "versions")
     assert run(launcher, "update")["update"] is None
     assert run(launcher, "roll-back")["before"] == "1.0.0"
     assert run(launcher, "verify")["app"] == "1.0.0"

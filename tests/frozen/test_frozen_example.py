@@ -17,7 +17,7 @@ pytest.importorskip("PyInstaller", reason="PyInstaller is not installed here: no
 
 @pytest.mark.parametrize(("toolkit", "unused"), [("tk", "PySide6"), ("qt", "tkinter")])
 def test_the_example_in_one_file(toolkit: str, unused: str, screen: Screen, tmp_path: Path) -> None:
-    """Refused, then activated by keyboard over TLS; tells its versions, and keeps its state in place."""
+    """Refused, then activated by keyboard over TLS; prints its versions, and keeps its state in place."""
     example(toolkit)  # it has to be there to be frozen
     home, temporary = tmp_path / "home", tmp_path / "temporary"
     for folder in (tmp_path / "build", temporary):
@@ -28,8 +28,8 @@ def test_the_example_in_one_file(toolkit: str, unused: str, screen: Screen, tmp_
     program = freeze(tmp_path / "build", *arguments) / name
     with shop_over_tls(tmp_path, PRODUCT) as shop:
         revoked = shop.world.new_key(SLUG, revoked=True)
-        told = {"SSL_CERT_FILE": str(shop.authority), "TMPDIR": str(temporary)}
-        with running([str(program)], "en", shop.url, screen, home, **told) as work:
+        variables = {"SSL_CERT_FILE": str(shop.authority), "TMPDIR": str(temporary)}
+        with running([str(program)], "en", shop.url, screen, home, **variables) as work:
             customer = Customer(screen, shop.server, lambda *_: None).in_language(toolkit, "en", work)
             customer.is_refused(revoked)
             customer.activates(shop.key)

@@ -23,13 +23,15 @@ class Api:
         if body is not None:
             more["data"] = json.dumps(body)
             headers["Content-Type"] = "application/json"
-        status, told, content = await self._site.call(method, ROOT + path, headers=headers, **more)
+        status, response_headers, content = await self._site.call(
+            method, ROOT + path, headers=headers, **more
+        )
         if status >= 400:
-            assert told["Content-Type"] == "application/problem+json"
+            assert response_headers["Content-Type"] == "application/problem+json"
             content = json.loads(content)
             assert {"type", "title", "status", "detail"} <= content.keys()
             assert content["status"] == status
-        assert told["Cache-Control"] == "no-store"
+        assert response_headers["Cache-Control"] == "no-store"
         return status, content
 
 

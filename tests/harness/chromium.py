@@ -41,7 +41,7 @@ class Visitor:
         page.on("console", self._note)
 
     def _note(self, message: Any) -> None:
-        # A status of 4xx is told by chromium as well, and here it is what is meant.
+        # Chromium logs a status of 4xx as well, and here it is expected.
         if message.type == "error" and "status of 4" not in message.text:
             self.troubles.append(message.text)
 

@@ -90,8 +90,8 @@ class Browser:
         return html.unescape(found[1]) if found else ""
 
     @property
-    def told(self) -> str:
-        """What the page says was done."""
+    def notice(self) -> str:
+        """The notice on the page: what was done."""
         found = re.search(r'role="status">(.*?)</p>', self.text, re.DOTALL)
         return html.unescape(found[1]) if found else ""
 

@@ -10,7 +10,7 @@ EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% raw %}'
 """What nobody's browser may run."""
 
 
-def said(world: Any, page: str) -> list[tuple[str, str, str]]:
+def audit_log(world: Any, page: str) -> list[tuple[str, str, str]]:
     """What the audit log holds of a license: who, by which way, and what; the latest first."""
     about = AuditFilter(object=("license", page.rpartition("/")[2]))
     return [

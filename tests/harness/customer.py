@@ -65,9 +65,9 @@ def running(
         process.wait(20)
     finally:
         process.terminate()  # and no kill: a one-file app is two processes, and the first hands this on
-        said = process.communicate(timeout=10)[1]
-    assert process.returncode == 0, said
-    assert "Traceback" not in said, said
+        errors = process.communicate(timeout=10)[1]
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors, errors
 
 
 def eventually(holds: Callable[[], object], seconds: float = 20) -> None:

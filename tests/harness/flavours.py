@@ -1,4 +1,4 @@
-"""Both clients behind one interface, so that a story is told once and played twice."""
+"""Both clients behind one interface, so that one test runs with both."""
 
 import asyncio
 from collections.abc import Iterator

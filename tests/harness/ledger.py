@@ -1,4 +1,4 @@
-"""What callers were told, to be compared with what is true: ok, fail or unknown (Jepsen's way)."""
+"""The answers to callers, to be compared with the database: ok, fail or unknown (Jepsen's way)."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 @dataclass
 class Ledger:
-    """What the callers were told, per key: which of their environments are in, which were refused.
+    """The answers to the callers, per key: which of their environments are in, which were refused.
 
     An environment whose call ended in neither may be in or not.
     """
@@ -43,8 +43,8 @@ class Caller(threading.Thread):
             except (OSError, http.client.HTTPException):
                 self._ledger.unknown[key].add(domain)
                 break
-            told = {200: self._ledger.admitted, 403: self._ledger.refused, 503: self._ledger.unknown}
-            told[response.status][key].add(domain)
+            outcomes = {200: self._ledger.admitted, 403: self._ledger.refused, 503: self._ledger.unknown}
+            outcomes[response.status][key].add(domain)
             if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
                 break
         connection.close()
@@ -70,7 +70,7 @@ def call_until_killed(
 
 
 def assert_promises_kept(ledger: Ledger, held: set[str], keys: list[str], slots: int) -> None:
-    """Compare what was told with what the database holds."""
+    """Compare the answers with what the database holds."""
     for key in keys:
         admitted, refused, unknown = ledger.admitted[key], ledger.refused[key], ledger.unknown[key]
         mine = held & (admitted | refused | unknown)

@@ -105,13 +105,13 @@ class Machine:
         """Wait until everything has started, and nothing has failed."""
         deadline, state = time.monotonic() + 60, ""
         while state != "running":
-            said = f"{state}; on its console: {self._console.read_text(errors='replace')[-3000:]}"
-            assert self._process.poll() is None, f"systemd-nspawn has ended: {said}"
-            assert time.monotonic() < deadline, f"the machine does not come up: {said}"
+            details = f"{state}; on its console: {self._console.read_text(errors='replace')[-3000:]}"
+            assert self._process.poll() is None, f"systemd-nspawn has ended: {details}"
+            assert time.monotonic() < deadline, f"the machine does not come up: {details}"
             time.sleep(0.1)
             if self._first() is not None:
-                asked = self.run("systemctl", "is-system-running", "--wait", check=False)
-                state = (asked.stdout or asked.stderr).strip()
+                done = self.run("systemctl", "is-system-running", "--wait", check=False)
+                state = (done.stdout or done.stderr).strip()
                 assert state != "degraded", self.run("systemctl", "--failed").stdout
 
     def reboot(self) -> None:

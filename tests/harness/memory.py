@@ -30,10 +30,10 @@ def run_and_peak(program: Any, *arguments: str, check: bool = True) -> tuple[str
     usual, program.command = program.command, [sys.executable, "-c", _TELLING]
     try:
         done = program.run(*arguments, check=check)
-        told = done.stdout if check else done.stderr + done.stdout
+        output = done.stdout if check else done.stderr + done.stdout
     finally:
         program.command = usual
-    return told, _peak(told)
+    return output, _peak(output)
 
 
 def _peak(status: str) -> int:

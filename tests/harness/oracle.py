@@ -33,7 +33,7 @@ COVERED = (
 
 
 @dataclass
-class Asked:
+class HttpRequest:
     """A request."""
 
     method: str
@@ -43,10 +43,10 @@ class Asked:
 
 
 @dataclass
-class Answered:
+class HttpResponse:
     """The answer to it."""
 
-    request: Asked
+    request: HttpRequest
     status_code: int
     headers: dict[str, str]
     body: bytes = b""
@@ -54,7 +54,7 @@ class Answered:
 
 @dataclass
 class Signer:
-    """A service's key, in the oracle's hands; signs as the protocol says unless told otherwise."""
+    """A service's key, in the oracle's hands; signs as the protocol says by default."""
 
     private: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
 
@@ -74,17 +74,17 @@ class Signer:
         jwk = f'{{"crv":"Ed25519","kty":"OKP","x":"{_base64url(self.raw)}"}}'
         return _base64url(sha256(jwk.encode()).digest())
 
-    def wish(self, asked: Mapping[str, str]) -> tuple[str, str] | None:
+    def wish(self, headers: Mapping[str, str]) -> tuple[str, str] | None:
         """Label and nonce under which a request asks for a signature by this key."""
-        wishes: Any = http_sf.parse(asked["accept-signature"].encode(), tltype="dictionary")
-        for label, (_, told) in wishes.items():
-            if told["keyid"] == self.id:
-                return label, told["nonce"]
+        wishes: Any = http_sf.parse(headers["accept-signature"].encode(), tltype="dictionary")
+        for label, (_, parameters) in wishes.items():
+            if parameters["keyid"] == self.id:
+                return label, parameters["nonce"]
         return None
 
     def sign(
         self,
-        answered: Answered,
+        answered: HttpResponse,
         nonce: str,
         created: datetime,
         *,
@@ -121,15 +121,22 @@ def digest(content: bytes) -> str:
     return f"sha-256=:{b64encode(sha256(content).digest()).decode()}:"
 
 
-def wish(nonce: str, **told: str) -> str:
+def wish(nonce: str, **changes: str) -> str:
     """Ask for a signature of this protocol, in the oracle's way of writing."""
     listed: Any = [http_sf.parse(item.encode(), tltype="item") for item in COVERED]
-    asked: Any = {"created": True, "expires": True, "nonce": nonce, "alg": "ed25519", "tag": TAG, **told}
-    wishes: Any = {"sig": (listed, asked)}
+    parameters: Any = {
+        "created": True,
+        "expires": True,
+        "nonce": nonce,
+        "alg": "ed25519",
+        "tag": TAG,
+        **changes,
+    }
+    wishes: Any = {"sig": (listed, parameters)}
     return str(http_sf.ser(wishes))
 
 
-def verify(answered: Answered, public: Mapping[str, bytes], now: datetime) -> VerifyResult:
+def verify(answered: HttpResponse, public: Mapping[str, bytes], now: datetime) -> VerifyResult:
     """Verify the one signature of an answer and its digest; raise `InvalidSignature` if none holds."""
 
     class Verifier(HTTPMessageVerifier):

@@ -88,23 +88,23 @@ class Screen:
 
     def click(self, window: str, x: int, y: int) -> None:
         """Click into a window; negative places count from its right and its lower edge."""
-        told = self.place(window)
-        x, y = x % told["WIDTH"], y % told["HEIGHT"]
+        geometry = self.place(window)
+        x, y = x % geometry["WIDTH"], y % geometry["HEIGHT"]
         self.do("mousemove", "--window", window, str(x), str(y), "click", "1")
 
     def place(self, window: str) -> dict[str, int]:
         """Where a window is: X, Y, WIDTH, HEIGHT, without its frame."""
         lines = self.do("getwindowgeometry", "--shell", window).splitlines()
-        told = dict(line.split("=", 1) for line in lines if "=" in line)
-        return {name: int(told[name]) for name in ("X", "Y", "WIDTH", "HEIGHT")}
+        fields = dict(line.split("=", 1) for line in lines if "=" in line)
+        return {name: int(fields[name]) for name in ("X", "Y", "WIDTH", "HEIGHT")}
 
     def photograph(self, window: str, file: Path) -> None:
         """Take a picture of a window with its frame, as an optimised PNG."""
         self.do("mousemove", "1", "1")
         time.sleep(0.2)
-        told = self.place(window)
+        geometry = self.place(window)
         # xdotool counts the frame twice; this is openbox's.
-        where = (told["X"] - 2, told["Y"] - 40, told["WIDTH"] + 2, told["HEIGHT"] + 24)
+        where = (geometry["X"] - 2, geometry["Y"] - 40, geometry["WIDTH"] + 2, geometry["HEIGHT"] + 24)
         subprocess.run(
             [sys.executable, "-c", _PHOTOGRAPH, str(file), *map(str, where)],
             env={**os.environ, **self.environ},
@@ -123,8 +123,8 @@ def virtual_screen(home: Path) -> Iterator[Screen]:
         stderr=subprocess.DEVNULL,
     )
     os.close(write)
-    with os.fdopen(read) as told:
-        display = f":{told.readline().strip()}"
+    with os.fdopen(read) as pipe:
+        display = f":{pipe.readline().strip()}"
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "DISPLAY": display}
     manager = subprocess.Popen(["openbox"], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -1,4 +1,4 @@
-"""A vendor with records of our making, a clock that moves when told, and a real server on a real socket."""
+"""A vendor with records of our making, a clock that the test moves, and a real server on a real socket."""
 
 import asyncio
 import io
@@ -361,8 +361,8 @@ class Server:
             return
         response[_NOTED] = True
         headers, version = request.headers, request.query.get("current_version")
-        told = headers.get("Range"), headers.get("User-Agent"), version
-        self._seen.append(_Seen(request.path, response.status, *told))
+        details = headers.get("Range"), headers.get("User-Agent"), version
+        self._seen.append(_Seen(request.path, response.status, *details))
 
 
 def utc(*parts: int) -> datetime:

@@ -10,7 +10,7 @@ import pytest
 from stage.flows import recalled
 from stage.signing import SIGNER, grants_signed
 
-from harness.oracle import Answered, Asked, Signer, digest
+from harness.oracle import HttpRequest, HttpResponse, Signer, digest
 from licclient import LicenseClient
 from licclient._flows.verification import with_nonce
 from licclient._model import Held, Verified
@@ -164,8 +164,10 @@ def test_signed_nonsense_is_a_miss(signing, make, key, clock, tmp_path, record):
     settings = client._context.settings
     call = with_nonce(client._context, verify_call(settings, key, "d", "192.0.2.1"))
     for body in (b'{"valid": false, "reason": "License expired."}', b"[]"):
-        signed_request = Asked(call.method, call.url, {"Content-Digest": call.headers["Content-Digest"]})
-        answered = Answered(signed_request, 200, {"Content-Type": "application/json"}, body)
+        signed_request = HttpRequest(
+            call.method, call.url, {"Content-Digest": call.headers["Content-Digest"]}
+        )
+        answered = HttpResponse(signed_request, 200, {"Content-Type": "application/json"}, body)
         SIGNER.sign(answered, "n", clock())
         document = {
             "ip": "192.0.2.1",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from stage.signing import GOOD, SIGNER, Vendor, grants_signed
 
-from harness.oracle import Answered, Signer
+from harness.oracle import HttpResponse, Signer
 from licclient import (
     InvalidRequestError,
     LicenseClient,
@@ -81,7 +81,7 @@ async def test_every_call_has_a_nonce_of_its_own(pinned, vendor, key):
 
 # --- hostile answers --------------------------------------------------------------------------
 
-Row = Callable[[Vendor, Answered], Answered]
+Row = Callable[[Vendor, HttpResponse], HttpResponse]
 
 
 def bent(**bent: Any) -> Row:
@@ -92,7 +92,7 @@ def bent(**bent: Any) -> Row:
 def of_another(**changes: Any) -> Row:
     """Send it with the signature of another answer."""
 
-    def row(vendor: Vendor, answered: Answered) -> Answered:
+    def row(vendor: Vendor, answered: HttpResponse) -> HttpResponse:
         other = vendor.sign(replace(answered, headers=dict(answered.headers), **changes))
         return replace(answered, headers=answered.headers | other.headers)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from stage.rules import settings
 
-from harness.oracle import COVERED, Answered, Asked, Signer, digest
+from harness.oracle import COVERED, HttpRequest, HttpResponse, Signer, digest
 from licclient import ServiceUnavailableError, UntrustedResponseError
 from licclient._model import Held, Verified
 from licclient._protocol.requests import Call, verify_call
@@ -50,8 +50,10 @@ UNFIT = (
 
 def signed(*, by: Signer = SIGNER, content_type: str = "application/json", **bent: Any) -> dict[str, str]:
     """The headers of an answer to CALL, as the oracle signs it."""
-    signed_request = Asked(CALL.method, URL, {"Content-Digest": digest(CALL.body or b"")}, CALL.body or b"")
-    answered = Answered(signed_request, 200, {"Content-Type": content_type}, BODY)
+    signed_request = HttpRequest(
+        CALL.method, URL, {"Content-Digest": digest(CALL.body or b"")}, CALL.body or b""
+    )
+    answered = HttpResponse(signed_request, 200, {"Content-Type": content_type}, BODY)
     by.sign(answered, **{"nonce": "n", "created": NOON, "label": "sig", **bent})
     return {name.lower(): value for name, value in answered.headers.items()}
 
@@ -115,8 +117,8 @@ def test_it_says_from_when_until_when_it_was_meant():
 def test_a_question_without_a_body_is_signed_as_one_of_no_bytes():
     """An update check has none; its address is covered to the last letter of the query."""
     url = "https://x.example/api/v1/update-check?license_key=k&domain=a%20b"
-    signed_request = Asked("GET", url, {"Content-Digest": digest(b"")})
-    answered = Answered(signed_request, 200, {"Content-Type": "application/json"}, BODY)
+    signed_request = HttpRequest("GET", url, {"Content-Digest": digest(b"")})
+    answered = HttpResponse(signed_request, 200, {"Content-Type": "application/json"}, BODY)
     SIGNER.sign(answered, "n", NOON)
     headers = {name.lower(): value for name, value in answered.headers.items()}
     call = Call("GET", url, {}, None, 1000)
@@ -261,8 +263,8 @@ def remembered(**machine: str) -> dict[str, Any]:
     """The record of a success, which was signed at noon and came ten seconds later."""
     call = request_signature(verify_call(PINNED, "k", "d", "192.0.2.1", machine), KEYS, "n")
     body = call.body or b""
-    answered = Answered(
-        Asked("POST", call.url, {"Content-Digest": digest(body)}, body),
+    answered = HttpResponse(
+        HttpRequest("POST", call.url, {"Content-Digest": digest(body)}, body),
         200,
         {"Content-Type": "application/json"},
         SUCCESS,

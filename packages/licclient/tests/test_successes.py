@@ -8,7 +8,7 @@ import pytest
 from stage.rules import settings
 from stage.signing import GOOD, SIGNER
 
-from harness.oracle import Answered, Asked, digest
+from harness.oracle import HttpRequest, HttpResponse, digest
 from licclient._flows.context import Subject, Successes
 from licclient._model import Held, Verified
 from licclient._protocol.requests import verify_call
@@ -43,8 +43,10 @@ def held(kind):
     if kind == "license":
         return Held(Verified("Notes", None, lifetime=False), NOW, NOW)
     call = request_signature(verify_call(settings, KEY, DOMAIN, "192.0.2.1"), settings.public_keys, "n")
-    signed_request = Asked(call.method, call.url, {"Content-Digest": digest(call.body)}, call.body)
-    answered = Answered(signed_request, 200, {"Content-Type": "application/json"}, json.dumps(GOOD).encode())
+    signed_request = HttpRequest(call.method, call.url, {"Content-Digest": digest(call.body)}, call.body)
+    answered = HttpResponse(
+        signed_request, 200, {"Content-Type": "application/json"}, json.dumps(GOOD).encode()
+    )
     SIGNER.sign(answered, "n", NOW)
     headers = {name.lower(): value for name, value in answered.headers.items()}
     return Held(read_trusted_verify(call, Reply(200, answered.body, headers), KEY, settings, NOW), NOW, NOW)

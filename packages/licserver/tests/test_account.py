@@ -128,7 +128,7 @@ async def test_a_customer_frees_slots(world, page, activate):
     await customer.post("/account/free", **place, domain="nowhere\x00")
     assert (customer.status, "does not use the license" in customer.alert) == (409, True)
     await customer.post("/account/free", **place, domain="one")
-    assert "The computer is removed." in customer.told
+    assert "The computer is removed." in customer.notice
     assert world.held(key) == [("two", "192.0.2.1")]
     await customer.post("/account/free", **place, domain="two")
     assert (customer.status, "on 15 Jul 2026" in customer.alert) == (409, True)
@@ -147,7 +147,7 @@ async def test_a_customer_takes_a_seat_back(world, page):
     await thief.post("/account/take-back", **form)
     assert thief.status == 404
     await customer.post("/account/take-back", **form)
-    assert "The seat is taken back." in customer.told
+    assert "The seat is taken back." in customer.notice
     await customer.post("/account/take-back", **form)
     assert (customer.status, "not in use any more" in customer.alert) == (409, True)
     assert world.services.audit.list_page().items[0].actor == ("system", "customer")
@@ -195,7 +195,7 @@ async def test_only_a_page_of_the_session_sends_forms(world, page, activate):
         assert mine.status == 403
         await mine.get("/account")
     await anonymous.post("/account/free", csrf=mine.csrf, **place)
-    assert "Your session has ended." in anonymous.told
+    assert "Your session has ended." in anonymous.notice
     await anonymous.post("/account/sign-in", csrf="", origin="https://evil.example", key=key)
     assert anonymous.status == 403
     assert len(world.held(other)) == 1
@@ -207,7 +207,7 @@ async def test_sessions_end(world, page):
     key = world.key()
     first, second = await page(key), await page(key)
     await second.post("/account/sign-out")
-    assert second.told == "You are signed out."
+    assert second.notice == "You are signed out."
     assert 'name="key"' in second.text
     assert "Sign out" in await first.get("/account")
     world.clock.forward(seconds=1)

@@ -153,7 +153,7 @@ async def test_an_upload_with_a_key_happens_once(api):
 
 @both_engines
 async def test_what_must_be_unique_is_made_once_by_all_who_ask_at_once(api, site):
-    """A product, a version: who comes second with the same key is told what the first one was."""
+    """A product, a version: a second request with the same key gets the response to the first."""
     again = {"Idempotency-Key": "first-day"}
     product = {"slug": "pro", "name": "Pro"}
     made = await asyncio.gather(*(api("POST", "/products", product, headers=again) for _ in range(6)))

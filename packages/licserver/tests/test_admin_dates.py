@@ -24,12 +24,12 @@ async def test_what_is_no_instant_is_refused(api, site):
     site.world.key(subscription_id="s")
     for text in NO_INSTANT:
         for query in ({"since": text}, {"until": text}):
-            status, told = await api("GET", "/audit", params=query)
-            assert (status, *told["errors"]) == (422, *query), text
+            status, body = await api("GET", "/audit", params=query)
+            assert (status, *body["errors"]) == (422, *query), text
     for at in (*NO_INSTANT, 2026, 1.5, True):
-        status, told = await api("POST", "/subscriptions/s/end", {"at": at})
-        assert (status, *told["errors"]) == (422, "at"), at
-    assert "2027-01-31T12:00:00Z" in told["errors"]["at"][0]
+        status, body = await api("POST", "/subscriptions/s/end", {"at": at})
+        assert (status, *body["errors"]) == (422, "at"), at
+    assert "2027-01-31T12:00:00Z" in body["errors"]["at"][0]
     assert (await api("GET", "/subscriptions/s"))[1]["ended_at"] is None
 
 
@@ -47,12 +47,12 @@ async def test_what_is_no_day_is_refused(api, site):
     """A bare number would have been a count of seconds: 422, and no license is issued."""
     for text in NO_DAY:
         for name in ("expires_from", "expires_until"):
-            status, told = await api("GET", "/licenses", params={name: text})
-            assert (status, *told["errors"]) == (422, name), text
+            status, body = await api("GET", "/licenses", params={name: text})
+            assert (status, *body["errors"]) == (422, name), text
     for day in (*NO_DAY, 0, 86400):
         for name in ("expires_on", "support_until"):
-            status, told = await api("POST", "/licenses", {"product": "app", name: day})
-            assert (status, *told["errors"]) == (422, name), day
+            status, body = await api("POST", "/licenses", {"product": "app", name: day})
+            assert (status, *body["errors"]) == (422, name), day
     assert list(site.world.services.licenses.list_all()) == []
     assert (await api("GET", "/licenses", params={"expires_from": "2026-06-15"}))[0] == 200
     assert (await api("POST", "/licenses", {"product": "app", "expires_on": "2027-01-31"}))[0] == 201

@@ -1,4 +1,4 @@
-"""What the admin API is sent by mistake or on purpose: nothing of it is done, and each is told why."""
+"""What the admin API is sent by mistake or on purpose: nothing of it is done, and each response says why."""
 
 import io
 
@@ -47,7 +47,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "kept"), NAMES)
 async def test_a_file_name_names_nothing_on_the_server(api, site, name, kept):
-    """Folders are cut off, and what is left is told to customers, never to the file system."""
+    """Folders are cut off, and what is left is sent to customers, never to the file system."""
     status, release = await api("POST", "/products/app/releases", **form(version="1.0", file=(name, b"zip")))
     assert (status, release.get("file_name")) == ((201, kept) if kept else (422, None))
     stored = [path for path in site.world.settings.data_dir.rglob("*") if path.is_file()]
@@ -99,15 +99,17 @@ WRONG = [
 ]
 
 
-async def test_what_cannot_be_is_told_and_changes_nothing(api, site):
+async def test_an_invalid_request_is_rejected_and_changes_nothing(api, site):
     """Malformed, oversized, half characters, names that are not there: a problem, and never a 5xx."""
     before = site.world.services.audit.list_page().items
     for method, path, body, expected in WRONG:
         url = URL(ROOT + path, encoded=True)
         headers = {"Authorization": f"Bearer {api.text}"}
-        status, told, content = await site.call(method, url, data=io.BytesIO(body), headers=headers)
+        status, response_headers, content = await site.call(
+            method, url, data=io.BytesIO(body), headers=headers
+        )
         assert status == expected, (method, path, body[:80], content)
-        assert told["Content-Type"] == "application/problem+json"
+        assert response_headers["Content-Type"] == "application/problem+json"
     assert site.world.services.audit.list_page().items == before
 
 
@@ -136,7 +138,7 @@ async def test_a_broken_form_publishes_nothing(make_world, open_site):
     site = await open_site(make_world(upload_limit=4000))
     api = Api(site, site.world.services.tokens.create("shop", Scope.WRITE)[1])
     for body, expected in FORMS:
-        status, told = await api("POST", "/products/app/releases", data=io.BytesIO(body), headers=BOUNDARY)
-        assert status == expected, (body[:200], told)
+        status, content = await api("POST", "/products/app/releases", data=io.BytesIO(body), headers=BOUNDARY)
+        assert status == expected, (body[:200], content)
         assert list((site.world.settings.data_dir / "uploads").iterdir()) == []
     assert len(site.world.services.releases.list_all("app")) == 1

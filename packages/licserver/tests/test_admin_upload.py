@@ -36,8 +36,8 @@ async def upload(address, token, version, size):
         path = "/admin/api/v1/products/app/releases"
         async with session.post(
             path, data=body(), headers=headers, timeout=aiohttp.ClientTimeout(600)
-        ) as told:
-            return told.status, json.loads(await told.read())
+        ) as response:
+            return response.status, json.loads(await response.read())
 
 
 @needs_proc

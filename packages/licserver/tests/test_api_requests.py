@@ -44,7 +44,7 @@ def test_a_good_body_becomes_a_call():
 @pytest.mark.parametrize("name", REQUIRED)
 @pytest.mark.parametrize("value", [..., None, "", "  \t"], ids=["missing", "null", "empty", "blank"])
 def test_a_field_that_says_nothing_is_required(name, value):
-    """Missing, null, empty and blank are one fault, told of the field alone."""
+    """Missing, null, empty and blank are one fault, reported for the field alone."""
     assert faults(**{name: value}) == {name: [REQUIRED[name]]}
 
 
@@ -92,7 +92,7 @@ LABELS = {
 
 @pytest.mark.parametrize(("fields", "machine"), LABELS.values(), ids=LABELS.keys())
 def test_a_label_that_cannot_be_used_is_ignored(fields, machine):
-    """What a client tells about its machine never makes a request malformed (D-195)."""
+    """What a client sends about its machine never makes a request malformed (D-195)."""
     call = faults(**fields)
     assert isinstance(call, VerifyRequest)
     assert call.machine == machine
@@ -197,7 +197,7 @@ TOLERATED = {
     "blanks around": b"\r\n\t " + TEXT.encode() + b"\n",
     "unknown fields": TEXT.replace("}", ', "x": {"y": [1e999, -0, null]}}').encode(),
     "escaped": TEXT.replace("CP-X", "\\u0043P-X").encode(),
-    "said twice: the last counts": TEXT.replace("{", '{"license_key": 1, ').encode(),
+    "sent twice: the last counts": TEXT.replace("{", '{"license_key": 1, ').encode(),
 }
 
 

@@ -53,16 +53,16 @@ def test_an_update_is_answered_in_the_order_of_the_specification():
     )
 
 
-def test_what_licenses_and_releases_have_beside_the_specification_is_told_where_it_is():
+def test_extensions_of_licenses_and_releases_are_in_the_response():
     """Entitlements and a trial of a license; channel, lowest version and importance of a release."""
     license_ = a_license()._replace(plan='{"export":true}', overrides='{"sync":1}', trial=True)
-    told = json.loads(public_api.verify_response(Valid(license_, takes_slot=False)).content)
-    assert (told["entitlements"], told["trial"]) == ({"export": True, "sync": 1}, True)
+    body = json.loads(public_api.verify_response(Valid(license_, takes_slot=False)).content)
+    assert (body["entitlements"], body["trial"]) == ({"export": True, "sync": 1}, True)
     product = Product(1, "app", "App", minimum_version="1.4")
     release = RELEASE._replace(channel="beta")
     offer = Offer(product, release, a_license(), downloadable=True, is_critical=True)
-    told = json.loads(public_api.update_response(offer, None).content)
-    assert (told["channel"], told["minimum_version"], told["critical"]) == ("beta", "1.4", True)
+    body = json.loads(public_api.update_response(offer, None).content)
+    assert (body["channel"], body["minimum_version"], body["critical"]) == ("beta", "1.4", True)
 
 
 @pytest.mark.parametrize(
@@ -89,16 +89,16 @@ def test_each_refusal_has_a_code(refusal, status, code):
             answer = public_api.download_refusal_response(refusal)
         case _:
             answer = public_api.no_manifest_response()
-    told = json.loads(answer.content)
-    assert (answer.status, told["error"], told["message"][-1]) == (status, code, ".")
+    body = json.loads(answer.content)
+    assert (answer.status, body["error"], body["message"][-1]) == (status, code, ".")
 
 
-def test_what_is_wrong_with_a_request_is_told_in_the_form_of_its_endpoint():
+def test_a_malformed_request_gets_the_error_format_of_its_endpoint():
     """Only an update check has a code beside message and errors."""
     wrong = public_api.InvalidRequest({"slug": ["No."]})
-    told = {"message": "No.", "errors": {"slug": ["No."]}}
-    assert json.loads(public_api.invalid_verify_response(wrong).content) == told
-    assert json.loads(public_api.invalid_update_response(wrong).content) == {"error": "validation"} | told
+    body = {"message": "No.", "errors": {"slug": ["No."]}}
+    assert json.loads(public_api.invalid_verify_response(wrong).content) == body
+    assert json.loads(public_api.invalid_update_response(wrong).content) == {"error": "validation"} | body
 
 
 def test_without_support_the_link_is_absent_and_not_null():
@@ -119,7 +119,7 @@ def test_last_updated_is_utc():
 
 
 def test_a_file_goes_with_its_headers():
-    """Digest, validator and name of the file are told, and that it can be had in parts (D-32)."""
+    """Digest, validator and name of the file are sent, and that it can be had in parts (D-32)."""
     assert download_headers(RELEASE) == {
         "Accept-Ranges": "bytes",
         "Cache-Control": "private",
@@ -152,7 +152,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "header"), NAMES.values(), ids=NAMES.keys())
-def test_a_file_name_is_told_to_old_clients_and_new(name, header):
+def test_a_file_name_is_sent_to_old_clients_and_new(name, header):
     """Plain ASCII stands first, the real name beside it, and nothing breaks out of the header."""
     release = Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b""))
     assert download_headers(release)["Content-Disposition"] == header

@@ -322,16 +322,16 @@ def test_what_is_refused_is_not_noted(cli):
 def test_a_secret_is_renewed_while_the_database_is_away(
     bare_cli, capsys, request, monkeypatch, command, done, away
 ):
-    """It has leaked, and cannot wait: done, with a warning that no line tells of it."""
+    """It has leaked, and cannot wait: done, with a warning that no line records it."""
     monkeypatch.setattr("sys.stdin", io.StringIO())
     gone = "postgresql+psycopg://nobody@127.0.0.1:9/none"
     bare_cli.use(request.getfixturevalue("empty_database") if away == "not set up" else gone)
     with pytest.raises(SystemExit) as ended:
         licserver.cli.main([*command])
-    told = capsys.readouterr()
-    assert ended.value.code == 0, told.err
-    assert told.err.startswith("warning: done, but not recorded in the audit log: ")
-    assert told.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert ended.value.code == 0, captured.err
+    assert captured.err.startswith("warning: done, but not recorded in the audit log: ")
+    assert captured.err.count("\n") == 1
     assert done(json.loads((bare_cli.folder / "secrets.json").read_text()))
 
 

@@ -21,7 +21,7 @@ from licserver.web.background import POLL_SECONDS
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not Path("/proc").exists(), reason="/proc tells which processes there are"),
+    pytest.mark.skipif(not Path("/proc").exists(), reason="/proc lists the processes"),
 ]
 
 

@@ -153,7 +153,7 @@ def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clo
 
 @pytest.fixture
 def site_thread(world):
-    """What activates new environments, a key after the other, each durable, until it is told to stop."""
+    """What activates new environments, a key after the other, each durable, until it is stopped."""
 
     def run(keys: list[str], taken: dict[str, int], stop: threading.Event) -> None:
         store, turn = BatchStore(world.services.database), 0
@@ -283,7 +283,7 @@ def test_secrets_of_the_environment_must_be_those_of_the_backup(stocked, clock, 
     assert not (tmp_path / "anew" / "licserver.sqlite3").exists()
 
 
-def test_a_lost_or_changed_file_of_a_release_is_told(stocked, clock):
+def test_a_lost_or_changed_file_of_a_release_is_reported(stocked, clock):
     """A backup that lacks something is none; without the files there is one."""
     release = stocked.services.releases.list_all("app")[1]
     path = stocked.services.artifacts.path(release.artifact)

@@ -22,14 +22,14 @@ class Counter:
         self.entered, self.go = threading.Event(), threading.Event()
         self.go.set()
 
-    def __call__(self, asks: list[str]) -> list[str | Exception]:
+    def __call__(self, items: list[str]) -> list[str | Exception]:
         """Serve a batch."""
-        self.batches.append(list(asks))
+        self.batches.append(list(items))
         self.entered.set()
         assert self.go.wait(10)
-        if "break" in asks:
+        if "break" in items:
             raise LookupError("all of you")
-        return [ValueError("you alone") if ask == "bad" else ask * 2 for ask in asks]
+        return [ValueError("you alone") if item == "bad" else item * 2 for item in items]
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ async def busy(queue, counter):
     return first
 
 
-async def asked(queue, *asks: str):
+async def submit_all(queue, *items: str):
     """Ask all of these now; they wait."""
-    tasks = [queue.submit(ask) for ask in asks]
+    tasks = [queue.submit(item) for item in items]
     await asyncio.sleep(0)
     return tasks
 
@@ -94,7 +94,7 @@ async def test_while_each_turn_brings_more_they_come_first(queue, counter):
 async def test_who_waits_while_it_is_busy_is_the_next_call(queue, counter):
     """Whatever gathers behind a running call is served by one more."""
     first = await busy(queue, counter)
-    tasks = await asked(queue, *"abcdef")
+    tasks = await submit_all(queue, *"abcdef")
     counter.go.set()
     assert await asyncio.gather(first, *tasks) == ["firstfirst", "aa", "bb", "cc", "dd", "ee", "ff"]
     assert counter.batches == [["first"], list("abcdef")]
@@ -114,7 +114,7 @@ async def test_an_exception_reaches_its_asker_alone(queue):
 
 
 async def test_a_call_that_fails_fails_all_of_its_batch_and_no_other(queue):
-    """A database that is away is told to all who wait, and the next ones are served again."""
+    """An outage of the database is raised to all who wait, and the next ones are served again."""
     replies = await asyncio.gather(*map(queue.submit, ["a", "break"]), return_exceptions=True)
     assert [type(reply) for reply in replies] == [LookupError, LookupError]
     assert await queue.submit("a") == "aa"
@@ -123,7 +123,7 @@ async def test_a_call_that_fails_fails_all_of_its_batch_and_no_other(queue):
 async def test_who_has_gone_is_not_served(queue, counter):
     """A caller that hung up while waiting takes no slot; the others of its batch are served."""
     first = await busy(queue, counter)
-    gone, stays, also_gone = await asked(queue, "gone", "stays", "also gone")
+    gone, stays, also_gone = await submit_all(queue, "gone", "stays", "also gone")
     gone.cancel()
     also_gone.cancel()
     counter.go.set()
@@ -137,7 +137,7 @@ async def test_who_has_gone_is_not_served(queue, counter):
 async def test_when_all_who_wait_have_gone_nothing_is_asked(queue, counter):
     """A batch of nobody is no call."""
     first = await busy(queue, counter)
-    (gone,) = await asked(queue, "gone")
+    (gone,) = await submit_all(queue, "gone")
     gone.cancel()
     counter.go.set()
     await first
@@ -149,7 +149,7 @@ async def test_who_goes_while_being_served_disturbs_nobody(queue, counter):
     """A reply that nobody waits for any more is dropped."""
     first = await busy(queue, counter)
     first.cancel()
-    (other,) = await asked(queue, "other")
+    (other,) = await submit_all(queue, "other")
     counter.go.set()
     assert await other == "otherother"
 
@@ -179,10 +179,10 @@ async def test_a_service_that_has_ended_leaves_nobody_waiting(counter):
 async def test_a_reply_too_few_leaves_nobody_waiting(waits):
     """Should a call break its promise and return too little, all of the batch learn of it."""
 
-    async def late(asks):
-        return list(asks)[:-1]
+    async def late(items):
+        return list(items)[:-1]
 
-    queue = Batcher(late if waits else lambda asks: list(asks)[:-1])
+    queue = Batcher(late if waits else lambda items: list(items)[:-1])
     replies = await asyncio.wait_for(
         asyncio.gather(*map(queue.submit, "abc"), return_exceptions=True), timeout=5
     )
@@ -192,20 +192,20 @@ async def test_a_reply_too_few_leaves_nobody_waiting(waits):
 async def test_a_call_that_is_cancelled_leaves_nobody_waiting():
     """When the loop ends in the midst of a call, its askers learn of it."""
     queue = Batcher(lambda _asks: asyncio.get_running_loop().create_future())
-    asked = queue.submit("a")
+    waiting = queue.submit("a")
     await asyncio.sleep(0)
     queue._serving.cancel()
     with pytest.raises(RuntimeError):
-        await asked
+        await waiting
 
 
 async def test_what_never_waits_is_served_in_the_loop(counter):
     """What replies at once is called at the next turn of the loop, on the loop's own thread."""
     served_on = []
 
-    def serve(asks):
+    def serve(items):
         served_on.append(threading.current_thread())
-        return counter(asks)
+        return counter(items)
 
     queue = Batcher(serve)
     replies = await asyncio.gather(*map(queue.submit, ["a", "bad", "b"]), return_exceptions=True)

@@ -24,7 +24,7 @@ from harness.standstill import Standstill
 from licserver.artifacts import ArtifactRedirect, open_artifacts
 from licserver.errors import InvalidInputError
 
-CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset tells itself
+CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset has its own content
 SIZE = len(CONTENT)
 ETAG = f'"{hashlib.sha256(CONTENT).hexdigest()}"'
 DIGEST = f"sha-256=:{b64encode(hashlib.sha256(CONTENT).digest()).decode()}:"
@@ -158,15 +158,17 @@ async def test_the_whole_file_comes(sites, method, content):
 
 async def test_streamed_answers_are_those_of_the_folder(make_world, open_site, bucket):
     """Without redirects nobody can tell a bucket from a folder: head, parts, tags and all."""
-    asked = [{}, {"Range": "bytes=5-"}, {"Range": "bytes=-1"}, {"Range": "bytes=99999-"}]
-    asked += [{"Range": "bytes=5-", "If-Range": tag} for tag in (ETAG, '"other"')]
+    headers_sent = [{}, {"Range": "bytes=5-"}, {"Range": "bytes=-1"}, {"Range": "bytes=99999-"}]
+    headers_sent += [{"Range": "bytes=5-", "If-Range": tag} for tag in (ETAG, '"other"')]
     found = []
     for settings in ({}, {"artifacts_url": bucket, "artifacts_redirect": False}):
         world = make_world(**settings)
         world.publish("1.0", CONTENT, name="möbel 1.zip")
         site = await open_site(world)
         link = await site.link(world.key())
-        answers = [await site.call(method, link, headers=h) for method in ("GET", "HEAD") for h in asked]
+        answers = [
+            await site.call(method, link, headers=h) for method in ("GET", "HEAD") for h in headers_sent
+        ]
         found.append([(s, {k: v for k, v in h.items() if k != "Date"}, body) for s, h, body in answers])
     assert found[0] == found[1]
 
@@ -223,7 +225,7 @@ async def test_a_file_that_is_not_what_was_published_is_never_sent(sites, caplog
     "redirect", [pytest.param(True, id="redirect", marks=pytest.mark.slow), pytest.param(False, id="stream")]
 )
 async def test_a_bucket_that_is_away_is_503(make_world, open_site, own_s3, monkeypatch, caplog, redirect):
-    """Hanging or gone: told within three seconds, nothing signed, no secret in the log; then well again."""
+    """Hanging or gone: reported within 3 s, nothing signed, no secret in the log; then well again."""
     for name, value in own_s3.environ.items():
         monkeypatch.setenv(name, value)
     world = make_world(artifacts_url=own_s3.new_bucket(), artifacts_redirect=redirect)
@@ -310,14 +312,14 @@ MISUSES = {
 }
 
 
-@pytest.mark.parametrize(("environ", "told"), MISUSES.values(), ids=MISUSES.keys())
-def test_a_wrong_setting_is_one_clear_line(cli, monkeypatch, environ, told):
+@pytest.mark.parametrize(("environ", "expected"), MISUSES.values(), ids=MISUSES.keys())
+def test_a_wrong_setting_is_one_clear_line(cli, monkeypatch, environ, expected):
     """Exit 2, the variable's name and a valid form; nothing that could be a secret is printed."""
     for name, value in ({"LICSERVER_ARTIFACTS_URL": "s3://bucket"} | environ).items():
         monkeypatch.setenv(name, value)
     err = cli("product", "list", expect=2)
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert expected in err
     assert "hunter2" not in err
 
 
@@ -328,7 +330,7 @@ def test_http_is_allowed_when_it_is_asked_for(make_world, monkeypatch):
     assert open_artifacts(make_world(artifacts_url="s3://bucket").services.settings)
 
 
-def test_without_credentials_it_is_said_what_to_set(cli, bucket, monkeypatch, tmp_path):
+def test_without_credentials_the_message_says_what_to_set(cli, bucket, monkeypatch, tmp_path):
     """No credentials in the environment, and no role of the machine: the error names the variables."""
     monkeypatch.setenv("LICSERVER_ARTIFACTS_URL", bucket)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
@@ -343,7 +345,7 @@ def test_without_credentials_it_is_said_what_to_set(cli, bucket, monkeypatch, tm
 
 
 @pytest.mark.slow
-def test_without_the_extra_it_is_said_what_to_install(program):
+def test_without_the_extra_the_message_says_what_to_install(program):
     """Exit 2 and the command, when obstore is not installed."""
     hide = "import sys, runpy; sys.modules['obstore'] = None; sys.argv[0] = 'licserver'; "
     program.command = [sys.executable, "-c", f"{hide}runpy.run_module('licserver', run_name='__main__')"]

@@ -22,8 +22,8 @@ def publish(program, tmp_path):
         path = tmp_path / "app.zip"
         with path.open("wb") as file:
             file.truncate(size)
-        told, peak = run_and_peak(program, "release", "publish", "app", version, str(path))
-        return peak, re.search(r"sha256 (\w+)", told)[1]
+        output, peak = run_and_peak(program, "release", "publish", "app", version, str(path))
+        return peak, re.search(r"sha256 (\w+)", output)[1]
 
     return run
 

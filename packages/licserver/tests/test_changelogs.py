@@ -106,13 +106,13 @@ def test_whatever_is_written_nothing_harmful_is_kept(written):
     assert re.search(r"<[A-Za-z/!?][^>]*$", kept) is None
 
 
-def test_the_vendor_is_told_and_can_look(cli, tmp_path):
+def test_the_vendor_is_warned_and_can_look(cli, tmp_path):
     """Publishing says that something was left out, and `release changelog` shows what customers read."""
     file = tmp_path / "app.zip"
     file.write_bytes(b"zip")
     cli("product", "add", "app", "--name", "App")
-    told = cli("release", "publish", "app", "1.0", str(file), "--changelog", "<p onclick='x()'>New.</p>")
-    assert told.endswith("; the changelog was reduced to basic HTML\n")
+    output = cli("release", "publish", "app", "1.0", str(file), "--changelog", "<p onclick='x()'>New.</p>")
+    assert output.endswith("; the changelog was reduced to basic HTML\n")
     assert cli("release", "changelog", "app", "1.0.0") == "<p>New.</p>\n"
     assert "kept" not in cli("release", "publish", "app", "1.1", str(file), "--changelog", "R&D < all")
     assert cli("release", "changelog", "app", "1.1") == "R&D < all\n"

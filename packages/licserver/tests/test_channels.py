@@ -121,8 +121,8 @@ def test_the_command_line_promotes(cli, tmp_path):
     file = tmp_path / "app.zip"
     file.write_bytes(b"zip")
     cli("product", "add", "app", "--name", "App")
-    said = cli("release", "publish", "app", "2.0b1", str(file), "--channel", "beta")
-    assert "2.0b1 is in the channel beta: apps and licenses with this channel are offered it" in said
+    output = cli("release", "publish", "app", "2.0b1", str(file), "--channel", "beta")
+    assert "2.0b1 is in the channel beta: apps and licenses with this channel are offered it" in output
     assert cli("release", "promote", "app", "2.0b1") == "app 2.0b1 is in the channel stable\n"
     assert json.loads(cli("release", "list", "app", "--json"))[0]["channel"] == "stable"
     key = cli("license", "issue", "app", "--channels", "beta,nightly").strip()

@@ -1,4 +1,4 @@
-"""The vendor's command line: every command, for people and as JSON, and what wrong use is told."""
+"""The vendor's command line: every command, for people and as JSON, and the messages for wrong use."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def test_products_are_added_listed_and_renamed(cli):
 
 
 def test_releases_are_published_listed_and_withdrawn(shop, tmp_path):
-    """Version, size, digest and dates are told; the changelog may come from a file of any editor."""
+    """Version, size, digest and dates are printed; the changelog may come from a file of any editor."""
     assert shop("release", "list", "app") == "no versions yet\n"
     text = shop("release", "publish", "app", "1.0", shop.file, "--changelog", "First")
     assert re.fullmatch(r"published app 1\.0: 3 bytes, sha256 [0-9a-f]{64}\n", text)
@@ -120,7 +120,7 @@ def test_a_key_can_come_from_standard_input_or_be_named_by_its_id(shop):
     assert "no license" not in shop("license", "list")
 
 
-def test_revoking_and_reinstating_are_told(shop):
+def test_revoking_and_reinstating_are_confirmed(shop):
     """Date and reason are kept, and taken back."""
     key = issue(shop)
     assert shop("license", "revoke", key, "--reason", "refund").startswith("revoked CP-")
@@ -189,9 +189,9 @@ def test_wrong_use_is_one_clear_line_and_changes_nothing(shop):
         return shop("product", "list"), shop("release", "list", "app"), shop("license", "list")
 
     before = rows()
-    for line, told in WRONG.items():
+    for line, message in WRONG.items():
         err = shop(*line.replace("FILE", shop.file).split(), expect=2)
-        assert told in err, line
+        assert message in err, line
         assert line == "" or (err.count("\n"), err[:11]) == (1, "licserver: "), line
         assert rows() == before, line
 
@@ -226,7 +226,7 @@ DATABASES = [
 ]
 
 
-def test_a_database_address_that_cannot_be_is_told_by_its_variable(cli, monkeypatch):
+def test_an_invalid_database_address_is_reported_with_its_variable(cli, monkeypatch):
     """Wrong use, in one line that names LICSERVER_DATABASE_URL."""
     for url in DATABASES:
         monkeypatch.setenv("LICSERVER_DATABASE_URL", url)
@@ -239,7 +239,7 @@ def test_the_option_wins_over_the_variable(shop, tmp_path):
     assert (tmp_path / "other" / "licserver.sqlite3").exists()
 
 
-def test_a_folder_that_cannot_be_used_is_told(cli, tmp_path):
+def test_a_folder_that_cannot_be_used_is_reported(cli, tmp_path):
     """A file in the folder's place is wrong use; one above it is a failure; both in one line."""
     (tmp_path / "file").write_text("")
     assert "is a file" in cli("product", "list", "--data-dir", str(tmp_path / "file"), expect=2)
@@ -248,7 +248,7 @@ def test_a_folder_that_cannot_be_used_is_told(cli, tmp_path):
     )
 
 
-def test_lost_secrets_are_told(shop):
+def test_lost_secrets_are_reported(shop):
     """Without its secrets a database is not opened, and no fresh ones are left beside it."""
     (shop.folder / "secrets.json").unlink()
     before = sorted(path.name for path in shop.folder.iterdir())
@@ -299,6 +299,6 @@ def test_every_command_has_help_and_the_common_options(bare_cli):
     assert not bare_cli.folder.exists()
 
 
-def test_the_version_is_told(cli):
+def test_the_version_is_printed(cli):
     """`--version` names the program and its version."""
     assert re.fullmatch(r"licserver, version \d+\.\d+\.\d+\n", cli("--version"))

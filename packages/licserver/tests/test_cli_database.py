@@ -52,9 +52,9 @@ def test_an_older_schema_stops_every_command_but_upgrade(cli, monkeypatch):
     monkeypatch.setattr(schema, "REVISIONS", (*schema.REVISIONS, "9999"))
     monkeypatch.setattr(schema, "HEAD", "9999")
     for command in ("product list", "license list", "db check"):
-        told = cli(*command.split(), expect=1)
-        assert told.endswith("run: licserver db upgrade\n")
-        assert told.count("\n") == 1
+        output = cli(*command.split(), expect=1)
+        assert output.endswith("run: licserver db upgrade\n")
+        assert output.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["status", "check"])
@@ -94,7 +94,7 @@ def test_every_spelling_of_postgresql_is_psycopg(scheme):
     ["postgresql+psycopg2://me@db/x", "postgresql+asyncpg://me@db/x", "mysql://me@db/x", "postgresql:/x"],
 )
 def test_other_databases_and_drivers_are_refused(url):
-    """What cannot be used is told by the variable's name."""
+    """What cannot be used is reported with the variable's name."""
     with pytest.raises(SettingsError, match="LICSERVER_DATABASE_URL"):
         connect(url)
 
@@ -110,7 +110,7 @@ def test_a_missing_driver_names_the_extra():
     assert done.stderr.endswith("PostgreSQL needs a driver: pip install licserver[postgres]\n")
 
 
-def test_a_name_that_leads_nowhere_is_an_outage_and_tells_no_password():
+def test_a_name_that_leads_nowhere_is_an_outage_and_shows_no_password():
     """A database that cannot be found may be found later."""
     database = connect(f"postgresql://me:{SECRET}@db.invalid/x")
     with pytest.raises(StoreUnavailableError) as failure, database.reading():
@@ -128,14 +128,14 @@ def test_a_silent_first_host_does_not_hide_the_second(postgres):
         began, waits = time.monotonic(), []
         with Standstill() as machine:
             while time.monotonic() - began < 5:
-                asked = time.monotonic()
+                begun = time.monotonic()
                 with suppress(StoreUnavailableError):
                     assert lane.run(lambda link: link.exec_driver_sql("SELECT 7").scalar()) == 7
                     break
-                waits.append((asked, time.monotonic()))
+                waits.append((begun, time.monotonic()))
                 time.sleep(0.05)
             else:
                 pytest.fail("the second host was never asked")
-        assert all(ended - asked - machine.within(asked, ended) < 2 for asked, ended in waits)
+        assert all(ended - begun - machine.within(begun, ended) < 2 for begun, ended in waits)
         lane.close()
         database.close()

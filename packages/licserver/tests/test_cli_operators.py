@@ -14,8 +14,8 @@ def shop(cli):
     return cli
 
 
-def said(record):
-    """What one command printed as JSON."""
+def parsed(record):
+    """Parse what a command printed as JSON."""
     return json.loads(record)
 
 
@@ -40,7 +40,7 @@ def test_words_are_taken_as_help_shows_them(shop):
     """Help writes `N|UNLIMITED` and `YYYY-MM-DD|NEVER`; so it may be typed."""
     key = shop("license", "issue", "app", "--slots", "UNLIMITED", "--expires", "2027-01-31").strip()
     shop("license", "change", key, "--expires", "NEVER")
-    shown = said(shop("license", "show", key, "--json"))
+    shown = parsed(shop("license", "show", key, "--json"))
     assert (shown["slots"], shown["expires_on"]) == ("unlimited", None)
 
 
@@ -51,7 +51,7 @@ def test_the_audit_log_says_what_was_changed(shop):
     text = shop("audit", "--license", key)
     assert "slots: 1 → 3" in text
     assert "product: app" in text
-    latest, *_ = said(shop("audit", "--license", key, "--json"))
+    latest, *_ = parsed(shop("audit", "--license", key, "--json"))
     assert latest["details"] == {"slots": [1, 3]}
 
 
@@ -62,8 +62,8 @@ def test_a_list_names_the_customer_and_has_one_kind_of_value(shop):
     text = shop("license", "find", "ann")
     assert "ann@shop.example" in text
     assert "lifetime" in text
-    (found,) = said(shop("license", "find", "ann", "--json"))
-    (listed,) = said(shop("license", "list", "--json"))
+    (found,) = parsed(shop("license", "find", "ann", "--json"))
+    (listed,) = parsed(shop("license", "list", "--json"))
     assert found == listed
     assert (found["expires_on"], found["lifetime"]) == (None, True)
     assert found["customer_email"] == "ann@shop.example"
@@ -71,13 +71,13 @@ def test_a_list_names_the_customer_and_has_one_kind_of_value(shop):
 
 def test_a_product_added_with_the_wrong_policy_is_mended(shop):
     """`strict` is the default, and desktop apps want `domain`: who forgot says so later; the rest stays."""
-    told = shop("product", "change", "app", "--environment", "domain")
-    assert told == "changed app: App\n"
-    changed = said(shop("product", "change", "app", "--support-policy", "--name", "App II", "--json"))
+    output = shop("product", "change", "app", "--environment", "domain")
+    assert output == "changed app: App\n"
+    changed = parsed(shop("product", "change", "app", "--support-policy", "--name", "App II", "--json"))
     assert (changed["environment"], changed["support_policy"]) == ("domain", True)
     assert changed["name"] == "App II"
     shop("product", "change", "app", "--no-support-policy")
-    (product,) = said(shop("product", "list", "--json"))
+    (product,) = parsed(shop("product", "list", "--json"))
     assert (product["environment"], product["support_policy"]) == ("domain", False)
     assert "environment: strict → domain" in shop("audit")
     assert "there is nothing to change" in shop("product", "change", "app", expect=2)
@@ -89,7 +89,7 @@ def test_a_password_needs_a_terminal_or_a_pipe_that_was_asked_for(shop, recwarn)
     assert "--password-stdin" in shop("user", "add", "alice", expect=2)
     assert not recwarn.list
     shop("user", "add", "alice", "--password-stdin", stdin="four words of it\n")
-    (user,) = said(shop("user", "list", "--json"))
+    (user,) = parsed(shop("user", "list", "--json"))
     assert set(user) == {"user", "role", "added_at", "password_changed_at", "second_factor"}
 
 
@@ -112,7 +112,7 @@ def test_what_a_spreadsheet_saves_is_taken(shop, tmp_path, way, text):
         shop("import", str(sheet))
     else:
         shop("import", "-", "--format", "csv", stdin=text)
-    (license_,) = said(shop("license", "list", "--json"))
+    (license_,) = parsed(shop("license", "list", "--json"))
     assert license_["slots"] == 3
 
 
@@ -131,7 +131,7 @@ def test_what_means_nothing_is_not_imported(shop, tmp_path, text, complaint):
     sheet = tmp_path / "sheet.csv"
     sheet.write_text(text, "utf-8")
     assert complaint in shop("import", str(sheet), expect=2)
-    assert said(shop("license", "list", "--json")) == []
+    assert parsed(shop("license", "list", "--json")) == []
 
 
 def test_one_is_one(shop, tmp_path):

@@ -35,9 +35,9 @@ def test_a_reader_who_has_enough_ends_the_listing_quietly(cli, program):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists(FULL), reason="there is no /dev/full here")  # noqa: PTH110
-def test_an_output_that_is_full_is_told_in_one_line(cli, program):
+def test_an_output_that_is_full_is_reported_in_one_line(cli, program):
     """A full disk is an error on standard error, with exit code 1; keys that were issued are stored."""
-    told = []
+    errors = []
     for command in (["product", "list"], ["license", "issue", "app", "--count", "3"]):
         with open(FULL, "w") as full:  # noqa: PTH123
             done = subprocess.run(
@@ -50,13 +50,13 @@ def test_an_output_that_is_full_is_told_in_one_line(cli, program):
                 timeout=30,
             )
         assert done.returncode == 1
-        told.append(done.stderr)
-    assert told[0] == "licserver: No space left on device\n"
-    assert "`licserver license list` shows all that are issued" in told[1]
+        errors.append(done.stderr)
+    assert errors[0] == "licserver: No space left on device\n"
+    assert "`licserver license list` shows all that are issued" in errors[1]
     assert len(json.loads(cli("license", "list", "--json"))) == 3
 
 
-def test_no_standard_input_is_told(program):
+def test_no_standard_input_is_reported(program):
     """`license show -` with standard input closed is wrong use."""
     done = subprocess.run(
         ["/bin/sh", "-c", '"$@" <&-', "sh", *program.command, "license", "show", "-"],
@@ -141,7 +141,7 @@ def quiet(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["serve", "demo"])
-def test_a_port_in_use_is_told(cli, quiet, command):
+def test_a_port_in_use_is_reported(cli, quiet, command):
     """One line that names the address, exit code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -150,7 +150,7 @@ def test_a_port_in_use_is_told(cli, quiet, command):
     assert err.count("\n") == 1
 
 
-def test_a_host_that_cannot_be_used_is_told(cli, quiet):
+def test_a_host_that_cannot_be_used_is_reported(cli, quiet):
     """A name that does not resolve is an error, and a malformed one wrong use, in one line each."""
     err = cli("serve", "--host", "nowhere.invalid", "--port", "0", expect=1)
     assert err.startswith("licserver: cannot listen on nowhere.invalid port 0: ")

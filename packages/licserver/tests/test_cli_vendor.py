@@ -53,7 +53,7 @@ def test_a_license_is_changed_and_found(cli, key):
 
 
 def test_the_audit_log_names_who_did_it(cli, key):
-    """The operating system's user; a revealed key is told of, and no key stands in it."""
+    """The operating system's user; a revealed key is recorded, and no key stands in the log."""
     cli("license", "show", key, "--reveal")
     cli("license", "revoke", key, "--reason", f"{key} came back")
     lines = json.loads(cli("audit", "--license", key, "--json"))

@@ -55,7 +55,7 @@ PREFIXES = {
 
 
 @pytest.mark.parametrize(("text", "prefix", "normal"), PREFIXES.values(), ids=PREFIXES.keys())
-def test_ipv6_can_be_told_apart_by_prefix(text, prefix, normal):
+def test_ipv6_can_be_distinguished_by_prefix(text, prefix, normal):
     """A provider's customer who moves within a prefix stays the same environment; IPv4 is compared whole."""
     address = parse_ip(text)
     assert address is not None
@@ -137,9 +137,9 @@ def test_a_network_has_one_form(text, network):
 
 
 @pytest.mark.parametrize("text", ["fe80::/10%eth0", "fe80::1%eth0", "x", "", "192.0.2.0/33"])
-def test_what_is_no_network_is_told(text):
+def test_an_invalid_network_is_rejected(text):
     """A zone is not part of one."""
-    with pytest.raises(ValueError):  # noqa: PT011 - whatever the message, it is said in other words
+    with pytest.raises(ValueError):  # noqa: PT011 - the caller replaces the message
         parse_network(text)
 
 

@@ -30,10 +30,10 @@ def test_the_rest_gives_way_to_all_and_the_commit_to_some(load, aside):
     On a machine that never rests, where it would come to no end, it has stepped back and no more.
     """
     command = [sys.executable, "-c", ASK, str(load)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     stepped = min(19, os.nice(0) + 10)
     rank = os.SCHED_IDLE if aside else os.SCHED_OTHER
-    assert told.strip() == str([(rank, stepped), (os.SCHED_OTHER, stepped)])
+    assert output.strip() == str([(rank, stepped), (os.SCHED_OTHER, stepped)])
 
 
 def test_who_may_not_give_way_works_all_the_same(bare_cli, monkeypatch, tmp_path):
@@ -81,4 +81,4 @@ def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeyp
         rests.clear()
         for _ in range(3):
             connection.exec_driver_sql("SELECT pg_sleep(0.01)")
-        assert rests == []  # whoever is not told to gives way to nobody
+        assert rests == []  # without that option nothing gives way

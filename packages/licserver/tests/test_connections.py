@@ -172,8 +172,8 @@ async def test_who_asks_and_never_reads_is_cut_off(make_world, open_site, cut_of
     world.publish("1.0", changelog="x" * 200_000)
     key, site = world.key(), await open_site(world)
     query = f"license_key={key}&slug=app&current_version=1&domain=a.example"
-    asks = f"GET /api/v1/update-check?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 60
-    received = await read_after(site, asks, cut_off, 5)
+    requests = f"GET /api/v1/update-check?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 60
+    received = await read_after(site, requests, cut_off, 5)
     assert 0 < received.count(b"HTTP/1.1 200 OK") < 60
 
 

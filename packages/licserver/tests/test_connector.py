@@ -109,12 +109,12 @@ def test_a_former_primary_is_never_used_again(hosts):
     both.answers[TWO] = psycopg.OperationalError("connection refused\nby it")
     with pytest.raises(psycopg.OperationalError) as refused:
         one.connect(both.open)
-    said = (
+    message = (
         f"no host can be used: {ONE} is a former primary (its timeline is 1, and another host had 2); {TWO}: "
         "connection refused; if an older state was restored on purpose, stop licserver on every machine, and "
         "start it again"
     )
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 def test_a_former_primary_is_known_after_a_restart(hosts, tmp_path):
@@ -148,7 +148,7 @@ def test_one_name_that_moves_to_another_host_is_noticed(hosts):
         time.sleep(0.01)
 
 
-def test_no_answer_at_all_is_told_in_time(hosts):
+def test_no_answer_at_all_is_reported_in_time(hosts):
     """Of both hosts: after a second and a half."""
     began = time.monotonic()
     with Standstill() as machine:

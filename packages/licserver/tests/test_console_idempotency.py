@@ -85,17 +85,17 @@ def ways(world):
 
 
 async def test_a_form_that_is_sent_twice_is_done_once(world, alice, making):
-    """A browser that sends it again lands on the same page, and is told why nothing more was made."""
+    """A browser that sends it again lands on the same page, which says why nothing more was made."""
     await alice.get(making.page)
     sent, before = guard(alice), making.made(world)
     await making.send(alice, **sent)
-    first, told = landed(alice), alice.told
-    assert (alice.status, told != "") == (200, True), alice.text
+    first, notice = landed(alice), alice.notice
+    assert (alice.status, notice != "") == (200, True), alice.text
     done = making.made(world)
     assert sum(done) == sum(before) + 1
     await making.send(alice, **sent)
     assert (alice.status, alice.path) == (200, f"{first}?done=once")
-    assert "sent before and done once" in alice.told
+    assert "sent before and done once" in alice.notice
     assert making.made(world) == done
     assert len(ways(world)) == 2  # the sign-in, and this
 
@@ -115,7 +115,7 @@ async def test_a_double_click_at_two_servers(world, open_site, alice, making):
 
 
 async def test_a_form_with_something_else_in_it(world, alice):
-    """Changed after it was done: it is said so, what was typed is there, and the next send does it."""
+    """Changed after it was done: the page says so, what was typed is there, and the next send does it."""
     await alice.get(ISSUE)
     sent = guard(alice)
     await alice.post(ISSUED, **sent, **TERMS)
@@ -124,7 +124,7 @@ async def test_a_form_with_something_else_in_it(world, alice):
     assert 'value="kim@studio.example"' in alice.text
     assert len(list(world.services.licenses.list_all())) == 1
     await alice.post(ISSUED, **{**TERMS, "email": "kim@studio.example"})
-    assert alice.told == "License issued."
+    assert alice.notice == "License issued."
     assert len(list(world.services.licenses.list_all())) == 2
 
 
@@ -137,7 +137,7 @@ async def test_a_form_without_an_id(world, alice):
         assert 'value="jo@studio.example"' in alice.text
         assert not list(world.services.licenses.list_all())
     await alice.post(ISSUED, **TERMS)
-    assert alice.told == "License issued."
+    assert alice.notice == "License issued."
 
 
 def typed_is_there(text, fields):
@@ -205,7 +205,7 @@ async def test_an_upload_whose_session_has_ended(world, alice):
     assert (alice.status, typed_is_there(alice.text, making.fields)) == (403, True)
     assert making.made(world) == (0, 1, 0)
     await making.send(alice, **guard(alice))
-    assert alice.told == "The version is published."
+    assert alice.notice == "The version is published."
 
 
 def end_session(world, browser):
@@ -224,7 +224,7 @@ async def test_an_answer_that_got_lost_with_its_session(world, alice):
     await alice.post(ISSUED, **sent, **TERMS)
     assert alice.status == 403
     await alice.post(ISSUED, **TERMS)
-    assert "done once" in alice.told
+    assert "done once" in alice.notice
     assert len(list(world.services.licenses.list_all())) == 1
 
 

@@ -213,7 +213,7 @@ async def test_keys_running_out(world, alice):
 
 
 async def test_a_database_that_is_away(world, site, alice, monkeypatch):
-    """Is told as a page, and no traceback."""
+    """The response is a page, and no traceback."""
 
     def fail(_services):
         raise StoreUnavailableError("the database failed: away")
@@ -224,7 +224,7 @@ async def test_a_database_that_is_away(world, site, alice, monkeypatch):
 
 
 async def test_a_fault_of_ours(world, site, alice, monkeypatch, caplog):
-    """Is told as a page without a word of it; the log has all."""
+    """The response is a page without the cause; the log has all."""
 
     def fail(_services):
         raise RuntimeError("a secret detail")

@@ -84,7 +84,7 @@ async def test_a_session_after_sign_out(world, open_browser, alice):
     await alice.send("POST", "/console/sign-out", data={"csrf": alice.csrf}, allow_redirects=False)
     assert alice.headers["Clear-Site-Data"] == '"cache", "storage"'
     await alice.get(alice.headers["Location"])
-    assert alice.told == "You are signed out."
+    assert alice.notice == "You are signed out."
     assert "Sign in" in await thief.get("/console")
     assert count(world, session_rows) == 0
 
@@ -121,7 +121,7 @@ async def test_a_new_password_signs_out_everywhere(world, users, open_browser, a
     await alice.post("/console/account/password", old=PASSWORD, new=new, again=new)
     assert "Sign in" in await thief.get("/console")  # a copy of the very cookie that changed it
     assert alice.token != before
-    assert "signed out everywhere else" in alice.told
+    assert "signed out everywhere else" in alice.notice
     assert "Sign in" in await other.get("/console")
     await other.sign_in()
     assert other.status == 401
@@ -144,7 +144,7 @@ async def test_a_user_who_is_removed_is_out(users, alice):
 
 
 async def test_guessing(users, open_browser):
-    """After some attempts a minute the address is told to wait, the right password included."""
+    """After some attempts a minute the address has to wait, with the right password too."""
     browser = await open_browser()
     for name in ("alice", "nobody"):
         for _ in range(TRIES // 2):
@@ -172,7 +172,7 @@ async def test_guessing_from_everywhere(users, open_browser):
     assert stranger.status == 401  # other names are not locked
 
 
-async def test_what_a_failed_sign_in_tells(users, open_browser, caplog):
+async def test_what_a_failed_sign_in_shows(users, open_browser, caplog):
     """Nothing of names and passwords, neither to the caller nor to the log."""
     browser = await open_browser()
     for name in ("alice", "nobody", "ö\0" * 500, "<script>alert(1)</script>"):
@@ -307,8 +307,8 @@ async def test_sessions_that_have_run_out_are_swept(world, open_browser, alice):
 async def test_users_on_the_command_line(cli):
     """Added, listed, given another password, removed; the password is never an argument and never shown."""
     assert "no users yet" in cli("user", "list")
-    said = cli("user", "add", "Alice", "--password-stdin", stdin=f"{PASSWORD}\n")
-    assert said == "added alice (owner); sign in at /console\n"
+    output = cli("user", "add", "Alice", "--password-stdin", stdin=f"{PASSWORD}\n")
+    assert output == "added alice (owner); sign in at /console\n"
     assert cli("user", "role", "alice", "read-only") == "alice is read-only now\n"
     assert "read-only" in cli("user", "list")
     for arguments, stdin, complaint in [

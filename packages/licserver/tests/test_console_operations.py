@@ -49,7 +49,7 @@ async def test_an_import_is_previewed_and_confirmed(world, alice):
     ((_, kept),) = uploads_of(world).items()
     assert key.encode() not in kept
     await alice.post("/console/imports/confirm", ticket=ticket_of(page))
-    assert "Imported: 2 new licenses" in alice.told
+    assert "Imported: 2 new licenses" in alice.notice
     found = world.services.licenses.search(limit=9).items
     keys = {world.services.licenses.decrypt_key(one) for one in found}
     assert key in keys
@@ -63,7 +63,7 @@ async def test_a_cancelled_import_leaves_nothing(world, alice):
     """The file is removed at once, and cannot be imported any more."""
     page = await upload(alice, b"product\napp\n")
     await alice.post("/console/imports/cancel", ticket=ticket_of(page))
-    assert "cancelled" in alice.told
+    assert "cancelled" in alice.notice
     assert uploads_of(world) == {}
     await alice.post("/console/imports/confirm", ticket=ticket_of(page))
     assert "not kept any more" in alice.alert
@@ -127,7 +127,7 @@ async def test_a_backup_is_made_in_the_background(world, alice, tmp_path):
     key = world.key()
     await alice.get("/console/backups")
     await alice.post("/console/backups/make")
-    assert "being written" in alice.told
+    assert "being written" in alice.notice
     world.services.context.background.wait()
     page = html.unescape(await alice.get("/console/backups"))
     (file,) = (world.settings.data_dir / "backups").glob("*.backup")

@@ -5,7 +5,7 @@ import json
 import re
 from datetime import date, timedelta
 
-from harness.console_books import EVIL, said
+from harness.console_books import EVIL, audit_log
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.domain.records import LicenseState
 from licserver.services import LicenseFilter
@@ -23,7 +23,7 @@ async def test_a_first_start(world, alice):
 
 
 async def test_a_first_start_without_users(open_browser):
-    """Who opens the console of a fresh server is told the command."""
+    """The console of a fresh server shows the command that adds a user."""
     browser = await open_browser()
     assert "licserver user add" in await browser.get("/console")
 
@@ -47,11 +47,11 @@ async def test_max_activations(world, alice, sold, new_key, activate):
     assert "2 of 2" in await alice.get(page)
     world.key(customer_email="other@example.org")
     await alice.post(f"{page}/free", domain="a.example", ip="192.0.2.1")
-    assert "The slot is free" in alice.told
+    assert "The slot is free" in alice.notice
     assert world.held(key) == [("b.example", "192.0.2.1")]
     await alice.post(f"{page}/free", domain="a.example", ip="192.0.2.1")
     assert (alice.status, "does not exist any more" in alice.alert) == (422, True)
-    assert said(world, page)[0] == ("user", "alice", "license.deactivate")
+    assert audit_log(world, page)[0] == ("user", "alice", "license.deactivate")
 
 
 async def test_no_key_in_an_address(world, open_browser, alice, sold):
@@ -102,16 +102,16 @@ async def test_revoked_and_reinstated(world, site, alice, sold):
     assert "It is activated on 1 machine." in alice.text
     assert world.services.licenses.get(key).revoked_at is None  # it asks first
     await alice.post(f"{page}/revoke", reason="Refund, order 4711", sure="yes")
-    assert "The license is revoked" in alice.told
+    assert "The license is revoked" in alice.notice
     assert "Reason: Refund, order 4711." in alice.text
     assert (await site.verify(key))[1]["reason"] == "License has been revoked."
     await alice.post(f"{page}/reinstate")
     assert (await site.verify(key))[0] == 200
-    assert [line[2] for line in said(world, page)][:2] == ["license.reinstate", "license.revoke"]
+    assert [line[2] for line in audit_log(world, page)][:2] == ["license.reinstate", "license.revoke"]
 
 
 async def test_terms_are_changed(world, alice, sold):
-    """Slots, last day, support, address and note; what cannot be is said beside what was typed."""
+    """Slots, last day, support, address and note; what is invalid is reported beside what was typed."""
     key, page = sold
     await alice.get(page)
     form = {
@@ -122,7 +122,7 @@ async def test_terms_are_changed(world, alice, sold):
         "note": "Two\r\nlines",
     }
     await alice.post(f"{page}/change", **form)
-    assert "The license is changed" in alice.told
+    assert "The license is changed" in alice.notice
     held = world.services.licenses.get(key)
     assert (held.slots, held.expires_on, held.support_until) == (None, date(2027, 1, 31), None)
     assert (held.customer_email, held.note) == ("mia@example.org", "Two\nlines")
@@ -139,7 +139,7 @@ async def test_terms_are_changed(world, alice, sold):
         assert "<details open>" in alice.text
     assert world.services.licenses.get(key) == held
     await alice.post(f"{page}/change", **{**form, "note": "長" * 2000})
-    assert "The license is changed" in alice.told
+    assert "The license is changed" in alice.notice
     await alice.post(f"{page}/change", **{**form, "note": "x" * 100_000})
     assert alice.status == 413
 
@@ -168,7 +168,7 @@ async def test_two_who_change_terms_at_once(world, alice, sold):
     }
     world.services.licenses.change(key, slots=5, note="Two\nlines")
     await alice.post(f"{page}/change", **was, **{**shown, "expires": "2027-01-31"})
-    assert "The license is changed" in alice.told
+    assert "The license is changed" in alice.notice
     held = world.services.licenses.get(key)
     assert (held.slots, held.note, held.expires_on) == (5, "Two\nlines", date(2027, 1, 31))
     mine = {**shown, "slots": "9", "email": "mia@example.org"}
@@ -205,7 +205,7 @@ async def test_a_key_is_revealed_once(world, alice, sold):
     await alice.get(page)
     assert key in await alice.post(f"{page}/reveal")
     assert alice.headers["Cache-Control"] == "no-store"
-    assert said(world, page)[0] == ("user", "alice", "license.reveal")
+    assert audit_log(world, page)[0] == ("user", "alice", "license.reveal")
     assert key not in await alice.get(page)
 
 
@@ -235,13 +235,13 @@ async def test_renewal_and_another_key(world, site, alice):
 
 
 async def test_a_license_is_issued(world, alice):
-    """For a customer who called; what cannot be is said."""
+    """For a customer who called; what is invalid is reported."""
     await alice.get("/console/licenses/issue")
     form = {"product": "app", "slots": "3", "expires": "2027-01-31", "email": "jo@studio.example", "note": ""}
     await alice.post("/console/licenses/issue/new", **{**form, "slots": "-1"})
     assert alice.status == 422
     await alice.post("/console/licenses/issue/new", **form)
-    assert "License issued" in alice.told
+    assert "License issued" in alice.notice
     (found,) = world.services.licenses.search().items
     assert world.services.licenses.decrypt_key(found) in alice.text
     assert (found.slots, found.customer_email) == (3, "jo@studio.example")
@@ -253,7 +253,7 @@ async def test_a_license_is_issued(world, alice):
     assert (alice.status, 'value="1001"' in alice.text) == (422, True)
     await alice.get("/console/licenses/issue")
     await alice.post("/console/licenses/issue/new", **{**form, **more})
-    assert "3 licenses issued" in alice.told
+    assert "3 licenses issued" in alice.notice
     terms = [(one.lifetime, one.subscription_id, one.slots) for one in world.services.licenses.search().items]
     assert sorted(terms, key=str) == [(False, None, 3)] * 2 + [(True, "s-1", 3)] * 3
 

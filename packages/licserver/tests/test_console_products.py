@@ -8,7 +8,7 @@ from licserver.domain.records import EnvironmentPolicy
 
 
 async def test_products(world, alice):
-    """Added and renamed; a slug that cannot be is said, with what was typed still there."""
+    """Added and renamed; an invalid slug is reported, and the form keeps what was typed."""
     await alice.get("/console/products")
     await alice.post("/console/products/add", name="Photo Lab", slug="Photo Lab", policy="domain")
     assert (alice.status, "is no slug" in alice.alert, 'value="Photo Lab"' in alice.text) == (422, True, True)
@@ -37,7 +37,7 @@ async def test_a_product_with_the_wrong_rules_is_mended(world, site, alice):
     assert '<option value="strict" selected>' in alice.text
     assert 'name="support">' in alice.text
     await alice.post("/console/products/app/rules", policy="domain", support="on", feed="on")
-    assert "The product is changed" in alice.told
+    assert "The product is changed" in alice.notice
     assert '<option value="domain" selected>' in alice.text
     assert ('name="support" checked>' in alice.text, 'name="feed" checked>' in alice.text) == (True, True)
     product = world.services.products.get("app")
@@ -58,7 +58,7 @@ async def test_an_upload(world, site, alice):
     form = {"csrf": alice.csrf, "version": "1.0", "changelog": "First.\r\nSecond."}
     content = bytes(range(256)) * 20_000
     await alice.upload("/console/products/app/releases", form, name="/etc/passwd", content=content)
-    assert "The version is published" in alice.told, alice.text
+    assert "The version is published" in alice.notice, alice.text
     release = world.services.releases.get("app", "1.0")
     assert (release.artifact.file_name, release.artifact.size, release.changelog) == (
         "passwd",
@@ -72,7 +72,7 @@ async def test_an_upload(world, site, alice):
 
 
 async def test_uploads_that_cannot_be(world, alice):
-    """A version that is there, no file, no form, a part that breaks off: said, and nothing stays behind."""
+    """A version that is there, no file, no form, a part that breaks off: reported, and nothing is stored."""
     world.publish("1.0")
     path = "/console/products/app/releases"
     await alice.get("/console/products/app")

@@ -128,7 +128,7 @@ async def test_removing_it_takes_password_and_code(world, alice, open_browser):
         await alice.post(f"{PAGE}/disable", password=password, code=code)
         assert (alice.status, "wrong" in alice.alert) == (422, True)
     await alice.post(f"{PAGE}/disable", password=PASSWORD, code=app.code(world.clock()))
-    assert "Your second factor is removed" in alice.told
+    assert "Your second factor is removed" in alice.notice
     assert actions(world)[0] == "user.second_factor_off"
     browser = await open_browser()
     await browser.sign_in()

@@ -71,7 +71,7 @@ async def test_an_owner_manages_users(users, alice, open_browser):
     await alice.post("/console/users/add", name="Bob", password="short", role="support")
     assert (alice.status, "12" in alice.alert) == (422, True)
     await alice.post("/console/users/add", name="Bob", password=ANOTHER, role="support")
-    assert "The user is added" in alice.told
+    assert "The user is added" in alice.notice
     bob = await open_browser()
     await bob.sign_in("bob", ANOTHER)
     assert bob.status == 200
@@ -98,7 +98,7 @@ async def test_an_owner_manages_tokens(users, alice):
     await alice.post("/console/tokens/create", name="shop", scope="write")
     assert "already" in alice.alert
     await alice.post("/console/tokens/revoke", token="shop")
-    assert "revoked" in alice.told
+    assert "revoked" in alice.notice
     assert users.tokens.authenticate(token) is None
 
 

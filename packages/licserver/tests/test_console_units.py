@@ -146,7 +146,7 @@ def test_cookies():
 
 @pytest.mark.parametrize("body", [b"\xff", b"a=%ff", b"&".join(b"a=1" for _ in range(400))])
 def test_a_form_that_cannot_be_read(body):
-    """Bytes that are no form are told so, and are no failure."""
+    """Bytes that are no form are rejected as such, and are no failure."""
     with pytest.raises(InvalidInputError):
         parse_form(body)
 
@@ -199,7 +199,7 @@ def test_a_plot_of_nothing():
 
 
 @pytest.mark.parametrize(
-    ("past", "said"),
+    ("past", "text"),
     [
         (timedelta(seconds=-5), "just now"),
         (timedelta(minutes=2), "2 minutes ago"),
@@ -210,10 +210,10 @@ def test_a_plot_of_nothing():
         (timedelta(days=1000), "3 years ago"),
     ],
 )
-def test_how_long_ago(past, said):
+def test_how_long_ago(past, text):
     """Roughly, as people say it."""
     now = datetime(2026, 6, 15, 12, tzinfo=UTC)
-    assert formatting.ago(now - past, now) == said
+    assert formatting.ago(now - past, now) == text
 
 
 def test_sizes():

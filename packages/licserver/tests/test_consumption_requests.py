@@ -88,9 +88,9 @@ def test_a_body_that_is_no_json_object_lacks_every_field(body):
 
 def test_a_use_is_answered_with_what_is_left():
     """A limit that was lowered leaves nothing, and not less; instants are in UTC."""
-    told = {"name": "exports", "used": 3, "limit": 10, "remaining": 7, "resets_at": "2026-07-01T00:00:00Z"}
+    body = {"name": "exports", "used": 3, "limit": 10, "remaining": 7, "resets_at": "2026-07-01T00:00:00Z"}
     answer = consumed_response("exports", 3, 10, NEXT)
-    assert (answer.status, json.loads(answer.content)) == (200, told)
+    assert (answer.status, json.loads(answer.content)) == (200, body)
     assert json.loads(consumed_response("exports", 12, 10, NEXT).content)["remaining"] == 0
 
 

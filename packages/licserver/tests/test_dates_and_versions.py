@@ -212,12 +212,12 @@ def test_a_platform_is_a_short_name(text, fits):
 
 
 def test_all_spellings_of_a_version_are_one():
-    """What cannot be published twice is told by a form that they share (D-23)."""
+    """What cannot be published twice is recognised by a form that they share (D-23)."""
     assert {version_key(Version(text)) for text in ("1.0", "1.0.0", "v1", "1.0+0")} == {"1", "1+0"}
 
 
 @pytest.mark.parametrize("text", ["", "banana", "1.0-", "1..0", "9" * 5000, "1.0\x00", "1,0"])
-def test_what_is_no_version_is_told_by_none(text):
+def test_an_invalid_version_is_none(text):
     """No text makes reading a version fail: it is one, or it is none."""
     assert parse_version(text) is None
 
@@ -259,8 +259,8 @@ def test_drawn_keys_have_the_shape_and_use_every_character():
     )
 
 
-def test_a_masked_key_tells_six_characters_of_thirty():
-    """A masked key lets two be told apart and cannot be completed by trying; of a short one less is shown."""
+def test_a_masked_key_shows_six_characters_of_thirty():
+    """A masked key distinguishes two and cannot be completed by trying; of a short one less is shown."""
     masked = {KEY: "CP-AB…QRST", "ABCD-EFGH-IJKL": "AB…KL", "short": "…"}
     masked |= {"0123456789abcdef": "01234…cdef", "0123456789abcde": "01…de", "0123456789ab": "01…ab"}
     masked |= {"0123456789a": "…"}
@@ -268,7 +268,7 @@ def test_a_masked_key_tells_six_characters_of_thirty():
 
 
 def test_what_people_have_of_a_key():
-    """A key or a link is found in a text; a part is told from other words."""
+    """A key or a link is found in a text; a part is distinguished from other words."""
     assert [
         find_reference(text) for text in (f"my key: {KEY.lower()}.", "x/console/licenses/" + "0a" * 16, "no")
     ] == [

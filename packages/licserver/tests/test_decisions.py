@@ -50,7 +50,7 @@ BOTH = [False, True]
     ("bad_shape", "missing", "revoked", "expired", "full", "known"), list(product(BOTH, repeat=6))
 )
 def test_verify_names_the_first_refusal(bad_shape, missing, revoked, expired, full, known):
-    """Of all that is wrong with a key the first in the order of D-01 is told."""
+    """Of all that is wrong with a key the first in the order of D-01 is the verdict."""
     license_ = a_license(
         revoked_at=NOW if revoked else None,
         expires_on=date(2026, 6, 14) if expired else None,

@@ -116,15 +116,15 @@ def test_a_demo_without_the_client_says_how_to_get_it(monkeypatch):
 async def test_the_demo_has_a_console_with_some_weeks_of_life(demo):
     """`/` leads to it, the printed user signs in, and there is something to find."""
     with demo("--port", "0", "--json") as process:
-        told = json.loads(process.stdout.readline())
+        document = json.loads(process.stdout.readline())
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
-            browser = Browser(session, told["listening"])
+            browser = Browser(session, document["listening"])
             await browser.get("/")
             assert browser.path.startswith("/console/sign-in")
-            await browser.sign_in(told["user"], told["password"])
+            await browser.sign_in(document["user"], document["password"])
             assert (browser.path, "Verify calls" in browser.text) == ("/console", True)
-            key = {"key": told["active"]}
+            key = {"key": document["active"]}
             assert "Demo Notes" in await browser.post(
-                f"{told['account'].removeprefix(told['listening'])}/sign-in", csrf="", **key
+                f"{document['account'].removeprefix(document['listening'])}/sign-in", csrf="", **key
             )
             assert "anna.brown@example.com" in await browser.get("/console/licenses?q=anna.brown")

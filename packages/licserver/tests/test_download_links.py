@@ -64,10 +64,10 @@ EDGES = {
 }
 
 
-@pytest.mark.parametrize(("signed", "asked", "good"), EDGES.values(), ids=EDGES.keys())
-def test_a_link_lives_one_hour(signed, asked, good):
+@pytest.mark.parametrize(("signed", "now", "good"), EDGES.values(), ids=EDGES.keys())
+def test_a_link_lives_one_hour(signed, now, good):
     """The hour is never shorter, and no more than the rest of a second longer."""
-    assert read_link(query(now=signed), [NEW], asked) == (SUBJECT if good else DownloadRefusal.LINK_EXPIRED)
+    assert read_link(query(now=signed), [NEW], now) == (SUBJECT if good else DownloadRefusal.LINK_EXPIRED)
 
 
 PAIRS = parse_qsl(query())
@@ -95,7 +95,7 @@ def test_a_changed_parameter_breaks_the_link(name, change):
 
 @pytest.mark.parametrize("name", [name for name, _ in PAIRS])
 def test_a_missing_repeated_or_renamed_parameter_breaks_the_link(name):
-    """Nothing can be left out, said twice, or said under another name."""
+    """No parameter can be left out, repeated, or renamed."""
     value = dict(PAIRS)[name]
     without = [pair for pair in PAIRS if pair[0] != name]
     for changed in (

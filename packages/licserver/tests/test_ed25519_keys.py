@@ -53,7 +53,7 @@ def test_a_private_key_survives_pem():
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_openssls_own_file_is_read():
-    """The command that the error message tells writes a file that we read."""
+    """The command in the error message writes a file that we read."""
     made = subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519"], capture_output=True, check=True)
     assert PrivateKey.from_pem(made.stdout, "key.pem").public.id
 

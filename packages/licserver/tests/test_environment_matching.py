@@ -47,13 +47,13 @@ WRONG += [
 
 @pytest.mark.parametrize("typed", WRONG, ids=[repr(text[:20]) for text in WRONG])
 def test_an_entry_that_means_nothing_is_refused(typed):
-    """A pattern in the wrong place or half a network is told to the owner, never kept."""
+    """A pattern in the wrong place or half a network is an error for the owner, never stored."""
     with pytest.raises(InvalidEntryError):
         parse_entry(typed)
 
 
 def test_entries_follow_the_ipv6_prefix():
-    """Where environments are told apart by prefix, an owner's address means its prefix."""
+    """Where environments are distinguished by prefix, an owner's address means its prefix."""
     assert parse_entry("2001:db8:1:2::7", 64) == "2001:db8:1:2::"
     assert parse_entry("2001:db8:1:2:3::/96", 64) == "2001:db8:1:2::/64"
     assert parse_entry("2001:db8::/32", 64) == "2001:db8::/32"

@@ -30,8 +30,8 @@ def sign(path, content=CONTENT, version="1.5b2"):
 def test_minisign_itself_accepts_the_signature(tmp_path):
     """Of this file and comment by this key, and of no other; the version is signed with it."""
     signed = sign(tmp_path / "Phöto Lab.exe")
-    told = minisign_verifies(tmp_path, CONTENT, signed.minisign, MINISIGN(KEY.public))
-    assert told == f"timestamp:{int(NOW.timestamp())}\tfile:Phöto Lab.exe\tversion:1.5.0-beta.2"
+    comment = minisign_verifies(tmp_path, CONTENT, signed.minisign, MINISIGN(KEY.public))
+    assert comment == f"timestamp:{int(NOW.timestamp())}\tfile:Phöto Lab.exe\tversion:1.5.0-beta.2"
     forged = signed.minisign.replace("beta.2", "beta.3")
     for content, text, key in (
         (CONTENT + b"!", signed.minisign, KEY),
@@ -122,12 +122,12 @@ def test_a_vendor_signs_offline_and_publishes_elsewhere(cli, tmp_path, capsys):
     cli("product", "add", "app", "--name", "App")
     cli("release", "publish", "app", "1.0", str(file), "--manifest", str(tmp_path / "both.json"))
     cli("release", "renew", "app", "1.0", "--release-key", str(other))
-    (told,) = json.loads(cli("release", "list", "app", "--json"))
-    assert told["for_updaters"] is True
+    (release,) = json.loads(cli("release", "list", "app", "--json"))
+    assert release["for_updaters"] is True
     broken = json.loads(manifest.read_text()) | {"file_signatures": {}}
     manifest.write_text(json.dumps(broken))
-    told = cli("release", "renew", "app", "1.0", "--manifest", str(manifest), expect=2)
-    assert "its file_signatures are not those of `licserver release sign`" in told
+    output = cli("release", "renew", "app", "1.0", "--manifest", str(manifest), expect=2)
+    assert "its file_signatures are not those of `licserver release sign`" in output
 
 
 def test_the_public_key_is_printed_in_each_form(tmp_path, capsys):

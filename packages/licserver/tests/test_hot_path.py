@@ -47,9 +47,9 @@ def admitted(verdicts):
 def test_lookups_come_back_in_the_order_asked(world, store, environment):
     """Known, unknown and repeated keys in one batch each get their own answer."""
     one, two, none = world.key(slots=1), world.key(slots=2), "CP-NO"
-    asked = [one, none, two, one, none, two, two]
+    keys_looked_up = [one, none, two, one, none, two, two]
     found = store.find_licenses(
-        [Lookup(world.services.vault.license_id(key), environment()) for key in asked]
+        [Lookup(world.services.vault.license_id(key), environment()) for key in keys_looked_up]
     )
     assert [license_ and license_.slots for license_ in found] == [1, None, 2, 1, None, 2, 2]
 
@@ -79,11 +79,11 @@ def test_what_a_lookup_leaves_out_changes_no_verdict(world, store, claim, policy
     key = world.key(world.product("other", policy), slots=5, allowed=allowed)
     store.activate([claim(key, Environment(f"{n}.example", f"192.0.2.{n}")) for n in range(5)])
     held, license_id = world.held(key), world.services.vault.license_id(key)
-    asked = [
+    environments = [
         Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
     ]
     for one, found in zip(
-        asked, store.find_licenses([Lookup(license_id, one) for one in asked]), strict=True
+        environments, store.find_licenses([Lookup(license_id, one) for one in environments]), strict=True
     ):
         halves = EnvironmentMatch(one.domain in dict(held), one.ip in dict(held).values())
         assert found.slots_used == len(held)
@@ -295,12 +295,12 @@ def test_a_batch_reads_the_rows_of_its_own_licenses_only(world, store, claim, en
     """However PostgreSQL plans a batch, before any statistics are taken, no table is read as a whole."""
     keys = [world.key(slots=9) for _ in range(40)]
     store.activate([claim(key, environment()) for key in keys])
-    asks = [(world.services.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
+    rows = [(world.services.vault.license_id(key), "a.example", "192.0.2.1") for key in keys[:32]]
 
     def explain(connection):
         for table, width in ((LOOKUPS, 3), (LOCKS, 1), (LICENSES, 1)):
-            sql, _ = table._statement(connection.dialect, len(asks))
-            values = [value for ask in asks for value in ask[:width]]
+            sql, _ = table._statement(connection.dialect, len(rows))
+            values = [value for row in rows for value in row[:width]]
             explained = f"EXPLAIN (VERBOSE) {sql}"
             cursor = connection.connection.driver_connection.cursor_for(explained)
             cursor.execute(explained, values)

@@ -130,7 +130,7 @@ def test_processes_that_race_share_the_slots_exactly(world):
     assert all(len(world.held(key)) == 2 for key in keys)
 
 
-def test_whoever_publishes_or_adds_first_wins_and_the_others_are_told(world):
+def test_the_first_to_publish_or_add_wins_and_the_others_get_an_error(world):
     """The same slug or version from six threads at once: one is new, five are taken, and nobody fails."""
     artifact = world.publish("0.1").artifact
     product = world.services.products.get("app")

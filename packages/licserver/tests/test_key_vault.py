@@ -96,7 +96,7 @@ def test_broken_secrets_are_refused_without_a_word_of_them(text, tmp_path):
 
 
 def test_a_database_refuses_other_secrets(tmp_path):
-    """With other secrets no key could be found: that is told at the door, and nothing is changed."""
+    """With other secrets no key could be found: that is an error at the start, and nothing is changed."""
     settings = Settings(data_dir=tmp_path)
     open_services(settings).close()
     for part in ("index_secret", "seal_secret"):
@@ -118,7 +118,7 @@ def test_an_encrypted_key_opens_for_its_own_row_alone():
 
 
 def test_every_altered_byte_of_a_seal_is_noticed():
-    """Nonce, text and tag: none can be changed, cut or lengthened; the message tells no key."""
+    """Nonce, text and tag: none can be changed, cut or lengthened; the message contains no key."""
     vault = a_vault()
     encrypted, row = vault.encrypt_key(KEY), vault.license_id(KEY)
     altered = [encrypted[:n] + bytes([encrypted[n] ^ 1]) + encrypted[n + 1 :] for n in range(len(encrypted))]
@@ -129,7 +129,7 @@ def test_every_altered_byte_of_a_seal_is_noticed():
 
 
 def test_sealing_twice_gives_two_texts_and_indexing_twice_one():
-    """The encrypted text tells nobody that two keys are equal; an index finds a key again."""
+    """The encrypted text does not show that two keys are equal; an index finds a key again."""
     vault = a_vault()
     assert vault.encrypt_key(KEY) != vault.encrypt_key(KEY)
     assert vault.license_id(KEY) == vault.license_id(KEY) != vault.license_id(KEY.lower())

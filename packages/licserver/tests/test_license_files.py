@@ -1,4 +1,4 @@
-"""Licenses as lines (D-103): what is written reads back as it was; what is wrong is said with its line."""
+"""Licenses as lines (D-103): what is written reads back as it was; errors name the line."""
 
 import csv
 import io
@@ -117,10 +117,10 @@ BAD_CSV = {
 @pytest.mark.parametrize("text", BAD_CSV)
 def test_what_is_wrong_with_csv(text):
     """The line on which it begins, and what would be right."""
-    line, said = BAD_CSV[text]
+    line, message = BAD_CSV[text]
     problems = [row for _, row in read_rows("csv", io.StringIO(text, newline="")) if isinstance(row, Problem)]
     assert problems[0].line == line
-    assert said in problems[0].message
+    assert message in problems[0].message
 
 
 BAD_JSON = {

@@ -254,7 +254,7 @@ CURSORS = [
 
 
 def test_a_cursor_of_another_making_is_refused(world):
-    """Whoever plays with it is told to begin again, and nothing fails."""
+    """An invalid one gets a message to begin again, and nothing fails."""
     key, services = world.key(), world.services
     for cursor, (read, first) in product(
         CURSORS,
@@ -283,7 +283,7 @@ def test_a_page_has_its_limits(world, limit):
     ("query", "message"),
     [("x" * 201, "200"), ("a\x00", "one line"), ("\udcff", "one line"), ("...", "beginning")],
 )
-def test_what_cannot_be_searched_for_is_told(world, query, message):
+def test_what_cannot_be_searched_for_is_rejected(world, query, message):
     """NUL, half characters and dots alone never reach the database."""
     with pytest.raises(InvalidInputError, match=message):
         world.services.licenses.search(LicenseFilter(query))

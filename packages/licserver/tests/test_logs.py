@@ -95,7 +95,7 @@ def broken(monkeypatch, world, new_key):
     return key
 
 
-async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken, site, world, monkeypatch):
+async def test_a_fault_is_one_line_with_the_request_id_that_its_caller_gets(broken, site, world, monkeypatch):
     """Who reports a 500 can name it, and the operator finds its traceback; no key is in either."""
     key, logged = world.key(), listen(monkeypatch)
     status, headers, _ = await site.call(
@@ -117,20 +117,20 @@ async def test_a_fault_is_one_line_with_the_name_that_its_caller_is_told(broken,
     [(ZeroDivisionError("x"), 500), (StoreUnavailableError("x"), 503), (ArtifactsError("x"), 503)],
 )
 @pytest.mark.parametrize(
-    ("path", "asked", "side"),
+    ("path", "method", "side"),
     [
         ("/admin/api/v1/products", "tokens.TokenService.authenticate", "admin"),
         ("/console/sign-in", "users.UserService.list_all", "console"),
     ],
 )
-async def test_so_it_is_on_the_vendors_side(path, asked, side, problem, expected, site, monkeypatch):
+async def test_so_it_is_on_the_vendors_side(path, method, side, problem, expected, site, monkeypatch):
     """What fails for the shop or in the console has a name as well, and a line that can be searched."""
     logged = listen(monkeypatch, f"licserver.{side}")
 
     def fail(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(f"licserver.services.{asked}", fail)
+    monkeypatch.setattr(f"licserver.services.{method}", fail)
     status, headers, _ = await site.call("GET", path, headers={"Authorization": "Bearer x"})
     (line,) = map(json.loads, logged.getvalue().splitlines())
     assert status == expected
@@ -139,7 +139,7 @@ async def test_so_it_is_on_the_vendors_side(path, asked, side, problem, expected
     assert ("exception" in line) is (expected == 500)
 
 
-TOLD = {
+REQUEST_IDS = {
     "a proxy that is believed": ("req-7f3a:1/2", "127.0.0.1", True),
     "somebody else": ("req-7f3a:1/2", "10.0.0.1", False),
     "too long": ("x" * 65, "127.0.0.1", False),
@@ -150,10 +150,10 @@ TOLD = {
 
 
 @sqlite_only
-@pytest.mark.parametrize("case", TOLD)
+@pytest.mark.parametrize("case", REQUEST_IDS)
 async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, monkeypatch):
     """A trusted proxy's, if it is short and plain; else the request gets one of ours."""
-    told, trusted, taken = TOLD[case]
+    request_id, trusted, taken = REQUEST_IDS[case]
     world = make_world(trusted_proxies=trusted)
 
     def fail(*_: object) -> None:
@@ -162,15 +162,17 @@ async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, mo
     monkeypatch.setattr("licserver.database.hot_path.store.BatchStore.find_licenses", fail)
     site = await open_site(world)
     body = {"license_key": world.key(), "domain": "x", "ip": "192.0.2.1"}
-    status, headers, _ = await site.call("POST", "/api/v1/licenses/verify", json=body, headers={HEADER: told})
+    status, headers, _ = await site.call(
+        "POST", "/api/v1/licenses/verify", json=body, headers={HEADER: request_id}
+    )
     assert status == 503
-    assert (headers[HEADER] == told) is taken
+    assert (headers[HEADER] == request_id) is taken
     assert taken or len(headers[HEADER]) == 16
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_json_lines_from_the_first_to_the_last(program, workers):
-    """With LICSERVER_LOG_FORMAT=json every line is an object, and tells who is behind a proxy."""
+    """With LICSERVER_LOG_FORMAT=json every line is an object, and names the client behind a proxy."""
     program.environ |= {
         "LICSERVER_LOG_FORMAT": "json",
         "LICSERVER_ACCESS_LOG": "true",

@@ -70,11 +70,11 @@ def test_a_lost_database_stops_everything(bare_cli, tmp_path, case):
         if (case, command[:2]) == ("nobody's", ["db", "upgrade"]):
             continue  # its schema is this program's already
         if command == ["check"]:
-            said = failing_check(bare_cli)
+            output = failing_check(bare_cli)
         else:
-            said = bare_cli(*command, expect=1)
-            assert said.count("\n") == 1
-        assert advice in said, (command, said)
+            output = bare_cli(*command, expect=1)
+            assert output.count("\n") == 1
+        assert advice in output, (command, output)
         assert files(folder) == before
     force = [] if case in ("missing", "empty") else ["--force"]
     if force:
@@ -84,7 +84,7 @@ def test_a_lost_database_stops_everything(bare_cli, tmp_path, case):
     bare_cli("check")
 
 
-def test_beginning_anew_is_said_out_loud(bare_cli):
+def test_beginning_anew_is_announced(bare_cli):
     """`db create` makes what a lost database was to be, once, and says so in the audit log."""
     bare_cli("product", "add", "app", "--name", "App")
     assert "there is a database already" in bare_cli("db", "create", expect=2)
@@ -155,9 +155,9 @@ def test_a_lost_postgresql_database(bare_cli, postgres, make_database_url, empty
         name = empty_database.partition("?")[0].rpartition("/")[2]
         postgres.run("CREATE TABLE customers (name TEXT)", database=name)
     for command in COMMANDS[:2] if state == "nobody's" else COMMANDS[:3]:
-        said = bare_cli(*command, expect=1)
-        assert "licserver db create" in said, (command, said)
-        assert said.count("\n") == 1
+        output = bare_cli(*command, expect=1)
+        assert "licserver db create" in output, (command, output)
+        assert output.count("\n") == 1
     bare_cli("db", "create")
     assert "no products yet" in bare_cli("product", "list")
 

@@ -1,4 +1,4 @@
-"""What an app tells about its machine (D-195): stored with the activation, shown wherever that is."""
+"""What an app sends about its machine (D-195): stored with the activation, shown wherever that is."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def activated(world, activate):
 
 
 def test_a_label_is_refreshed_once_a_day(world, activated):
-    """The first of a day counts; a machine that tells nothing, or a part of it, keeps the rest."""
+    """The first of a day counts; a machine that sends nothing, or a part of it, keeps the rest."""
     _, note = activated
     for machine, expected in (
         (None, Machine()),
@@ -69,8 +69,8 @@ async def test_a_known_machine_is_named_with_the_next_batch(world, site, caplog)
     """A verify of a known machine writes nothing itself; a later one without a label takes nothing away."""
     key = world.key()
     verify = {"license_key": key, "domain": "a.example", "ip": "::1"}
-    told = {**verify, "label": ANNAS.label, "app_version": ANNAS.app_version}
-    for days, body in enumerate((verify, told, verify)):
+    labelled = {**verify, "label": ANNAS.label, "app_version": ANNAS.app_version}
+    for days, body in enumerate((verify, labelled, verify)):
         world.clock.forward(days=days % 2)
         status, _, _ = await site.call("POST", "/api/v1/licenses/verify", json=body)
         assert status == 200

@@ -29,7 +29,7 @@ USER, PASSWORD = "ann", "four words of a sentence"
 
 
 class Mailbox:
-    """Takes mail, or answers a recipient or a message as it is told."""
+    """Takes mail, or answers a recipient or a message as configured."""
 
     def __init__(self, tls: str) -> None:
         self.tls = tls
@@ -142,7 +142,7 @@ async def test_a_key_arrives_encrypted_once_and_stands_in_no_job(mailing):
     assert key not in json.dumps(jobs[0].payload)
 
 
-async def test_the_vendor_is_told_of_a_disabled_endpoint(mailing):
+async def test_the_vendor_gets_mail_about_a_disabled_endpoint(mailing):
     """Once, with why and what to do; not if they have disabled it themselves."""
     world, mailbox, send = mailing
     webhooks = world.services.webhooks
@@ -173,7 +173,7 @@ async def test_the_vendor_is_told_of_a_disabled_endpoint(mailing):
     ],
 )
 async def test_4xx_is_repeated_and_5xx_is_the_end(mailing, recipient, data, state):
-    """What the server said is shown, without the address; a mail that was given up can be sent again."""
+    """The server's response is shown, without the address; a mail that was given up can be sent again."""
     world, mailbox, send = mailing
     mailbox.to_recipient, mailbox.to_data = recipient, data
     world.services.mail.send_key(license_id(world, world.key(customer_email="bob@customer.example")))
@@ -191,7 +191,7 @@ async def test_4xx_is_repeated_and_5xx_is_the_end(mailing, recipient, data, stat
 async def test_a_wrong_password_or_no_server_lets_mail_wait(make_world, smtp):
     """It is not the mail's fault."""
     _, port = smtp
-    for settings, said in [
+    for settings, message in [
         ({"mail_port": port, "mail_user": USER, "mail_password": "wrong"}, "refused user or password"),
         ({"mail_port": 9}, "cannot be reached"),
     ]:
@@ -199,7 +199,7 @@ async def test_a_wrong_password_or_no_server_lets_mail_wait(make_world, smtp):
         world.services.mail.send_test("ann@vendor.example")
         (job,) = await send_due(world)
         assert job.state is JobState.WAITING
-        assert said in job.last_error
+        assert message in job.last_error
 
 
 @pytest.fixture

@@ -25,15 +25,15 @@ async def test_mails_are_shown_sent_again_and_previewed(users, alice):
     assert "the mail server answered 550" in await alice.get("/console/mail?failed=1")
     assert "1 job given up" in await alice.get("/console/health")
     await alice.post("/console/mail/retry", mail=str(job.id))
-    assert "sent again" in alice.told
+    assert "sent again" in alice.notice
     assert [one.state for one in users.mail.list_jobs()] == [JobState.WAITING]
     await alice.post("/console/mail/test", address=ADDRESS)
-    assert "test is sent" in alice.told
+    assert "test is sent" in alice.notice
     assert "Your license key for Example App" in await alice.get("/console/mail?text=license_key")
     assert key not in alice.text + await alice.get("/console/mail")
 
 
-async def test_what_is_wrong_is_said(alice):
+async def test_what_is_wrong_is_shown(alice):
     """A text that does not exist, no number, no address."""
     await alice.get("/console/mail?text=nothing")
     assert alice.status == 422

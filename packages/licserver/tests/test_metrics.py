@@ -1,4 +1,4 @@
-"""What Prometheus is told (D-101): counts by verdict and status, of all workers; nobody's key or domain."""
+"""Metrics for Prometheus (D-101): counts by verdict and status, of all workers; nobody's key or domain."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def read(text: str) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "3"])
-def test_every_worker_tells_what_all_have_counted(program, workers):
+def test_every_worker_reports_what_all_have_counted(program, workers):
     """Verdicts and statuses are counted whichever worker answers; no label names a key or a domain."""
     (key,) = program.stock()
     with bind("127.0.0.1", 0)[0] as free:
@@ -50,7 +50,7 @@ def test_every_worker_tells_what_all_have_counted(program, workers):
         while read(text_of(f"http://127.0.0.1:{port}/metrics"))["licserver_workers",] < int(workers):
             assert time.monotonic() < deadline  # the first one answers while others still start
         texts = [text_of(f"http://127.0.0.1:{port}/metrics") for _ in range(5)]
-        assert "not_found" in text_of(f"{address}/metrics")  # customers are not told
+        assert "not_found" in text_of(f"{address}/metrics")  # customers get 404
     assert any(
         read(text)["licserver_database_up",] == 1 for text in texts
     )  # one may be slow on a busy machine
@@ -93,7 +93,7 @@ def test_the_vendors_side_is_counted_as_well(program, own_address):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no processes to fork here")
 def test_a_worker_that_dies_takes_no_count_along():
-    """What a worker has counted is still told when it is gone, and its successor goes on in its block."""
+    """What a worker has counted is still reported when it is gone, and its successor goes on in its block."""
     meters = Meters(2)
 
     def count_in_a_process(by: int) -> tuple[int, int]:
@@ -132,16 +132,16 @@ def test_an_address_that_is_taken_is_reported(bare_cli, monkeypatch):
 
 def test_the_dashboard_asks_for_what_there_is():
     """Each metric and label that the Grafana dashboard names exists."""
-    told = {"licserver_requests_total", "licserver_verifies_total"}
+    names = {"licserver_requests_total", "licserver_verifies_total"}
 
     labels = {"le", "job", "instance"}
     for family in Snapshot(Meters(), 1.0, [QueueState("sales", 0.0, 0, 0)], is_ready=True).collect():
-        told |= {sample.name for sample in family.samples}
+        names |= {sample.name for sample in family.samples}
         labels |= {label for sample in family.samples for label in sample.labels}
     labels |= {"endpoint", "status", "verdict"}
-    asked = re.findall(r'"expr": "((?:[^"\\]|\\.)*)"', DASHBOARD.read_text())
-    assert len(asked) >= 6
-    for expression in asked:
-        assert set(re.findall(r"licserver_\w+", expression)) <= told, expression
+    expressions = re.findall(r'"expr": "((?:[^"\\]|\\.)*)"', DASHBOARD.read_text())
+    assert len(expressions) >= 6
+    for expression in expressions:
+        assert set(re.findall(r"licserver_\w+", expression)) <= names, expression
         for group in re.findall(r"(?:by|without) \(([^)]*)\)", expression):
             assert {label.strip() for label in group.split(",")} <= labels, expression

@@ -57,7 +57,7 @@ def test_a_request_names_key_and_domain():
     assert [*wrong.errors] == ["license_key", "domain"]
 
 
-def test_an_app_is_told_what_became_of_its_slot():
+def test_an_app_gets_the_state_of_its_slot():
     """How many were freed, when one can be again, or that only support frees them."""
     too_soon = too_many_moves_response("No.", NOW.astimezone(timezone(timedelta(hours=2))))
     answers = [

@@ -157,9 +157,9 @@ async def test_the_licenses_of_another_system_move_in(world, site, system, count
     rows = {row.license_key: row for row in world.services.transfer.export()}
     assert rows.keys() == set(keys)
     row = rows[keys[0]]
-    told = {name: getattr(row, name) for name in ("slots", "expires_on", "issued_at")}
-    assert {name: value.isoformat() if name != "slots" else value for name, value in told.items()} == {
-        name: TERMS[name] for name in told
+    fields = {name: getattr(row, name) for name in ("slots", "expires_on", "issued_at")}
+    assert {name: value.isoformat() if name != "slots" else value for name, value in fields.items()} == {
+        name: TERMS[name] for name in fields
     }
     assert row.customer_email == (None if system == "woocommerce" else "jo@example.com")
     assert import_export(world, system, text)[:2] == (0, [])  # again: nothing to do
@@ -201,7 +201,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("key", WRONG, ids=range(len(WRONG)))
-def test_what_cannot_be_imported_is_said(world, key):
+def test_what_cannot_be_imported_is_reported(world, key):
     """A line with a wrong key is refused with the reason, and nothing is written."""
     _, (problem,), (plan,) = import_export(world, "edd", edd([key], ()))
     assert WRONG[key] in problem.message
@@ -216,13 +216,13 @@ def test_the_command(bare_cli, tmp_path):
     old = ("import", str(file), "--preset", "edd", "--product", "app")
     key = KEYS["edd"][0]
     file.write_text(edd([key], ()))
-    told = cli(*old, "--dry-run", expect=2)
-    assert f"line 2: refuse {mask_key(key)} " in told
-    assert "licserver product change app --accept-imported-keys" in told
+    output = cli(*old, "--dry-run", expect=2)
+    assert f"line 2: refuse {mask_key(key)} " in output
+    assert "licserver product change app --accept-imported-keys" in output
     cli("product", "change", "app", "--accept-imported-keys")
-    told = cli(*old, "--dry-run")
-    assert f"line 2: create {mask_key(key)} app, 3 slots, until 2027-01-31" in told
-    assert "1 license can be imported; nothing was written" in told
+    output = cli(*old, "--dry-run")
+    assert f"line 2: create {mask_key(key)} app, 3 slots, until 2027-01-31" in output
+    assert "1 license can be imported; nothing was written" in output
     cli(*old)
     file.write_text(edd([key], {key}))
     assert "in the database already, with other terms: revoked_at" in cli(*old, expect=2)
@@ -237,8 +237,8 @@ def test_the_command(bare_cli, tmp_path):
     shown = json.loads(cli("license", "show", key, "--json"))
     assert (shown["revoked_at"], shown["slots"]) == (None, 5)
     file.write_text(edd([KEYS["edd"][1]] * 2, ()))
-    told = cli(*old, "--dry-run", expect=2)
-    assert f"line 3: refuse {mask_key(KEYS['edd'][1])} license_key: is also in line 2" in told
+    output = cli(*old, "--dry-run", expect=2)
+    assert f"line 3: refuse {mask_key(KEYS['edd'][1])} license_key: is also in line 2" in output
     assert "no export of Gumroad" in cli("import", str(file), "--preset", "gumroad", "--slots", "1", expect=2)
     assert "add --slots N" in cli("import", str(file), "--preset", "gumroad", expect=2)
     assert "JSON document" in cli("import", str(file), "--preset", "keygen", expect=2)
@@ -249,9 +249,9 @@ def test_the_command(bare_cli, tmp_path):
     mapped = ("import", str(file), "--map", "Key=license_key", "--product", "app", "--slots", "unlimited")
     assert "there is no column 'Seat'" in cli(*mapped, "--map", "Seat=slots", expect=2)
     assert "write COLUMN=FIELD" in cli(*mapped, "--map", "Seats=seats", expect=2)
-    told = cli(*mapped, "--map", "Seats=slots", "--dry-run")
-    assert "2 slots" in told.splitlines()[0]
-    assert "unlimited slots" in told.splitlines()[1]
+    output = cli(*mapped, "--map", "Seats=slots", "--dry-run")
+    assert "2 slots" in output.splitlines()[0]
+    assert "unlimited slots" in output.splitlines()[1]
     assert cli(*mapped, "--map", "Seats=slots") == ""
     file.write_text("license_key,expire_on\nC-key-0003,2027-01-31\n")
     assert "there is no field 'expire_on'" in cli("import", str(file), "--product", "app", expect=2)

@@ -73,8 +73,12 @@ def test_a_file_is_signed_and_takes_a_slot(world, signing_key):
     with pytest.warns(match="EdDSA"):
         verified = jws.deserialize_compact(compact, oracle(signing_key), algorithms=["EdDSA"])
     assert verified.headers() == {"alg": "EdDSA", "kid": signing_key.public.id, "typ": "license-file+json"}
-    said = content(issued.text)
-    assert (said["license"], said["domain"], said["entitlements"]) == (mask_key(key), ID, {"export": True})
+    fields = content(issued.text)
+    assert (fields["license"], fields["domain"], fields["entitlements"]) == (
+        mask_key(key),
+        ID,
+        {"export": True},
+    )
     (held,) = world.services.licenses.list_activations(key).items
     assert (*held.environment, held.app_version) == (ID, NO_ADDRESS, "1.2")
     assert held.offline_until == issued.ends_at == NOON + timedelta(days=30)
@@ -121,7 +125,7 @@ def test_an_allowed_machine_takes_no_slot(world):
 
 
 @pytest.mark.parametrize(
-    ("prepare", "asked", "message"),
+    ("prepare", "request_fields", "message"),
     [
         (lambda world, key: world.services.licenses.revoke(key), {}, "revoked"),
         (lambda world, _: world.clock.forward(days=3), {}, "expired"),
@@ -130,17 +134,17 @@ def test_an_allowed_machine_takes_no_slot(world):
         (lambda *_: None, {"domain": "a\nb"}, "control characters"),
     ],
 )
-def test_what_is_refused_changes_nothing(world, prepare, asked, message):
+def test_what_is_refused_changes_nothing(world, prepare, request_fields, message):
     """A license that is over, and a request that is not for it."""
     key = world.key(expires_on=date(2026, 6, 16))
     prepare(world, key)
     with pytest.raises(InvalidInputError, match=message):
-        world.services.offline_files.issue(key, request(**asked))
+        world.services.offline_files.issue(key, request(**request_fields))
     assert world.held(key) == []
 
 
 def test_days_and_signing_key_are_needed(world, make_world):
-    """The vendor is told what is possible, and which command to run."""
+    """The message says what is possible, and which command to run."""
     for days in (0, 3651):
         with pytest.raises(InvalidInputError, match="1 to 3650 days"):
             world.services.offline_files.issue(world.key(), request(), days)
@@ -212,7 +216,7 @@ def test_an_export_keeps_the_end(world):
 
 
 async def test_the_customer_makes_a_file(world, open_browser):
-    """It is downloaded; what is wrong is told; and a computer that has one cannot be removed."""
+    """It is downloaded; what is wrong is shown; and a computer that has one cannot be removed."""
     key = world.key(slots=1)
     browser = await open_browser()
     await browser.get("/account")
@@ -276,11 +280,11 @@ def test_the_command_makes_a_file(cli, tmp_path):
     cli("license", "file", key, "--machine", request(), expect=2)  # there is no signing key yet
     cli("signing-key", "add")
     assert content(cli("license", "file", key, "--machine", request(), "--days", "30"))["domain"] == ID
-    asked, out = tmp_path / "pc.licreq", tmp_path / "pc.lic"
-    asked.write_text(request() + "\n")
-    told = cli("license", "file", key, "--machine", str(asked), "--out", str(out))
-    assert told.startswith(f"wrote {out}, valid until ")
+    request_file, out = tmp_path / "pc.licreq", tmp_path / "pc.lic"
+    request_file.write_text(request() + "\n")
+    output = cli("license", "file", key, "--machine", str(request_file), "--out", str(out))
+    assert output.startswith(f"wrote {out}, valid until ")
     assert content(out.read_text())["slug"] == "app"
-    cli("license", "file", key, "--machine", str(asked), "--out", str(out), expect=2)
+    cli("license", "file", key, "--machine", str(request_file), "--out", str(out), expect=2)
     cli("license", "file", key, "--machine", str(tmp_path / "none"), expect=2)
     assert json.loads(cli("license", "show", key, "--json"))["activations"][0]["offline_until"]

@@ -61,7 +61,7 @@ def test_a_one_that_was_typed_is_an_i():
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_refused(text):
-    """Mistyped, cut off or made by somebody else: the vendor is told."""
+    """Mistyped, cut off or made by somebody else: an error for the vendor."""
     with pytest.raises(InvalidInputError, match=r"^this is not a request for a license file, or .* REQ-$"):
         parse_request(text)
 

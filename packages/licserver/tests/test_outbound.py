@@ -69,15 +69,15 @@ async def test_one_bad_address_among_good_ones_refuses_a_name(monkeypatch):
 
 async def test_a_redirect_is_not_followed():
     """Not to the metadata service, nor anywhere."""
-    asked = []
+    paths = []
 
     async def redirect(request):
-        asked.append(request.path)
+        paths.append(request.path)
         raise web.HTTPFound("http://169.254.169.254/latest/meta-data")
 
     async with receiver(redirect) as url:
         answer = await post(url, b"{}", {}, LOOPBACK)
-    assert (answer.status, asked) == (302, ["/in"])
+    assert (answer.status, paths) == (302, ["/in"])
 
 
 async def test_proxies_of_the_environment_are_not_used(monkeypatch):

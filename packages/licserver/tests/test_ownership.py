@@ -81,8 +81,8 @@ def test_what_root_makes_belongs_to_the_owner_and_is_private(place):
         ("release", "publish", "app", "1.0", str(zipped)),
         ("secret", "rotate", "--leaked"),
     ):
-        code, _, said = run(place, *arguments, umask=0)
-        assert code == 0, said
+        code, _, err = run(place, *arguments, umask=0)
+        assert code == 0, err
     assert owners(data) == {(SERVER, SERVER)}
     private = [one for one in data.iterdir() if one.is_file()]
     assert {one.name: one.stat().st_mode & 0o777 for one in private} == {one.name: 0o600 for one in private}
@@ -106,13 +106,13 @@ def test_a_planted_link_gives_no_file_away(place, name):
     shadow.write_bytes(b"root:secret")
     shadow.chmod(0o600)
     (place / "data" / name).symlink_to(shadow)
-    code, _, said = run(place, "product", "list")
+    code, _, err = run(place, "product", "list")
     assert (shadow.stat().st_uid, shadow.stat().st_mode & 0o777, shadow.read_bytes()) == (
         0,
         0o600,
         b"root:secret",
     )
-    assert ("is a symbolic link" in said, code) == ((False, 0) if name.endswith("-x") else (True, 1)), said
+    assert ("is a symbolic link" in err, code) == ((False, 0) if name.endswith("-x") else (True, 1)), err
 
 
 @pytest.mark.slow
@@ -121,8 +121,8 @@ def test_a_folder_that_does_not_exist_yet(place):
     """It is created by the owner of the one above it; below a folder of root's it is root's."""
     for above, owner in ((place / "data", SERVER), (place, 0)):
         folder = above / "deep" / "new"
-        code, _, said = run(place, "product", "list", "--data-dir", str(folder))
-        assert (code, said) == (0, "")
+        code, _, err = run(place, "product", "list", "--data-dir", str(folder))
+        assert (code, err) == (0, "")
         assert (folder / "secrets.json").stat().st_uid == owner
 
 
@@ -140,17 +140,17 @@ def test_files_that_only_root_may_use(place):
         ("backup", home / "x"),
         ("restore", secret),
     ):
-        code, _, said = run(place, *map(str, arguments))
-        assert code == 1, said
-        assert "Permission denied" in said
-        assert "root's commands act as nobody, the owner of the data folder" in said
-    code, held, said = run(place, "backup", "-")
-    assert code == 0, said
+        code, _, err = run(place, *map(str, arguments))
+        assert code == 1, err
+        assert "Permission denied" in err
+        assert "root's commands act as nobody, the owner of the data folder" in err
+    code, held, err = run(place, "backup", "-")
+    assert code == 0, err
     shutil.rmtree(data)
     data.mkdir()
     os.chown(data, SERVER, SERVER)
-    code, _, said = run(place, "restore", "-", input=held)
-    assert code == 0, said
+    code, _, err = run(place, "restore", "-", input=held)
+    assert code == 0, err
     assert owners(data) == {(SERVER, SERVER)}
 
 
@@ -164,17 +164,17 @@ def test_serve_binds_as_root_and_answers_as_the_owner(place):
     for port in ("1023", "1022", "1021"):
         with subprocess.Popen([*command, port], env=environ, stdout=subprocess.PIPE, text=True) as process:
             lines = iter(process.stdout.readline, "")
-            heard = next((line for line in lines if line.startswith("listening")), None)
-            if heard is None:  # somebody else has this port
+            first_line = next((line for line in lines if line.startswith("listening")), None)
+            if first_line is None:  # somebody else has this port
                 continue
             status = Path(f"/proc/{process.pid}/status").read_text()
             process.terminate()
             break
-    assert heard is not None
-    told = {line.partition(":")[0]: line.split()[1:] for line in status.splitlines()}
-    assert (set(told["Uid"]), set(told["Gid"])) == ({str(SERVER)}, {str(SERVER)})
-    assert "0" not in told["Groups"]
-    assert told["CapEff"] == ["0" * 16]
+    assert first_line is not None
+    status_fields = {line.partition(":")[0]: line.split()[1:] for line in status.splitlines()}
+    assert (set(status_fields["Uid"]), set(status_fields["Gid"])) == ({str(SERVER)}, {str(SERVER)})
+    assert "0" not in status_fields["Groups"]
+    assert status_fields["CapEff"] == ["0" * 16]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")

@@ -13,7 +13,7 @@ def test_the_word_for_so_many(number, word):
 
 
 @pytest.mark.parametrize(
-    ("details", "said"),
+    ("details", "text"),
     [
         ({"slots": [1, 3], "reason": "refund"}, "slots: 1 → 3; reason: refund"),
         ({"slots": [3, None], "lifetime": [False, True]}, "slots: 3 → none; lifetime: no → yes"),
@@ -33,9 +33,9 @@ def test_the_word_for_so_many(number, word):
         ({"entitlements": {}}, "entitlements: nothing"),
     ],
 )
-def test_details_say_which_field_they_are_of(details, said):
+def test_details_say_which_field_they_are_of(details, text):
     """What was and what is, lists as lists, and nothing of what goes without saying."""
-    assert say_details(details) == said
+    assert say_details(details) == text
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_an_import_keeps_its_session_and_gives_it_up(world, postgres, database, 
 
 
 @pytest.mark.parametrize("how", ["stopped", "frozen"])
-async def test_an_outage_behind_it_is_told_at_once_and_over_soon(
+async def test_an_outage_behind_it_is_reported_at_once_and_over_soon(
     make_pooler, own_postgres, make_world, open_site, how
 ):
     """Customers get 503 within two seconds, and verdicts within five after the database's return."""

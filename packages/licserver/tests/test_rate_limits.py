@@ -156,23 +156,23 @@ async def test_thirty_misses_a_minute_and_then_still_every_sold_key(site, world)
 
 
 @sqlite_only
-async def test_an_honest_typo_beside_a_machine_that_guesses_is_told(make_world, open_site):
+async def test_an_honest_typo_beside_a_machine_that_guesses_is_answered(make_world, open_site):
     """One machine uses up half of an office's misses, ever new names five sixths, and all together 60."""
     site = await open_site(make_world())
     key = site.world.key()
     assert (await site.verify(key, "desk.office"))[0] == 200
 
-    async def told(domain, tries=1):
+    async def count_misses(domain, tries=1):
         statuses = [(await site.verify(UNKNOWN, domain.format(number)))[0] for number in range(tries)]
         assert set(statuses) <= {404, 429}
         return statuses.count(404)
 
-    assert await told("virus.office", 40) == 30
-    assert await told("fresh.office") == 1  # a new machine, and its first key is mistyped
-    assert await told("guess{}.office", 40) == 19
-    assert await told("another.office") == 0
-    assert await told("desk.office", 40) == 10  # it has shown a valid key, and is kept a reserve
-    assert await told("desk.office", 40) == 0
+    assert await count_misses("virus.office", 40) == 30
+    assert await count_misses("fresh.office") == 1  # a new machine, and its first key is mistyped
+    assert await count_misses("guess{}.office", 40) == 19
+    assert await count_misses("another.office") == 0
+    assert await count_misses("desk.office", 40) == 10  # it has shown a valid key, and is kept a reserve
+    assert await count_misses("desk.office", 40) == 0
     assert (await site.verify(key, "desk.office"))[0] == 200
 
 
@@ -227,7 +227,7 @@ async def test_a_flood_is_turned_away_before_anything_is_done_for_it(make_world,
 
 @sqlite_only
 @pytest.mark.parametrize("where", ["/api/v1/update-check", "/admin/api/v1/products", "/console/sign-in"])
-async def test_after_a_burst_an_address_is_served_when_it_was_told(make_world, open_site, where):
+async def test_after_a_burst_an_address_is_served_after_the_announced_time(make_world, open_site, where):
     """Only the excess is refused: after the seconds of `Retry-After`, with no minute to wait for."""
     site = await open_site(make_world(trusted_proxies=PROXY, flood_limit=60, miss_limit=0))
     behind = {"headers": {"X-Forwarded-For": "203.0.113.7"}}
@@ -235,7 +235,7 @@ async def test_after_a_burst_an_address_is_served_when_it_was_told(make_world, o
     refused = [headers["Retry-After"] for status, headers, _ in answers if status == 429]
     assert refused
     assert set(refused) == {"1"}
-    await asyncio.sleep(1)  # the time that was told
+    await asyncio.sleep(1)  # as `Retry-After` announced
     assert (await site.call("GET", where, **behind))[0] != 429
 
 
@@ -323,24 +323,24 @@ class LosesCancellations:
     """A Redis whose client may go on when cancelled, as `asyncio.wait_for` does until 3.12."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.was_called = asyncio.Event()
 
     async def take_together(self, _seconds):
         """Wait to be cancelled, and return as if that had not been."""
-        self.asked.set()
+        self.was_called.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
         return {}
 
 
 async def test_a_server_stops_even_if_its_redis_client_loses_the_cancellation(monkeypatch):
-    """It once shared for ever then, and a server that was told to stop did not."""
+    """It once shared for ever then, and a server that was to stop did not."""
     monkeypatch.setattr(rate_limits, "_SHARE_SECONDS", 0.01)
     buckets, redis = TokenBucket(60), LosesCancellations()
     shared = rate_limits.SharedBuckets(buckets, 60, redis)
     shared.start()
     taken(buckets)
-    await redis.asked.wait()
+    await redis.was_called.wait()
     _, unfinished = await asyncio.wait([asyncio.create_task(shared.stop())], timeout=10)
     assert not unfinished
 
@@ -349,14 +349,14 @@ class Mistaken:
     """A Redis whose client fails in a way that nobody has thought of."""
 
     def __init__(self) -> None:
-        self.asked = 0
-        self.asked_again = asyncio.Event()
+        self.calls = 0
+        self.was_called_again = asyncio.Event()
 
     async def take_together(self, _seconds):
         """Fail."""
-        self.asked += 1
-        if self.asked > 1:
-            self.asked_again.set()
+        self.calls += 1
+        if self.calls > 1:
+            self.was_called_again.set()
         raise ValueError
 
 
@@ -367,7 +367,7 @@ async def test_a_mistake_does_not_end_the_sharing_of_counts(monkeypatch, caplog)
     shared = rate_limits.SharedBuckets(buckets, 60, redis)
     shared.start()
     async with asyncio.timeout(20):
-        while not redis.asked_again.is_set():
+        while not redis.was_called_again.is_set():
             taken(buckets)
             await asyncio.sleep(0.01)
     await shared.stop()
@@ -398,7 +398,7 @@ async def test_without_its_redis_a_server_counts_by_itself(
 
 @sqlite_only
 @pytest.mark.parametrize("url", ["http://:secret@host", "redis://127.0.0.1:1/0?secret=bar"])
-def test_a_redis_that_cannot_be_is_told_by_its_variable(make_world, url):
+def test_an_invalid_redis_address_is_reported_with_its_variable(make_world, url):
     """At the start, and without a word of the address: it may hold a password."""
     with pytest.raises(SettingsError, match="LICSERVER_REDIS_URL must look like") as refusal:
         create_app(make_world(redis_url=url).services)
@@ -406,7 +406,7 @@ def test_a_redis_that_cannot_be_is_told_by_its_variable(make_world, url):
 
 
 @sqlite_only
-def test_a_missing_extra_is_told(make_world, monkeypatch):
+def test_a_missing_extra_is_reported(make_world, monkeypatch):
     """Installed without its extra, licserver says what to install."""
     monkeypatch.setitem(sys.modules, "limits", None)
     with pytest.raises(SettingsError, match=r"pip install 'licserver\[redis\]'"):
@@ -427,14 +427,16 @@ async def test_whatever_the_redis_does_a_miss_is_answered(make_world, open_site,
 
 
 @sqlite_only
-@pytest.mark.parametrize(("proxies", "told"), [("", 1), (PROXY, 0)])
-async def test_a_proxy_that_nobody_has_named_is_told_once(make_world, open_site, caplog, proxies, told):
-    """All its customers share one address: said when the first slot is taken through it."""
+@pytest.mark.parametrize(("proxies", "warnings"), [("", 1), (PROXY, 0)])
+async def test_a_proxy_that_is_not_configured_is_logged_once(
+    make_world, open_site, caplog, proxies, warnings
+):
+    """All its customers share one address: logged when the first slot is taken through it."""
     world = make_world(trusted_proxies=proxies)
     site, key = await open_site(world), world.key(slots=None)
     for number in range(3):
         headers = {"X-Forwarded-For": f"203.0.113.{number}"}
         assert (await site.verify(key, f"{number}.example", headers=headers))[0] == 200
     warned = [line for line in caplog.messages if "LICSERVER_TRUSTED_PROXIES names no proxy" in line]
-    assert len(warned) == told
+    assert len(warned) == warnings
     assert "203.0.113" not in caplog.text

@@ -119,9 +119,9 @@ def test_json_shows_keys_only_to_who_asks_for_them(cli, tmp_path):
         )
     ]
     people = (("show", key), ("list",), ("allow", key, "b.example"), ("revoke", key), ("reinstate", key))
-    told = [cli("license", *command) for command in people]
-    assert all(mask_key(key) in text for text in told)
-    printed += told
+    outputs = [cli("license", *command) for command in people]
+    assert all(mask_key(key) in text for text in outputs)
+    printed += outputs
     held = [
         value for value in leaves(json.loads((cli.folder / "secrets.json").read_text())) if len(value) > 20
     ]
@@ -131,7 +131,7 @@ def test_json_shows_keys_only_to_who_asks_for_them(cli, tmp_path):
 
 
 @sqlite_only
-def test_a_crash_is_told_in_full_and_masked(cli, monkeypatch):
+def test_a_crash_is_printed_in_full_and_masked(cli, monkeypatch):
     """What nobody foresaw ends in a traceback that can be mailed around, and in exit code 1."""
     key = generate_license_key()
 

@@ -31,7 +31,7 @@ from licserver.protocol.release_manifests import (
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY, OTHER = PrivateKey(b"1" * 32), PrivateKey(b"2" * 32)
 FILE = b"zip"
-SAID = Manifest("app", "1.0", len(FILE), sha256(FILE).digest(), NOW, NOW + timedelta(days=180))
+MANIFEST = Manifest("app", "1.0", len(FILE), sha256(FILE).digest(), NOW, NOW + timedelta(days=180))
 
 
 # --- both ways with another library -------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_another_library_reads_what_we_sign(manifest, keys):
 @pytest.mark.parametrize("algorithm", ["EdDSA", "Ed25519"])
 def test_we_read_what_another_library_signs(algorithm):
     """A vendor may sign with whatever makes a general JWS; the document comes out as ours would."""
-    ours = sign(SAID, [KEY, OTHER])
+    ours = sign(MANIFEST, [KEY, OTHER])
     members = [{"protected": {"alg": algorithm, "kid": key.public.id, "typ": TYPE}} for key in (KEY, OTHER)]
     payload = unpacked(json.loads(ours.document)["payload"])
     with warnings.catch_warnings():
@@ -81,8 +81,8 @@ def test_we_read_what_another_library_signs(algorithm):
 
 def test_another_library_refuses_what_another_key_signed():
     """The oracle does verify."""
-    document = json.loads(sign(SAID, [OTHER]).document)
-    document["signatures"][0]["protected"] = json.loads(sign(SAID, [KEY]).document)["signatures"][0][
+    document = json.loads(sign(MANIFEST, [OTHER]).document)
+    document["signatures"][0]["protected"] = json.loads(sign(MANIFEST, [KEY]).document)["signatures"][0][
         "protected"
     ]
     with pytest.raises(BadSignatureError):
@@ -91,7 +91,7 @@ def test_another_library_refuses_what_another_key_signed():
 
 def test_signatures_are_added_without_touching_what_is_there():
     """One vendor, two keys, two machines; who has signed already does not sign twice."""
-    one = sign(SAID, [KEY])
+    one = sign(MANIFEST, [KEY])
     two = add_signature(one, OTHER)
     assert two.key_ids == (KEY.public.id, OTHER.public.id)
     assert add_signature(two, OTHER) == two
@@ -101,16 +101,16 @@ def test_signatures_are_added_without_touching_what_is_there():
 
 def test_a_header_stays_small():
     """One signature takes well below a kilobyte; what would trouble a proxy is refused."""
-    assert len(to_header(sign(SAID, [KEY]).document)) < 800
+    assert len(to_header(sign(MANIFEST, [KEY]).document)) < 800
     many = [PrivateKey(bytes([number]) * 32) for number in range(5)]
-    assert len(to_header(sign(SAID, many).document)) < 2800
+    assert len(to_header(sign(MANIFEST, many).document)) < 2800
     with pytest.raises(InvalidInputError, match=f"a header takes {MAX_DOCUMENT}: sign it with fewer keys"):
-        sign(SAID, [PrivateKey(bytes([number]) * 32) for number in range(12)])
+        sign(MANIFEST, [PrivateKey(bytes([number]) * 32) for number in range(12)])
 
 
 def changed(**head: object):
     """A document whose signature has another head."""
-    document = json.loads(sign(SAID, [KEY]).document)
+    document = json.loads(sign(MANIFEST, [KEY]).document)
     kept = {"alg": "EdDSA", "kid": KEY.public.id, "typ": TYPE} | head
     text = json.dumps({name: value for name, value in kept.items() if value is not None})
     document["signatures"][0]["protected"] = urlsafe_b64encode(text.encode()).decode().rstrip("=")
@@ -119,9 +119,9 @@ def changed(**head: object):
 
 def saying(**changes: object):
     """A document that says something else."""
-    document = json.loads(sign(SAID, [KEY]).document)
-    said = json.loads(unpacked(document["payload"])) | changes
-    text = json.dumps({name: value for name, value in said.items() if value is not None})
+    document = json.loads(sign(MANIFEST, [KEY]).document)
+    payload = json.loads(unpacked(document["payload"])) | changes
+    text = json.dumps({name: value for name, value in payload.items() if value is not None})
     document["payload"] = urlsafe_b64encode(text.encode()).decode().rstrip("=")
     return json.dumps(document)
 
@@ -129,7 +129,7 @@ def saying(**changes: object):
 NONE = "not a signed release manifest"
 NOT_SAID = f"{NONE}: it must have slug, version, size, sha256, published_at and expires_at"
 NO_INSTANT = f"{NONE}: its times must look like 2026-06-15T12:00:00Z"
-DOCUMENT = sign(SAID, [KEY]).document
+DOCUMENT = sign(MANIFEST, [KEY]).document
 FLAWS = {
     "nothing": ("", NONE),
     "no object": ("[]", f"{NONE}: not a JSON object"),
@@ -160,46 +160,46 @@ FLAWS = {
 }
 
 
-@pytest.mark.parametrize(("document", "told"), FLAWS.values(), ids=FLAWS)
-def test_what_is_no_manifest_is_refused_with_the_reason(document, told):
+@pytest.mark.parametrize(("document", "message"), FLAWS.values(), ids=FLAWS)
+def test_what_is_no_manifest_is_refused_with_the_reason(document, message):
     """A slip is found when it is published, not by customers."""
     with pytest.raises(InvalidInputError) as refused:
         read(document)
-    assert str(refused.value) == told
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"slug": "other"}, "its slug is 'app', expected 'other'"),
         ({"version": "1.0.0"}, "its version is '1.0', expected '1.0.0'"),
         ({"size": 4}, "its size is 3, expected 4"),
-        ({"sha256": bytes(32)}, f"its sha256 is {SAID.sha256.hex()}, expected {bytes(32).hex()}"),
-        ({"published_at": SAID.expires_at}, "expired at 2026-12-12T12:00:00Z; sign the file again"),
+        ({"sha256": bytes(32)}, f"its sha256 is {MANIFEST.sha256.hex()}, expected {bytes(32).hex()}"),
+        ({"published_at": MANIFEST.expires_at}, "expired at 2026-12-12T12:00:00Z; sign the file again"),
     ],
 )
-def test_a_manifest_of_another_release_is_refused(change, told):
+def test_a_manifest_of_another_release_is_refused(change, message):
     """What was signed elsewhere must say what is published, and be good still."""
-    with pytest.raises(InvalidInputError, match=told):
-        use_signed(sign(SAID, [KEY]).document)(replace(SAID, **change))
+    with pytest.raises(InvalidInputError, match=message):
+        use_signed(sign(MANIFEST, [KEY]).document)(replace(MANIFEST, **change))
 
 
 def test_a_manifest_that_is_good_for_no_time_is_not_signed():
     """An end before the beginning would be nobody's update."""
     with pytest.raises(InvalidInputError, match=r"^a manifest must expire after its publication$"):
-        sign(replace(SAID, expires_at=NOW), [KEY])
+        sign(replace(MANIFEST, expires_at=NOW), [KEY])
 
 
 def test_instants_are_written_as_utc():
     """Whatever zone the vendor's clock is set to."""
     east = timezone(timedelta(hours=9))
-    there = replace(SAID, published_at=SAID.published_at.astimezone(east))
-    assert sign(there, [KEY]) == sign(SAID, [KEY])
+    there = replace(MANIFEST, published_at=MANIFEST.published_at.astimezone(east))
+    assert sign(there, [KEY]) == sign(MANIFEST, [KEY])
 
 
-def test_keys_at_hand_sign_for_half_a_year_unless_told_otherwise():
+def test_keys_at_hand_sign_for_half_a_year_by_default():
     """From the instant of publication on, whatever end was there before."""
-    later = replace(SAID, published_at=NOW + timedelta(days=9))
+    later = replace(MANIFEST, published_at=NOW + timedelta(days=9))
     assert sign_with_keys([KEY])(later).manifest.expires_at == NOW + timedelta(days=189)
     month = sign_with_keys([KEY, OTHER], timedelta(days=30))(later)
     assert month.manifest.expires_at == NOW + timedelta(days=39)
@@ -208,5 +208,5 @@ def test_keys_at_hand_sign_for_half_a_year_unless_told_otherwise():
 
 def test_what_was_signed_elsewhere_is_taken_as_it_is():
     """Who signed it, and until when, is what it says itself."""
-    elsewhere = sign(replace(SAID, expires_at=NOW + timedelta(seconds=1)), [OTHER])
-    assert use_signed(elsewhere.document)(SAID) == elsewhere
+    elsewhere = sign(replace(MANIFEST, expires_at=NOW + timedelta(seconds=1)), [OTHER])
+    assert use_signed(elsewhere.document)(MANIFEST) == elsewhere

@@ -1,4 +1,4 @@
-"""Signed releases on their way: published, told with an update check, renewed; also by command (D-67).
+"""Signed releases on their way: published, sent with an update check, renewed; also by command (D-67).
 
 What a manifest is, without a server, is in `test_release_manifests`.
 """
@@ -23,7 +23,7 @@ from licserver.services import open_services
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY, OTHER = PrivateKey(b"1" * 32), PrivateKey(b"2" * 32)
 FILE = b"zip"
-SAID = Manifest("app", "1.0", len(FILE), sha256(FILE).digest(), NOW, NOW + timedelta(days=180))
+MANIFEST = Manifest("app", "1.0", len(FILE), sha256(FILE).digest(), NOW, NOW + timedelta(days=180))
 HEADER = "Release-Manifest"
 MANIFEST_PATH = "/api/v1/update-manifest"
 
@@ -44,14 +44,17 @@ async def ask(site, key):
     return headers.get(HEADER) and unpacked(headers[HEADER]), answer
 
 
-async def test_a_signed_release_is_told_with_its_manifest(site, world, zip_file):
+async def test_a_signed_release_is_sent_with_its_manifest(site, world, zip_file):
     """In a header of the update check and at the companion address; the body is the specified one."""
     world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
     document, answer = await ask(site, world.key())
-    said = oracle_reads(document, KEY)
-    assert (said["slug"], said["version"], said["size"]) == ("app", "1.0", len(FILE))
-    assert said["sha256"] == sha256(FILE).hexdigest()
-    assert (said["published_at"], said["expires_at"]) == ("2026-06-15T12:00:00Z", "2026-12-12T12:00:00Z")
+    manifest = oracle_reads(document, KEY)
+    assert (manifest["slug"], manifest["version"], manifest["size"]) == ("app", "1.0", len(FILE))
+    assert manifest["sha256"] == sha256(FILE).hexdigest()
+    assert (manifest["published_at"], manifest["expires_at"]) == (
+        "2026-06-15T12:00:00Z",
+        "2026-12-12T12:00:00Z",
+    )
     assert set(answer) == {
         *("name", "slug", "version", "download_url", "sections", "last_updated", "requires", "tested")
     }
@@ -61,7 +64,7 @@ async def test_a_signed_release_is_told_with_its_manifest(site, world, zip_file)
     assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
 
 
-async def test_an_unsigned_release_is_told_as_ever(site, world):
+async def test_an_unsigned_release_is_sent_as_before(site, world):
     """No header; and the companion address says that there is nothing."""
     world.publish("1.0")
     document, answer = await ask(site, world.key())
@@ -86,7 +89,7 @@ async def test_the_companion_address_takes_what_a_download_takes(site, world, zi
     assert (await site.call("POST", MANIFEST_PATH))[0] == 405
 
 
-async def test_the_very_next_update_check_tells_a_renewed_manifest(site, world, zip_file, clock):
+async def test_the_very_next_update_check_sends_a_renewed_manifest(site, world, zip_file, clock):
     """A server that has read the release before sees the new manifest at once, whoever renewed it."""
     world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
     key = world.key()
@@ -146,7 +149,7 @@ def test_what_was_read_once_is_not_read_again(world, zip_file):
 
 def test_nothing_is_published_with_a_manifest_of_another_file(world, zip_file):
     """Neither books nor artifacts are touched."""
-    other = sign(replace(SAID, sha256=bytes(32)), [KEY]).document
+    other = sign(replace(MANIFEST, sha256=bytes(32)), [KEY]).document
     with pytest.raises(InvalidInputError, match="another release"):
         world.services.releases.publish("app", "1.0", zip_file, "", use_signed(other))
     assert world.services.releases.list_all("app") == []
@@ -243,16 +246,16 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("options", "told"), WRONG.values(), ids=WRONG)
-def test_wrong_use_is_said_in_one_line_and_publishes_nothing(cli, tmp_path, zip_file, options, told):
+@pytest.mark.parametrize(("options", "expected"), WRONG.values(), ids=WRONG)
+def test_wrong_use_is_reported_in_one_line_and_publishes_nothing(cli, tmp_path, zip_file, options, expected):
     """And no message repeats anything of a key."""
     files = {"K": tmp_path / "k.pem", "M": tmp_path / "m.json", "F": zip_file}
     files["K"].write_bytes(KEY.to_pem())
-    files["M"].write_text(sign(SAID, [KEY]).document)
+    files["M"].write_text(sign(MANIFEST, [KEY]).document)
     cli("product", "add", "app", "--name", "App")
     given_ = [str(files.get(option, option)) for option in options]
     message = cli("release", "publish", "app", "1.0", str(zip_file), *given_, expect=2)
-    assert told in message
+    assert expected in message
     assert message.count("\n") == 1
     assert files["K"].read_text().splitlines()[1] not in message
     assert json.loads(cli("release", "list", "app", "--json")) == []

@@ -55,7 +55,7 @@ def lengths(services):
 
 
 def test_lists_are_a_moment_behind_and_verdicts_are_not(installation):
-    """What the standby has not heard of is in no list; each license by itself is as it is now."""
+    """What the standby has not received is in no list; each license by itself is as it is now."""
     key = issue(installation)
     assert lengths(installation) == (1, 1, 1, 1, 1)
     installation.licenses.revoke(key, "refund")
@@ -70,7 +70,7 @@ def test_lists_are_a_moment_behind_and_verdicts_are_not(installation):
 
 
 def test_without_its_standby_lists_are_those_of_the_primary(installation, primary_and_standby, caplog):
-    """It is noticed at the next list, said once, and nothing fails."""
+    """It is noticed at the next list, logged once, and nothing fails."""
     issue(installation)
     primary_and_standby.standby.kill()
     with caplog.at_level(logging.WARNING, "licserver.database"):
@@ -99,7 +99,7 @@ def test_a_standby_of_another_installation_is_not_read(installation, primary_and
 
 
 def checked(installation, replica_url=None):
-    """What `licserver check` says of the replica, if it is another one."""
+    """Return the finding of `licserver check` about the replica, if it is another one."""
     settings = installation.settings
     if replica_url is not None:
         settings = settings.model_copy(update={"replica_url": SecretStr(replica_url)})
@@ -112,9 +112,9 @@ def checked(installation, replica_url=None):
 def test_check_says_how_far_it_is_behind(installation, primary_and_standby, monkeypatch):
     """In bytes and seconds; above a limit that is a warning. A moment is waited for what is on its way."""
     issue(installation)
-    level, said = checked(installation)
+    level, message = checked(installation)
     assert level is Level.OK
-    assert re.fullmatch(r"LICSERVER_REPLICA_URL is a standby, [\d,]+ bytes behind; .* is \d+ s old", said)
+    assert re.fullmatch(r"LICSERVER_REPLICA_URL is a standby, [\d,]+ bytes behind; .* is \d+ s old", message)
     monkeypatch.setattr("licserver.database.replica._MOST_BYTES", 1)
     assert checked(installation)[0] is Level.WARNING
     primary_and_standby.standby.run("SELECT pg_wal_replay_resume()")
@@ -122,35 +122,35 @@ def test_check_says_how_far_it_is_behind(installation, primary_and_standby, monk
     current = Level.OK, "LICSERVER_REPLICA_URL is a standby, less than 1 s behind"
     wait_for(lambda: checked(installation) == current)
     primary_and_standby.standby.kill()
-    level, said = checked(installation)
+    level, message = checked(installation)
     assert level is Level.WARNING
-    assert "cannot be read from: " in said
+    assert "cannot be read from: " in message
 
 
 def test_check_knows_what_is_no_replica(installation, empty_database):
     """The primary itself is useless; a copy that follows nobody, and another installation, are wrong."""
-    level, said = checked(installation, installation.settings.database)
-    assert (level, said) == (Level.WARNING, "LICSERVER_REPLICA_URL names no standby")
+    level, message = checked(installation, installation.settings.database)
+    assert (level, message) == (Level.WARNING, "LICSERVER_REPLICA_URL names no standby")
     database = connect(empty_database)
     migrate.upgrade(database)
     database.close()
-    level, said = checked(installation, empty_database)
+    level, message = checked(installation, empty_database)
     assert level is Level.FAILED
-    assert "this PostgreSQL database is not licserver's" in said
+    assert "this PostgreSQL database is not licserver's" in message
     open_services(
         Settings(data_dir=installation.settings.data_dir, database_url=empty_database), new_database=True
     ).close()
-    level, said = checked(installation, empty_database)
+    level, message = checked(installation, empty_database)
     assert level is Level.FAILED
-    assert said == "LICSERVER_REPLICA_URL names another database, which does not follow the primary"
+    assert message == "LICSERVER_REPLICA_URL names another database, which does not follow the primary"
 
 
 def test_a_pooler_that_is_not_named_is_noticed(installation, primary_and_standby, make_pooler, caplog):
     """One by transaction would mix up settings of all its clients; lists are then the primary's."""
     pooler = make_pooler(primary_and_standby.standby)
-    level, said = checked(installation, pooler.url("licserver", pooler=None))
+    level, message = checked(installation, pooler.url("licserver", pooler=None))
     assert level is Level.FAILED
-    assert "pooler=transaction" in said
+    assert "pooler=transaction" in message
     assert checked(installation, pooler.url("licserver"))[0] is Level.OK
     url = SecretStr(pooler.url("licserver", pooler=None))
     issue(installation)

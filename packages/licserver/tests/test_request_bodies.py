@@ -127,9 +127,9 @@ async def test_an_encoded_body_is_refused(site, world):
     body = gzip.compress(json.dumps({"license_key": key, "domain": "a.example", "ip": "192.0.2.1"}).encode())
     for encoding in ("gzip", "x-gzip", "deflate", "br", "zstd", "identity", "gzip, gzip", ""):
         headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
-        status, told, answer = await site.call("POST", VERIFY, data=body, headers=headers)
+        status, response_headers, answer = await site.call("POST", VERIFY, data=body, headers=headers)
         assert (status, answer["error"]) == (415, "unsupported_media_type"), encoding
-        assert told["Accept-Encoding"] == "identity"
+        assert response_headers["Accept-Encoding"] == "identity"
     assert world.held(key) == []
 
 

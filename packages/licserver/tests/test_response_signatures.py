@@ -133,9 +133,9 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
     """An app's every call asks for the same thing with another nonce: that costs next to nothing."""
     read = []
 
-    def counted(*told: Any):
-        read.append(told)
-        return parse_accept_signature(*told)
+    def counted(*args: Any):
+        read.append(args)
+        return parse_accept_signature(*args)
 
     monkeypatch.setattr("licserver.protocol.response_signatures.parse_accept_signature", counted)
     quick = AcceptSignatureReader(KEYS)
@@ -182,17 +182,19 @@ def test_a_digest_fits_its_content_or_not(field, fits):
 
 def test_the_oracle_agrees_with_the_signature():
     """What we sign others verify, with every parameter that the protocol names."""
-    asked = oracle.Asked("GET", "https://x.example/a?b=%20", {"Content-Digest": content_digest(b"")})
+    signed_request = oracle.HttpRequest(
+        "GET", "https://x.example/a?b=%20", {"Content-Digest": content_digest(b"")}
+    )
     signed = sign_response(
         SignatureRequest("l", '"n\\"n"', NEW),
-        SignedRequest("GET", asked.url, content_digest(b"")),
+        SignedRequest("GET", signed_request.url, content_digest(b"")),
         404,
         "application/json",
         b"{}",
         NOON + timedelta(microseconds=999_999),
     )
     assert sorted(signed) == ["Content-Digest", "Signature", "Signature-Input"]
-    answered = oracle.Answered(asked, 404, {"Content-Type": "application/json", **signed}, b"{}")
+    answered = oracle.HttpResponse(signed_request, 404, {"Content-Type": "application/json", **signed}, b"{}")
     result = oracle.verify(answered, {NEW.id: NEW.private.public.raw}, NOON)
     assert result.parameters == {
         "created": int(NOON.timestamp()),

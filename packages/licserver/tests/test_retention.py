@@ -46,7 +46,7 @@ def seen(world, key, domain):
 
 
 def test_who_was_not_seen_for_long_gives_the_slot_back(activate):
-    """Forty days after it was last seen a slot is free; one that was seen meanwhile stays; the log tells."""
+    """Forty days after it was last seen a slot is free; one that was seen meanwhile stays; it is logged."""
     world = activate.world
     key = world.key(slots=None)
     world.services.retention.sweep()  # from here on it is watched

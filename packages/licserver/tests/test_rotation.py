@@ -155,7 +155,7 @@ def test_made_up_links_cause_no_further_reads(settings, process, monkeypatch):
     """A changed file is read once, also while made-up links keep coming; a broken one every five seconds."""
     ring, reads = process(), []
     monkeypatch.setattr(
-        "licserver.security.link_secrets.read_vault", lambda *told: reads.append(told) or read_vault(*told)
+        "licserver.security.link_secrets.read_vault", lambda *args: reads.append(args) or read_vault(*args)
     )
 
     def reads_for_made_up_links(start):
@@ -224,9 +224,9 @@ def test_one_rotation_at_a_time(settings):
             return str(refusal)
 
     with ThreadPoolExecutor(8) as threads:
-        told = list(threads.map(run, range(8)))
-    assert sum(isinstance(one, list) for one in told) == 1
-    assert "a rotation is under way already: the new secret signs from 2026-06-15 12:01:00 UTC" in told
+        results = list(threads.map(run, range(8)))
+    assert sum(isinstance(one, list) for one in results) == 1
+    assert "a rotation is under way already: the new secret signs from 2026-06-15 12:01:00 UTC" in results
     assert len(open_vault(settings).link_secrets) == 2
 
 
@@ -258,9 +258,9 @@ def test_a_running_server_survives_what_becomes_of_the_file(settings, process, s
         assert link_of(ring, NOW + minute * MINUTE)
         assert ring.read(link, NOW + minute * MINUTE) == SUBJECT
     path = settings.data_dir / "secrets.json"
-    told = [record.getMessage().replace(str(path), "FILE") for record in caplog.records]
+    messages = [record.getMessage().replace(str(path), "FILE") for record in caplog.records]
     kept = "cannot use the changed secrets file; keeping the old link secrets"
-    assert told == [f"{kept}: {words}"] * bool(words)
+    assert messages == [f"{kept}: {words}"] * bool(words)
 
 
 def test_a_clock_that_was_ahead_freezes_no_secret(settings, process):

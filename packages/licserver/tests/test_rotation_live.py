@@ -54,8 +54,8 @@ def test_workers_take_a_new_secret_up_while_customers_download(program, tmp_path
     query |= {"current_version": "0", "domain": "a.example"}
 
     def link(url):
-        told = json.loads(fetch(f"{url}/api/v1/update-check?{urlencode(query)}")[1])
-        return told["download_url"]
+        update = json.loads(fetch(f"{url}/api/v1/update-check?{urlencode(query)}")[1])
+        return update["download_url"]
 
     with program.serve("--workers", "2") as (_, url):
         old = link(url)

@@ -54,9 +54,7 @@ def test_test_and_live_are_separate(world, is_test):
     (event,) = world.services.sources.list_events("stripe").items
     with pytest.raises(InvalidInputError, match="cannot be repeated"):
         world.services.sources.replay(event.id)
-    assert (
-        receive(world, "stripe", body).status == "ignored"
-    )  # read anew: sending it again is what it is told
+    assert receive(world, "stripe", body).status == "ignored"  # read anew: the shop is asked to send it again
     assert states(world, "stripe") == ["ignored"]
 
 

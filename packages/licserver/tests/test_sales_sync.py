@@ -50,10 +50,10 @@ async def shop(monkeypatch):
     """An API with 150 events, a page at a time: its address, and what it was asked."""
     for kind, secret in shops.SECRETS.items():
         monkeypatch.setenv(f"{kind.upper()}_SECRET", secret)
-    asked = []
+    requests = []
 
     async def answer(request):
-        asked.append(request)
+        requests.append(request)
         query = request.query
         match request.path, request.headers["Authorization"]:
             case "/v1/events", "Bearer sk_1":
@@ -74,7 +74,7 @@ async def shop(monkeypatch):
     async with TestServer(app) as server:
         address = str(server.make_url("/")).rstrip("/")
         monkeypatch.setattr(shop_apis, "PADDLE_SANDBOX", address)
-        yield address, asked
+        yield address, requests
 
 
 async def take_all(world, kind, key, address):
@@ -91,23 +91,23 @@ def add(world, kind, external_id, *, is_test=False):
 
 async def test_all_pages_are_read_and_what_is_known_is_a_duplicate(world, shop):
     """Stripe's events since a day, each stored once however often it is asked for."""
-    address, asked = shop
+    address, requests = shop
     add(world, "stripe", "plink_1")
     assert await take_all(world, "stripe", "sk_1", address) == ["accepted"] * 150
     assert await take_all(world, "stripe", "sk_1", address) == ["duplicate"] * 150
-    assert [parse_qs(urlsplit(str(one.rel_url)).query)["created[gte]"] for one in asked] == [
+    assert [parse_qs(urlsplit(str(one.rel_url)).query)["created[gte]"] for one in requests] == [
         ["1780272000"]
     ] * 4
 
 
 async def test_events_of_paddle_are_read_by_their_ids(world, shop):
     """Those of types that change a license, from the sandbox because of the key."""
-    _, asked = shop
+    _, requests = shop
     add(world, "paddle", "pri_1", is_test=True)
     assert await take_all(world, "paddle", PADDLE_KEY, None) == ["accepted"] * 150
-    queries = [one.rel_url.query for one in asked]
+    queries = [one.rel_url.query for one in requests]
     assert [one.get("after") for one in queries] == [None, "evt_099"]
-    assert {one.headers["Authorization"] for one in asked} == {f"Bearer {PADDLE_KEY}"}
+    assert {one.headers["Authorization"] for one in requests} == {f"Bearer {PADDLE_KEY}"}
     assert "transaction.completed" in queries[0]["event_type"].split(",")
 
 
@@ -157,13 +157,13 @@ async def test_a_sale_waits_while_paddle_does_not_name_the_customer(make_world, 
 @pytest.mark.parametrize(("kind", "external_id"), [("woocommerce", "APP"), ("lemonsqueezy", "11")])
 async def test_orders_of_a_shop_become_deliveries(world, shop, kind, external_id):
     """An order of a list is read as the one of a webhook."""
-    address, asked = shop
+    address, requests = shop
     add(world, kind, external_id)
     assert await take_all(world, kind, "ck_1:cs_1", address) == ["accepted"]
     expected = (
         f"Basic {base64.b64encode(b'ck_1:cs_1').decode()}" if kind == "woocommerce" else "Bearer ck_1:cs_1"
     )
-    assert asked[0].headers["Authorization"] == expected
+    assert requests[0].headers["Authorization"] == expected
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ async def test_orders_of_a_shop_become_deliveries(world, shop, kind, external_id
         ("stripe", "sk_1\nX: y", "", "one line"),
     ],
 )
-async def test_what_goes_wrong_is_said_without_the_key(shop, kind, key, path, message):
+async def test_what_goes_wrong_is_reported_without_the_key(shop, kind, key, path, message):
     """A wrong key, something that is not the API, a kind that cannot be asked."""
     address = None if path is None else shop[0] + path
     with pytest.raises(InvalidInputError, match=message) as problem:
@@ -190,6 +190,6 @@ async def test_what_goes_wrong_is_said_without_the_key(shop, kind, key, path, me
     "address", ["http://[", "shop.example.com", "https://shop.example.com:x", "file:///etc"]
 )
 async def test_an_address_that_is_none(address):
-    """What was mistyped is said, and is no traceback."""
+    """What was mistyped is reported, and is no traceback."""
     with pytest.raises(InvalidInputError):
         [one async for one in shop_apis.fetch_deliveries(SourceKind.WOOCOMMERCE, "a:b", SINCE, address)]

@@ -276,7 +276,7 @@ def test_two_who_upgrade_at_once_do_not_meet(url, database):
 
 
 def test_an_empty_database_is_set_up_only_where_nobody_else_can_be(url, database):
-    """A SQLite file by itself; a PostgreSQL database when it is said so."""
+    """A SQLite file by itself; a PostgreSQL database on request."""
     if database.is_remote:
         with pytest.raises(StoreError, match="run: licserver db upgrade"):
             open_database(url, SECRETS)
@@ -287,7 +287,7 @@ def test_an_empty_database_is_set_up_only_where_nobody_else_can_be(url, database
     assert migrate.differences(database) == []
 
 
-def test_two_who_open_a_fresh_database_with_other_secrets_are_told_apart(url, database):
+def test_two_who_open_a_fresh_database_with_other_secrets_are_distinguished(url, database):
     """Whoever is first, the database is theirs alone."""
     migrate.upgrade(database)
     start = Barrier(4)
@@ -301,8 +301,8 @@ def test_two_who_open_a_fresh_database_with_other_secrets_are_told_apart(url, da
         return None
 
     with ThreadPoolExecutor(4) as threads:
-        refusals = [told for told in threads.map(run, range(4)) if told]
-    assert ["other secrets" in told for told in refusals] == [True] * 3
+        refusals = [message for message in threads.map(run, range(4)) if message]
+    assert ["other secrets" in message for message in refusals] == [True] * 3
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_many_who_meet_at_a_fresh_file_all_get_in(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 def test_a_database_that_lacks_characters_is_refused(postgres, encoding):
-    """One caller's domain would fail all who are served beside him; said at the first look, in a line."""
+    """One caller's domain would fail all who are served beside him; found at the first check, in a line."""
     name = f"of_{encoding.lower()}"
     postgres.run(
         f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"

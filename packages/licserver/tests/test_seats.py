@@ -164,7 +164,7 @@ async def test_support_takes_a_seat_back(office, alice):
     assert "Take back the seat of Desk &lt;3&gt;?" in alice.text
     assert len(world.services.seats.list_held(license_)) == 1
     await alice.post(f"{page}/take-back", **form, sure="yes")
-    assert "The seat is taken back." in alice.told
+    assert "The seat is taken back." in alice.notice
     assert "Nobody holds a seat." in await alice.get(page)
     await alice.post(f"{page}/take-back", **form, sure="yes")
     assert (alice.status, "nobody holds this seat" in alice.alert.lower()) == (422, True)

@@ -27,9 +27,9 @@ class Holders:
     def __init__(self) -> None:
         self.until, self.most, self.granted = {}, 0, 0
 
-    def add(self, seat, asked_at):
+    def add(self, seat, sent_at):
         """Note a seat that was granted."""
-        self.until[seat] = asked_at + LEASE
+        self.until[seat] = sent_at + LEASE
         self.granted += 1
         self.most = max(self.most, len(self.now()))
 
@@ -45,12 +45,12 @@ async def race(addresses, key, holders, kill):
         seat, dice = secrets.token_hex(16), random.Random()
         body = {"license_key": key, "domain": f"{number}.example", "seat": seat}
         for _ in range(TURNS):
-            address, asked_at = dice.choice(addresses) + "/api/v1/licenses/seat", time.monotonic()
+            address, sent_at = dice.choice(addresses) + "/api/v1/licenses/seat", time.monotonic()
             patience = dice.random() / 10 if dice.random() < 0.2 else 30
             try:
                 async with asyncio.timeout(patience), session.post(address, json=body) as answer:
                     if answer.status == 200:
-                        holders.add(seat, asked_at)
+                        holders.add(seat, sent_at)
                     else:
                         assert (await answer.json())["error"] in {"no_seat", "seat_lost"}
                 if kill is not None and holders.granted > SEATS:
@@ -91,6 +91,6 @@ async def test_never_more_seats_are_held_than_were_sold(program, make_database_u
                 victim.kill()
                 kills += 1
                 servers = [servers[1], stack.enter_context(program.serve())]
-    told = "%d rounds: %d seats granted, %d servers killed"  # shown by --log-cli-level=INFO
-    logging.getLogger(__name__).info(told, ROUNDS, granted, kills)
+    summary = "%d rounds: %d seats granted, %d servers killed"  # shown by --log-cli-level=INFO
+    logging.getLogger(__name__).info(summary, ROUNDS, granted, kills)
     assert granted > ROUNDS * SEATS

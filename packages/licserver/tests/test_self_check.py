@@ -1,4 +1,4 @@
-"""`licserver check`: what is wrong is said, what is well too, and nothing is changed by looking."""
+"""`licserver check`: what is wrong is reported, what is well too, and nothing is changed by looking."""
 
 import json
 import os
@@ -49,8 +49,8 @@ def test_all_is_well(make_world, clock):
 
 
 @both_engines
-def test_a_shop_without_its_secret_is_told(make_world, clock, monkeypatch):
-    """Without any secret its deliveries are refused; with one of two they are taken, and that is told too."""
+def test_a_shop_without_its_secret_is_reported(make_world, clock, monkeypatch):
+    """Without any secret its deliveries are refused; with one of two they are taken; both are reported."""
     world = make_world()
     world.services.sources.add("shop", SourceKind.STRIPE, "NEW_SHOP_SECRET,OLD_SHOP_SECRET")
     assert bad(found(world.settings, clock()))["source shop"].level is Level.FAILED
@@ -62,7 +62,7 @@ def test_a_shop_without_its_secret_is_told(make_world, clock, monkeypatch):
 
 
 @both_engines
-def test_jobs_that_nobody_does_are_told(make_world, clock):
+def test_jobs_that_nobody_does_are_reported(make_world, clock):
     """A job that is due for minutes, as when no server runs; not one that runs, or is to be repeated."""
     world = make_world(mail_host="mail.example", mail_sender="shop@example.com")
     queue = world.repositories.queue
@@ -86,13 +86,15 @@ def test_jobs_that_nobody_does_are_told(make_world, clock):
     assert measured == {"sales": (0, 0, 1), "webhooks": (600, 1, 0), "mail": (0, 2, 1), "patches": nothing}
 
 
-def test_a_clock_that_is_off_is_told(make_world, clock):
+def test_a_clock_that_is_off_is_reported(make_world, clock):
     """The database's machine has a clock of its own to compare with; the year alone can be wrong too."""
     world = make_world(**BASE)
     if world.settings.database_url is not None:
         assert "seconds off" in bad(found(world.settings, clock()))["clock"].message
-    said = [one.message for one in found(world.settings, clock().replace(year=1970)) if one.about == "clock"]
-    assert "1970" in said[0]
+    messages = [
+        one.message for one in found(world.settings, clock().replace(year=1970)) if one.about == "clock"
+    ]
+    assert "1970" in messages[0]
 
 
 SETTINGS: dict[str, tuple[dict[str, Any], str, Level, str]] = {
@@ -147,7 +149,7 @@ FAULTS: dict[str, tuple[Callable[[Any, Path], object], str, Level, str]] = {
 }  # fmt: skip
 
 
-def test_signing_keys_without_a_base_url_are_told(make_world, clock):
+def test_signing_keys_without_a_base_url_are_reported(make_world, clock):
     """The address is part of what is signed."""
     settings = Settings(data_dir=make_world().settings.data_dir)
     add_signing_key(settings, PrivateKey.generate(), clock())
@@ -157,19 +159,19 @@ def test_signing_keys_without_a_base_url_are_told(make_world, clock):
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no file modes on Windows")
 @pytest.mark.parametrize("case", [*SETTINGS, *FAULTS])
-def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
+def test_what_is_wrong_is_reported_with_advice(case, make_world, clock):
     """Each fault has its own sentence and its own advice, and looking makes nothing."""
     world = make_world(**BASE)
     if case in SETTINGS:
-        changes, about, level, said = SETTINGS[case]
+        changes, about, level, message = SETTINGS[case]
         settings = Settings(**{"data_dir": world.settings.data_dir, **BASE, **changes})
     else:
-        break_it, about, level, said = FAULTS[case]
+        break_it, about, level, message = FAULTS[case]
         break_it(world, world.settings.data_dir)
         settings = world.settings
     before = sorted(map(str, Path(world.folder).rglob("*")))
     finding = bad(found(settings, clock()))[about]
-    assert said in finding.message
+    assert message in finding.message
     assert (finding.level, bool(finding.advice)) == (level, True)
     assert "hunter2" not in repr(finding)
     assert sorted(map(str, Path(world.folder).rglob("*"))) == before
@@ -177,7 +179,7 @@ def test_what_is_wrong_is_told_with_advice(case, make_world, clock):
 
 @pytest.mark.parametrize("url", ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"])
 def test_a_console_that_only_this_machine_reaches_is_well(make_world, clock, url):
-    """Who tries it at home is not told to hide it."""
+    """A trial installation at home is not advised to hide it."""
     settings = Settings(data_dir=make_world().settings.data_dir, base_url=url)
     assert not any("LICSERVER_ADMIN_LISTEN" in one.message for one in found(settings, clock()))
 
@@ -189,18 +191,18 @@ DEAD = {
 
 
 @pytest.mark.parametrize("case", DEAD)
-def test_a_dead_bucket_is_told_before_anything_lies_in_it(make_world, clock, bucket, monkeypatch, case):
-    """No release asks for a file yet, and still it is told; a bucket that is there is well, though empty."""
-    environ, url, said = DEAD[case]
+def test_a_dead_bucket_is_reported_before_anything_lies_in_it(make_world, clock, bucket, monkeypatch, case):
+    """No release needs a file yet, and still it is reported; a bucket that is there is well, though empty."""
+    environ, url, message = DEAD[case]
     assert "files" not in bad(found(make_world(**BASE, artifacts_url=bucket).settings, clock()))
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     finding = bad(found(make_world(**BASE, artifacts_url=url or bucket).settings, clock()))["files"]
-    assert (finding.level, said in finding.message) == (Level.FAILED, True), finding
+    assert (finding.level, message in finding.message) == (Level.FAILED, True), finding
 
 
 async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, clock):
-    """A licserver that answers there is told from silence, from an error, and from somebody else's page."""
+    """A licserver that answers there is distinguished from silence, an error, and somebody else's page."""
     import asyncio  # noqa: PLC0415 - for this story
 
     world = make_world()
@@ -229,6 +231,6 @@ def test_the_command(bare_cli, monkeypatch):
 
 
 def _fails(cli: Any) -> str:
-    with pytest.raises(AssertionError) as told:  # the fixture shows what was printed when a command fails
+    with pytest.raises(AssertionError) as caught:  # the fixture shows what was printed when a command fails
         cli("check")
-    return str(told.value)
+    return str(caught.value)

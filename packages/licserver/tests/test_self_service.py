@@ -42,7 +42,7 @@ def test_a_customer_frees_as_many_slots_as_the_product_allows(shop, activate):
 
 
 def test_a_product_may_leave_it_to_support(shop):
-    """With no moves the customer is told whom to ask."""
+    """With no moves the response names whom to ask."""
     world, license_ = shop
     world.services.products.change("app", customer_moves=0)
     with pytest.raises(TooManyMovesError, match="support") as refused:
@@ -80,7 +80,7 @@ async def test_an_installation_gives_up_its_slot(site, world, activate):
     assert (status, [*refusal["errors"]]) == (422, ["license_key", "domain"])
 
 
-async def test_an_installation_is_told_when_it_can_be_moved_again(shop, site):
+async def test_the_response_says_when_an_installation_can_be_moved_again(shop, site):
     """The refusal has a code, a sentence and an instant."""
     world, license_ = shop
     key = world.services.licenses.decrypt_key(license_)

@@ -67,7 +67,7 @@ async def test_callers_who_race_share_the_slots_exactly(program, keys, workers):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", WORKERS)
 async def test_sigterm_lets_a_running_download_finish(program, tmp_path, workers):
-    """Told to end, the server takes no new callers, sends what it has begun, and exits with 0."""
+    """When it is stopped, the server takes no new callers, sends what it has begun, and exits with 0."""
     content = os.urandom(1 << 20) * 32
     key = sell(program, tmp_path, content)
     with program.serve("--workers", workers) as (process, address):
@@ -233,8 +233,8 @@ async def test_a_name_is_listened_on_at_all_of_its_addresses(program, workers):
     program.environ["LICSERVER_ADMIN_LISTEN"] = "localhost:0"
     arguments = ["--host", "localhost", "--port", "0", "--workers", workers, "--json"]
     with program.start("serve", *arguments) as process:
-        told = json.loads(process.stdout.readline())
-        ports = {urlsplit(told[name]).port for name in ("listening", "admin")}
+        document = json.loads(process.stdout.readline())
+        ports = {urlsplit(document[name]).port for name in ("listening", "admin")}
         assert len(ports) == 2
         async with aiohttp.ClientSession() as session:
             for url in (f"http://{host}:{port}/healthz" for host in ("[::1]", "127.0.0.1") for port in ports):

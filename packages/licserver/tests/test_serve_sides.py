@@ -63,7 +63,7 @@ class Caller:
     [("1", "admin", 1), pytest.param("2", "public", 8, marks=[forking, pytest.mark.slow])],
 )
 async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, busy, count):
-    """Told to end, both sides ask their callers to go at once; what one of them has begun is answered."""
+    """When stopped, both sides ask their callers to go at once; what one of them has begun is answered."""
     (key,) = program.stock()
     token = program.run("token", "create", "shop", "--scope", "write").stdout.strip()
     verify = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
@@ -72,12 +72,12 @@ async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, b
     with program.serve("--workers", workers) as (process, public):
         admin = process.stdout.readline().removeprefix("admin API on ").strip()
         if busy == "public":
-            asked = [("/api/v1/licenses/verify", token, verify)] * count
+            calls = [("/api/v1/licenses/verify", token, verify)] * count
         else:
-            asked = [("/admin/api/v1/products", token, body) for body in add]
+            calls = [("/admin/api/v1/products", token, body) for body in add]
         mine, other = (public, admin) if busy == "public" else (admin, public)
-        holders = [await Caller.to(mine) for _ in asked]
-        held = [await caller.begin(*one) for caller, one in zip(holders, asked, strict=True)]
+        holders = [await Caller.to(mine) for _ in calls]
+        held = [await caller.begin(*one) for caller, one in zip(holders, calls, strict=True)]
         idle = [await Caller.to(other) for _ in range(2 * count)]
         assert all([await caller.is_kept() for caller in idle])
         process.terminate()

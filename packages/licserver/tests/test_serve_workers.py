@@ -86,12 +86,12 @@ def test_a_worker_that_dies_while_the_database_is_away_comes_back_with_it(progra
         wait_for_both(process, address, key)
         own_postgres.stop()
         os.kill(min(workers(process)), signal.SIGKILL)
-        told = read_until(process, "a worker waits for the database")
+        output = read_until(process, "a worker waits for the database")
         assert verify(address, key)[0] == 503  # the other one answers
         own_postgres.start()
         wait_for(lambda: {verify(address, key)[0] for _ in range(8)} == {200})
         assert process.poll() is None
-        assert "Traceback" not in told
+        assert "Traceback" not in output
         process.terminate()
         assert process.wait(LONG) == 0
 
@@ -115,7 +115,7 @@ def test_sighup_keeps_the_running_processes_when_fresh_ones_could_not_begin(prog
 
 
 def test_a_sigterm_does_not_wait_for_those_that_are_being_replaced(program):
-    """One lets a request end for as long as that takes: until then, the first process once heard nothing."""
+    """One lets a request end for as long as that takes: until then, the first process once got nothing."""
     program.environ["LICSERVER_BODY_TIMEOUT"] = "60"
     program.environ["LICSERVER_DRAIN_TIMEOUT"] = "60"
     key = sell(program)
@@ -137,15 +137,15 @@ def test_a_sigterm_does_not_wait_for_those_that_are_being_replaced(program):
             assert process.returncode == 128 + signal.SIGTERM  # a second signal ends it at once
 
 
-async def test_a_worker_tells_that_it_lives_while_it_lets_requests_end(monkeypatch):
+async def test_a_worker_sends_heartbeats_while_it_lets_requests_end(monkeypatch):
     """That of gunicorn ceases then, and who is silent for half a minute is killed."""
     monkeypatch.setattr(startups, "_NOTIFY_SECONDS", 0.01)
     monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
-    told, often = [], asyncio.Event()
+    notifications, often = [], asyncio.Event()
 
     def notify():
-        told.append(True)
-        if len(told) > 3:
+        notifications.append(True)
+        if len(notifications) > 3:
             often.set()
 
     async def make():
@@ -158,7 +158,7 @@ async def test_a_worker_tells_that_it_lives_while_it_lets_requests_end(monkeypat
         await often.wait()
 
 
-def test_a_worker_that_cannot_begin_is_tried_again_and_told_to_end_ends(program):
+def test_a_worker_that_cannot_begin_is_tried_again_and_can_be_stopped(program):
     """The secrets are away when one dies: the other serves, and its successor begins when they are back."""
     key = sell(program)
     path, away = program.folder / "secrets.json", program.folder / "away"
@@ -204,7 +204,7 @@ main()
 
 
 def test_a_worker_that_is_still_being_forked_does_not_lose_its_sigterm(program, tmp_path):
-    """The second worker is told to end before it has signal handlers of its own: it ends all the same."""
+    """The second worker is stopped before it has signal handlers of its own: it ends all the same."""
     go_on = tmp_path / "go on"
     program.environ["GO_ON"] = str(go_on)
     program.command = [sys.executable, "-c", HOLD_THE_SECOND_WORKER]

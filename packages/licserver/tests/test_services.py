@@ -43,7 +43,7 @@ ODD_SLUGS = ["", "My App", "a/b", "../x", "a\udcff", "a\x00", "x" * 101]
 
 @pytest.mark.parametrize("slug", ODD_SLUGS, ids=repr)
 def test_a_slug_that_cannot_be_is_refused_everywhere(world, file, slug):
-    """Added, renamed, published, listed or sold: what is no slug is told as such, and is no failure."""
+    """Added, renamed, published, listed or sold: an invalid slug is rejected as such, and is no failure."""
     before = books(world)
     with pytest.raises(InvalidInputError):
         world.services.products.add(slug, "Name")
@@ -78,7 +78,7 @@ def test_a_slug_is_taken_once(world):
     assert world.services.products.get("app").name == "App"
 
 
-def test_a_product_keeps_what_was_said_of_it(world):
+def test_a_product_keeps_its_settings(world):
     """Policy and support policy are kept, the list is by slug, and names are trimmed."""
     world.services.products.add("b-app", "  B  ", EnvironmentPolicy.EITHER, has_support_policy=True)
     assert [product.slug for product in world.services.products.list_all()] == ["app", "b-app"]
@@ -282,7 +282,7 @@ def test_entries_are_kept_once_and_take_no_slot(world):
 
 
 def test_entries_follow_the_ipv6_prefix_of_the_settings(make_world):
-    """Where environments are told apart by prefix, an owner's entry is the prefix too."""
+    """Where environments are distinguished by prefix, an owner's entry is the prefix too."""
     key = (world := make_world(ipv6_prefix=64)).key()
     assert world.services.licenses.allow(key, "2001:db8::7").allowed == ("2001:db8::",)
 
@@ -351,7 +351,7 @@ def test_two_who_change_one_product_both_have_their_way(world):
 
 
 @pytest.mark.parametrize("name", ["", " ", "nope", "\udcff", "a\x00"], ids=repr)
-def test_an_unknown_subscription_is_told(world, name):
+def test_an_unknown_subscription_is_rejected(world, name):
     """Whatever is typed, nothing ends by accident."""
     with pytest.raises(InvalidInputError, match="subscription"):
         world.services.subscriptions.end(name)

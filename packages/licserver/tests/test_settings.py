@@ -162,7 +162,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize(("name", "near"), UNKNOWN.items())
 def test_a_misspelt_variable_is_refused_and_the_nearest_named(name, near, monkeypatch):
-    """A setting that does nothing is told, not passed over."""
+    """A setting that does nothing is an error, not ignored."""
     monkeypatch.setenv(name, "x")
     with pytest.raises(SettingsError, match=f"^unknown setting {name}; did you mean {near}\\?$"):
         load_settings()

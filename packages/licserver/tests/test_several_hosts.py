@@ -203,7 +203,7 @@ async def test_a_lost_synchronous_standby_stops_activations_only(site, world, cl
 
 @own_engine
 async def test_a_server_is_not_ready_while_nothing_can_be_written(site, world, cluster):
-    """Known environments go on; a balancer sends the new ones to nobody, and is told why by `check`."""
+    """Known environments go on; a balancer sends the new ones to nobody, and `check` reports why."""
     key = world.key(slots=None)
     assert (await site.verify(key, "known.example"))[0] == 200
     assert (await site.call("GET", "/readyz"))[0] == 200
@@ -217,7 +217,7 @@ async def test_a_server_is_not_ready_while_nothing_can_be_written(site, world, c
 
 @own_engine
 def test_check_knows_each_host(world, cluster, clock):
-    """A standby that is gone cannot take over; a former primary that nobody stopped loses what it is told."""
+    """A standby that is gone cannot take over; writes to a former primary that still runs are lost."""
 
     def hosts():
         found = check_installation(world.settings, clock(), reach=False)

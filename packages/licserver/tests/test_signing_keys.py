@@ -26,20 +26,20 @@ def added(cli, *more: str):
 
 
 def test_a_key_is_added_listed_and_shown(bare_cli):
-    """The id and the public half are told; the private half stays in the secrets file."""
+    """The id and the public half are printed; the private half stays in the secrets file."""
     assert bare_cli("signing-key", "list") == "no signing keys: responses are not signed\n"
     assert "no live signing key" in bare_cli("signing-key", "public", expect=2)
-    told = bare_cli("signing-key", "add")
+    output = bare_cli("signing-key", "add")
     (key,) = open_vault(Settings(data_dir=bare_cli.folder)).signing_keys
-    assert key.id in told
-    assert key.private.public.text in told
+    assert key.id in output
+    assert key.private.public.text in output
     assert bare_cli("signing-key", "public") == f"{key.private.public.text}\n"
     header, row = bare_cli("signing-key", "list").splitlines()
     assert header.split() == ["ID", "ADDED", "AT", "RETIRED", "AT", "PUBLIC", "KEY"]
     assert row.split()[0] == key.id
     secrets = (bare_cli.folder / "secrets.json").read_text()
     held = json.loads(secrets)["signing_keys"][0]["secret"]
-    shown = told + row + bare_cli("signing-key", "list", "--json") + repr(key)
+    shown = output + row + bare_cli("signing-key", "list", "--json") + repr(key)
     assert held not in shown
     assert key.private.seed.hex() not in shown
     assert stat.S_IMODE((bare_cli.folder / "secrets.json").stat().st_mode) == 0o600
@@ -50,8 +50,8 @@ def test_keys_overlap_and_retire(bare_cli):
     first, second = added(bare_cli), added(bare_cli)
     pins = json.loads(bare_cli("signing-key", "public", "--json"))["public_keys"]
     assert pins == [second["public_key"], first["public_key"]]
-    told = bare_cli("signing-key", "retire", first["id"][:12])
-    assert told.startswith(f"retired {first['id']}; ")
+    output = bare_cli("signing-key", "retire", first["id"][:12])
+    assert output.startswith(f"retired {first['id']}; ")
     assert bare_cli("signing-key", "public").split() == [second["public_key"]]
     listed = json.loads(bare_cli("signing-key", "list", "--json"))
     assert [key["retired_at"] is None for key in listed] == [False, True]

@@ -134,7 +134,7 @@ async def test_a_machine_is_seen(world, site, policy, calls_from, is_seen):
 
 
 async def test_what_was_noted_today_is_not_tried_again(world, site, monkeypatch):
-    """The lookup of a verify tells: a machine that asks all day costs one write, and the next day another.
+    """The lookup of a verify shows it: a machine that asks all day costs one write, and the next day another.
 
     The day on which it takes its slot costs none: that is stored as seen itself.
     """
@@ -269,7 +269,7 @@ async def test_an_unexpected_failure_is_logged_and_the_next_flush_comes(
     monkeypatch.setattr(tally_room, "add_counts", add)
     await site.verify("CP-nonsense")
     async with asyncio.timeout(10):
-        while not counted(world):  # noqa: ASYNC110 - the database tells nobody
+        while not counted(world):  # noqa: ASYNC110 - the database notifies nobody
             await asyncio.sleep(0.01)
     assert "KeyError: 'unexpected'" in caplog.text
 
@@ -280,7 +280,7 @@ async def test_what_was_counted_is_written_at_the_end(world, open_site, monkeypa
     site = await open_site(world)
     await site.verify(world.key())
     async with asyncio.timeout(10):
-        while not counted(world):  # noqa: ASYNC110 - the database tells nobody
+        while not counted(world):  # noqa: ASYNC110 - the database notifies nobody
             await asyncio.sleep(0.01)
     monkeypatch.setattr(tally_room, "FLUSH_SECONDS", 3600)
     await asyncio.sleep(0.05)

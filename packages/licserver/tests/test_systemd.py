@@ -1,4 +1,4 @@
-"""What a supervisor is told. `nox -s deploy` runs the units of `deploy/` under a real systemd."""
+"""The notifications to a supervisor. `nox -s deploy` runs the units of `deploy/` under a real systemd."""
 
 import socket
 import sys
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linu
 @pytest.mark.parametrize(
     ("workers", "abstract"), [pytest.param("1", False, marks=pytest.mark.slow), ("2", True)]
 )
-def test_systemd_is_told_once_that_the_server_answers(program, tmp_path, workers, abstract):
+def test_systemd_is_notified_once_the_server_answers(program, tmp_path, workers, abstract):
     """READY=1 comes when the first process answers, and from nobody else; nobody can answer before."""
     name = f"\0{tmp_path}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
@@ -34,7 +34,7 @@ def test_systemd_is_told_once_that_the_server_answers(program, tmp_path, workers
 
 
 @pytest.mark.slow
-def test_who_cannot_serve_tells_systemd_nothing(program, tmp_path):
+def test_a_server_that_cannot_serve_does_not_notify_systemd(program, tmp_path):
     """A wrong setting ends the program without a word to systemd, so that `systemctl start` fails."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))

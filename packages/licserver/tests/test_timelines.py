@@ -35,7 +35,7 @@ def test_nothing_is_written_without_need(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, caplog):
+def test_a_folder_that_cannot_be_written_is_logged(tmp_path, monkeypatch, caplog):
     """The process goes on, and knows the timeline until its end."""
 
     def refuse(*_: object) -> None:

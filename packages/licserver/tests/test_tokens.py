@@ -17,7 +17,7 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 
 
 def test_a_token_is_kept_as_a_hash_and_known_again(world):
-    """The text is told once; the books hold its hash, and the day of its last use."""
+    """The text is shown once; the database holds its hash, and the day of its last use."""
     made, text = world.services.tokens.create(" shop ", Scope.WRITE, date(2026, 6, 16))
     assert (made.name, made.scope, made.last_used_on) == ("shop", Scope.WRITE, None)
     with world.services.database.reading() as connection:

@@ -87,7 +87,7 @@ def test_what_was_exported_is_imported_as_it_was(stocked, form, make_world):
 
 
 def test_all_or_nothing(world):
-    """A file with faults changes nothing, and every fault is told with its line."""
+    """A file with faults changes nothing, and every fault is reported with its line."""
     taken, twice = world.key(), generate_license_key()
     lines = [
         {"product": "app"},
@@ -107,11 +107,11 @@ def test_all_or_nothing(world):
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     _, problems, _ = import_text(world, "jsonl", text)
-    said = dict(problems)
-    assert sorted(said) == [2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14]
-    assert "there is no 'nowhere'" in said[2]
-    assert said[6] == "license_key: is also in line 5"
-    assert said[7] == "license_key: is in the database already, with other terms: slots"
+    messages = dict(problems)
+    assert sorted(messages) == [2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert "there is no 'nowhere'" in messages[2]
+    assert messages[6] == "license_key: is also in line 5"
+    assert messages[7] == "license_key: is in the database already, with other terms: slots"
     assert twice not in str(problems)
     assert len(list(world.services.licenses.list_all())) == 1
 
@@ -183,7 +183,7 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
     assert len(list(world.services.licenses.list_all())) == 1
 
 
-def test_what_no_other_import_explains_is_not_told_as_one(world, monkeypatch):
+def test_what_no_other_import_explains_is_not_reported_as_one(world, monkeypatch):
     """Rows that a table refuses for another reason are the database's complaint, and nothing is moved."""
     monkeypatch.setattr("licserver.services.transfer.extract_words", lambda *_: ["twice", "twice"])
     with pytest.raises(StoreUnavailableError, match=r"(?i)unique"):

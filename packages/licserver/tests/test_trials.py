@@ -140,7 +140,7 @@ async def test_racers_of_one_machine_share_a_trial(site, shop):
     assert len({answer["license_key"] for _, answer in answers}) == len([*shop.licenses.list_all()]) == 1
 
 
-async def test_who_goes_on_asking_is_told_to_wait(make_world, open_site):
+async def test_too_many_requests_are_answered_with_a_time_to_wait(make_world, open_site):
     """Refusals by the limit are misses, so that a flood of invented machines costs no look-ups for long."""
     world = make_world(miss_limit=6)
     world.services.products.change("app", trial_days=14)
@@ -155,8 +155,8 @@ def test_what_is_stored_of_a_machine_cannot_be_reversed(world, shop):
     """The database has neither what was sent nor the address, and forgets the hash of the address."""
     shop.trials.start("app", machine(), "192.0.2.1")
     stored = (world.settings.data_dir / "licserver.sqlite3").read_bytes()
-    for told in (machine(), bytes.fromhex(machine()), sha256(machine().encode()).digest()[:16], "192.0.2.1"):
-        assert (told if isinstance(told, bytes) else told.encode()) not in stored
+    for value in (machine(), bytes.fromhex(machine()), sha256(machine().encode()).digest()[:16], "192.0.2.1"):
+        assert (value if isinstance(value, bytes) else value.encode()) not in stored
     world.clock.forward(days=2)
     shop.retention.sweep()
     product, hashed = shop.products.get("app"), world.services.vault.pseudonym("trial address", "192.0.2.1")
@@ -265,7 +265,7 @@ def test_the_command_line_has_trials(cli):
 
 
 async def test_the_console_converts_a_trial(shop, alice):
-    """The list tells trials apart, the license's page has the button, and the product its days."""
+    """The list marks trials, the license's page has the button, and the product its days."""
     license_, _ = shop.trials.start("app", machine(), "192.0.2.1")
     assert "trial, active" in await alice.get("/console/licenses?trial=yes")
     assert "trial, active" not in await alice.get("/console/licenses?trial=no")

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from licserver.database.tables.licenses import releases
 
-CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset tells itself
+CONTENT = bytes(range(256)) * 40  # 10240 bytes, each offset has its own content
 SIZE = len(CONTENT)
 ETAG = f'"{hashlib.sha256(CONTENT).hexdigest()}"'
 
@@ -23,7 +23,7 @@ def key(world):
 
 
 async def test_the_whole_file_comes_with_its_headers(site, key):
-    """Length, digest, validator and name are told, and the bytes are the file's (D-32)."""
+    """Length, digest, validator and name are sent, and the bytes are the file's (D-32)."""
     status, headers, body = await site.call("GET", await site.link(key))
     assert (status, body) == (200, CONTENT)
     assert headers["Content-Length"] == str(SIZE)
@@ -39,11 +39,11 @@ async def test_the_whole_file_comes_with_its_headers(site, key):
 PARTS = {"first bytes": ("bytes=0-9", 0, 10), "the last bytes": ("bytes=-40", SIZE - 40, SIZE)}
 
 
-@pytest.mark.parametrize(("asked", "start", "end"), PARTS.values(), ids=PARTS.keys())
+@pytest.mark.parametrize(("requested_range", "start", "end"), PARTS.values(), ids=PARTS.keys())
 @pytest.mark.parametrize("if_range", [None, ETAG])
-async def test_a_part_comes_as_a_part(site, key, asked, start, end, if_range):
+async def test_a_part_comes_as_a_part(site, key, requested_range, start, end, if_range):
     """206 with exactly the bytes asked for, and where they belong."""
-    headers = {"Range": asked} | ({"If-Range": if_range} if if_range else {})
+    headers = {"Range": requested_range} | ({"If-Range": if_range} if if_range else {})
     status, headers, body = await site.call("GET", await site.link(key), headers=headers)
     assert (status, body) == (206, CONTENT[start:end])
     assert headers["Content-Range"] == f"bytes {start}-{end - 1}/{SIZE}"
@@ -51,15 +51,15 @@ async def test_a_part_comes_as_a_part(site, key, asked, start, end, if_range):
     assert headers["ETag"] == ETAG
 
 
-@pytest.mark.parametrize("asked", ["bytes=10240-", "bytes=99999-100000", "bytes=-0"])
-async def test_a_part_beyond_the_end_cannot_be_had(site, key, asked):
-    """416 tells the true size and sends no byte."""
-    status, headers, body = await site.call("GET", await site.link(key), headers={"Range": asked})
+@pytest.mark.parametrize("requested_range", ["bytes=10240-", "bytes=99999-100000", "bytes=-0"])
+async def test_a_part_beyond_the_end_cannot_be_had(site, key, requested_range):
+    """416 names the true size and sends no byte."""
+    status, headers, body = await site.call("GET", await site.link(key), headers={"Range": requested_range})
     assert (status, body) == (416, b"")
     assert headers["Content-Range"] == f"bytes */{SIZE}"
 
 
-async def test_head_tells_all_but_the_bytes(site, key):
+async def test_head_sends_all_but_the_bytes(site, key):
     """HEAD is GET without a body; a range means nothing to it, and the connection stays good."""
     link = await site.link(key)
     for headers in ({}, {"Range": "bytes=0-9"}, {"Range": "bytes=99999-"}):

@@ -82,7 +82,7 @@ def post(*headers: bytes, body: bytes = b"", path: str = VERIFY) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
-TOLD = {  # what the server has a word for, in JSON
+JSON_ERRORS = {  # errors that the server reports as JSON
     "expectation": (post(b"Expect: miracles", b"Content-Length: 0"), 417),
     "expected continue": (post(b"Expect: 100-continue", b"Content-Length: 2", body=b"[]"), 422),
     "gzip": (post(b"Content-Encoding: gzip", b"Content-Length: 4", body=b"rubb"), 415),
@@ -103,7 +103,7 @@ TOLD = {  # what the server has a word for, in JSON
 
 async def test_an_odd_request_is_read_or_refused(site):
     """Encodings, expectations and pieces are read or refused with a status of their own."""
-    for name, (request, status) in TOLD.items():
+    for name, (request, status) in JSON_ERRORS.items():
         answer = await site.raw(request)
         found = int(answer.split(b" ", 2)[1])
         assert found == status or (status is None and 400 <= found < 500), name
@@ -153,7 +153,7 @@ BROKEN = {
     "piece of letters": post(b"Transfer-Encoding: chunked", body=b"zz\r\n"),
     "negative piece": post(b"Transfer-Encoding: chunked", body=b"-1\r\n"),
     "endless piece": post(b"Transfer-Encoding: chunked", body=b"f" * 40 + b"\r\n"),
-    "piece longer than told": post(b"Transfer-Encoding: chunked", body=b"1\r\nabc\r\n0\r\n\r\n"),
+    "piece longer than announced": post(b"Transfer-Encoding: chunked", body=b"1\r\nabc\r\n0\r\n\r\n"),
     "unknown coding": post(b"Transfer-Encoding: rot13", body=b"x"),
     "cut short": post(b"Content-Length: 50", body=b'{"license_key": "'),
     "bad upgrade": b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
@@ -167,11 +167,11 @@ async def survives(site, data):
     assert b"HTTP/1.1 5" not in answer
     assert b"HTTP/1.0 5" not in answer
     assert b"Traceback" not in answer
-    for told in answer.split(b"HTTP/1.")[1:]:  # also what never became a request is told in our own shape
-        if b" 4" in told[:6] and b"\r\nContent-Length: 0\r\n" not in told:
-            assert b"\r\nContent-Type: application/json\r\n" in told
-            assert b"\r\nX-Content-Type-Options: nosniff\r\n" in told
-            assert b"\r\nCache-Control: no-store\r\n" in told
+    for response in answer.split(b"HTTP/1.")[1:]:  # also what never became a request gets our own format
+        if b" 4" in response[:6] and b"\r\nContent-Length: 0\r\n" not in response:
+            assert b"\r\nContent-Type: application/json\r\n" in response
+            assert b"\r\nX-Content-Type-Options: nosniff\r\n" in response
+            assert b"\r\nCache-Control: no-store\r\n" in response
     assert (await site.call("GET", "/healthz"))[0] == 200
 
 
@@ -239,7 +239,7 @@ async def test_no_bytes_make_the_server_fail(site):
     assert (await site.call("GET", "/healthz"))[0] == 200
 
 
-async def test_the_access_log_tells_no_query_and_one_line_a_request(site, world, caplog):
+async def test_the_access_log_has_no_query_and_one_line_a_request(site, world, caplog):
     """Keys stand in queries, so these are never logged; nor does a path bring a line break along."""
     caplog.set_level(logging.INFO, "aiohttp.access")
     key = world.key()
@@ -256,7 +256,7 @@ async def test_the_access_log_tells_no_query_and_one_line_a_request(site, world,
 async def test_strangers_do_not_write_the_log(site, caplog, monkeypatch):
     """Broken bodies and what is no request: a line a second, whoever sends how many; no traceback."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(connections, "_UNREADABLE", connections.ThrottledLog())  # nobody has been told of yet
+    monkeypatch.setattr(connections, "_UNREADABLE", connections.ThrottledLog())  # nothing was logged yet
     broken = post(b"Transfer-Encoding: chunked", body=b"zz\r\n")
     for data in [broken, BROKEN["TLS"]] * 20:
         await site.raw(data)

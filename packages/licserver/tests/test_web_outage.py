@@ -32,13 +32,13 @@ async def test_a_broken_database_is_503_and_recovers(site, world, meddler, caplo
 
 
 async def test_who_writes_for_long_holds_up_only_new_environments(site, world, meddler):
-    """While another holds the lock, known environments are served; new ones are soon told to retry."""
+    """While another holds the lock, known environments are served; new ones soon get 503."""
     key = world.key(slots=2)
     assert (await site.verify(key))[0] == 200
     meddler.do("BEGIN IMMEDIATE", "BEGIN")
     meddler.do("SELECT 1", "SELECT id FROM licenses FOR UPDATE")
     assert (await site.verify(key))[0] == 200
-    async with asyncio.timeout(5):  # it is told within two; licclient waits for ten
+    async with asyncio.timeout(5):  # the 503 comes within two; licclient waits for ten
         assert (await site.verify(key, "b.example"))[0] == 503
     meddler.do("ROLLBACK")
     assert world.held(key) == [("a.example", "127.0.0.1")]

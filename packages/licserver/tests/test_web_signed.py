@@ -53,7 +53,7 @@ def asking(body: bytes = b"", **changes: str) -> dict[str, str]:
     return {name: value for name, value in headers.items() if value}
 
 
-def asked_for(key, domain="a.example") -> bytes:
+def verify_body(key, domain="a.example") -> bytes:
     """The body of a verify."""
     return json.dumps({"license_key": key, "domain": domain, "ip": "192.0.2.1"}).encode()
 
@@ -64,8 +64,8 @@ async def call(site, method, path, body=b"", url=None, **changes: str):
     headers = asking(body, **changes)
     async with session.request(method, URL(path, encoded=True), data=body or None, headers=headers) as reply:
         content = await reply.read()
-        request = oracle.Asked(method, (url or site.url) + path, headers, body)
-        return reply.status, oracle.Answered(request, reply.status, dict(reply.headers), content)
+        request = oracle.HttpRequest(method, (url or site.url) + path, headers, body)
+        return reply.status, oracle.HttpResponse(request, reply.status, dict(reply.headers), content)
 
 
 def verified(answered, signing_key, clock):
@@ -76,7 +76,7 @@ def verified(answered, signing_key, clock):
 
 async def test_who_does_not_ask_sees_no_difference(signing_site, site):
     """Without the header the answer is byte for byte that of a server without keys."""
-    body = asked_for("CP-rubbish")
+    body = verify_body("CP-rubbish")
     answers = []
     for one in (signing_site, site):
         status, headers, answer = await one.call("POST", VERIFY, data=body)
@@ -94,7 +94,7 @@ async def test_a_server_without_keys_answers_unsigned(site, make_signing_world, 
         tuple(SigningKey(key.private, key.added_at, clock()) for key in gone.services.vault.signing_keys),
     )
     for one in (site, await open_site(gone)):
-        status, answered = await call(one, "POST", VERIFY, asked_for("CP-rubbish"))
+        status, answered = await call(one, "POST", VERIFY, verify_body("CP-rubbish"))
         assert status == 403
         assert "Signature" not in answered.headers
 
@@ -109,7 +109,7 @@ async def test_a_server_without_keys_answers_unsigned(site, make_signing_world, 
 )
 async def test_what_cannot_be_signed_is_answered_plainly(signing_site, changes):
     """A wish that cannot be honoured counts as not uttered (D-61)."""
-    status, answered = await call(signing_site, "POST", VERIFY, asked_for("CP-rubbish"), **changes)
+    status, answered = await call(signing_site, "POST", VERIFY, verify_body("CP-rubbish"), **changes)
     assert status == 403
     assert "Signature" not in answered.headers
 
@@ -117,8 +117,8 @@ async def test_what_cannot_be_signed_is_answered_plainly(signing_site, changes):
 async def test_a_question_that_is_not_what_it_says_is_not_judged(signing_site):
     """A digest of another body: 400, no signature, and no slot taken."""
     key = signing_site.world.key()
-    digest = oracle.digest(asked_for("CP-another"))
-    status, answered = await call(signing_site, "POST", VERIFY, asked_for(key), Content_Digest=digest)
+    digest = oracle.digest(verify_body("CP-another"))
+    status, answered = await call(signing_site, "POST", VERIFY, verify_body(key), Content_Digest=digest)
     assert (status, json.loads(answered.body)["error"]) == (400, "bad_digest")
     assert "Signature" not in answered.headers
     assert signing_site.world.held(key) == []
@@ -133,7 +133,7 @@ async def test_no_signature_no_answer(signing_site, monkeypatch, caplog):
     monkeypatch.setattr("licserver.web.public.sign_response", fail)
     key = signing_site.world.key()
     with caplog.at_level(logging.ERROR, "licserver.web"):
-        status, answered = await call(signing_site, "POST", VERIFY, asked_for(key))
+        status, answered = await call(signing_site, "POST", VERIFY, verify_body(key))
     assert (status, json.loads(answered.body)["error"]) == (500, "internal")
     assert "Signature" not in answered.headers
     assert "no more entropy" in caplog.text
@@ -152,7 +152,7 @@ async def test_behind_a_proxy_the_customers_address_is_signed(
 ):
     """What customers ask at is the base URL, whatever host and path the proxy asks for."""
     site = await open_site(make_signing_world(base_url=base_url))
-    _, answered = await call(site, "POST", VERIFY, asked_for("CP-x"), url=as_used)
+    _, answered = await call(site, "POST", VERIFY, verify_body("CP-x"), url=as_used)
     verified(answered, signing_key, clock)
 
 
@@ -191,7 +191,7 @@ async def test_what_has_no_bytes_yet_cannot_be_signed(signing_key, clock):
 
 async def test_a_wish_may_be_spread_over_several_lines(signing_site, signing_key, clock):
     """Header lines of one name are one list (RFC 9110 section 5.3)."""
-    body = asked_for("CP-x")
+    body = verify_body("CP-x")
     raw = await signing_site.raw(
         f"POST {VERIFY} HTTP/1.1\r\nHost: 127.0.0.1:{signing_site.port}\r\nConnection: close\r\n"
         f"Content-Length: {len(body)}\r\nContent-Digest: {oracle.digest(body)}\r\n"
@@ -221,5 +221,5 @@ async def test_who_guesses_too_much_gets_no_signature(make_signing_world, open_s
     """A 429 is no verdict, and is not signed like one (D-60, D-70)."""
     site = await open_site(make_signing_world(miss_limit=1))
     for expected, signed in ((403, True), (429, False)):
-        status, answered = await call(site, "POST", VERIFY, asked_for("CP-x"))
+        status, answered = await call(site, "POST", VERIFY, verify_body("CP-x"))
         assert (status, "Signature" in answered.headers) == (expected, signed)

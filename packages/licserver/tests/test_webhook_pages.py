@@ -19,15 +19,15 @@ async def test_an_owner_manages_endpoints(users, alice):
     assert "whsec_" not in await alice.get("/console/webhooks")
     (endpoint,) = users.webhooks.list_endpoints()
     assert endpoint.types == ("license.issued",)
-    for name, told in [("test", "sent in a moment"), ("disable", "disabled"), ("enable", "enabled")]:
+    for name, expected in [("test", "sent in a moment"), ("disable", "disabled"), ("enable", "enabled")]:
         await alice.post(f"/console/webhooks/{name}", endpoint=endpoint.id)
-        assert told in alice.told
+        assert expected in alice.notice
     await alice.post("/console/webhooks/rotate", endpoint=endpoint.id)
     assert "whsec_" in alice.text
     (delivery,) = users.webhooks.list_deliveries()
     await alice.post("/console/webhooks/redeliver", delivery=str(delivery.id))
     await alice.post("/console/webhooks/redeliver", since="2026-06-01T00:00")
-    assert "sent again" in alice.told
+    assert "sent again" in alice.notice
     await alice.get(f"/console/webhooks?endpoint={endpoint.id}&before={delivery.id + 1}")
     assert delivery.event_id in alice.text
     await alice.post("/console/webhooks/remove", endpoint=endpoint.id)
@@ -36,17 +36,17 @@ async def test_an_owner_manages_endpoints(users, alice):
     assert users.webhooks.list_endpoints() == []
 
 
-async def test_what_is_wrong_in_a_form_is_said(alice):
+async def test_what_is_wrong_in_a_form_is_shown(alice):
     """Beside what was typed."""
     await alice.get("/console/webhooks")
-    for name, form, told in [
+    for name, form, expected in [
         ("add", {"url": "http://a.example"}, "https://"),
         ("redeliver", {"delivery": "all"}, "choose a delivery"),
         ("redeliver", {"since": "yesterday"}, "choose a day"),
         ("rotate", {"endpoint": "ep_0"}, "there is no endpoint"),
     ]:
         await alice.post(f"/console/webhooks/{name}", **form)
-        assert told in alice.alert.lower()
+        assert expected in alice.alert.lower()
 
 
 async def test_support_looks_and_a_disabled_endpoint_is_shown(world, users, open_browser, alice):

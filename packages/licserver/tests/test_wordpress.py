@@ -33,7 +33,7 @@ async def check(site, key):
     return (await site.call("GET", "/api/v1/update-check", params=query))[2]
 
 
-def told(answer):
+def wordpress_fields(answer):
     """Return those fields of an answer that are about WordPress."""
     return {name: answer[name] for name in WordPressFields._fields if name in answer}
 
@@ -43,18 +43,22 @@ async def test_fields_are_in_the_next_answer(site, world, publish):
     """Of a version with all its files; what is removed is null or absent, as if it had never been set."""
     key = world.key()
     publish("1.4")
-    assert told(await check(site, key)) == {"requires": None, "tested": None}
+    assert wordpress_fields(await check(site, key)) == {"requires": None, "tested": None}
     publish("1.5", FIELDS)
-    assert told(await check(site, key)) == ALL
+    assert wordpress_fields(await check(site, key)) == ALL
     assert publish("1.5", platform="haiku").wordpress == FIELDS
     change = world.services.releases.set_wordpress
     assert change("app", "1.5.0", tested="6.8", requires_php="").wordpress == FIELDS._replace(
         tested="6.8", requires_php=None
     )
-    assert told(await check(site, key)) == {"requires": "6.4", "tested": "6.8", "details_url": PAGE}
+    assert wordpress_fields(await check(site, key)) == {
+        "requires": "6.4",
+        "tested": "6.8",
+        "details_url": PAGE,
+    }
     assert {one.wordpress.tested for one in world.services.releases.list_files("app", "1.5")} == {"6.8"}
     change("app", "1.5", **dict.fromkeys(ALL))
-    assert told(await check(site, key)) == {"requires": None, "tested": None}
+    assert wordpress_fields(await check(site, key)) == {"requires": None, "tested": None}
 
 
 async def test_what_cannot_be_changed(world, publish):
@@ -81,7 +85,7 @@ def test_on_the_command_line(cli, tmp_path):
     cli("product", "add", "app", "--name", "App")
     options = ("--requires", "6.4", "--tested", "6.7.1", "--requires-php", "7.4", "--details-url", PAGE)
     published = json.loads(cli("release", "publish", "app", "1.5", str(file), *options, "--json"))
-    assert told(published) == ALL
+    assert wordpress_fields(published) == ALL
     shown = json.loads(cli("release", "wordpress", "app", "1.5", "--json"))
     assert shown == {"version": "1.5", **ALL}
     changed = cli("release", "wordpress", "app", "1.5", "--tested", "6.8", "--requires", "")
@@ -102,12 +106,12 @@ async def test_through_the_admin_api(api):
     sent = form(version="1.5", file=file, **ALL)
     sent["headers"] = {**sent["headers"], "Idempotency-Key": "1"}
     status, published = await api("POST", path, **sent)
-    assert (status, told(published)) == (201, ALL)
+    assert (status, wordpress_fields(published)) == (201, ALL)
     other = form(version="1.5", file=file, **{**ALL, "tested": "6.8"})
     other["headers"] = {**other["headers"], "Idempotency-Key": "1"}
     assert (await api("POST", path, **other))[0] == 409
     status, changed = await api("PATCH", f"{path}/1.5", {"tested": "6.8", "details_url": None})
-    assert (status, told(changed)) == (200, {**ALL, "tested": "6.8", "details_url": None})
+    assert (status, wordpress_fields(changed)) == (200, {**ALL, "tested": "6.8", "details_url": None})
     status, problem = await api("PATCH", f"{path}/1.5", {"requires": "six"})
     assert (status, "'six' is no version for requires" in problem["detail"]) == (422, True)
     assert (await api("PATCH", f"{path}/1.5", {"version": "2"}))[0] == 422
@@ -115,11 +119,11 @@ async def test_through_the_admin_api(api):
         "POST", path, **form(version="1.6", file=file, details_url="http://a.example")
     )
     assert (status, "The details_url must be" in problem["detail"]) == (422, True)
-    assert told((await api("GET", f"{path}/1.5"))[1])["tested"] == "6.8"
+    assert wordpress_fields((await api("GET", f"{path}/1.5"))[1])["tested"] == "6.8"
 
 
 async def test_in_the_console(world, alice):
-    """In the form of a new version, on its page and in the list; what is wrong is said and not lost."""
+    """In the form of a new version, on its page and in the list; what is wrong is reported and not lost."""
     await alice.get("/console/products/app")
     upload = {"csrf": alice.csrf, "version": "1.5", "requires": "six", **{n: ALL[n] for n in list(ALL)[1:]}}
     await alice.upload("/console/products/app/releases", upload)
@@ -131,7 +135,7 @@ async def test_in_the_console(world, alice):
     await alice.post(f"{page}/wordpress", **{**ALL, "tested": "newest"})
     assert (alice.status, 'name="tested" value="newest"' in alice.text) == (422, True)
     await alice.post(f"{page}/wordpress", **{**ALL, "tested": "6.8", "requires_php": ""})
-    assert "What WordPress shows is changed" in alice.told
+    assert "What WordPress shows is changed" in alice.notice
     assert world.services.releases.get("app", "1.5").wordpress == FIELDS._replace(
         tested="6.8", requires_php=None
     )

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.oracle import Answered, Asked, Signer
+from harness.oracle import HttpRequest, HttpResponse, Signer
 
 SIGNER = Signer()
 GOOD = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
@@ -19,15 +19,15 @@ class Vendor:
     clock: Any
     signer: Signer = field(default_factory=Signer)
 
-    def answered(self, request: Any, status: int = 200, body: Any = GOOD) -> Answered:
+    def answered(self, request: Any, status: int = 200, body: Any = GOOD) -> HttpResponse:
         """An answer to a request, not yet signed."""
-        signed_request = Asked(
+        signed_request = HttpRequest(
             request.method, self.service.url + request.target, request.headers, request.body
         )
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return Answered(signed_request, status, {"Content-Type": "application/json"}, raw)
+        return HttpResponse(signed_request, status, {"Content-Type": "application/json"}, raw)
 
-    def sign(self, answered: Answered, signer: Signer | None = None, **bent: Any) -> Answered:
+    def sign(self, answered: HttpResponse, signer: Signer | None = None, **bent: Any) -> HttpResponse:
         """Sign it as it was asked for, but for what is bent."""
         wish = self.signer.wish(answered.request.headers)
         assert wish is not None
@@ -36,7 +36,7 @@ class Vendor:
         (signer or self.signer).sign(answered, **signature_options)
         return answered
 
-    def write(self, answered: Answered) -> bytes:
+    def write(self, answered: HttpResponse) -> bytes:
         """Put it on the wire."""
         headers = {name.replace("-", "_"): value for name, value in answered.headers.items()}
         raw: bytes = self.http_answer(answered.status_code, answered.body, **headers)
