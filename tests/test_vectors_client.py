@@ -112,7 +112,7 @@ def test_the_client_sends_and_reads_exactly_this(
         headers = {"Content-Type": "application/json"}
         answered = HttpResponse(signed_request, case.answer["status"], headers, body.encode())
         if signed:
-            label, nonce = SIGNER.wish(signed_request.headers) or ("", "")
+            label, nonce = SIGNER.find_requested(signed_request.headers) or ("", "")
             SIGNER.sign(answered, nonce, clock(), label=label)
         return httpx.Response(answered.status_code, headers=answered.headers, content=answered.body)
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from harness.oracle import HttpRequest, HttpResponse, digest, verify, wish
+from harness.oracle import HttpRequest, HttpResponse, accept_signature, digest, verify
 from harness.vectors import LINK, Case, instant, load, parameters
 from harness.world import MovableClock, Server, World, utc
 from licserver.protocol import public_api
@@ -109,7 +109,7 @@ def test_the_server_answers_exactly_this(case: Case, running: Running, openapi: 
     asking = {}
     if (method, path) in SIGNED:
         asking = {
-            "Accept-Signature": wish("bm9uY2U", keyid=KEY.id),
+            "Accept-Signature": accept_signature("bm9uY2U", keyid=KEY.id),
             "Content-Digest": digest(case.body() or b""),
         }
     status, headers, body = _send(server, case, path, query, asking)

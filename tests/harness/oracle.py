@@ -74,10 +74,10 @@ class Signer:
         jwk = f'{{"crv":"Ed25519","kty":"OKP","x":"{_base64url(self.raw)}"}}'
         return _base64url(sha256(jwk.encode()).digest())
 
-    def wish(self, headers: Mapping[str, str]) -> tuple[str, str] | None:
+    def find_requested(self, headers: Mapping[str, str]) -> tuple[str, str] | None:
         """Label and nonce under which a request asks for a signature by this key."""
-        wishes: Any = http_sf.parse(headers["accept-signature"].encode(), tltype="dictionary")
-        for label, (_, parameters) in wishes.items():
+        members: Any = http_sf.parse(headers["accept-signature"].encode(), tltype="dictionary")
+        for label, (_, parameters) in members.items():
             if parameters["keyid"] == self.id:
                 return label, parameters["nonce"]
         return None
@@ -121,8 +121,8 @@ def digest(content: bytes) -> str:
     return f"sha-256=:{b64encode(sha256(content).digest()).decode()}:"
 
 
-def wish(nonce: str, **changes: str) -> str:
-    """Ask for a signature of this protocol, in the oracle's way of writing."""
+def accept_signature(nonce: str, **changes: str) -> str:
+    """Return the value of an `Accept-Signature` header, as http_sf writes it."""
     listed: Any = [http_sf.parse(item.encode(), tltype="item") for item in COVERED]
     parameters: Any = {
         "created": True,
@@ -132,8 +132,8 @@ def wish(nonce: str, **changes: str) -> str:
         "tag": TAG,
         **changes,
     }
-    wishes: Any = {"sig": (listed, parameters)}
-    return str(http_sf.ser(wishes))
+    members: Any = {"sig": (listed, parameters)}
+    return str(http_sf.ser(members))
 
 
 def verify(answered: HttpResponse, public: Mapping[str, bytes], now: datetime) -> VerifyResult:

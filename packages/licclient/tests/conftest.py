@@ -70,21 +70,21 @@ class Service:
     requests: list[Request] = field(default_factory=list)
     url: str = ""
 
-    def says(self, status: int, body: Any = b"", **headers: str) -> None:
+    def responds(self, status: int, body: Any = b"", **headers: str) -> None:
         """Answer everything the same way from now on."""
         self.script = lambda _: answer(status, body, **headers)
 
     def grants(self, product: str = "Notes", expiry: str | None = None, *, lifetime: bool = False) -> None:
         """Answer every verify with a success."""
-        self.says(200, {"valid": True, "product": product, "expiry": expiry, "lifetime": lifetime})
+        self.responds(200, {"valid": True, "product": product, "expiry": expiry, "lifetime": lifetime})
 
     def refuses(self, status: int, reason: str) -> None:
         """Answer every verify with a refusal."""
-        self.says(status, {"valid": False, "reason": reason})
+        self.responds(status, {"valid": False, "reason": reason})
 
     def offers(self, version: str = "2.0", **changes: Any) -> None:
         """Answer every update check with this version."""
-        self.says(200, self.listing(version, **changes))
+        self.responds(200, self.listing(version, **changes))
 
     def listing(self, version: str = "2.0", **changes: Any) -> dict[str, Any]:
         """Return the body of a successful update check; a change to None takes the field away."""

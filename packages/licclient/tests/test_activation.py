@@ -191,7 +191,7 @@ async def test_clicks_do_not_become_calls(make_client, service, clock, key, even
     client = make_client()
     await client.activate(key)
     clock.move(hours=30)
-    service.says(500)  # of what is not asked twice (D-54)
+    service.responds(500)  # of what is not asked twice (D-54)
     before = service.count()
     for _ in range(100):
         assert (await client.require()).source is Source.GRACE

@@ -94,7 +94,7 @@ def test_verify_prints_what_a_trial_includes(run, service, key):
     granted = {"export": True, "sync": False, "projects": 50, "region": "eu"}
     granted["exports"] = {"limit": 100, "per": "month"}
     terms = {"product": "Notes", "expiry": "2999-12-31", "lifetime": False}
-    service.says(200, {"valid": True, **terms, "entitlements": granted, "trial": True})
+    service.responds(200, {"valid": True, **terms, "entitlements": granted, "trial": True})
     status, out, _ = run("verify", key)
     assert (status, out.splitlines()) == (
         0,
@@ -249,7 +249,7 @@ def test_wrong_arguments_are_exit_2(argv, capsys):
 def test_a_malformed_request_is_exit_2(run, service, key):
     """A 422 and an empty key are wrong use."""
     assert run("verify", " ")[0] == 2
-    service.says(422, {"message": "No.", "errors": {"domain": ["The domain is bad."]}})
+    service.responds(422, {"message": "No.", "errors": {"domain": ["The domain is bad."]}})
     status, _, err = run("verify", key, "--domain", "d")
     assert (status, err) == (2, "licclient: The domain is bad.\n")
 
@@ -330,9 +330,9 @@ def test_check_distinguishes_no_update_from_no_answer(run, service, key):
     service.goes_down()
     assert run("check", key, "notes", "1.0", "--force")[0] == 3
     assert run("check", key, "notes", "1.0")[0] == 3
-    service.says(404, {"error": "no_versions", "message": "No version yet."})
+    service.responds(404, {"error": "no_versions", "message": "No version yet."})
     assert run("check", key, "notes", "1.0", "--force")[:2] == (1, "No version yet.\n")
-    service.says(401, {"error": "license_expired", "message": "Over."})
+    service.responds(401, {"error": "license_expired", "message": "Over."})
     assert run("check", key, "notes", "1.0", "--force")[:2] == (1, "Refused: Over.\n")
     _, out, _ = run("check", key, "notes", "1.0", "--force", "--json")
     assert json.loads(out) == {"update": None, "reason": "expired", "message": "Over."}

@@ -90,7 +90,7 @@ async def test_a_clock_that_is_wrong(client, well, clock, hours, words):
 
 async def test_something_else_answers(client, service):
     """A hotel's page is named as what it is."""
-    service.says(200, b"<h1>Welcome</h1>")
+    service.responds(200, b"<h1>Welcome</h1>")
     report = await client.diagnose()
     assert _lines(report)["service"] == ("!!", "this is not a license service (HTTP status 200)")
     assert report.endswith("Look at: service.")
@@ -157,7 +157,7 @@ def test_on_the_command_line(well, tmp_path, capsys, key):
     well.time = __import__("datetime").datetime.now(well.time.tzinfo)
     assert main(argv) == 0
     assert "Nothing wrong was found." in capsys.readouterr().out
-    well.says(500)
+    well.responds(500)
     assert main([*argv, "--json"]) == 1
     found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert found["service"] == {

@@ -91,7 +91,7 @@ async def test_a_fresh_link_may_be_refused(client, store, service, clock, folder
         body = service.listing(download_url=None)
     elif body == "withdrawn":
         body = service.listing("1.0")
-    service.says(status, body)
+    service.responds(status, body)
     with pytest.raises(LicenseRefusedError) as caught:
         await client.download(update, folder)
     assert caught.value.reason is reason

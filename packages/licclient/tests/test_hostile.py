@@ -131,7 +131,7 @@ async def test_what_will_not_pass_is_asked_once(make_client, service, key, name)
 
 async def test_the_app_learns_when_to_come_back(make_client, service, key):
     """What the server asked for is on the error."""
-    service.says(503, b"", Retry_After="120")
+    service.responds(503, b"", Retry_After="120")
     with pytest.raises(ServiceUnavailableError) as caught:
         await make_client().verify(key)
     assert caught.value.retry_after == 120

@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 def vendor(service, http_answer, clock):
     """A service that signs."""
     vendor = Vendor(service, http_answer, clock)
-    vendor.says()
+    vendor.responds()
     return vendor
 
 
@@ -60,13 +60,13 @@ async def test_without_a_pin_nothing_is_asked_for_and_nothing_is_authenticated(c
 async def test_signed_refusals_count_like_others(pinned, vendor, key):
     """A signed no is a no, and forgets the success; a signed 422 is our own mistake."""
     await pinned.verify(key)
-    vendor.says(403, {"valid": False, "reason": "License expired."})
+    vendor.responds(403, {"valid": False, "reason": "License expired."})
     with pytest.raises(LicenseRefusedError, match=r"License expired\."):
         await pinned.verify(key, force=True)
     vendor.service.goes_down()
     with pytest.raises(ServiceUnavailableError):
         await pinned.verify(key)
-    vendor.says(422, {"message": "no", "errors": {"domain": ["no"]}})
+    vendor.responds(422, {"message": "no", "errors": {"domain": ["no"]}})
     with pytest.raises(InvalidRequestError):
         await pinned.verify(key)
 
@@ -75,7 +75,7 @@ async def test_every_call_has_a_nonce_of_its_own(pinned, vendor, key):
     """128 random bits that no other call has."""
     for _ in range(3):
         await pinned.verify(key, force=True)
-    nonces = {vendor.signer.wish(request.headers)[1] for request in vendor.service.requests}
+    nonces = {vendor.signer.find_requested(request.headers)[1] for request in vendor.service.requests}
     assert [len(nonce) for nonce in nonces] == [22] * 3
 
 
@@ -141,7 +141,7 @@ async def test_a_forged_refusal_takes_nothing_away(pinned, vendor, key):
 async def test_what_claims_nothing_is_an_outage_and_no_attack(pinned, vendor, key, clock, status, body):
     """A hotel's page or a failing proxy is no answer, pinned or not: grace holds (D-40)."""
     await pinned.verify(key)
-    vendor.service.says(status, body)
+    vendor.service.responds(status, body)
     clock.move(hours=30)
     assert (await pinned.verify(key)).source is Source.GRACE
     clock.move(hours=72)
@@ -160,7 +160,7 @@ async def test_an_html_page_with_a_signature_is_an_attack(pinned, vendor, key):
 
 async def test_a_signed_body_that_is_none_of_the_protocol_is_no_answer(pinned, vendor, key):
     """The service itself, talking nonsense: an outage."""
-    vendor.says(200, {"valid": "yes"})
+    vendor.responds(200, {"valid": "yes"})
     with pytest.raises(ServiceUnavailableError):
         await pinned.verify(key)
 
@@ -171,7 +171,7 @@ async def test_a_signed_body_that_is_none_of_the_protocol_is_no_answer(pinned, v
 @pytest.mark.parametrize("row", ["unsigned", "another body"])
 async def test_offers_that_nobody_signed_are_not_offered(pinned, vendor, key, clock, row):
     """No update, nothing raised, and what was offered before is still there for the next time."""
-    vendor.says(200, vendor.service.listing())
+    vendor.responds(200, vendor.service.listing())
     await pinned.check_for_update(key)
     good = vendor.service.listing("3.0")
     vendor.service.script = lambda request: vendor.write(
@@ -185,16 +185,16 @@ async def test_offers_that_nobody_signed_are_not_offered(pinned, vendor, key, cl
 
 async def test_a_signed_no_to_an_update_check_forgets_the_offer(pinned, vendor, key):
     """As without pins (D-50); words in which the key stands do no harm."""
-    vendor.says(200, vendor.service.listing())
+    vendor.responds(200, vendor.service.listing())
     assert await pinned.check_for_update(key)
-    vendor.says(401, {"error": "license_expired", "message": f"{key} has expired."})
+    vendor.responds(401, {"error": "license_expired", "message": f"{key} has expired."})
     assert await pinned.check_for_update(key, force=True) is None
     assert await pinned.check_for_update(key) is None
 
 
 async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, clock, tmp_path):
     """An old offer needs a fresh link, and an unsigned one is an attack: nothing is fetched."""
-    vendor.says(200, vendor.service.listing())
+    vendor.responds(200, vendor.service.listing())
     offer = await pinned.check_for_update(key)
     clock.move(hours=2)
     vendor.service.offers()

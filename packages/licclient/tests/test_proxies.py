@@ -78,7 +78,7 @@ async def test_who_reads_the_error_knows_that_it_is_the_proxy(make_client, proxi
 
 async def test_a_proxy_that_lets_nobody_through_is_named(make_client, service, proxied, key):
     """One that wants a name and a password first is no trouble of the license service."""
-    service.says(407)
+    service.responds(407)
     proxied(https_proxy=service.url)
     with pytest.raises(
         ServiceUnavailableError, match="proxy in this computer's settings did not let the call"

@@ -96,7 +96,7 @@ async def test_an_outage_is_no_refusal(client, service, clock, key):
     service.grants()
     await client.activate(key)
     clock.move(hours=97)
-    service.says(500)
+    service.responds(500)
     with pytest.raises(ServiceUnavailableError):
         await client.require()
     service.grants()

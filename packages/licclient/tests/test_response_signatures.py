@@ -221,7 +221,7 @@ def test_a_request_names_each_key_and_its_digest():
     """The headers that the protocol page shows, beside those that were there; a GET has no bytes."""
     asking = request_signature(CALL, KEYS, "n")
     covered = " ".join(COVERED)
-    wishes = [
+    members = [
         f'sig{at}=({covered});created;expires;nonce="n";alg="ed25519";tag="licensing-answer";keyid="{key.id}"'
         for at, key in enumerate(KEYS)
     ]
@@ -229,7 +229,7 @@ def test_a_request_names_each_key_and_its_digest():
         CALL,
         headers={
             "Accept": "application/json",
-            "Accept-Signature": ", ".join(wishes),
+            "Accept-Signature": ", ".join(members),
             "Content-Digest": digest(b"{}"),
         },
         nonce="n",

@@ -36,7 +36,7 @@ def test_a_slow_clock_neither_shortens_nor_lengthens(moments, lag):
 async def slow_record(make_client, service, http_answer, clock, key, tmp_path):
     """The file of what a service has signed whose clock is three hours ahead of ours."""
     vendor = Vendor(service, http_answer, type(clock)(), SIGNER)
-    vendor.says()
+    vendor.responds()
     clock.move(hours=-3)
     await make_client(public_keys=[SIGNER.text]).activate(key)
     [path] = (tmp_path / "state").glob("signed-*")

@@ -238,7 +238,7 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
     client = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
     client.verify(key)
     clock.move(hours=30)
-    service.says(500)  # of what is not asked twice (D-54)
+    service.responds(500)  # of what is not asked twice (D-54)
     slowly(0.3)
     before = service.count("verify")
     with together(4), ThreadPoolExecutor(4) as pool:

@@ -83,7 +83,7 @@ async def test_a_newer_installation_does_not_hide_the_offer_from_an_older_one(ma
 @pytest.mark.parametrize("status", [401, 500])
 async def test_attempts_count_whatever_came_of_them(client, service, clock, key, status):
     """A refusal or an outage does not make the client ask more often."""
-    service.says(status, {"error": "invalid_license", "message": "No."})
+    service.responds(status, {"error": "invalid_license", "message": "No."})
     for _ in range(3):
         assert await client.check_for_update(key) is None
     assert service.count() == 1
@@ -99,7 +99,7 @@ async def test_force_asks_now(client, service, key):
 
 async def test_a_check_is_due_after_the_first_success(client, service, key):
     """A key that was refused when the app started is checked again right after it is accepted (D-46)."""
-    service.says(401, {"error": "invalid_license", "message": "No."})
+    service.responds(401, {"error": "invalid_license", "message": "No."})
     await client.check_for_update(key)
     service.grants()
     await client.verify(key)
@@ -124,7 +124,7 @@ async def test_verify_and_check_do_not_disturb_each_other(client, service, key):
     """A refused update check leaves the verified license alone, and the other way round."""
     service.grants()
     await client.verify(key)
-    service.says(401, {"error": "invalid_license", "message": "No."})
+    service.responds(401, {"error": "invalid_license", "message": "No."})
     await client.check_for_update(key)
     service.goes_down()
     assert (await client.verify(key)).product == "Notes"
@@ -166,7 +166,7 @@ async def test_what_was_skipped_cannot_be_read(client, service, key, tmp_path):
         (lambda service: service.offers("1.0"), type(None)),
         (lambda service: service.offers(download_url=None), type(None)),
         (
-            lambda service: service.says(403, {"error": "license_expired", "message": "No."}),
+            lambda service: service.responds(403, {"error": "license_expired", "message": "No."}),
             LicenseRefusedError,
         ),
         (lambda service: service.goes_down(), ServiceUnavailableError),

@@ -28,7 +28,7 @@ def test_nothing_is_in_the_clear(make, address):
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_an_address_that_redirects(client, service, key, status):
     """The error names where to look; the two endpoints are never redirected (D-40)."""
-    service.says(status, b"", Location="https://elsewhere.example/")
+    service.responds(status, b"", Location="https://elsewhere.example/")
     with pytest.raises(ServiceUnavailableError, match=rf"HTTP status {status}; it redirects: set base_url"):
         await client.verify(key)
     assert "it redirects: is the address right?" in await client.diagnose()

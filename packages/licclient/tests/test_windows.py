@@ -91,11 +91,11 @@ def test_a_trial_is_started_with_its_button(hands, client, service):
     """A refusal is shown; when the trial has begun, the window says how long it lasts."""
     hands.open(hands.kit.ActivationDialog(client, hands.parent, trial=True, **ENGLISH))
     assert sorted(hands.buttons()) == ["Activate", "Not now", "Start trial"]
-    service.says(403, {"error": "trial_ended", "message": "no"})
+    service.responds(403, {"error": "trial_ended", "message": "no"})
     hands.click(Action.SKIP)
     hands.until(lambda: "has ended" in hands.message())
     fields = {"valid": True, "product": "Notes", "expiry": "2027-12-31", "lifetime": False, "trial": True}
-    service.says(200, {**fields, "license_key": KEY})  # one answer for both requests
+    service.responds(200, {**fields, "license_key": KEY})  # one answer for both requests
     hands.click(Action.SKIP)
     hands.until(lambda: hands.message().startswith("✓"))
     assert hands.message() == "✓\u00a0Thank you. Your license is active until Dec 31, 2027."

@@ -38,7 +38,9 @@ SETTLES_NOTHING = {
     "the license has run out by this clock": lambda service, clock: service.grants(
         expiry=(clock.now - timedelta(days=2)).date().isoformat()
     ),
-    "malformed": lambda service, _clock: service.says(422, {"message": "x", "errors": {"domain": ["bad"]}}),
+    "malformed": lambda service, _clock: service.responds(
+        422, {"message": "x", "errors": {"domain": ["bad"]}}
+    ),
 }
 
 

@@ -482,14 +482,14 @@ class WrongServer:
     # --- signatures -----------------------------------------------------------------------------
 
     def _sign(self, request: httpx.Request, response: httpx.Response) -> httpx.Response:
-        wish = request.headers.get("Accept-Signature")
+        accept_signature = request.headers.get("Accept-Signature")
         if self.has("signs-always"):
             response.headers["Signature"] = "sig0=:AAAA:"
-        if wish is None or self.has("unsigned"):
+        if accept_signature is None or self.has("unsigned"):
             return response
         digest = digest_of(response.content)
-        components = wish.partition("=")[2].partition(")")[0] + ")"
-        nonce = re.search(r';nonce="[^"]*"', wish)
+        components = accept_signature.partition("=")[2].partition(")")[0] + ")"
+        nonce = re.search(r';nonce="[^"]*"', accept_signature)
         shown = nonce[0] if nonce and not self.has("signs-without-nonce") else ""
         parameters = f'{components};created=1;expires=2;keyid="k"{shown};alg="ed25519";tag="licensing-answer"'
         values = [

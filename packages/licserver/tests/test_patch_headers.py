@@ -23,7 +23,7 @@ WISH = {"Accept-Encoding": "gzip,DCZ, br", "Available-Dictionary": f" :{b64encod
         {"Range": "bytes=0-9"},
     ],
 )
-def test_what_is_no_wish_for_a_patch_gets_the_file(changed):
+def test_what_does_not_request_a_patch_gets_the_file(changed):
     """Neither a malformed header nor a part of the file is answered with a patch."""
     assert read_patch_base(WISH | changed) is None
     assert read_patch_base({}) is None

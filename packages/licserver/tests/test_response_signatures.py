@@ -49,7 +49,7 @@ KEYS = [OLD, NEW, GONE]
         (f"  {GOOD}  ", "sig", NEW),
         (f'other=("date");nonce="n", {GOOD}', "sig", NEW),
         (f'sig=({LISTED});nonce="{"n" * 128}"', "sig", NEW),
-        (oracle.wish("n"), "sig", NEW),
+        (oracle.accept_signature("n"), "sig", NEW),
     ],
 )
 def test_what_can_be_done_is_done(field, label, key):
@@ -107,7 +107,7 @@ def test_what_cannot_be_done_whole_is_not_done(field):
     "field",
     [
         GOOD,
-        oracle.wish("n", keyid=OLD.id),
+        oracle.accept_signature("n", keyid=OLD.id),
         f'a=({LISTED});nonce="one";keyid="{OLD.id}", b=({LISTED});nonce="two";keyid="{NEW.id}"',
         f'a=({LISTED});nonce="two";keyid="{OLD.id}", b=({LISTED});nonce="one";keyid="{NEW.id}"',
         f'a=({LISTED});nonce="same";keyid="{OLD.id}", b=({LISTED});nonce="same";keyid="{NEW.id}"',
@@ -140,7 +140,7 @@ def test_what_differs_in_its_nonce_only_is_read_once(monkeypatch):
     monkeypatch.setattr("licserver.protocol.response_signatures.parse_accept_signature", counted)
     quick = AcceptSignatureReader(KEYS)
     for nonce in ("one", "two", "three"):
-        assert quick(oracle.wish(nonce)) == SignatureRequest("sig", f'"{nonce}"', NEW)
+        assert quick(oracle.accept_signature(nonce)) == SignatureRequest("sig", f'"{nonce}"', NEW)
     assert len(read) == 1
 
 

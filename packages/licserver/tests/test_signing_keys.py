@@ -152,7 +152,7 @@ def test_a_damaged_signing_key_is_noticed(tmp_path, key):
 def signed_by(url: str) -> str | None:
     """Ask a server for a signed answer; the id of the key that signed it."""
     body = b'{"license_key": "CP-x", "domain": "a", "ip": "192.0.2.1"}'
-    headers = {"Accept-Signature": oracle.wish("abc"), "Content-Digest": oracle.digest(body)}
+    headers = {"Accept-Signature": oracle.accept_signature("abc"), "Content-Digest": oracle.digest(body)}
     with contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)) as connection:
         connection.request("POST", "/api/v1/licenses/verify", body, headers)
         answer = connection.getresponse()

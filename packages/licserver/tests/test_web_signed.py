@@ -46,7 +46,7 @@ async def signing_site(make_signing_world, open_site):
 def asking(body: bytes = b"", **changes: str) -> dict[str, str]:
     """The headers of who asks for a signature; an empty one is left out."""
     headers = {
-        "Accept-Signature": oracle.wish("abc"),
+        "Accept-Signature": oracle.accept_signature("abc"),
         "Content-Digest": oracle.digest(body),
         "Content-Type": "application/json",
     } | {name.replace("_", "-"): value for name, value in changes.items()}
@@ -103,7 +103,7 @@ async def test_a_server_without_keys_answers_unsigned(site, make_signing_world, 
     "changes",
     [
         {"Accept_Signature": "sig=("},
-        {"Accept_Signature": oracle.wish("abc", keyid="somebody-else")},
+        {"Accept_Signature": oracle.accept_signature("abc", keyid="somebody-else")},
         {"Content_Digest": ""},
     ],
 )
@@ -189,13 +189,14 @@ async def test_what_has_no_bytes_yet_cannot_be_signed(signing_key, clock):
     assert AnswerSigner([], clock, no_body, str).signing(stream) is stream
 
 
-async def test_a_wish_may_be_spread_over_several_lines(signing_site, signing_key, clock):
+async def test_accept_signature_may_be_spread_over_several_lines(signing_site, signing_key, clock):
     """Header lines of one name are one list (RFC 9110 section 5.3)."""
     body = verify_body("CP-x")
     raw = await signing_site.raw(
         f"POST {VERIFY} HTTP/1.1\r\nHost: 127.0.0.1:{signing_site.port}\r\nConnection: close\r\n"
         f"Content-Length: {len(body)}\r\nContent-Digest: {oracle.digest(body)}\r\n"
-        f'Accept-Signature: other=("date")\r\nAccept-Signature: {oracle.wish("abc")}\r\n\r\n'.encode()
+        'Accept-Signature: other=("date")\r\n'
+        f"Accept-Signature: {oracle.accept_signature('abc')}\r\n\r\n".encode()
         + body
     )
     assert raw.startswith(b"HTTP/1.1 403")
@@ -210,7 +211,7 @@ async def test_a_digest_field_of_many_lines_is_not_parsed(make_signing_world, op
         lines = lines.replace("\r\n", "," + ",".join([oracle.digest(body)] * (count // 50 - 1)) + "\r\n")
         raw = await site.raw(
             f"POST {VERIFY} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n{lines}"
-            f"Accept-Signature: {oracle.wish('abc')}\r\n\r\n".encode()
+            f"Accept-Signature: {oracle.accept_signature('abc')}\r\n\r\n".encode()
             + body
         )
         assert raw.startswith(b"HTTP/1.1 422")

@@ -29,9 +29,9 @@ class Vendor:
 
     def sign(self, answered: HttpResponse, signer: Signer | None = None, **bent: Any) -> HttpResponse:
         """Sign it as it was asked for, but for what is bent."""
-        wish = self.signer.wish(answered.request.headers)
-        assert wish is not None
-        label, nonce = wish
+        requested = self.signer.find_requested(answered.request.headers)
+        assert requested is not None
+        label, nonce = requested
         signature_options = {"nonce": nonce, "created": self.clock(), "label": label, **bent}
         (signer or self.signer).sign(answered, **signature_options)
         return answered
@@ -42,7 +42,7 @@ class Vendor:
         raw: bytes = self.http_answer(answered.status_code, answered.body, **headers)
         return raw
 
-    def says(self, status: int = 200, body: Any = GOOD, **bent: Any) -> None:
+    def responds(self, status: int = 200, body: Any = GOOD, **bent: Any) -> None:
         """Answer everything so from now on, signed for who asks for it."""
 
         def script(request: Any) -> bytes:
@@ -56,4 +56,4 @@ class Vendor:
 def grants_signed(service: Any, http_answer: Any, clock: Any, product: str = "Notes") -> None:
     """Grant every key from now on, through a day, and sign it by `SIGNER`."""
     body = GOOD | {"product": product, "expiry": "2026-12-31"}
-    Vendor(service, http_answer, clock, SIGNER).says(body=body)
+    Vendor(service, http_answer, clock, SIGNER).responds(body=body)

@@ -121,8 +121,10 @@ def signed(
     """Send a request that asks for a signature."""
     if server.public_key is None:
         raise NotApplicableError("Signed answers are tested with --public-key.")
-    wish = f'sig0={_COMPONENTS};created;expires;nonce="{nonce}";alg="ed25519";tag="licensing-answer"'
-    headers = {"Content-Digest": digest or digest_of(body), "Accept-Signature": wish}
+    accept_signature = (
+        f'sig0={_COMPONENTS};created;expires;nonce="{nonce}";alg="ed25519";tag="licensing-answer"'
+    )
+    headers = {"Content-Digest": digest or digest_of(body), "Accept-Signature": accept_signature}
     if body:
         headers |= {"Content-Type": "application/json", "Accept": "application/json"}
     return server.send(method, url, content=body, headers=headers)
