@@ -29,7 +29,8 @@ async def test_a_shop_from_its_form_to_a_license(world, alice, monkeypatch):
     assert "1 failed" in await alice.get("/console/sources")
     page = await alice.get("/console/sources/shop/events?state=dead")
     assert "not mapped: &lt;b&gt;pro" in page
-    await alice.get("/console/sources/shop")
+    monkeypatch.setenv("SHOP_SECRET", "whsec_no-base64")
+    assert "SHOP_SECRET holds no signing secret" in await alice.get("/console/sources/shop")
     await alice.post("/console/sources/shop/map", external_id="<b>pro</b>", product="app", slots="many")
     assert "whole number" in alice.text
     await alice.post("/console/sources/shop/map", external_id="<b>pro</b>", product="app", slots="unlimited")

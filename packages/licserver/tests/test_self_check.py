@@ -59,6 +59,9 @@ def test_a_shop_without_its_secret_is_reported(make_world, clock, monkeypatch):
     assert (only_one.level, "whsec" in str(only_one)) == (Level.WARNING, False)
     monkeypatch.setenv("OLD_SHOP_SECRET", "whsec_something else")
     assert "source shop" not in bad(found(world.settings, clock()))
+    monkeypatch.setenv("OLD_SHOP_SECRET", "sk_live_an-api-key")
+    odd = bad(found(world.settings, clock()))["source shop"]
+    assert (odd.level, odd.message.split()[:2]) == (Level.WARNING, ["OLD_SHOP_SECRET", "holds"])
 
 
 @both_engines

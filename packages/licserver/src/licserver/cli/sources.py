@@ -16,7 +16,7 @@ from licserver.database.repositories.sales import STATES, Source, SourceMapping,
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services import Services
-from licserver.services.sources import missing_variables
+from licserver.services.sources import describe_odd_secrets, missing_variables
 from licserver.sources import SourceKind
 
 external_id_argument = click.argument("external_id")
@@ -72,9 +72,11 @@ def add_source(
     """Add the source NAME; its secret is not stored here."""
     options["revokes_partial_refunds"] = refund == "any"
     source = services.sources.add(name, SourceKind(kind), secret_env, **options)
-    _warn_of_missing(source)
-    record = {"name": source.name, "kind": source.kind.value, "path": f"/events/in/{source.name}"}
-    printer.result(record, f"added {name}: let the shop deliver to {record['path']}, then map its products")
+    _warn_of_secrets(source)
+    path = f"/events/in/{source.name}"
+    record = {"name": source.name, "kind": source.kind.value, "path": path}
+    url = f"{services.settings.base_url or ''}{path}"
+    printer.result(record, f"added {name}: let the shop deliver to {url}, then map its products")
 
 
 @services_command("change", source_group)
@@ -91,13 +93,15 @@ def change_source(
     if refund is not None:
         changes["revokes_partial_refunds"] = refund == "any"
     source = services.sources.change(name, **changes)
-    _warn_of_missing(source)
+    _warn_of_secrets(source)
     printer.result({"name": name, **changes}, f"changed {name}")
 
 
-def _warn_of_missing(source: Source) -> None:
+def _warn_of_secrets(source: Source) -> None:
     if missing := missing_variables(source):
         click.echo(f"not set here: {', '.join(missing)}; the server needs it", err=True)
+    if odd := describe_odd_secrets(source):
+        click.echo(odd, err=True)
 
 
 @services_command("list", source_group)

@@ -18,6 +18,10 @@ from licserver.sources.records import SaleEvent, SaleKind, add_period, load_even
 from licserver.sources.state import Change, OrderState, Rules, SubscriptionState, decide
 
 MAX_REASON: Final = 500  # characters
+_NAMELESS: Final = (
+    "the purchase names no price, so issue its licenses by hand; "
+    "for later ones give Checkout Sessions of Stripe the metadata licserver_item"
+)
 
 
 class SaleService:
@@ -98,10 +102,13 @@ class SaleWorker:
         self._rules = Rules(timedelta(days=source.grace_days), source.revokes_partial_refunds)
         self._mappings = {one.external_id: one for one in self._sales.list_mappings(source.name)}
         self._unmapped: list[str] = []
+        self._is_nameless = False
         self._done: list[str] = []
 
     def problem(self) -> str:
         """Return what a person has to do; empty if all is done."""
+        if self._is_nameless:
+            return _NAMELESS
         if not self._unmapped:
             return ""
         ids = ", ".join(self._unmapped)
@@ -136,13 +143,15 @@ class SaleWorker:
                 self._follow(subscription_id, change)
         self._revoke(change, order, known, new)
         if sale.order_id is not None and not (known or new or self._unmapped):
-            self._done.append(f"no license of order {sale.order_id} so far")
+            self._done.append(
+                f"no license of order {sale.order_id}: its purchase has not arrived, or issues none"
+            )
 
     def _issue(self, sale: SaleEvent, change: Change, subscription_id: str | None) -> list[bytes]:
         """Issue the licenses of positions that have none; return their ids."""
         new: list[bytes] = []
         if sale.kind is SaleKind.PURCHASED and not sale.items:
-            self._unmapped.append("a purchase that names no price")
+            self._is_nameless = True
         for item in change.issue:
             found = [self._mappings[one] for one in item.external_ids if one in self._mappings]
             if not found:

@@ -33,7 +33,7 @@ from licserver.protocol import release_manifests
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
 from licserver.services.queues import measure_queues
-from licserver.services.sources import missing_variables
+from licserver.services.sources import describe_odd_secrets, missing_variables
 from licserver.services.sources import read_secrets as read_source_secrets
 from licserver.settings import Settings
 
@@ -294,6 +294,8 @@ def _check_sources(repositories: Repositories) -> Iterator[Finding]:
         elif missing := missing_variables(source):
             advice = f"remove it from the source if the rotation is over: {source.secret_env}"
             yield _odd(about, f"{', '.join(missing)} is not set here", advice)
+        elif odd := describe_odd_secrets(source):
+            yield _odd(about, odd, "copy the one that the shop shows for this webhook")
         else:
             yield _ok(about, "its secret is set")
 

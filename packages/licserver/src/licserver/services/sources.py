@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.sales import (
@@ -32,7 +32,7 @@ from licserver.services.license_terms import (
 )
 from licserver.services.lists import Page, check_limit, cut_page, read_place
 from licserver.services.products import check_plans, find_product
-from licserver.sources import SHOPS, SourceKind
+from licserver.sources import SECRET_FORMS, SHOPS, SourceKind
 from licserver.sources.records import Delivery, SaleEvent, UnreadableDeliveryError, dump_events, is_period
 from licserver.sources.woocommerce import is_ping
 
@@ -40,7 +40,10 @@ MAX_TOLERANCE: Final = 86_400  # seconds
 MAX_GRACE: Final = 365  # days
 KEPT: Final = timedelta(days=30)  # deliveries that are done: they hold e-mail addresses
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")  # a secret has small letters, as in whsec_…
+_TEST_ON_LIVE: Final = "a test event, and this source is live: add another one with --test for the test mode"
+_LIVE_ON_TEST: Final = "a live event, and this source was added with --test: add another one without it"
+_NEW_VERSION: Final = "; compare the API version of the shop's webhook with the documentation"
 _MIN_SECRET: Final = 6  # characters; the fewest that Lemon Squeezy accepts
 
 
@@ -203,10 +206,10 @@ class SourceService(Service):
             return Receipt("ignored", "a test of the address, which changes nothing")
         secrets = list(read_secrets(source).values())
         if not secrets:
-            raise MissingSecretError(f"the source {name} has no secret; set {source.secret_env}")
+            raise MissingSecretError(f"the source {name} has no secret; set {source.secret_env} and restart")
         shop = SHOPS[source.kind]
         if not shop.verify(headers, body, secrets, now, timedelta(seconds=source.tolerance)):
-            raise BadSignatureError("the signature is missing, wrong or too old")
+            raise BadSignatureError(_explain_refusal(source, headers, body, secrets, now))
         return self._take(source, headers, body)
 
     def take(self, name: str, body: bytes) -> Receipt:
@@ -219,11 +222,12 @@ class SourceService(Service):
             delivery = shop.read(headers, body)
             _check_texts(delivery)
         except UnreadableDeliveryError as problem:
-            return self._store(source, Delivery(digest, "", reason=mask(str(problem))), DEAD)
+            hint = "" if source.kind is SourceKind.STANDARD else _NEW_VERSION
+            return self._store(source, Delivery(digest, "", reason=mask(str(problem)) + hint), DEAD)
         if not (delivery.id and len(delivery.id) <= MAX_INDEXED and is_printable(delivery.id)):
             delivery = delivery._replace(id=digest)
         if delivery.is_test is not None and delivery.is_test is not source.is_test:
-            reason = "a test event on a live source" if delivery.is_test else "a live event on a test source"
+            reason = _TEST_ON_LIVE if delivery.is_test else _LIVE_ON_TEST
             delivery = delivery._replace(events=(), reason=reason)
         return self._store(source, delivery, WAITING if delivery.events else IGNORED)
 
@@ -296,6 +300,28 @@ def missing_variables(source: Source) -> list[str]:
     return [name for name in source.secret_env.split(",") if name not in secrets]
 
 
+def describe_odd_secrets(source: Source) -> str:
+    """Return which variable holds something else than a signing secret, such as an API key; empty if none."""
+    fits, form = SECRET_FORMS[source.kind]
+    odd = [name for name, secret in read_secrets(source).items() if not fits(secret)]
+    return f"{', '.join(odd)} holds no signing secret of {source.kind}: it must {form}" if odd else ""
+
+
+def _explain_refusal(
+    source: Source, headers: Mapping[str, str], body: bytes, secrets: list[str], now: datetime
+) -> str:
+    """Return why a delivery that is not verified is refused, and what to do, for the log."""
+    shop = SHOPS[source.kind]
+    if shop.HEADER not in headers:
+        return f"it has no header {shop.HEADER}; is this a shop of another kind than {source.kind}?"
+    if shop.verify(headers, body, secrets, now, timedelta.max):
+        return f"it was signed {source.tolerance} s ago or earlier, or ahead of this machine's clock; use NTP"
+    return describe_odd_secrets(source) or (
+        f"it is not signed with the secret in {source.secret_env}; copy the one that the shop shows for this "
+        "webhook (test and live mode have different ones), and restart the server"
+    )
+
+
 def _find(context: Context, name: str, *, locked: bool = False) -> Source:
     found = context.repositories.sales.find_source(name, locked=locked) if is_slug(name) else None
     if found is None:
@@ -315,10 +341,10 @@ def _read_variables(text: str) -> str:
     for name in names:
         if _VARIABLE.fullmatch(name) is None:  # not quoted: somebody may have typed the secret itself
             raise InvalidInputError(
-                "the secret is given by the name of an environment variable, such as SHOP_SECRET; "
-                "several are separated by commas"
+                "the secret is given by the name of an environment variable in capital letters, such as "
+                "SHOP_SECRET; several are separated by commas"
             )
-        if name.upper().startswith("LICSERVER_"):
+        if name.startswith("LICSERVER_"):
             raise InvalidInputError("names that begin with LICSERVER_ are settings; choose another one")
     return ",".join(dict.fromkeys(names))
 

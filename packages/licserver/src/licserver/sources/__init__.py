@@ -4,10 +4,11 @@ Each kind of shop is one module with the interface `Shop`. `state` decides what 
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from licserver.sources import lemonsqueezy, paddle, standard, stripe, woocommerce
+from licserver.sources.lemonsqueezy import MAX_SECRET
 from licserver.sources.records import Shop
 
 
@@ -28,3 +29,12 @@ SHOPS: Final[Mapping[SourceKind, Shop]] = {
     SourceKind.WOOCOMMERCE: woocommerce,
     SourceKind.STANDARD: standard,
 }
+
+SECRET_FORMS: Final[Mapping[SourceKind, tuple[Callable[[str], bool], str]]] = {
+    SourceKind.STRIPE: (lambda one: one.startswith("whsec_"), "begin with whsec_"),
+    SourceKind.PADDLE: (lambda one: one.startswith("pdl_ntfset_"), "begin with pdl_ntfset_"),
+    SourceKind.LEMONSQUEEZY: (lambda one: len(one) <= MAX_SECRET, f"have at most {MAX_SECRET} characters"),
+    SourceKind.WOOCOMMERCE: (lambda one: "&" not in one, "have no &, which WooCommerce may replace"),
+    SourceKind.STANDARD: (lambda one: bool(standard.read_key(one)), "be base64 after whsec_"),
+}
+"""Whether a text may be a signing secret, and what such a secret must be."""

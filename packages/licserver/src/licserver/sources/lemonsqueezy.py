@@ -19,6 +19,9 @@ from licserver.sources.records import (
 )
 from licserver.sources.signatures import encode_keys, from_hex, has_signed
 
+HEADER: Final = "x-signature"
+MAX_SECRET: Final = 40  # characters
+
 _SUBSCRIPTIONS: Final = {
     f"subscription_{what}"
     for what in ("created", "updated", "cancelled", "resumed", "expired", "paused", "unpaused")
@@ -33,7 +36,7 @@ def verify(
     _tolerance: timedelta,
 ) -> bool:
     """Return whether one of the secrets has signed the body."""
-    return has_signed(body, [from_hex(headers.get("x-signature", ""))], encode_keys(secrets))
+    return has_signed(body, [from_hex(headers.get(HEADER, ""))], encode_keys(secrets))
 
 
 class _Event(BaseModel, coerce_numbers_to_str=True):

@@ -21,12 +21,14 @@ from licserver.sources.records import (
 )
 from licserver.sources.signatures import encode_keys, from_hex, has_signed, is_recent, split_fields
 
+HEADER: Final = "paddle-signature"
+
 
 def verify(
     headers: Mapping[str, str], body: bytes, secrets: list[str], now: datetime, tolerance: timedelta
 ) -> bool:
     """Return whether one of the secrets has signed the body lately."""
-    fields = split_fields(headers.get("paddle-signature", ""), ";")
+    fields = split_fields(headers.get(HEADER, ""), ";")
     timestamp = fields.get("ts", [""])[0]
     if not is_recent(timestamp, now, tolerance):
         return False

@@ -86,6 +86,11 @@ class UnreadableDeliveryError(Exception):
 class Shop(Protocol):
     """What the module of each kind has."""
 
+    @property
+    def HEADER(self) -> str:  # noqa: N802 - a constant
+        """The name of the header with the signature, in lower case."""
+        ...
+
     def verify(
         self,
         headers: Mapping[str, str],

@@ -18,6 +18,8 @@ from licserver.sources.records import (
 )
 from licserver.sources.signatures import MAX_SIGNATURES, from_base64, has_signed, is_recent
 
+HEADER: Final = "webhook-signature"
+
 TYPES: Final = {
     "purchase.completed": SaleKind.PURCHASED,
     "purchase.refunded": SaleKind.REFUNDED,
@@ -75,7 +77,7 @@ def verify(
     timestamp, delivery = headers.get("webhook-timestamp", ""), headers.get("webhook-id", "")
     if not is_recent(timestamp, now, tolerance, both_ways=True):
         return False
-    signed = [part.partition(",") for part in headers.get("webhook-signature", "").split()[:MAX_SIGNATURES]]
+    signed = [part.partition(",") for part in headers.get(HEADER, "").split()[:MAX_SIGNATURES]]
     signatures = [from_base64(value) for version, _, value in signed if version == "v1"]
     message = f"{delivery}.{timestamp}.".encode("utf-8", "surrogateescape") + body
     return has_signed(message, signatures, [key for key in map(read_key, secrets) if key])

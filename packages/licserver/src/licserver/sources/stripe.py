@@ -23,6 +23,8 @@ from licserver.sources.records import (
 )
 from licserver.sources.signatures import encode_keys, from_hex, has_signed, is_recent, split_fields
 
+HEADER: Final = "stripe-signature"
+
 ITEM_FIELD: Final = "licserver_item"
 """Names the mapping in the metadata of a Checkout Session, because an event does not contain its prices."""
 
@@ -33,7 +35,7 @@ def verify(
     headers: Mapping[str, str], body: bytes, secrets: list[str], now: datetime, tolerance: timedelta
 ) -> bool:
     """Return whether one of the secrets has signed the body lately."""
-    fields = split_fields(headers.get("stripe-signature", ""), ",")
+    fields = split_fields(headers.get(HEADER, ""), ",")
     timestamp = fields.get("t", [""])[0]
     if not is_recent(timestamp, now, tolerance):
         return False

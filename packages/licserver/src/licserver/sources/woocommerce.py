@@ -20,6 +20,8 @@ from licserver.sources.records import (
 )
 from licserver.sources.signatures import encode_keys, from_base64, has_signed
 
+HEADER: Final = "x-wc-webhook-signature"
+
 _PAID: Final = {"processing", "completed"}
 _PING: Final = re.compile(rb"webhook_id=[0-9]{1,12}")
 
@@ -37,7 +39,7 @@ def verify(
     _tolerance: timedelta,
 ) -> bool:
     """Return whether one of the secrets has signed the body."""
-    return has_signed(body, [from_base64(headers.get("x-wc-webhook-signature", ""))], encode_keys(secrets))
+    return has_signed(body, [from_base64(headers.get(HEADER, ""))], encode_keys(secrets))
 
 
 class _Line(BaseModel, coerce_numbers_to_str=True):

@@ -31,8 +31,7 @@ CANCEL_SECONDS: Final = 1.0  # for those that are cancelled then: `wait_for` may
 SCHEDULE: Final = tuple(timedelta(seconds=one) for one in (5, 30, 120, 600, 3600, 6 * 3600, 24 * 3600))
 """Pauses after the first failed attempt, the second, …; after the last one a job is dead."""
 
-_THREADS: Final = 1
-"""With two, a verify beside 17 purchases a second waits 2.6 ms at the median instead of 1.8 (PostgreSQL)."""
+_THREADS: Final = 1  # what two would do at once is Python, and SQLite has one writer
 
 _log = logging.getLogger("licserver.background")
 

@@ -47,7 +47,7 @@ class SaleDeliveries:
         except BadSignatureError as wrong:
             _log.warning("a delivery for the source %s was refused: %s", name, wrong)
             answer = public_api.error_response(
-                401, "bad_signature", "The signature is missing, wrong or too old."
+                401, "bad_signature", "The signature is missing, wrong or too old; the server's log has more."
             )
             return await self.limits.answer_miss(request, answer)
         if receipt.status == "accepted":

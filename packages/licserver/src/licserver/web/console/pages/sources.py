@@ -3,7 +3,7 @@
 from typing import Final
 
 from licserver.database.repositories.sales import STATES
-from licserver.services.sources import missing_variables
+from licserver.services.sources import describe_odd_secrets, missing_variables
 from licserver.sources import SourceKind
 from licserver.web.console.formatting import choose, parse_number, parse_seats
 from licserver.web.console.pages import Actions, Page, PageContext, Redirect, act
@@ -53,6 +53,7 @@ def show(context: PageContext) -> Page:
         source=source,
         kind=KINDS[source.kind],
         missing=missing_variables(source),
+        odd=describe_odd_secrets(source),
         mappings=services.list_mappings(name),
         products=context.services.products.list_all(),
         form=context.typed(*fields),
