@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 from unittest.mock import ANY
 
@@ -227,6 +228,13 @@ class Synchronous(httpx.BaseTransport):
         return self._mock.handle_request(request)
 
 
+def respond(request):
+    """Respond as the real service."""
+    with httpx.Client() as plain:
+        given = {"headers": request.headers, "content": request.content}
+        return plain.send(plain.build_request(request.method, request.url, **given))
+
+
 def network(_):
     """A synchronous transport that sends requests itself, and reports each step of them."""
     return httpx.HTTPTransport()
@@ -235,12 +243,6 @@ def network(_):
 @pytest.mark.parametrize("kind", [Asynchronous, Synchronous, httpx.MockTransport, network])
 async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, folder, http_answer):
     """An asynchronous transport, synchronous ones, and one that is both; for requests and downloads."""
-
-    def respond(request):
-        with httpx.Client() as plain:
-            given = {"headers": request.headers, "content": request.content}
-            return plain.send(plain.build_request(request.method, request.url, **given))
-
     sell, grant = store.service.script, {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
     store.service.script = lambda request: (
         http_answer(200, grant) if "verify" in request.path else sell(request)
@@ -258,6 +260,43 @@ def test_a_transport_of_the_wrong_kind_is_refused(service):
         LicenseClient(service.url, transport=Asynchronous(print))
     with pytest.raises(TypeError, match=r"AsyncBaseTransport or httpx\.BaseTransport"):
         AsyncLicenseClient(service.url, transport=print)
+
+
+class Stalling(Asynchronous, httpx.AsyncByteStream):
+    """Responds to a download with a body of which nothing comes, and waits to be closed."""
+
+    waits = is_closed = False
+
+    async def handle_async_request(self, request):
+        """Respond as usual, but to a download."""
+        if "update-download" not in str(request.url):
+            return await super().handle_async_request(request)
+        return httpx.Response(200, headers={"Content-Length": "9"}, stream=self)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.waits = True
+        await asyncio.Event().wait()
+        yield b""
+
+    async def aclose(self):
+        """Take note."""
+        self.is_closed = True
+
+
+async def test_a_cancelled_download_ends_what_the_transport_waits_for(
+    tmp_path, store, key, folder, eventually
+):
+    """Of an app's asynchronous transport: its response is closed in the loop, though a thread reads it."""
+    transport = Stalling(respond)
+    options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
+    async with AsyncLicenseClient(store.service.url, transport=transport, **options) as client:
+        update = await client.check_for_update(key)
+        call = asyncio.ensure_future(client.download(update, folder))
+        await eventually(lambda: transport.waits)
+        call.cancel()
+        done, _ = await asyncio.wait([call], timeout=0.2)
+        assert done
+        await eventually(lambda: transport.is_closed)
 
 
 async def test_a_cancelled_request_closes_its_connection(service, key, tmp_path, eventually):

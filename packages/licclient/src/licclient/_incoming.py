@@ -10,15 +10,7 @@ import httpx
 
 from licclient._network import Connection, start_thread
 from licclient._protocol.responses import Head, read_retry_after
-from licclient._transport import (
-    Transport,
-    Way,
-    body_chunks,
-    check_encoding,
-    failure,
-    read_body,
-    unlogged,
-)
+from licclient._transport import Transport, body_chunks, check_encoding, failure, read_body, unlogged
 from licclient.errors import ServiceUnavailableError
 
 MAX_REFUSAL_BYTES: Final = 64 * 1024
@@ -46,74 +38,13 @@ Received = Head | list[bytes] | ServiceUnavailableError | None
 """The same, with all chunks that have arrived at once; `[]` if nothing came in time."""
 
 
-def is_file(response: httpx.Response, requested: Mapping[str, str]) -> bool:
-    """Return whether the body is the file, a part of it, or a patch if that was `requested` by headers.
-
-    Raise `ServiceUnavailableError` if it is encoded otherwise.
-    """
-    if response.status_code not in (200, 206):
-        return False
-    check_encoding(response, requested.get("Accept-Encoding", ""))
-    return True
-
-
-def read_head(response: httpx.Response, way: Way, refusal: bytes = b"") -> Head:
-    """Return the head of a response to a download.
-
-    What the service declared in a redirect precedes what the place declares to which it redirects (D-34).
-    """
-    declared = response.headers.copy()
-    declared.update(way.promised)
-    retry_after = read_retry_after(response.headers)
-    return Head(response.status_code, declared, refusal, retry_after, way.is_protected)
-
-
-class Queue:
-    """What has arrived, in its order."""
-
-    def __init__(self) -> None:
-        self._arrived = deque[Arrived]()
-        self._bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._arrived)
-
-    def put(self, arrived: Arrived) -> None:
-        """Append what has arrived."""
-        self._arrived.append(arrived)
-        if isinstance(arrived, bytes):
-            self._bytes += max(len(arrived), LEAST_BYTES)
-
-    def has_batch(self) -> bool:
-        """Return whether to hand over what has arrived."""
-        ends = bool(self._arrived) and not isinstance(self._arrived[-1], bytes)
-        return ends or self._bytes >= BATCH_BYTES
-
-    def is_full(self) -> bool:
-        """Return whether to stop receiving."""
-        return self._bytes >= AHEAD_BYTES
-
-    def take(self) -> Received:
-        """Remove and return what comes next: all chunks at once."""
-        chunks, self._bytes = list[bytes](), 0
-        while self._arrived:
-            first = self._arrived[0]
-            if not isinstance(first, bytes):
-                if chunks:
-                    break
-                self._arrived.popleft()
-                return first
-            chunks.append(first)
-            self._arrived.popleft()
-        return chunks
-
-
 class Incoming:
     """A response to a download, received ahead on a thread. Leaving it closes the connection."""
 
     def __init__(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
         self._connection = Connection()
-        self._arrived = Queue()
+        self._arrived = deque[Arrived]()
+        self._bytes = 0
         self._changed = threading.Condition()
         self._is_closed = False
         start_thread(lambda: self._run(transport, link, headers))
@@ -127,34 +58,61 @@ class Incoming:
             self._is_closed = True
             self._changed.notify_all()
 
-    def receive(self, seconds: float, is_cancelled: Callable[[], bool]) -> Received:
+    def receive(self, seconds: float, is_cancelled: Callable[[], bool] = lambda: False) -> Received:
         """Wait for what comes next, `seconds` at most; what has already come is returned in any case."""
         deadline = monotonic() + seconds
         with self._changed:
             while True:
                 left = deadline - monotonic()
-                self._changed.wait_for(self._arrived.has_batch, max(0.0, min(left, LOOK_SECONDS)))
-                if self._arrived or is_cancelled() or left <= 0:
+                self._changed.wait_for(self._has_batch, max(0.0, min(left, LOOK_SECONDS)))
+                if self._arrived or self._is_closed or is_cancelled() or left <= 0:
                     break
-            received = self._arrived.take()
+            received = self._take()
             self._changed.notify_all()
             return received
 
+    def _has_batch(self) -> bool:
+        """Return whether to hand over what has arrived."""
+        ends = bool(self._arrived) and not isinstance(self._arrived[-1], bytes)
+        return ends or self._bytes >= BATCH_BYTES
+
+    def _take(self) -> Received:
+        """Remove and return what comes next: all chunks at once."""
+        chunks, self._bytes = list[bytes](), 0
+        while self._arrived:
+            first = self._arrived[0]
+            if not isinstance(first, bytes):
+                if chunks:
+                    break
+                self._arrived.popleft()
+                return first
+            chunks.append(first)
+            self._arrived.popleft()
+        return chunks
+
     def _put(self, arrived: Arrived) -> None:
         with self._changed:
-            while self._arrived.is_full() and not self._is_closed:
+            while self._bytes >= AHEAD_BYTES and not self._is_closed:
                 self._changed.wait()
-            self._arrived.put(arrived)
-            if self._arrived.has_batch():
+            self._arrived.append(arrived)
+            if isinstance(arrived, bytes):
+                self._bytes += max(len(arrived), LEAST_BYTES)
+            if self._has_batch():
                 self._changed.notify_all()
 
     def _run(self, transport: Transport, link: str, headers: Mapping[str, str]) -> None:
         try:
-            with unlogged(), transport.follow(self._connection, link, headers) as (response, way):
-                if not is_file(response, headers):
-                    self._put(read_head(response, Way(), read_body(response, MAX_REFUSAL_BYTES)))
+            with unlogged(), transport.follow(self._connection, link, headers) as found:
+                response, promised, protected = found
+                status, retry_after = response.status_code, read_retry_after(response.headers)
+                if status not in (200, 206):
+                    refusal = read_body(response, MAX_REFUSAL_BYTES)
+                    self._put(Head(status, response.headers, refusal, retry_after))
                     return
-                head = read_head(response, way)
+                check_encoding(response, headers.get("Accept-Encoding", ""))  # a patch, if one was requested
+                declared = response.headers.copy()
+                declared.update(promised)  # by the service, so it precedes what another place declares (D-34)
+                head = Head(status, declared, retry_after=retry_after, is_protected=protected)
                 self._put(head)
                 for chunk in _file_chunks(response, transport.find_reader(response, head)):
                     self._put(chunk)

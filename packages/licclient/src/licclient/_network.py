@@ -80,27 +80,34 @@ async def on_daemon_thread(work: Callable[[], _T]) -> _T:
     return await done
 
 
+WAITS: Final = "licclient.waits"
+"""An event of ours beside httpcore's: its `end` ends what a request waits for."""
+
+
 class Connection:
     """The connection of one request, which another thread can shut down."""
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._end: Callable[[], object] = lambda: None
         self._is_shut_down = False
 
     def watch(self, event: str, info: Mapping[str, Any]) -> None:
         """Take note of the socket: httpcore reports every step of a request to its `trace` extension."""
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            self._socket = info["return_value"].get_extra_info("socket")
-            if self._is_shut_down:
-                self.shut_down()
+        if event == WAITS:
+            self._end = info["end"]
+        elif event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            line = info["return_value"].get_extra_info("socket")
+            if line is not None:
+                # Not SSLSocket.shutdown: that discards the TLS state while another thread may be reading.
+                self._end = partial(socket.socket.shutdown, line, socket.SHUT_RDWR)
+        if self._is_shut_down:
+            self.shut_down()
 
     def shut_down(self) -> None:
         """Make every read and write on the connection end now."""
         self._is_shut_down = True
-        if self._socket is not None:
-            with suppress(OSError):
-                # Not SSLSocket.shutdown: that discards the TLS state while another thread may be reading.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._end()
 
 
 def own_ip(server: str) -> str:

@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
@@ -108,16 +107,8 @@ def _has_cause(problem: BaseException | None, kind: type[BaseException]) -> bool
 # --- what both transports share ---------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Way:
-    """The redirects to a file: what they `promised` of it, and whether each address was protected (D-55)."""
-
-    promised: dict[str, str] = field(default_factory=dict)
-    is_protected: bool = True
-
-
 class BaseTransport(Generic[T]):
-    """Build requests, find the way that they take, and read what comes back."""
+    """Build requests, find what sends them, and read what comes back."""
 
     def __init__(self, settings: Settings, agent: str, given: T | None = None) -> None:
         self._settings = settings
@@ -179,26 +170,6 @@ class BaseTransport(Generic[T]):
         every = {**self._headers, **headers}
         return httpx.Request(method, url, headers=every, content=body, extensions=extensions)
 
-    def _redirect(self, link: str, response: httpx.Response, way: Way) -> str | None:
-        """Return where a download is redirected, if that is safe; keep what the redirect promises (D-34)."""
-        if response.status_code not in REDIRECTS:
-            return None
-        target = redirect_target(link, response.headers.get("Location", ""), self._settings)
-        if target is not None:
-            add_promises(way.promised, response.headers)
-        return target
-
-    def find_reader(self, response: httpx.Response, head: Head) -> Callable[[int], Any] | None:
-        """Return what reads a file from its connection, past h11, whose copies take as long as SHA-256.
-
-        None if the body is framed otherwise, or no digest would show that a byte is missing.
-        """
-        headers, stream = response.headers, response.extensions.get("network_stream")
-        is_plain = self._given is None and "Transfer-Encoding" not in headers and "Content-Length" in headers
-        if not is_plain or stream is None or read_sha256(head.headers.get("Repr-Digest")) is None:
-            return None
-        return partial(stream.read, timeout=self._seconds)
-
     def _attempt(self, outcome: Reply | Exception) -> Attempt:
         """Describe a response, or why there is none."""
         if isinstance(outcome, Reply):
@@ -259,7 +230,7 @@ class Transport(BaseTransport[httpx.BaseTransport]):
     def _create(self, proxy: str | None) -> httpx.BaseTransport:
         return httpx.HTTPTransport(verify=self._certificates, limits=LIMITS, proxy=proxy)
 
-    def own_ip(self, is_cancelled: Callable[[], bool]) -> str:
+    def own_ip(self, is_cancelled: Callable[[], bool] = lambda: False) -> str:
         """Return our address on the way to the service, without waiting long for it (D-45)."""
         if self._given is not None:  # the route is the application's
             return shown_ip("")
@@ -294,23 +265,42 @@ class Transport(BaseTransport[httpx.BaseTransport]):
     @contextmanager
     def follow(
         self, connection: Connection, link: str, headers: Mapping[str, str]
-    ) -> Generator[tuple[httpx.Response, Way]]:
-        """Request a file along a few safe redirects; yield the response, and the way to it."""
-        way = Way()
+    ) -> Generator[tuple[httpx.Response, dict[str, str], bool]]:
+        """Request a file along a few safe redirects.
+
+        Yield the response, what the redirects promise of the file (D-34), and whether each address on the way
+        was protected (D-55).
+        """
+        promised: dict[str, str] = {}
+        protected = True
         self._add(connection)
         for redirects_left in reversed(range(MAX_REDIRECTS + 1)):
-            way.is_protected &= is_protected(link, self._settings)
+            protected &= is_protected(link, self._settings)
             sender = self._sender(self._find_proxy(link))
             response = sender.handle_request(self._request(connection.watch, link, headers))
             try:
-                target = self._redirect(link, response, way) if redirects_left else None
+                target = None
+                if redirects_left and response.status_code in REDIRECTS:
+                    target = redirect_target(link, response.headers.get("Location", ""), self._settings)
                 if target is None:
-                    yield response, way
+                    yield response, promised, protected
                     return
+                add_promises(promised, response.headers)
             finally:
                 with suppress(Exception):
                     response.close()
             link = target
+
+    def find_reader(self, response: httpx.Response, head: Head) -> Callable[[int], Any] | None:
+        """Return what reads a file from its connection, past h11, whose copies take as long as SHA-256.
+
+        None if the body is framed otherwise, or no digest would show that a byte is missing.
+        """
+        headers, stream = response.headers, response.extensions.get("network_stream")
+        is_plain = self._given is None and "Transfer-Encoding" not in headers and "Content-Length" in headers
+        if not is_plain or stream is None or read_sha256(head.headers.get("Repr-Digest")) is None:
+            return None
+        return partial(stream.read, timeout=self._seconds)
 
     def close(self) -> None:
         """Close what is open; what is on its way on other threads ends without a response."""

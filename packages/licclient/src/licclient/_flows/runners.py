@@ -7,7 +7,7 @@ everything that the two clients do differently; the runner carries it out and se
     Send(call, seconds)   Attempt: one request and its response, within so many seconds
     Wait(seconds, wake)   None; an event, if given, ends the wait
     Notify(callback)      None; in the calling thread, or in the event loop
-    OpenDownload(…)       Incoming: a response to a download, being received
+    OpenDownload(…)       Incoming: a response to a download, being received on a thread
     Receive(…)            its head or next chunks
 
 What a callback raises is raised where the flow yielded it, and so is `DownloadCancelledError` when the
@@ -75,7 +75,7 @@ class Notify:
 
 
 class OpenDownload:
-    """Request a file; the outcome is an `Incoming`, or one whose `receive` is awaited."""
+    """Request a file; the outcome is an `Incoming`."""
 
     __match_args__ = ("link", "headers")
 
@@ -224,6 +224,8 @@ async def _carry_out(operation: Operation, open_transport: "Callable[[], AsyncTr
     """Return the outcome of an operation."""
     import asyncio  # noqa: PLC0415 - as above
 
+    from licclient._network import on_daemon_thread  # noqa: PLC0415 - loads socket
+
     match operation:
         case Send(call, seconds):
             return await (await asyncio.to_thread(open_transport)).send(call, seconds)
@@ -241,7 +243,7 @@ async def _carry_out(operation: Operation, open_transport: "Callable[[], AsyncTr
         case OpenDownload(link, headers):
             return (await asyncio.to_thread(open_transport)).download(link, headers)
         case Receive(incoming, seconds):
-            return await incoming.receive(seconds)
+            return await on_daemon_thread(lambda: incoming.receive(seconds))
     return None
 
 
