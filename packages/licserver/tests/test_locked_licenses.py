@@ -3,13 +3,16 @@
 import asyncio
 
 import pytest
+from sqlalchemy import select
 
 from harness.engines import postgresql_only
 from licserver.database.hot_path import batcher as desk_module
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
+from licserver.database.tables.licenses import activations
 from licserver.domain.decisions import Valid
 from licserver.errors import LicenseLockedError
+from licserver.web.statistics import STATISTICS
 
 pytestmark = postgresql_only  # SQLite locks its whole file
 
@@ -83,3 +86,39 @@ async def test_a_license_that_is_released_in_time_is_admitted(world, desk, lock)
 async def test_an_unknown_license_is_not_taken_for_a_locked_one(world, desk, new_key):
     """A key that no license has is refused, not retried."""
     assert not isinstance(await desk.activate(world.request_slot(new_key())), Valid)
+
+
+@pytest.mark.parametrize("locked", ["activations", "licenses"])
+async def test_a_lock_delays_the_statistics_of_its_own_row_only(world, site, meddler, caplog, locked):
+    """When machines were last seen, and who was refused: however long another program holds one."""
+    keys = [world.key(slots=1) for _ in range(20)]
+    ids = [world.services.vault.license_id(key) for key in keys]
+    for key in keys:
+        await site.verify(key, "a.example")
+    await site.app[STATISTICS].flush()
+    world.clock.forward(days=1)
+    for key in keys:
+        await site.verify(key, "a.example")
+        await site.verify(key, "b.example")
+
+    def seen():
+        query = select(activations.c.license_id).where(activations.c.last_seen_at == world.clock())
+        with world.services.database.reading() as connection:
+            return set(connection.scalars(query))
+
+    def refused():
+        return {one.license_id for one in world.services.repositories.refusals.list_recent(world.clock(), 99)}
+
+    meddler.do("BEGIN")
+    column = "license_id" if locked == "activations" else "id"
+    meddler.do(f"SELECT 1 FROM {locked} WHERE {column} = '\\x{ids[7].hex()}' FOR UPDATE")  # noqa: S608
+    for _ in range(2):
+        await site.app[STATISTICS].flush()
+        assert set(ids) - seen() == ({ids[7]} if locked == "activations" else set())
+        assert set(ids) - refused() == ({ids[7]} if locked == "licenses" else set())
+    assert caplog.text.count("statistics will be written later") == 2
+    meddler.do("ROLLBACK")
+    await site.app[STATISTICS].flush()
+    assert (seen(), refused()) == (set(ids), set(ids))
+    await site.app[STATISTICS].flush()
+    assert caplog.text.count("statistics will be written later") == 2

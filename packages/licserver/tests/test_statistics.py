@@ -6,7 +6,13 @@ import pytest
 from sqlalchemy import select
 
 from harness.engines import both_engines, sqlite_only
-from licserver.database.repositories.statistics import KEPT_PER_LICENSE, CountKey, add_counts, note_seen
+from licserver.database.repositories.statistics import (
+    KEPT_PER_LICENSE,
+    CountKey,
+    add_counts,
+    note_refusals,
+    note_seen,
+)
 from licserver.database.tables.licenses import totals
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
@@ -142,7 +148,7 @@ async def test_what_was_noted_today_is_not_tried_again(world, site, monkeypatch)
 
     def note(database, batch, days):
         noted.extend(batch)
-        note_seen(database, batch, days)
+        return note_seen(database, batch, days)
 
     monkeypatch.setattr(tally_room, "note_seen", note)
     for day in (0, 1, 2):
@@ -229,6 +235,33 @@ async def test_a_flush_that_fails_halfway_adds_nothing_twice(world, site, fail_w
         world.services.vault.license_id(key), None, 9
     )
     assert activation.last_seen_at == world.clock()
+
+
+@sqlite_only
+async def test_counts_that_are_refused_hold_up_nothing_else(world, site, fail_writes):
+    """Such as by a lock on their table: machines are seen, and refusals stored, all the same."""
+    key = world.key(slots=1)
+    await site.verify(key, "a.example")
+    await flush(site)
+    world.clock.forward(days=1)
+    await site.verify(key, "a.example")
+    await site.verify(key, "b.example")
+    fail_writes("totals", "INSERT")
+    await flush(site)
+    license_id = world.services.vault.license_id(key)
+    (activation,) = world.repositories.licenses.list_activations_page(license_id, None, 9)
+    assert activation.last_seen_at == world.clock()
+    assert len(world.services.repositories.refusals.list_recent(world.clock(), 9)) == 1
+
+
+@both_engines
+def test_the_refusal_of_a_license_that_was_deleted_meanwhile(world):
+    """As a sweep does with ended trials: passed over, or it would fail with all others again and again."""
+    license_id, here = world.services.vault.license_id(world.key()), Environment("a.example", "192.0.2.1")
+    both = {(b"\0" * 16, here, "expired"): 1, (license_id, here, "expired"): 1}
+    assert note_refusals(world.services.database, both, world.clock()) == set()
+    (stored,) = world.services.repositories.refusals.list_recent(world.clock(), 9)
+    assert stored.license_id == license_id
 
 
 @sqlite_only

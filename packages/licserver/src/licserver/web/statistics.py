@@ -6,9 +6,10 @@ No request waits for it; a killed process loses its last seconds.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -37,7 +38,7 @@ from licserver.domain.decisions import (
     version_key,
 )
 from licserver.domain.records import EnvironmentPolicy, Machine
-from licserver.errors import LicserverError
+from licserver.errors import LicserverError, StatementRefusedError
 from licserver.web.metrics import OTHER
 
 FLUSH_SECONDS: Final = 10.0  # the greatest age of a number in a chart
@@ -119,17 +120,21 @@ class StatisticsCounter:
         self._verdicts, self._versions, self._seen, self._refused = Counter(), {}, {}, Counter()
         if not any(pending):
             return
+        problem = "others have locked rows"
         try:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, self._write, self._clock(), pending)
-        except LicserverError as problem:
+        except LicserverError as error:
+            problem = str(error)
+        except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
+            _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
+            return
+        if any(pending):
             outcome = (
                 f"of the last {FLUSH_SECONDS:.0f} seconds are lost" if is_last else "will be written later"
             )
             _log.warning("statistics %s: %s", outcome, problem)
             self._put_back(pending)
-        except Exception:  # noqa: BLE001 - the task goes on; the same counts would fail again
-            _log.exception("statistics of the last %.0f seconds are lost", FLUSH_SECONDS)
 
     def _put_back(self, pending: _Pending) -> None:
         counts, versions, seen, refused = pending
@@ -144,21 +149,45 @@ class StatisticsCounter:
             self._refused.update(refused)
 
     def _write(self, now: datetime, pending: _Pending) -> None:
-        """Write all; clear what is committed, so that nothing is added twice."""
+        """Write all; clear what is committed, so that nothing is added twice.
+
+        What another transaction has locked remains.
+        """
         counts, versions, seen, refused = pending
+        steps: list[Callable[[], None]] = [
+            partial(self._write_counts, now, counts, versions),
+            partial(self._write_refusals, now, refused),
+            partial(self._write_seen, now, seen),
+        ]
+        problem = None
+        for step in steps:
+            try:
+                step()
+            except StatementRefusedError as error:  # perhaps by a lock: the other steps need not wait for it
+                problem = error
+        if problem is not None:
+            raise problem
+
+    def _write_counts(self, now: datetime, counts: _Verdicts, versions: _Versions) -> None:
         add_counts(self._database, now.date(), self._named(counts, versions))
         counts.clear()
         versions.clear()
+
+    def _write_refusals(self, now: datetime, refused: _Refused) -> None:
         full = (one for one, why in refused if why is VerifyRefusal.ENVIRONMENT)
         events = () if self._wanted is None else self._wanted.describe_refusals(full, now)
         counted = {(*one, _LABELS[why]): count for (one, why), count in refused.items()}
-        note_refusals(self._database, counted, now, events)
-        refused.clear()
-        note_seen(
-            self._database,
-            [Seen(*lookup, now, *sighting) for lookup, sighting in seen.items()],
-            self._seen_days,
-        )
+        locked = note_refusals(self._database, counted, now, events)
+        for key in list(refused):
+            if key[0].license_id not in locked:
+                del refused[key]
+
+    def _write_seen(self, now: datetime, seen: _Seen) -> None:
+        batch = [Seen(*lookup, now, *sighting) for lookup, sighting in seen.items()]
+        locked = {one[:2] for one in note_seen(self._database, batch, self._seen_days)}
+        for lookup in list(seen):
+            if tuple(lookup) not in locked:
+                del seen[lookup]
 
     def _named(self, counts: _Verdicts, versions: _Versions) -> Mapping[CountKey, int]:
         """Name the counts as the database does; versions that were never published are `OTHER`."""

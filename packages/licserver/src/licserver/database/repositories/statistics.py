@@ -1,12 +1,13 @@
 """Written in batches beside the hot path: counts of a day, refusals, and when activations were last seen."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import and_, bindparam, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, put_into
@@ -14,6 +15,7 @@ from licserver.database.repositories.licenses import ends_within
 from licserver.database.repositories.webhooks import NewEvent, add_events
 from licserver.database.tables.licenses import activations, licenses, products, refusals, releases, totals
 from licserver.domain.records import Environment, EnvironmentPolicy, Machine
+from licserver.errors import StatementRefusedError
 
 
 class CountKey(NamedTuple):
@@ -136,27 +138,38 @@ def note_refusals(
     refused: Mapping[tuple[bytes, Environment, str], int],
     now: datetime,
     events: Sequence[NewEvent] = (),
-) -> None:
+) -> set[bytes]:
     """Store refusals by license, environment and reason, with their numbers; drop the oldest; all or none.
 
-    `events` are written with them.
+    `events` are written with them. Those of licenses that were deleted meanwhile are passed over.
+
+    Returns:
+        The licenses that another transaction has locked: nothing of theirs is stored.
     """
     if not refused:
-        return
+        return set()
+    named = {license_id for license_id, *_ in refused}
     rows, of_license = [], Counter[bytes]()
-    for (license_id, environment, reason), count in sorted(refused.items()):  # sorted: no two deadlock
-        of_license[license_id] += 1
-        if of_license[license_id] <= KEPT_PER_LICENSE:
-            row = {"license_id": license_id, **environment._asdict(), "reason": reason, "times": count}
-            rows.append({**row, "first_at": now, "last_at": now})
     with database.writing() as connection:
-        put_into(connection, refusals, *rows, added="times", kept="first_at")
+        there = select(licenses.c.id).where(licenses.c.id.in_(named))
+        # The lock of the foreign key, without waiting for it.
+        share = there.with_for_update(read=True, key_share=True, skip_locked=True)
+        free = set(connection.scalars(share))
+        locked = set(connection.scalars(there)) - free if len(free) < len(named) else set[bytes]()
+        for (license_id, environment, reason), count in sorted(refused.items()):  # sorted: no two deadlock
+            of_license[license_id] += 1
+            if license_id in free and of_license[license_id] <= KEPT_PER_LICENSE:
+                row = {"license_id": license_id, **environment._asdict(), "reason": reason, "times": count}
+                rows.append({**row, "first_at": now, "last_at": now})
+        if rows:
+            put_into(connection, refusals, *rows, added="times", kept="first_at")
+            connection.execute(_TRIM, [{"of": license_id} for license_id in free])
         add_events(connection, events)
-        connection.execute(_TRIM, [{"of": license_id} for license_id in of_license])
         expired = select(*refusals.primary_key).where(_refused.last_at < now - REFUSALS_KEPT)
         if old := connection.execute(expired.order_by(_refused.last_at).limit(_MAX_EXPIRED)).all():
             is_old = sa.tuple_(*refusals.primary_key).in_(map(tuple, old))
             connection.execute(sa.delete(refusals).where(is_old))
+    return locked
 
 
 class RefusalRepository(Repository):
@@ -183,6 +196,7 @@ class RefusalRepository(Repository):
 
 
 _BATCH: Final = 500  # activations updated in one transaction; new activations wait for it
+_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '100ms'"  # meanwhile the rows before the locked one are held
 
 
 class Seen(NamedTuple):
@@ -250,17 +264,56 @@ def _is_its_day(license_id: bytes, today: date, days: int) -> bool:
     return (today.toordinal() + license_id[0]) % days == 0
 
 
-def note_seen(database: Database, batch: Sequence[Seen], days: int = 1) -> None:
-    """Store that activations were seen, where that `is_due`, a few in a transaction."""
+def note_seen(database: Database, batch: Sequence[Seen], days: int = 1) -> list[Seen]:
+    """Store that activations were seen, where that `is_due`, a few in a transaction.
+
+    Returns:
+        Those that another transaction has locked: to be noted the next time, with none of the others.
+    """
+    locked: list[Seen] = []
     for start in range(0, len(batch), _BATCH):
         some = sorted(batch[start : start + _BATCH], key=lambda one: one.at)
-        latest = {one[:2] + one[3:4]: one for one in some}
-        with database.writing() as connection:
-            for policy, note in _NOTES.items():
-                # in one order, so that no two of them deadlock
-                rows = [_to_row(latest[key], days) for key in sorted(latest) if latest[key].policy is policy]
-                if rows:
-                    connection.execute(note, rows)
+        # in one order, so that no two of them deadlock
+        latest = [one for _, one in sorted({one[:2] + one[3:4]: one for one in some}.items())]
+        try:
+            with _briefly_waiting(database) as connection:
+                _note(connection, latest, days)
+        except StatementRefusedError:
+            if not database.is_remote:
+                raise
+            with _briefly_waiting(database) as connection:
+                held = _lock_activations(connection, latest)
+                _note(connection, [one for one in latest if one.license_id not in held], days)
+            locked += [one for one in latest if one.license_id in held]
+    return locked
+
+
+@contextmanager
+def _briefly_waiting(database: Database) -> Iterator[Connection]:
+    with database.writing() as connection:
+        if database.is_remote:
+            connection.exec_driver_sql(_LOCK_TIMEOUT)
+        yield connection
+
+
+def _lock_activations(connection: Connection, batch: Sequence[Seen]) -> set[bytes]:
+    """Lock what the notes may change; return the licenses of which other transactions hold a part.
+
+    Only after a note has met a lock: otherwise the locks would be a third more to write into the log.
+    """
+    ids, environments = zip(*((one.license_id, one.environment) for one in batch), strict=True)
+    domains, ips = zip(*environments, strict=True)
+    rows = select(*activations.primary_key).where(
+        activations.c.license_id.in_(ids), or_(activations.c.domain.in_(domains), activations.c.ip.in_(ips))
+    )
+    free = set(connection.execute(rows.with_for_update(skip_locked=True)))
+    return {row.license_id for row in connection.execute(rows) if row not in free}
+
+
+def _note(connection: Connection, batch: Sequence[Seen], days: int) -> None:
+    for policy, note in _NOTES.items():
+        if rows := [_to_row(one, days) for one in batch if one.policy is policy]:
+            connection.execute(note, rows)
 
 
 def _to_row(seen: Seen, days: int) -> dict[str, object]:
