@@ -134,8 +134,8 @@ def test_one_that_hangs_is_replaced_though_no_job_is_late(program, workers):
         wait_until_done(services)
         server.terminate()
         log = server.communicate(timeout=30)[1].splitlines()
-    told = [line.partition("licserver.background: ")[2] for line in log if "background" in line]
-    assert told == [
+    messages = [line.partition("licserver.background: ")[2] for line in log if "background" in line]
+    assert messages == [
         "the background process has stopped responding, and is killed",
         "the background process is started again in 1 s: it exited with -9",
     ]
