@@ -21,7 +21,7 @@ def world(make_world):
 def sent_codes(world):
     """The codes in the queued mails, the oldest first, with their addresses."""
     mail = world.services.mail
-    messages = [mail.render(job) for job in reversed(mail.list_jobs())]
+    messages = [mail.render(job) for job in reversed(mail.list_jobs().items)]
     return [(one["To"], re.search(r"[0-9]{6}", one["Subject"])[0]) for one in messages]
 
 

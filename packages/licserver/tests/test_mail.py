@@ -100,7 +100,7 @@ async def send_due(world):
     register_mail(worker, world.services)
     for job in world.repositories.queue.claim(MAIL, world.clock(), timedelta(minutes=1), 10):
         await worker._run(job)
-    return world.services.mail.list_jobs()
+    return world.services.mail.list_jobs().items
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def mail(make_world):
 
 def rendered(world):
     """The messages of all queued mails that have a recipient, the oldest first."""
-    messages = [world.services.mail.render(job) for job in world.services.mail.list_jobs()[::-1]]
+    messages = [world.services.mail.render(job) for job in world.services.mail.list_jobs().items[::-1]]
     return [(message["To"], message["Subject"], message) for message in messages if message is not None]
 
 
@@ -275,7 +275,7 @@ def test_lost_keys_and_codes_stand_in_no_job(mail):
     text = lost.get_body().as_string()
     assert [one in text for one in (*keys, revoked)] == [True, True, False]
     assert subject == "Your code: 042317"
-    jobs = str([job.payload for job in mail.services.mail.list_jobs()])
+    jobs = str([job.payload for job in mail.services.mail.list_jobs().items])
     assert not any(one in jobs for one in ("bob", "042317", *keys))
 
 
@@ -343,7 +343,7 @@ def test_without_a_server_nothing_is_queued(world):
     service.send_ending()
     with pytest.raises(InvalidInputError, match="LICSERVER_MAIL_HOST"):
         service.send_test("a@b.example")
-    assert service.list_jobs() == []
+    assert service.list_jobs().items == []
 
 
 def test_the_command_line_shows_mails(cli, monkeypatch):

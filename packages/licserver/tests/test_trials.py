@@ -245,7 +245,7 @@ def test_an_event_marks_a_trial(shop):
     shop.trials.start("app", machine(), "192.0.2.1")
     (job,) = shop.repositories.queue.claim(EVENTS, shop.now(), timedelta(minutes=1), 9)
     shop.webhooks.fan_out(job)
-    (delivery,) = shop.webhooks.list_deliveries()
+    (delivery,) = shop.webhooks.list_deliveries().items
     assert json.loads(delivery.body)["data"]["trial"] is True
 
 

@@ -6,6 +6,7 @@ import re
 
 from licserver.domain.records import Role
 from licserver.errors import BuryJobError
+from licserver.services.lists import write_cursor
 from licserver.web.console.pages.outgoing import WEBHOOK_ACTIONS
 
 HOOK = "https://hooks.example/in"
@@ -24,11 +25,11 @@ async def test_an_owner_manages_endpoints(users, alice):
         assert expected in alice.notice
     await alice.post("/console/webhooks/rotate", endpoint=endpoint.id)
     assert "whsec_" in alice.text
-    (delivery,) = users.webhooks.list_deliveries()
+    (delivery,) = users.webhooks.list_deliveries().items
     await alice.post("/console/webhooks/redeliver", delivery=str(delivery.id))
     await alice.post("/console/webhooks/redeliver", since="2026-06-01T00:00")
     assert "sent again" in alice.notice
-    await alice.get(f"/console/webhooks?endpoint={endpoint.id}&before={delivery.id + 1}")
+    await alice.get(f"/console/webhooks?endpoint={endpoint.id}&after={write_cursor([delivery.id + 1])}")
     assert delivery.event_id in alice.text
     await alice.post("/console/webhooks/remove", endpoint=endpoint.id)
     assert "Remove https://hooks.example/in?" in alice.text
@@ -53,7 +54,7 @@ async def test_support_looks_and_a_disabled_endpoint_is_shown(world, users, open
     """What was answered is text; on the overview and the health page an owner sees what was disabled."""
     endpoint, _ = users.webhooks.add(HOOK)
     users.webhooks.send_test(endpoint.id)
-    (delivery,) = users.webhooks.list_deliveries()
+    (delivery,) = users.webhooks.list_deliveries().items
     job = world.repositories.queue.find("webhook-deliveries", delivery.id)
     with contextlib.suppress(BuryJobError):
         users.webhooks.record(job, 410, "<script>alert(1)</script>")

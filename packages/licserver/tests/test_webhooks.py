@@ -168,7 +168,7 @@ async def test_an_event_arrives_signed_and_without_a_key(make_world):
     (content,) = describe_webhooks()["license.issued"]["post"]["requestBody"]["content"].values()
     OAS31Validator(content["schema"]).validate(json.loads(body))
     assert key not in body.decode()
-    (delivery,) = world.services.webhooks.list_deliveries(endpoint.id)
+    (delivery,) = world.services.webhooks.list_deliveries(endpoint.id).items
     assert (delivery.status, delivery.answer, delivery.attempts) == (200, "thanks", 1)
 
 
@@ -215,7 +215,7 @@ def test_410_or_five_days_of_failures_disable_an_endpoint(world, sent):
     """Its reason is shown; what still waits for it is given up until it is enabled and sent again."""
     endpoint, service, claim = sent
     job = claim()
-    assert world.services.mail.list_jobs() == []
+    assert world.services.mail.list_jobs().items == []
     with pytest.raises(BuryJobError, match="410"):
         service.record(job, 410, "gone")
     assert service.get(endpoint).disabled_reason == "it answered 410 Gone"

@@ -96,7 +96,7 @@ def send_test(services: Services, printer: Printer, endpoint: str) -> None:
 @limit_option
 def deliveries(services: Services, printer: Printer, endpoint: str | None, limit: int) -> None:
     """List deliveries, the latest first, with what the endpoint answered."""
-    found = services.webhooks.list_deliveries(endpoint, limit=limit)
+    found = services.webhooks.list_deliveries(endpoint, limit=limit).items
     records = (
         {"delivery": one.id, "endpoint": one.endpoint_id, "event": one.event_id}
         | pick(one, "type", "state", "attempts", "sent_at", "status")
@@ -145,7 +145,7 @@ mail_group = Commands("mail", help="List mails to customers, send one again, try
 @limit_option
 def list_mails(services: Services, printer: Printer, limit: int, *, failed: bool) -> None:
     """List mails, the latest first; the license names the customer."""
-    found = services.mail.list_jobs(JobState.DEAD if failed else None, limit=limit)
+    found = services.mail.list_jobs(JobState.DEAD if failed else None, limit=limit).items
     records = (
         {"mail": job.id, "template": job.payload["template"], "license": job.payload.get("license_id")}
         | {"state": _STATES[job.state], "attempts": job.attempts}

@@ -1,6 +1,7 @@
 """The audit log: who changed what; and the sweep of what is older than the settings allow."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.audit import AuditFilter, Entry, Retention
@@ -9,7 +10,7 @@ from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
 from licserver.services.account import TrialService
 from licserver.services.context import Context, Service
-from licserver.services.lists import Page, check_limit, cut_page, read_place
+from licserver.services.lists import Page, page_by_id
 from licserver.services.sources import KEPT as DELIVERIES_KEPT
 from licserver.services.tokens import RESPONSES_KEPT
 
@@ -30,15 +31,12 @@ class AuditService(Service):
 
     def list_page(self, which: AuditFilter = _ALL, cursor: str | None = None, limit: int = 50) -> Page[Entry]:
         """Return a page of the audit log, the newest line first."""
-        check_limit(limit)
-        place = read_place(cursor, int)
         name = which.name if which.actor is None else which.actor.name
         if not all(map(is_printable, (*(which.object or ()), name or ""))):
             raise InvalidInputError("an actor or an object is named in one line of text")
         # The history of one object stands beside it as it is now.
         context = self._context.for_lists() if which.object is None else self._context
-        found = context.repositories.audit.list_page(which, place[0] if place else None, limit + 1)
-        return cut_page(found, limit, lambda last: [last.id])
+        return page_by_id(partial(context.repositories.audit.list_page, which), cursor, limit)
 
 
 class SweepResult(NamedTuple):

@@ -50,6 +50,13 @@ def cut_page(found: Sequence[Item], limit: int, place: Callable[[Item], Sequence
     return Page(items, write_cursor(place(items[-1])) if len(found) > limit else None)
 
 
+def page_by_id(load: Callable[[int | None, int], Sequence[Any]], cursor: str | None, limit: int) -> Page[Any]:
+    """Return a page of a list that is sorted by id; `load` takes the id before the page, and how many."""
+    check_limit(limit)
+    place = read_place(cursor, int)
+    return cut_page(load(place[0] if place else None, limit + 1), limit, lambda last: [last.id])
+
+
 def check_limit(limit: int) -> None:
     """Refuse a page that is too large."""
     if not 1 <= limit <= MAX_PAGE:

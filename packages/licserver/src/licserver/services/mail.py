@@ -11,7 +11,7 @@ from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime, parseaddr
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from licserver.database.repositories.queue import Job, JobState
@@ -20,6 +20,7 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import IssuedLicense, LicenseState
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
 from licserver.services.context import Context
+from licserver.services.lists import Page, page_by_id
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -128,10 +129,10 @@ class MailService:
         return self._queue.add(MAIL, key, payload, self._context.now())
 
     def list_jobs(
-        self, state: JobState | None = None, before: int | None = None, limit: int = 50
-    ) -> Sequence[Job]:
-        """Return queued and sent mails, the latest first."""
-        return self._queue.list_page(MAIL, state, before, limit)
+        self, state: JobState | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page[Job]:
+        """Return a page of queued and sent mails, the latest first."""
+        return page_by_id(partial(self._queue.list_page, MAIL, state), cursor, limit)
 
     def retry(self, id_: int) -> None:
         """Send a mail again."""

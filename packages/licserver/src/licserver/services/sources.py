@@ -3,9 +3,10 @@
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.sales import (
@@ -30,7 +31,7 @@ from licserver.services.license_terms import (
     check_seats,
     check_slots,
 )
-from licserver.services.lists import Page, check_limit, cut_page, read_place
+from licserver.services.lists import Page, page_by_id
 from licserver.services.products import check_plans, find_product
 from licserver.sources import SECRET_FORMS, SHOPS, SourceKind
 from licserver.sources.records import Delivery, SaleEvent, UnreadableDeliveryError, dump_events, is_period
@@ -256,15 +257,9 @@ class SourceService(Service):
     ) -> Page[StoredEvent]:
         """Return a page of what a source has delivered, the latest first."""
         self.get(name)
-        check_limit(limit)
         if state is not None and state not in STATES:
             raise InvalidInputError(f"a state is one of {', '.join(STATES)}")
-        place = read_place(cursor, int)
-        before = place[0] if place else None
-        found: Sequence[StoredEvent] = self._context.repositories.sales.list_events(
-            name, state, before, limit + 1
-        )
-        return cut_page(found, limit, lambda last: [last.id])
+        return page_by_id(partial(self._context.repositories.sales.list_events, name, state), cursor, limit)
 
     def replay(self, event_id: int) -> StoredEvent:
         """Process a delivery again, for example after its product was mapped; nothing is done twice."""

@@ -4,6 +4,7 @@ import random
 import secrets
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -14,11 +15,11 @@ from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, Ret
 from licserver.protocol import webhooks
 from licserver.protocol.webhooks import TEST_TYPE, EventType, Outcome
 from licserver.services.context import Context
+from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import MailService
 
 BOTH_SECRETS: Final = timedelta(days=1)  # after a rotation, two signatures are sent for so long
 SCAN_SECONDS: Final = 60.0
-MAX_DELIVERIES: Final = 200  # of a page
 _MAX_URL: Final = 2_000
 _CHUNK: Final = 1_000  # licenses of one transaction of a scan
 
@@ -133,10 +134,10 @@ class WebhookService:
         return event_id
 
     def list_deliveries(
-        self, endpoint_id: str | None = None, before: int | None = None, limit: int = 50
-    ) -> Sequence[Delivery]:
-        """Return deliveries, the latest first; `before` is the last id of the page before."""
-        return self._webhooks.list_deliveries(endpoint_id, before, min(limit, MAX_DELIVERIES))
+        self, endpoint_id: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page[Delivery]:
+        """Return a page of deliveries, the latest first."""
+        return page_by_id(partial(self._webhooks.list_deliveries, endpoint_id), cursor, limit)
 
     def redeliver(self, delivery_id: int) -> None:
         """Send an event to an endpoint again, with the same id."""

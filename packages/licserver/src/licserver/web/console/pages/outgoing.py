@@ -1,35 +1,24 @@
 """What is sent, and what became of it: mail to customers, and webhooks."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from licserver.database.repositories.queue import JobState
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
 from licserver.services.mail import TEMPLATES
-from licserver.web.console.formatting import parse_number, read_number
+from licserver.web.console.formatting import parse_number
 from licserver.web.console.pages import Actions, Page, PageContext, Reply, act
 
 _SHOWN: Final = 50
 _MAX_DIGITS: Final = 15
 
 
-def _last_id(found: Sequence[Any]) -> int | None:
-    """Return where the next page of a list begins; None after the last one."""
-    last: int | None = found[-1].id if len(found) == _SHOWN else None
-    return last
-
-
-def _before(context: PageContext) -> int | None:
-    return read_number(context.from_query("before"), _MAX_DIGITS)
-
-
 def show_mail(context: PageContext) -> Page:
     """Show mails, the latest first, and one text with made-up values."""
     mail, chosen, preview = context.services.mail, context.from_query("text"), None
     is_failed = context.from_query("failed") == "1"
-    found = mail.list_jobs(JobState.DEAD if is_failed else None, _before(context), _SHOWN)
+    found = mail.list_jobs(JobState.DEAD if is_failed else None, context.after, _SHOWN)
     if chosen:
         message = mail.preview(chosen)
         text = message.get_body(("plain",))
@@ -37,9 +26,9 @@ def show_mail(context: PageContext) -> Page:
     return Page(
         "mail.html",
         is_on=mail.is_on,
-        mails=found,
+        mails=found.items,
         is_failed=is_failed,
-        more=_last_id(found),
+        further=context.further(found.cursor, failed="1" if is_failed else None),
         texts=TEMPLATES,
         chosen=chosen,
         preview=preview,
@@ -60,14 +49,14 @@ MAIL_ACTIONS: Final[Actions] = {
 def show_webhooks(context: PageContext, secret: str | None = None) -> Page:
     """Show endpoints, deliveries, and the form for a new endpoint; a secret is shown this once."""
     endpoints, chosen = context.services.webhooks.list_endpoints(), context.from_query("endpoint") or None
-    found = context.services.webhooks.list_deliveries(chosen, _before(context), _SHOWN)
+    found = context.services.webhooks.list_deliveries(chosen, context.after, _SHOWN)
     return Page(
         "webhooks.html",
         endpoints=endpoints,
         addresses={one.id: one.url for one in endpoints},
-        deliveries=found,
+        deliveries=found.items,
         chosen=chosen,
-        more=_last_id(found),
+        further=context.further(found.cursor, endpoint=chosen),
         types=list(EventType),
         secret=secret,
         form=context.typed("url"),
