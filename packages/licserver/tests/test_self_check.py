@@ -228,7 +228,7 @@ def test_the_command(bare_cli, monkeypatch):
     assert "ok    database" in bare_cli("check")
     report = json.loads(bare_cli("check", "--json"))
     assert report["ok"] is True
-    assert {"about", "level", "said", "advice"} == set(report["findings"][0])
+    assert {"about", "level", "message", "advice"} == set(report["findings"][0])
     monkeypatch.setenv("LICSERVER_IPV6_PREFIX", "no number")
     assert "LICSERVER_IPV6_PREFIX" in _fails(bare_cli)
 

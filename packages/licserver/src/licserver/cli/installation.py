@@ -155,7 +155,7 @@ def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
     failed = [one for one in findings if one.level is Level.FAILED]
     if as_json:
         document = [
-            {"about": one.about, "level": one.level, "said": one.message, "advice": one.advice}
+            {"about": one.about, "level": one.level, "message": one.message, "advice": one.advice}
             for one in findings
         ]
         Printer(as_json=True).result({"ok": not failed, "findings": document}, "")
