@@ -145,13 +145,14 @@ def test_a_pre_release_of_a_channel_is_newer():
 
 
 def test_channel_and_lowest_version_are_remembered():
-    """What an earlier version of the app has written has neither, and what is damaged counts as none."""
+    """What an earlier version of the app has written has neither."""
     listing = Listing("Notes", "notes", "2.0b1", "", NOON, None, channel="beta")
     done = Round(NOON, 0.0, answered=True, listing=listing, minimum_version="1.5")
     document = write_round(done)
     assert read_round(document) == done
-    damaged = {**document, "minimum_version": 5, "listing": {**document["listing"], "channel": []}}
-    assert read_round(damaged).minimum_version is read_round(damaged).listing.channel is None
+    listing = {name: value for name, value in document["listing"].items() if name != "channel"}
+    earlier = read_round({"checked_at": NOON.isoformat(), "spread": 0, "answered": True, "listing": listing})
+    assert earlier.minimum_version is earlier.listing.channel is None
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

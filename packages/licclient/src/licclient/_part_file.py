@@ -28,7 +28,7 @@ from licclient._protocol.downloads import (
     strong_etag,
 )
 from licclient._protocol.responses import Head, unusable_response
-from licclient._records import seal, unseal
+from licclient._records import Document, reader, seal, unseal
 from licclient._storage import read_private, replace_file
 from licclient.errors import ServiceUnavailableError, UntrustedResponseError
 
@@ -124,7 +124,7 @@ class PartFile:
     def resume(self) -> None:
         """Continue the part that an earlier run left, if it and its note belong together."""
         self.close()
-        note = _read_note(self._slot, read_private(self._note_path))
+        note = _read_note(unseal(self._slot, read_private(self._note_path) or b""))
         if note is None or not self._is_expected(note.size, note.sha256) or not _is_our_file(self._path):
             self._start_over()
             return
@@ -305,18 +305,10 @@ def _unlock(lock: Any, path: Path) -> None:
             path.unlink()  # Windows removes no open file, and here nobody loses a lock by it
 
 
-def _read_note(slot: str, raw: bytes | None) -> _Note | None:
-    match unseal(slot, raw or b""):
-        case {
-            "name": str(name),
-            "version": str(version),
-            "size": int(size),
-            "sha256": str(digest),
-            "etag": str(etag),
-        }:
-            return _Note(safe_name(name), version, size, digest, etag)
-        case _:
-            return None
+@reader
+def _read_note(document: Document) -> _Note:
+    name = safe_name(document["name"])
+    return _Note(name, document["version"], document["size"], document["sha256"], document["etag"])
 
 
 def _open(path: Path, flags: int = 0) -> BinaryIO:

@@ -9,11 +9,15 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
+from functools import wraps
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from licclient._model import Held, Listing, Round, Settings, Verified, read_entitlements, write_entitlements
-from licclient._protocol.requests import read_date, read_instant
+from licclient._protocol.requests import read_instant
+
+T = TypeVar("T")
 
 SCHEMA: Final = 1
 """Version of what stands in a record. A field that may be missing, as `slow_by` is, needs no new one; what an
@@ -67,6 +71,29 @@ def unseal(name: str, raw: bytes) -> Document | None:
 
 def _sum(name: str, content: bytes) -> bytes:
     return sha256(name.encode() + b"\0" + content).hexdigest().encode()
+
+
+def reader(read: Callable[[Document], T]) -> Callable[[Document | None], T | None]:
+    """Decorate a function that reads a record: None for no record, and for one that is not as it was written.
+
+    Damage is found by `unseal`; this is for what another version or a person wrote.
+    """
+
+    @wraps(read)
+    def read_or_none(document: Document | None) -> T | None:
+        try:
+            return None if document is None else read(document)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return None
+
+    return read_or_none
+
+
+def demand_instant(text: object) -> datetime:
+    """Parse an instant; raise `ValueError` for anything else."""
+    if (at := read_instant(text)) is None:
+        raise ValueError("no instant")
+    return at
 
 
 # --- folders ----------------------------------------------------------------------------------
@@ -128,28 +155,18 @@ def write_held(held: Held) -> Document:
     }
 
 
-def read_held(document: Document | None) -> Held | None:
-    """Read the last success for a key; None when there is none that makes sense."""
-    match document:
-        case {
-            "product": str(product),
-            "expiry": str() | None as expiry,
-            "lifetime": bool(lifetime),
-            "checked_at": str(checked),
-            "seen_at": str(seen),
-            **more,
-        }:
-            expires_on = None if expiry is None else read_date(expiry)
-            checked_at, seen_at = read_instant(checked), read_instant(seen)
-            if checked_at is None or seen_at is None or seen_at < checked_at:
-                return None
-            if expiry is not None and (expires_on is None or lifetime):
-                return None
-            granted, is_trial = read_entitlements(more.get("entitlements")), more.get("trial") is True
-            verified = Verified(product, expires_on, lifetime, entitlements=granted, is_trial=is_trial)
-            return Held(verified, checked_at, seen_at)
-        case _:
-            return None
+@reader
+def read_held(document: Document) -> Held:
+    """Read the last success for a key."""
+    expiry = document["expiry"]
+    verified = Verified(
+        document["product"],
+        None if expiry is None else date.fromisoformat(expiry),
+        document["lifetime"],
+        entitlements=read_entitlements(document.get("entitlements")),
+        is_trial=document.get("trial", False),
+    )
+    return Held(verified, demand_instant(document["checked_at"]), demand_instant(document["seen_at"]))
 
 
 def write_round(done: Round) -> Document:
@@ -175,48 +192,25 @@ def write_round(done: Round) -> Document:
     }
 
 
-def read_round(document: Document | None) -> Round | None:
-    """Read the last update check; None when there is none that makes sense."""
-    match document:
-        case {
-            "checked_at": str(checked),
-            "spread": float(spread) | int(spread),
-            "answered": bool(answered),
-            "listing": listing,
-        } if 0 <= spread <= 1:
-            if (checked_at := read_instant(checked)) is None:
-                return None
-            minimum = _read_text((document or {}).get("minimum_version"))
-            return Round(checked_at, float(spread), answered, _read_listing(listing), minimum)
-        case _:
-            return None
+@reader
+def read_round(document: Document) -> Round:
+    """Read the last update check."""
+    offered, minimum_version = document["listing"], document.get("minimum_version")
+    listing = None if offered is None else _read_listing(offered)
+    checked_at, spread = demand_instant(document["checked_at"]), float(document["spread"])
+    return Round(checked_at, spread, document["answered"], listing, minimum_version)
 
 
-def _read_listing(document: Any) -> Listing | None:
-    match document:
-        case {
-            "name": str(name),
-            "slug": str(slug),
-            "version": str(version),
-            "changelog": str(changelog),
-            "last_updated": str(updated),
-        }:
-            updated_at = read_instant(updated)
-            manifest = document.get("manifest")
-            if updated_at is None or not isinstance(manifest, str | None):
-                return None
-            about = name, slug, version, changelog, updated_at
-            return Listing(
-                *about,
-                download_url=None,
-                manifest=manifest,
-                channel=_read_text(document.get("channel")),
-                is_critical=document.get("critical") is True,
-                is_manual=document.get("manual") is True,
-            )
-        case _:
-            return None
-
-
-def _read_text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _read_listing(document: Document) -> Listing:
+    return Listing(
+        document["name"],
+        document["slug"],
+        document["version"],
+        document["changelog"],
+        demand_instant(document["last_updated"]),
+        download_url=None,
+        manifest=document.get("manifest"),
+        channel=document.get("channel"),
+        is_critical=document.get("critical", False),
+        is_manual=document.get("manual", False),
+    )

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from licclient._model import Held, License, Reason, Round, Settings, Source, Update, Verified
 from licclient._policy import CLOCK_TOLERANCE, Standing, holds_until, judge_held, next_check, wrong_product
-from licclient._protocol.requests import read_instant
-from licclient._records import Document
+from licclient._records import Document, demand_instant, reader
 from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
@@ -84,23 +83,17 @@ def write_outcome(outcome: Outcome) -> Document:
     return {"call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "result": result}
 
 
-def read_outcome(document: Document | None) -> Outcome | None:
-    """Read the end of a call; None when there is none that makes sense."""
-    match document:
-        case {"call": str(call), "ended_at": str(ended), "result": dict(result)} if at := read_instant(ended):
-            pass
-        case _:
-            return None
-    match result:
-        case {"reason": str(reason), "message": str(message)}:
-            is_known = reason in list(Reason)
-            return Outcome(call, at, LicenseRefusedError(Reason(reason), message)) if is_known else None
-        case {"no_answer": str(message)}:
-            return Outcome(call, at, ServiceUnavailableError(message))
-        case {"product": str(product)}:
-            return Outcome(call, at, None, product)
-        case _:
-            return Outcome(call, at, None, is_private=result.get("private") is True)
+@reader
+def read_outcome(document: Document) -> Outcome:
+    """Read the end of a call."""
+    result = document["result"]
+    answer: LicenseRefusedError | ServiceUnavailableError | None = None
+    if "reason" in result:
+        answer = LicenseRefusedError(Reason(result["reason"]), result["message"])
+    elif "no_answer" in result:
+        answer = ServiceUnavailableError(result["no_answer"])
+    ended_at, is_private = demand_instant(document["ended_at"]), result.get("private", False)
+    return Outcome(document["call"], ended_at, answer, result.get("product"), is_private)
 
 
 # --- a settings page --------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from typing import Final
 
 from licclient._model import Listing, Manifest, Settings, Update
 from licclient._policy import is_at_least, is_version
-from licclient._protocol.requests import read_instant
 from licclient._protocol.responses import read_json_object
-from licclient._records import Document, record_name
+from licclient._records import Document, demand_instant, reader, record_name
 from licclient._signatures.public_keys import PublicKey
 from licclient._signatures.responses import decode_base64url, read_key_id, read_utc
 from licclient._storage import Storage
@@ -33,10 +32,10 @@ _MAX_SIZE: Final = 10**15
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """The highest version that was found to be signed; older records have no `signed_at`."""
+    """The highest version that was found to be signed."""
 
     version: str
-    signed_at: datetime | None
+    signed_at: datetime
 
 
 class SignedReleases:
@@ -93,15 +92,10 @@ class SignedReleases:
         return record_name("release", self._settings.server, slug, *self._settings.channels)
 
 
-def read_highest(document: Document | None) -> Highest | None:
-    """Parse the record of the highest signed version; None when there is none, or it is damaged."""
-    match document:
-        case {"version": str(version), "signed_at": str(signed_at)}:
-            return Highest(version, read_instant(signed_at))
-        case {"version": str(version)}:
-            return Highest(version, None)
-        case _:
-            return None
+@reader
+def read_highest(document: Document) -> Highest:
+    """Parse the record of the highest signed version."""
+    return Highest(document["version"], demand_instant(document["signed_at"]))
 
 
 def check_manifest(
@@ -131,18 +125,15 @@ def check_manifest(
     if not is_version(version):
         # Never offered (D-47); remembered as the highest, it would be above everything that comes later.
         return UntrustedResponseError("The vendor signed a version that cannot be compared with others.")
-    if highest is not None and not is_at_least(version, highest.version) and not _is_later(manifest, highest):
+    is_lower = highest is not None and not is_at_least(version, highest.version)
+    # Signed after the higher one, it is what the vendor went back to (D-68).
+    if highest is not None and is_lower and manifest.published_at <= highest.signed_at:
         return UntrustedResponseError(
             f"The vendor signed a higher version before, {highest.version[:80]}, and has not signed this one"
             " since: the service shows an old answer, or the vendor withdrew the higher one and must renew"
             " the signature of this one."
         )
     return manifest
-
-
-def _is_later(manifest: Manifest, highest: Highest) -> bool:
-    """Return whether a version was signed after the highest one: so the vendor went back to it (D-68)."""
-    return highest.signed_at is not None and manifest.published_at > highest.signed_at
 
 
 def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | UntrustedResponseError:
