@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient import (
+    ClientSettings,
     DownloadCancelledError,
     Downloaded,
     InvalidRequestError,
@@ -40,12 +41,12 @@ from licclient.dialogs._states import (
     Progressed,
     Tone,
     Typed,
-    Urls,
     View,
     links_for,
     say_problem,
 )
 
+NOTES = ClientSettings("https://licenses.example.com", product="Notes", version="1.0.0")
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LICENSE = License("Notes", date(2027, 12, 31), lifetime=False, checked_at=AT, source=Source.SERVER)
@@ -75,7 +76,7 @@ def shown(view):
 
 def test_a_key_is_repaired_asked_about_and_thanked_for():
     """The story of a good key: the field shows what was understood, one question, thanks, and the end."""
-    state, command = play(Activation("en", "Notes"), Typed(f" {KEY.lower().replace('-', '–')}"), GO)
+    state, command = play(Activation("en", settings=NOTES), Typed(f" {KEY.lower().replace('-', '–')}"), GO)
     assert command == Command.ACTIVATE
     assert (state.view().body, state.view().is_editable) == (KEY, False)
     assert shown(state.view()) == ({"leave"}, "Checking the license key …")
@@ -150,7 +151,8 @@ def test_who_is_never_online_is_led_to_a_license_file(language):
     """After an outage alone, and only if the app pins the keys that files are signed with."""
     hint = text_of("activation.never_online", language)
     for problem, takes_files in itertools.product((ServiceUnavailableError(), REFUSED), (True, False)):
-        view = Activation(language, problem=problem, takes_files=takes_files).view()
+        settings = replace(NOTES, public_keys=["key"] if takes_files else None)
+        view = Activation(language, problem, settings=settings).view()
         assert (hint in view.message) is (takes_files and problem is not REFUSED)
 
 
@@ -165,7 +167,7 @@ def test_why_the_app_asks_is_shown_unless_it_is_plain():
 
 def test_the_product_is_in_the_title_if_it_is_known():
     """Whatever characters are in it."""
-    assert Activation("en", "R&D {0}").view().title == "Activate R&D {0}"
+    assert Activation("en", settings=replace(NOTES, product="R&D {0}")).view().title == "Activate R&D {0}"
     assert Activation("en").view().title == "License activation"
 
 
@@ -174,7 +176,7 @@ def test_the_product_is_in_the_title_if_it_is_known():
 
 def test_an_update_is_offered_downloaded_and_handed_over():
     """The story of a download: facts, changelog as text, how far it is, and the file however it is closed."""
-    offer = Offer("en", UPDATE, "1.0.0", changelog="- Export.")
+    offer = Offer("en", UPDATE, changelog="- Export.", settings=NOTES)
     view = offer.view()
     assert view.heading == "Notes 1.1.0 is available"
     assert view.intro == "Installed: 1.0.0 · Published: Nov 21, 2026 · Size: 4.2 MB"
@@ -281,7 +283,8 @@ EVENTS = st.one_of(
 
 
 @given(
-    st.sampled_from([Activation("ja", "Notes"), Offer("fr", UPDATE, "1.0.0")]), st.lists(EVENTS, max_size=12)
+    st.sampled_from([Activation("ja", settings=NOTES), Offer("fr", UPDATE, settings=NOTES)]),
+    st.lists(EVENTS, max_size=12),
 )
 def test_nothing_leads_astray(state, events):
     """In whatever order: it can be closed, one thing is wanted at a time, and views make sense."""
@@ -310,7 +313,7 @@ def test_nothing_leads_astray(state, events):
 VIEWS = [
     play(start, *events)[0]
     for start, stories in [
-        (Activation("en", "Notes"), [(), (GO,), (Typed(KEY), GO), (Typed(KEY), GO, Ended(LICENSE))]),
+        (Activation("en", settings=NOTES), [(), (GO,), (Typed(KEY), GO), (Typed(KEY), GO, Ended(LICENSE))]),
         (Offer("en", UPDATE), [(), (GO,), (GO, LEAVE), (GO, Ended(REFUSED)), (GO, Ended(FILE)), (SKIP,)]),
     ]
     for events in stories
@@ -375,7 +378,7 @@ def test_dates_are_written_as_people_write_them(language, text):
     assert format_date(date(2027, 1, 5), language) == text
 
 
-URLS = Urls("https://x/buy", "mailto:help@x", "https://x/me")
+URLS = replace(NOTES, buy_url="https://x/buy", support_url="mailto:help@x", manage_url="https://x/me")
 
 
 @pytest.mark.parametrize(
@@ -396,9 +399,9 @@ URLS = Urls("https://x/buy", "mailto:help@x", "https://x/me")
 def test_links_lead_on(problem, texts):
     """What helps with a problem, and only if the app has a page for it."""
     assert [link.text for link in links_for(problem, URLS, "en")] == texts
-    assert links_for(problem, Urls(), "en") == ()
+    assert links_for(problem, NOTES, "en") == ()
     if problem is not None:
-        refused, _ = play(Activation("en", urls=URLS), Typed(KEY), GO, Ended(problem))
+        refused, _ = play(Activation("en", settings=URLS), Typed(KEY), GO, Ended(problem))
         assert [link.text for link in refused.view().links] == texts
         assert play(refused, GO)[0].view().links == ()
 

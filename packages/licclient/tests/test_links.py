@@ -1,7 +1,7 @@
 import pytest
 from stage.rules import settings
 
-from licclient._protocol.links import is_protected, is_safe_link, origin, redirect_target
+from licclient._protocol.requests import is_protected, is_safe_link, origin, redirect_target
 
 HERE = [
     *("127.0.0.1:80", "127.8.9.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0.0.0.0", "[::1]", "[::]"),  # noqa: S104 - nothing listens

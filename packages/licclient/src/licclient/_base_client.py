@@ -104,7 +104,7 @@ class BaseClient(Generic[_W, _T]):
         storage: "Storage | None" = None,
         **options: Any,
     ) -> None:
-        from licclient._protocol.links import is_in_the_clear
+        from licclient._protocol.requests import is_in_the_clear
         from licclient._records import places_for
         from licclient._settings import ClientSettings, read_settings
         from licclient._storage import StateFolder, read_folder

@@ -26,8 +26,7 @@ from licclient._flows.verification import installation_domain
 from licclient._model import License, Settings
 from licclient._network import run_with_deadline, system_proxy
 from licclient._policy import is_version
-from licclient._protocol.links import is_in_the_clear
-from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call
+from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call, is_in_the_clear
 from licclient._protocol.responses import REDIRECTS, Reply
 from licclient._status import LicenseState, LicenseStatus
 from licclient._storage import StateFolder

@@ -159,7 +159,7 @@ class Settings:
     public_keys: "tuple[PublicKey, ...]" = ()
     """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
     download_origins: frozenset[str] | None = None
-    """Where files may come from besides the service, as from `_protocol.links.origin`; None: any `https`."""
+    """Where files may come from besides the service, as `origin` writes them; None: any `https`."""
     platform: str | None = None
     """What update checks send, or `_computer.AUTO`; None sends nothing (D-187)."""
     channels: tuple[str, ...] = ()

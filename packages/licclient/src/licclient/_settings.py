@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from licclient._computer import AUTO, is_platform
 from licclient._model import Settings
-from licclient._protocol.links import is_in_the_clear, origin
-from licclient._protocol.requests import hide_keys
+from licclient._protocol.requests import hide_keys, is_in_the_clear, origin
 
 if TYPE_CHECKING:
     from licclient._signatures.public_keys import PublicKey

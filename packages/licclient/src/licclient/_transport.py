@@ -31,8 +31,7 @@ from licclient._model import Settings
 from licclient._network import Connection, own_ip, run_with_deadline, system_proxy
 from licclient._pace import PASSING
 from licclient._protocol.downloads import add_promises, read_sha256
-from licclient._protocol.links import is_protected, redirect_target
-from licclient._protocol.requests import Call, shown_ip
+from licclient._protocol.requests import Call, is_protected, redirect_target, shown_ip
 from licclient._protocol.responses import REDIRECTS, Attempt, Head, Reply, read_retry_after, unusable_response
 from licclient.errors import ServiceUnavailableError
 

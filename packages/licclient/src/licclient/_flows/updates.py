@@ -20,8 +20,7 @@ from licclient._policy import (
     is_offer,
     is_version,
 )
-from licclient._protocol.links import is_safe_link
-from licclient._protocol.requests import tidy_key, update_call
+from licclient._protocol.requests import is_safe_link, tidy_key, update_call
 from licclient._records import Document, read_round, record_name, write_round
 from licclient.errors import (
     LicclientError,

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from licclient._model import Listing, Reason, Settings, Verified, read_entitlements
-from licclient._protocol.links import is_safe_link
-from licclient._protocol.requests import is_text, read_date, read_instant
+from licclient._protocol.requests import is_safe_link, is_text, read_date, read_instant
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,

@@ -26,7 +26,6 @@ from licclient.dialogs._states import (
     Pressed,
     Progressed,
     Tone,
-    Urls,
     View,
 )
 from licclient.errors import LicclientError
@@ -213,27 +212,17 @@ def begin_activation(
 ) -> Activation:
     """Return the first state of the dialog that asks for a key; `ValueError` for a trial without a slug."""
     check_client(client)
-    settings = client.settings
-    if trial and settings.slug is None:
+    if trial and client.settings.slug is None:
         raise ValueError("a trial needs slug= when the client is made")
-    return Activation(
-        _pick_tag(language),
-        settings.product,
-        problem,
-        urls=Urls(settings.buy_url, settings.support_url, settings.manage_url),
-        offers_trial=trial,
-        takes_files=bool(settings.public_keys),
-    )
+    return Activation(_pick_tag(language), problem, offers_trial=trial, settings=client.settings)
 
 
 def begin_offer(client: LicenseClient, update: "Update", language: str | None) -> Offer:
     """Return the first state of the dialog that offers an update; `ValueError` without slug or version."""
     check_client(client)
-    settings = client.settings
-    _, installed = installed_version(settings)
+    installed_version(client.settings)
     changelog = in_short_lines(update.changelog_text)
-    urls = Urls(settings.buy_url, settings.support_url, settings.manage_url)
-    return Offer(_pick_tag(language), update, installed, changelog=changelog, urls=urls)
+    return Offer(_pick_tag(language), update, changelog=changelog, settings=client.settings)
 
 
 def _pick_tag(language: str | None) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from licclient._explain import explain
 from licclient._model import License, Reason, Update
 from licclient._part_file import Downloaded
+from licclient._settings import ClientSettings
 from licclient._texts import amount, format_date, span, text_of
 from licclient._typed_key import Mistyped, repair_key
 from licclient.errors import (
@@ -63,18 +64,6 @@ class Link:
 
     text: str
     url: str
-
-
-@dataclass(frozen=True, slots=True)
-class Urls:
-    """The app's own pages, as in `ClientSettings`; None where it has none."""
-
-    buy: str | None = None
-    support: str | None = None
-    manage: str | None = None
-
-
-NO_URLS: Final = Urls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +168,10 @@ class _Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Dialog:
+    """`settings` are the app's: its product, version and pages."""
+
     language: str
+    settings: ClientSettings = field(default=ClientSettings(""), kw_only=True)
 
     def _say(self, code: str, *details: str) -> str:
         return text_of(code, self.language, *details)
@@ -192,18 +184,14 @@ class _Dialog:
 class Activation(_Dialog):
     """The dialog that asks for a license key.
 
-    `problem` is why there is no license, `typed` the text in the field, `outcome` the license; `takes_files`
-    whether the app pins keys, so that license files can be installed.
+    `problem` is why there is no license, `typed` the text in the field, `outcome` the license.
     """
 
-    product: str | None = None
     problem: BaseException | None = None
     typed: str = field(default="", repr=False)
     outcome: License | None = None
     phase: _Phase = _Phase.TYPING
-    urls: Urls = NO_URLS
     offers_trial: bool = False
-    takes_files: bool = False
 
     def step(self, event: Event) -> tuple["Activation", Command | None]:
         """Return the state after an event, and what is to be done."""
@@ -231,9 +219,8 @@ class Activation(_Dialog):
 
     def view(self) -> View:
         """Return what the window shows."""
-        title = self._say(
-            "activation.title" if self.product else "activation.title_alone", self.product or ""
-        )
+        product = self.settings.product
+        title = self._say("activation.title", product) if product else self._say("activation.title_alone")
         intro, label = self._say("activation.intro"), self._say("activation.label")
         view = View(title=title, heading=title, intro=intro, label=label, body=self.typed)
         activate, leave = self._button("button.activate"), self._button("button.not_now")
@@ -253,7 +240,7 @@ class Activation(_Dialog):
                     is_editable=True,
                     message=message,
                     tone=Tone.BAD if message else Tone.PLAIN,
-                    links=links_for(self.problem or NotActivatedError(), self.urls, self.language),
+                    links=links_for(self.problem or NotActivatedError(), self.settings, self.language),
                     go=activate,
                     leave=leave,
                     skip=self._button("button.trial") if self.offers_trial else None,
@@ -264,7 +251,8 @@ class Activation(_Dialog):
         if self.problem is None or isinstance(self.problem, NotActivatedError):
             return ""
         remark = say_problem(self.problem, self.language)
-        if self.takes_files and isinstance(self.problem, ServiceUnavailableError):
+        # License files need pinned keys.
+        if self.settings.public_keys and isinstance(self.problem, ServiceUnavailableError):
             remark += " " + self._say("activation.never_online")
         return remark
 
@@ -288,13 +276,11 @@ class Offer(_Dialog):
     """
 
     update: Update
-    installed: str | None = None
     problem: BaseException | None = None
     far: Progressed | None = None
     outcome: Downloaded | None = None
     phase: _Phase = _Phase.OFFERED
     changelog: str = field(default="", repr=False)
-    urls: Urls = NO_URLS
 
     def step(self, event: Event) -> tuple["Offer", Command | None]:
         """Return the state after an event, and what is to be done."""
@@ -348,7 +334,7 @@ class Offer(_Dialog):
                     view,
                     message=self._remark(),
                     tone=Tone.BAD if is_bad else Tone.PLAIN,
-                    links=links_for(self.problem, self.urls, self.language),
+                    links=links_for(self.problem, self.settings, self.language),
                     go=self._button("button.again" if self.problem else "button.download"),
                     leave=self._button("button.later"),
                     skip=None if is_urgent else self._button("button.skip"),
@@ -356,7 +342,8 @@ class Offer(_Dialog):
 
     def _facts(self) -> str:
         day = self.update.last_updated.astimezone().date()
-        facts = [] if self.installed is None else [self._say("update.installed", self.installed)]
+        installed = self.settings.version
+        facts = [] if installed is None else [self._say("update.installed", installed)]
         facts.append(self._say("update.published", format_date(day, self.language)))
         if self.update.size is not None:
             facts.append(self._say("update.size", amount(self.update.size, self.language)))
@@ -400,10 +387,10 @@ def say_problem(problem: BaseException, language: str) -> str:
     return text_of("problem.unexpected", language)
 
 
-def links_for(problem: BaseException | None, urls: Urls, language: str) -> tuple[Link, ...]:
+def links_for(problem: BaseException | None, settings: ClientSettings, language: str) -> tuple[Link, ...]:
     """Return the links that help with a problem, most helpful first; only those that the app has."""
-    buy, lost = ("link.buy", urls.buy), ("link.lost", urls.support)
-    manage, support = ("link.manage", urls.manage), ("link.support", urls.support)
+    buy, lost = ("link.buy", settings.buy_url), ("link.lost", settings.support_url)
+    manage, support = ("link.manage", settings.manage_url), ("link.support", settings.support_url)
     pages: tuple[tuple[str, str | None], ...]
     match problem:
         case None | ServiceUnavailableError() | DownloadCancelledError() | OSError():
