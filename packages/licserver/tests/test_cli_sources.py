@@ -79,7 +79,9 @@ def test_a_delivery_that_failed_is_listed_and_repeated(shop):
         "--floating-seats",
         "5",
     )
-    assert "again" in shop("source", "replay", str(event["id"]))
+    assert "99" in shop("source", "replay", "99", expect=2)
+    assert "1 delivery again" in shop("source", "replay", str(event["id"]))
+    assert "2 deliveries again" in shop("source", "replay", str(event["id"]), str(event["id"]))
     services.sales.process(event["id"])
     assert "issued 1 license of app" in shop("source", "events", "shop", "--state", "done")
     assert [one.floating_seats for one in services.licenses.list_all()] == [5]

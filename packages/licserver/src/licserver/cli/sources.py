@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -187,11 +188,12 @@ def _event_record(event: StoredEvent) -> dict[str, Any]:
 
 
 @services_command("replay", source_group)
-@click.argument("event_id", metavar="ID", type=int)
-def replay(services: Services, printer: Printer, event_id: int) -> None:
-    """Process the delivery ID again; `source events` shows ids. Nothing is issued twice."""
-    event = services.sources.replay(event_id)
-    printer.result(_event_record(event), f"the server will process delivery {event_id} again")
+@click.argument("event_ids", metavar="ID...", type=int, nargs=-1, required=True)
+def replay(services: Services, printer: Printer, event_ids: Sequence[int]) -> None:
+    """Process the delivery ID, or several, again; `source events` shows ids. Nothing is issued twice."""
+    events = [services.sources.replay(one) for one in event_ids]
+    again = f"{len(events)} {plural(len(events), 'delivery', 'deliveries')}"
+    printer.result({"events": [*map(_event_record, events)]}, f"the server will process {again} again")
 
 
 @services_command("sync", source_group)

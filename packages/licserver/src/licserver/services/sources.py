@@ -267,10 +267,12 @@ class SourceService(Service):
             sales, now = tx.repositories.sales, tx.now()
             event = sales.find_event(event_id)
             if event is None:
-                raise NotFoundError("there is no such delivery; `licserver source events` shows their ids")
+                raise NotFoundError(
+                    f"there is no delivery {event_id}; `licserver source events` shows their ids"
+                )
             if event.content is None:
                 raise InvalidInputError(
-                    "this delivery cannot be repeated, because it was ignored or unreadable; "
+                    f"delivery {event_id} cannot be repeated, because it was ignored or unreadable; "
                     "have the shop send it again"
                 )
             sales.set_event(event_id, WAITING, None, None)
