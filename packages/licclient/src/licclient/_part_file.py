@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from licclient._computer import demand_room
 from licclient._model import Manifest
@@ -29,7 +29,7 @@ from licclient._protocol.downloads import (
 )
 from licclient._protocol.responses import Head, unusable_response
 from licclient._records import Document, reader, seal, unseal
-from licclient._storage import read_private, replace_file
+from licclient._storage import read_private, release_lock, replace_file, take_lock
 from licclient.errors import ServiceUnavailableError, UntrustedResponseError
 
 _PARALLEL: Final = 8
@@ -277,32 +277,18 @@ class PartFile:
 
 def _lock(folder: Path, name: str, stack: ExitStack) -> str:
     """Return a name of a part that nobody else uses until the stack ends."""
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - only downloads need it
-
     for number in range(_PARALLEL):
         slot = f".licclient-{name}-{number}"
         path = folder / f"{slot}.lock"
-        # Not bound to a thread: a flow may be advanced by one after the other.
-        lock = FileLock(path, timeout=0, thread_local=False)
         try:
-            lock.acquire()
-        except Timeout:
+            lock = take_lock(path, 0)
+        except TimeoutError:
             continue
-        except (OSError, NotImplementedError):
-            break  # no locks here; if the folder cannot be written at all, opening the part raises
-        stack.callback(_unlock, lock, path)
+        if lock is None:
+            break  # if the folder cannot be written at all, opening the part raises
+        stack.callback(release_lock, lock, path)
         return slot
     return f".licclient-{name}-{os.urandom(8).hex()}"
-
-
-def _unlock(lock: Any, path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()  # while it is held: whoever waits for it then finds it gone, and makes a new one
-    with suppress(OSError):
-        lock.release()
-    if os.name == "nt":
-        with suppress(OSError):
-            path.unlink()  # Windows removes no open file, and here nobody loses a lock by it
 
 
 @reader

@@ -182,27 +182,16 @@ class StateFolder:
 
     @contextmanager
     def _file_lock(self, path: Path | None) -> Iterator[bool]:
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
-
-        if path is None:
-            yield True  # the write itself will fail
-            return
         try:
-            make_private(path.parent)
-            lock = FileLock(path.parent / "licclient.lock", timeout=LOCK_SECONDS, mode=0o600)
-            lock.acquire()
-        except Timeout:
+            lock = None if path is None else take_lock(path.parent / "licclient.lock", LOCK_SECONDS)
+        except TimeoutError:
             yield False
             return
-        except (OSError, NotImplementedError):
-            # A file system without locks, or one that cannot be written: the write itself will show which.
-            yield True
-            return
         try:
-            yield True
+            yield True  # also without a lock: the write itself will show what is wrong
         finally:
-            with suppress(OSError):
-                lock.release()
+            if lock is not None:
+                release_lock(lock)
 
     def _write(self, name: str, raw: bytes) -> bool:
         path = self._path(name)
@@ -329,6 +318,35 @@ def read_private(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
+def take_lock(path: Path, seconds: float) -> "BaseFileLock | None":
+    """Take a lock of the operating system, which any thread may release.
+
+    Raise `TimeoutError` if somebody else holds it. Return None on a file system without locks, or one that
+    cannot be written.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
+
+    try:
+        make_private(path.parent)
+        lock = FileLock(path, timeout=seconds, mode=0o600, thread_local=False)
+        lock.acquire()
+    except Timeout:
+        raise
+    except (OSError, NotImplementedError, RuntimeError):
+        return None
+    return lock
+
+
+def release_lock(lock: "BaseFileLock", path: Path | None = None) -> None:
+    """Release a lock; with its path, remove its file as well."""
+    if path is not None:
+        _discard(path)  # while it is held: whoever waits looks whether it is still the same file
+    with suppress(OSError):  # the folder's file system went away, and the lock with it
+        lock.release()
+    if path is not None and os.name == "nt":
+        _discard(path)  # Windows removes no open file, and here nobody loses a lock by it
+
+
 PAUSE: Final = 0.02
 """Seconds between two looks at a lock that somebody else holds."""
 
@@ -356,19 +374,11 @@ class CallLock:
         """Try to take the lock, without waiting; True also when there is nothing to wait for."""
         if self._path is None or self._lock is not None:
             return True
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - most starts only read
-
         try:
-            make_private(self._path.parent)
-            # Taken on one thread of a pool and given back on another, so not bound to a thread.
-            lock = FileLock(self._path, timeout=0, mode=0o600, thread_local=False)
-            lock.acquire()
-        except Timeout:
+            self._lock = take_lock(self._path, 0)
+        except TimeoutError:
             return monotonic() >= self._began + self._patience
-        except (OSError, NotImplementedError, RuntimeError):
-            return True  # a file system without locks, or one that cannot be written: better twice than never
-        self._lock = lock
-        return True
+        return True  # also without a lock: better twice than never
 
     def left(self, seconds: float) -> float:
         """Return how much of a call's time limit is left for it: the wait for the lock is part of that."""
@@ -379,9 +389,5 @@ class CallLock:
 
     def __exit__(self, *_: object) -> None:
         lock, self._lock = self._lock, None
-        if lock is None or self._path is None:
-            return
-        with suppress(OSError):  # Windows removes no open file
-            self._path.unlink()  # while it is held: who waits looks whether it is still the same file
-        with suppress(OSError):  # the folder's file system went away, and the lock with it
-            lock.release()
+        if lock is not None:
+            release_lock(lock, self._path)

@@ -7,7 +7,7 @@ then checked again (D-62). What has not changed is still in memory, and neither 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from licclient._activation import Activations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _MOST_SUBJECTS: Final = 64
-"""How many of them are kept in memory, under what was typed."""
+"""How many of them, and of their successes, are kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,12 @@ class Successes:
         self._state = state
         # Apart, so that a client without pins, such as the command line, never takes a signed record's place.
         self._kind = "signed" if settings.public_keys else "license"
-        # Worked out before: (key, domain) → what it is about; a record's name → what it says.
-        self._subjects: dict[tuple[str, str], Subject] = {}
-        self._read: dict[str, tuple[Document, Held | None]] = {}
+        self.subject = lru_cache(_MOST_SUBJECTS)(self._subject)
+        """Returns what a key and a domain are about."""
+        self._read: dict[str, tuple[Document, Held | None]] = {}  # by the record's name
 
-    def subject(self, key: str, domain: str) -> Subject:
-        """Return what a key and a domain are about."""
-        known = self._subjects.get((key, domain))
-        if known is None:
-            if len(self._subjects) >= _MOST_SUBJECTS:
-                self._subjects.clear()
-            name = record_name(self._kind, self._settings.server, key, domain)
-            known = self._subjects[key, domain] = Subject(key, domain, name)
-        return known
-
-    def known(self, typed: str, domain: str) -> Subject | None:
-        """Return what a text is about that was a key before, letter by letter."""
-        return self._subjects.get((typed, domain))
+    def _subject(self, key: str, domain: str) -> Subject:
+        return Subject(key, domain, record_name(self._kind, self._settings.server, key, domain))
 
     def can_find(self, name: str) -> bool:
         """Return whether a record can be read without its key; one that was signed is checked with it."""

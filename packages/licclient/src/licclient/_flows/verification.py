@@ -208,10 +208,7 @@ def find_subject(
         typed = activation.key if by_name else context.activations.key_of(activation, seconds)
         if typed is None:
             return Subject(None, domain, activation.license)
-    known = successes.known(typed, domain) if isinstance(typed, str) else None
-    if known is None:
-        known = successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # else it raises
-    return known
+    return successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # None raises
 
 
 def find_key(context: Context, typed: str | None) -> tuple[str, Subject]:
