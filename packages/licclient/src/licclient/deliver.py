@@ -10,12 +10,11 @@ calls back on its own background thread, and the asynchronous one in its event l
 While `ask_for_key` or `offer_update` waits for a person, what `to_tk` and `to_qt` deliver waits as well.
 """
 
-import queue
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from licclient.dialogs._modal import after_dialogs
+from licclient.dialogs._calls import after_dialogs, post_to_tk
 
 if TYPE_CHECKING:
     import tkinter as tk
@@ -25,33 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["to_loop", "to_qt", "to_tk"]
 
-_TK_MILLISECONDS: Final = 100
-
 
 def to_tk(root: "tk.Misc") -> "Deliver":
-    """Call back in Tk's main loop.
-
-    Tk may be touched by its own thread alone, so the calls wait in a queue that it looks into ten times a
-    second, until the window is gone.
+    """Call back in Tk's main loop, which looks for calls twenty times a second, until the window is gone.
 
     Args:
         root: The app's main window.
     """
-    waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-
-    def look() -> None:
-        look_later()
-        for _ in range(waiting.qsize()):
-            if not waiting.empty():  # a loop within a call takes others
-                waiting.get()()
-
-    command = root.register(look)  # which ends with the window: then there is nothing to complain of
-
-    def look_later() -> None:
-        root.tk.call("after", _TK_MILLISECONDS, "catch", command)
-
-    look_later()
-    return after_dialogs(waiting.put)
+    return after_dialogs(post_to_tk(root))
 
 
 def to_qt() -> "Deliver":

@@ -4,7 +4,6 @@ The look is flat, light or dark, for apps without a native ttk theme or one of t
 the theme "clam" under style names of its own; the app's windows stay as they are.
 """
 
-import queue
 import tkinter as tk
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from tkinter import font as tkfont
 from tkinter import ttk
 from typing import TYPE_CHECKING, Any, Final
 
+from licclient.dialogs._calls import caller_waits, post_to_tk
 from licclient.dialogs._driver import (
     KEY_LETTERS,
     LINK_COLOURS,
@@ -25,13 +25,11 @@ from licclient.dialogs._driver import (
     split_mnemonic,
     wrong_thread,
 )
-from licclient.dialogs._modal import caller_waits
 from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
 
-_LOOK_MILLISECONDS: Final = 50
 _GAP: Final = 12
 _WHOLE_BAR: Final = 100.0
 _PREFIX: Final = "Licclient."
@@ -68,8 +66,6 @@ class TkDialog(tk.Toplevel):
         super().__init__(parent)
         self.withdraw()
         self._parent = parent.winfo_toplevel()
-        # Tk may be used by its own thread alone, so a timer looks for what other threads have put here.
-        self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._mnemonics: dict[str, Callable[[], object]] = {}
         self._palette = _choose_palette(parent, dark=dark)
         if self._palette is not None:
@@ -77,13 +73,12 @@ class TkDialog(tk.Toplevel):
         # Freed with the window: each asks Tk then, and the garbage collector might run on another thread.
         self._tk_objects: dict[str, Any] = {}
         self._build()
-        self._driver = Driver(self, self._waiting.put, client, state, to)
+        self._driver = Driver(self, post_to_tk(self), client, state, to)
         self.protocol("WM_DELETE_WINDOW", partial(self._press, Action.CLOSE))
         self.bind("<Return>", self._enter)
         self.bind("<KP_Enter>", self._enter)
         self.bind("<Escape>", lambda _: self._press(Action.LEAVE))
         self.bind("<Destroy>", self._destroyed)
-        self._next_look = self.after(_LOOK_MILLISECONDS, self._look)
         self._driver.show_in_turn(self._show)
 
     def _wait(self) -> None:
@@ -288,16 +283,9 @@ class TkDialog(tk.Toplevel):
         pressed = [button for button in self._buttons.values() if button is focused]
         (pressed or [self._buttons[Action.GO]])[0].invoke()
 
-    def _look(self) -> None:
-        # Next time first: what is called may open another window, whose loop runs within this call.
-        self._next_look = self.after(_LOOK_MILLISECONDS, self._look)
-        while not self._waiting.empty() and not self._driver.is_over:
-            self._waiting.get()()
-
     def _destroyed(self, event: "tk.Event[tk.Misc]") -> None:
         if event.widget is self:  # the event comes for each thing in the window as well
             self._driver.end()
-            self.after_cancel(self._next_look)
             self._tk_objects.clear()
 
 

@@ -44,6 +44,7 @@ from licclient._model import License
 from licclient._part_file import Downloaded
 from licclient._storage import read_folder
 from licclient.deliver import post_to_qt
+from licclient.dialogs._calls import caller_waits
 from licclient.dialogs._driver import (
     KEY_LETTERS,
     LINK_COLOURS,
@@ -56,7 +57,6 @@ from licclient.dialogs._driver import (
     marked,
     wrong_thread,
 )
-from licclient.dialogs._modal import caller_waits
 from licclient.dialogs._states import Action, Bar, Link, Typed, View
 
 if TYPE_CHECKING:

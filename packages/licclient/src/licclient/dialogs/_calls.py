@@ -1,8 +1,9 @@
-"""What an app's calls wait for: a dialog whose caller waits. For the thread of the windows alone.
+"""Calls on the thread of Tk's windows, and what an app's calls wait for: a dialog whose caller waits.
 
 A call that opened another window within the loop of that dialog would keep the first caller waiting for both.
 """
 
+import queue
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,36 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import tkinter as tk
+
     from licclient._worker import Deliver
 
+_TK_MILLISECONDS: Final = 50
+
+
+def post_to_tk(window: "tk.Misc") -> "Deliver":
+    """Run calls of any thread in Tk's main loop, until the window is gone.
+
+    Tk may be touched by its own thread alone, so the calls wait in a queue that it looks into.
+    """
+    waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+
+    def look() -> None:
+        look_later()
+        for _ in range(waiting.qsize()):
+            if not waiting.empty():  # a loop within a call takes others
+                waiting.get()()
+
+    command = window.register(look)  # which ends with the window: then there is nothing to complain of
+
+    def look_later() -> None:
+        window.tk.call("after", _TK_MILLISECONDS, "catch", command)
+
+    look_later()
+    return waiting.put
+
+
+# For the thread of the windows alone.
 _loops: Final[list[object]] = []
 """One item for each dialog whose caller waits."""
 
