@@ -1,6 +1,7 @@
 """`licserver sweep`: what is older than the settings allow goes, what was seen stays (D-105)."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,13 @@ from sqlalchemy import func, select
 from sqlalchemy.event import listen, remove
 
 from harness import engines
+from harness.cluster import wait_for
 from harness.engines import ENGINES
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import audit as rooms
 from licserver.database.repositories import base
 from licserver.database.repositories.statistics import Seen, note_refusals, note_seen
-from licserver.database.tables.licenses import refusals
+from licserver.database.tables.licenses import refusals, seats
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError
 from licserver.services import Services, open_services
@@ -191,6 +193,25 @@ def test_uses_and_webhooks_go_in_batches(activate, monkeypatch):
     repositories.webhooks.sweep(world.clock())
     remove(engine, "after_cursor_execute", note)
     assert [count for count in removed if count] == [4, 4, 1] * 2
+
+
+@engines.postgresql_only
+def test_a_seat_that_is_renewed_while_a_sweep_waits_for_it_stays(world, meddler):
+    """It had expired when the sweep selected it, and has not any more when its row is free."""
+    now = world.clock()
+    row = {"license_id": world.services.vault.license_id(world.key()), "seat_id": b"1" * 16}
+    row |= {"domain": "a.example", "taken_at": now, "expires_at": now, "is_ended": False}
+    with world.services.database.writing() as connection:
+        connection.execute(seats.insert().values(row))
+    meddler.do("BEGIN")
+    meddler.do("UPDATE seats SET expires_at = '2100-01-01'")
+    with ThreadPoolExecutor(1) as thread:
+        sweep = thread.submit(world.services.retention.sweep)
+        wait_for(lambda: bool(meddler.do("SELECT 1 FROM pg_locks WHERE NOT granted")))
+        meddler.do("COMMIT")
+        sweep.result()
+    with world.services.database.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(seats)) == 1
 
 
 def test_a_longer_precision_frees_nobody_earlier(activate):

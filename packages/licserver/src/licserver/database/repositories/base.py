@@ -89,8 +89,11 @@ class Repository:
     def _delete(self, table: Table, condition: ColumnElement[bool]) -> int:
         """Delete the rows that a condition selects, some in each transaction; return their number."""
         some = select(*table.primary_key).where(condition).limit(BATCH)
+        # With the condition again: PostgreSQL does not repeat `some` for a row that it waited for, such as a
+        # seat that was being renewed.
+        these = delete(table).where(tuple_(*table.primary_key).in_(some), condition)
         total = 0
-        while count := self._execute(delete(table).where(tuple_(*table.primary_key).in_(some))):
+        while count := self._execute(these):
             total += count
         return total
 

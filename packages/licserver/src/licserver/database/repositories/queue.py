@@ -13,7 +13,6 @@ from sqlalchemy import (
     Row,
     ScalarSelect,
     Select,
-    delete,
     exists,
     func,
     literal,
@@ -27,7 +26,6 @@ from licserver.database.tables.events import jobs
 
 MAX_ERROR: Final = 500  # characters of an error that is stored
 MAX_COUNTED: Final = 10_000  # jobs of a queue that `measure` counts: some milliseconds
-_MAX_SWEPT: Final = 1_000  # rows deleted in one transaction
 
 _columns: Final = jobs.c
 
@@ -173,11 +171,7 @@ class QueueRepository(Repository):
 
     def sweep(self, before: datetime) -> int:
         """Delete jobs that were finished before an instant, a thousand at a time; return how many."""
-        old = select(_columns.id).where(_columns.finished_at < before).limit(_MAX_SWEPT)
-        total = 0
-        while swept := self._execute(delete(jobs).where(_columns.id.in_(old))):
-            total += swept
-        return total
+        return self._delete(jobs, _columns.finished_at < before)
 
 
 def _measure(queue: str, now: datetime) -> Select[Any]:
