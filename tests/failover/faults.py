@@ -1,14 +1,15 @@
 """The faults. Each function causes one under load, judges what is special about it, and mends it again."""
 
 import json
-import signal
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import psycopg
 
 from failover.installation import Host, Installation, promoted
+from failover.network import IS_OWN, cut_off
 from harness.cluster import silent_host, wait_for
 from harness.pooler import running_pooler
 from licserver.database import migrate
@@ -38,22 +39,36 @@ def host_dies(there: Installation, seconds: float) -> None:
 
 def redis_silent(there: Installation, seconds: float) -> None:
     """Servers count by themselves."""
-    with there.fault("Redis is silent") as result, there.redis.frozen():
+    _redis_away(there, seconds, "Redis is silent", there.redis.frozen())
+
+
+def redis_cut_off(there: Installation, seconds: float) -> None:
+    """The same, without an answer of its machine."""
+    _redis_away(there, seconds, "Redis is cut off", cut_off(there.redis.port))
+
+
+def _redis_away(there: Installation, seconds: float, name: str, away: AbstractContextManager[None]) -> None:
+    with there.fault(name) as result, away:
         time.sleep(seconds)
     assert result.outcomes["failed"] == 0
 
 
 def bucket_silent(there: Installation, seconds: float) -> None:
     """Only downloads fail."""
+    _bucket_away(there, seconds, "the bucket is silent", there.s3.frozen())
+
+
+def bucket_cut_off(there: Installation, seconds: float) -> None:
+    """The same, without an answer of its machine."""
+    _bucket_away(there, seconds, "the bucket is cut off", cut_off(there.s3.port))
+
+
+def _bucket_away(there: Installation, seconds: float, name: str, away: AbstractContextManager[None]) -> None:
     host = there.hosts[0]
     link = _download_link(host, there.stock.known[0])
     assert host.ask(link) == 200
-    with there.fault("the bucket is silent") as result:
-        there.s3.process.send_signal(signal.SIGSTOP)
-        try:
-            time.sleep(seconds)
-        finally:
-            there.s3.process.send_signal(signal.SIGCONT)
+    with there.fault(name) as result, away:
+        time.sleep(seconds)
     assert result.outcomes["failed"] == 0
     assert host.ask(link) == 200
 
@@ -108,13 +123,24 @@ def _wait_for_synchronous(there: Installation) -> None:
 
 
 def primary_freezes(there: Installation, seconds: float) -> None:
-    """The standby takes over; then the old primary is back, and two of them write.
+    """The standby takes over; then the old primary is back, and two of them write."""
+    primary = there.cluster.primary
+    _takes_over(there, seconds, ("the primary is silent", "the old primary is back"), primary.frozen())
 
-    What was revoked meanwhile stays revoked, also for a host that starts beside both.
-    """
+
+def primary_cut_off(there: Installation, seconds: float) -> None:
+    """The same with a primary that goes on, but which no packet reaches or leaves."""
+    away = cut_off(there.cluster.primary.port)
+    _takes_over(there, seconds, ("the primary is cut off", "the old primary can be reached again"), away)
+
+
+def _takes_over(
+    there: Installation, seconds: float, names: tuple[str, str], away: AbstractContextManager[None]
+) -> None:
+    """What was revoked meanwhile stays revoked, also for a host that starts beside both."""
     cluster, victim, fresh = there.cluster, there.stock.known.pop(), [there.add_host(), there.add_host()]
     try:
-        with there.fault("the primary is silent, the standby takes over") as result, cluster.primary.frozen():
+        with there.fault(f"{names[0]}, the standby takes over") as result, away:
             time.sleep(1)
             promoted(cluster)
             promoted_at = time.monotonic()
@@ -125,7 +151,7 @@ def primary_freezes(there: Installation, seconds: float) -> None:
         result.notes.append(f"right again {max(0, failed_until - promoted_at):.1f} s after the promotion")
         assert failed_until < promoted_at + 5
 
-        with there.fault("the old primary is back, not fenced off") as result:
+        with there.fault(f"{names[1]}, not fenced off") as result:
             result.notes.append(f"a new host starts in {fresh[1].start():.1f} s")
             statuses = {host.verify(victim, "home.example") for host in [*fresh, *there.hosts]}
             time.sleep(seconds)
@@ -239,3 +265,5 @@ ALL: list[Fault] = [
     bucket_silent,
     rolling_upgrade,
 ]
+if IS_OWN:
+    ALL[-1:] = [primary_cut_off, redis_cut_off, bucket_cut_off, rolling_upgrade]

@@ -1,11 +1,13 @@
 """An S3 server (moto) on loopback. It checks no signatures and no policies."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,15 @@ class S3Server:
         make = urllib.request.Request(f"{self.url}/{name}", method="PUT")  # noqa: S310 - our own
         urllib.request.urlopen(make).close()  # noqa: S310 - our own
         return f"s3://{name}/releases"
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Be silent for a block."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End it, with everything in it."""

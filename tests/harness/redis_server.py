@@ -28,16 +28,16 @@ class Redis:
 
     def __init__(self, folder: Path) -> None:
         self._program = _find_program()
-        self._folder, self._port = folder, 0
+        self._folder, self.port = folder, 0
         self._process: subprocess.Popen[bytes] | None = None
         with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self._port}/0"
+            self.port = free.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
         self.start()
 
     def start(self) -> None:
         """Start it, empty; returns once it answers."""
-        command = [self._program, "--port", str(self._port), "--bind", "127.0.0.1", "--save", ""]
+        command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         with (self._folder / "redis.log").open("ab") as log:
             self._process = subprocess.Popen([*command, "--dir", str(self._folder)], stdout=log, stderr=log)
         deadline = time.monotonic() + 30
@@ -86,7 +86,7 @@ class Redis:
     def _ask(self, call: Callable[[Any], Any]) -> Any:
         import redis  # noqa: PLC0415 - an extra
 
-        client = redis.Redis(port=self._port)
+        client = redis.Redis(port=self.port)
         try:
             return call(client)
         except redis.ConnectionError as away:
