@@ -113,6 +113,10 @@ class Places:
     elsewhere: Mapping[str, str]
 
 
+ONE_PLACE: Final = Places("", {})
+"""All in one folder."""
+
+
 def places_for(settings: Settings) -> Places:
     """Return where in the platform's folder for application state a client's records lie (D-192).
 

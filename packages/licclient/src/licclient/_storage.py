@@ -13,12 +13,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from licclient._records import Document, seal, unseal
+from licclient._records import ONE_PLACE, Document, Places, seal, unseal
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
-
-    from licclient._records import Places
 
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 """Longer files are not read: what is remembered has at most 1 MiB, and JSON may write it longer."""
@@ -62,14 +60,13 @@ class Storage(Protocol):
 class StateFolder:
     """The records of one app, as files. Threads may share it; other processes' writes are seen at once.
 
-    Without a folder they are in the platform's folder for application state, at `places` in it. A folder is
+    Without a folder they are in the platform's folder for application state; `places` are in it. A folder is
     made, private to the user, when the first record is written.
     """
 
-    def __init__(self, folder: Path | None, places: "Places | None" = None) -> None:
-        self._given = folder
+    def __init__(self, folder: Path | None, places: Places = ONE_PLACE) -> None:
+        self._folder = folder
         self._places = places
-        self._found: Path | None = None
         self._guard = threading.Lock()
         self._paths: dict[str, Path] = {}  # putting one together costs more than looking at the file
         # name → what the file looked like, and what it said; also what could not be written.
@@ -85,8 +82,8 @@ class StateFolder:
         if known is not None and known[0] == signature:
             return known[1]
         raw = None if path is None else read_private(path)
-        if raw is None and known is None and self._places is not None:
-            raw = self._adopt(name, self._places)
+        if raw is None and known is None and self._places.app:
+            raw = self._adopt(name)
             signature = _signature(path)
         document = None if raw is None else unseal(name, raw)
         self._remember(name, signature, document)
@@ -130,27 +127,24 @@ class StateFolder:
     def folder(self) -> Path | None:
         """Return the app's folder; None when there is no place for it."""
         root = self._root()
-        return root if root is None or self._places is None else root / self._places.app
+        return None if root is None else root / self._places.app
 
     def _root(self) -> Path | None:
-        if self._found is None and self._given is None:
+        if self._folder is None:
             from platformdirs import user_state_path  # noqa: PLC0415 - often not needed
 
             with suppress(OSError, RuntimeError):  # such as: no home folder
-                self._found = user_state_path("licclient", appauthor=False)
-        elif self._found is None:
-            self._found = self._given
-        return self._found
+                self._folder = user_state_path("licclient", appauthor=False)
+        return self._folder
 
     def _path(self, name: str) -> Path | None:
         path = self._paths.get(name)
         if path is None and (root := self._root()) is not None:
-            places = self._places
-            folder = root if places is None else root / places.elsewhere.get(name, places.app)
+            folder = root / self._places.elsewhere.get(name, self._places.app)
             path = self._paths[name] = folder / f"{name}.state"
         return path
 
-    def _adopt(self, name: str, places: "Places") -> bytes | None:
+    def _adopt(self, name: str) -> bytes | None:
         """Bring a record from the one folder that earlier versions had for all apps; None when none is there.
 
         What other apps may need stays there, for those with an earlier version.
@@ -164,7 +158,7 @@ class StateFolder:
             return None
         with self._alone(name) as may_write:
             is_there = _signature(path) is not None or (may_write and self._write(name, raw))
-            if is_there and name not in places.elsewhere:
+            if is_there and name not in self._places.elsewhere:
                 _discard(old)
         return raw
 
@@ -236,7 +230,7 @@ class StateFolder:
             return
         with suppress(OSError):
             _patiently(path.unlink)
-        if self._places is not None and root is not None:
+        if self._places.app and root is not None:
             _discard(root / path.name)
         if draft_too:
             _discard(path.with_suffix(".draft"))
