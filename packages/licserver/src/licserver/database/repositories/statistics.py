@@ -163,7 +163,7 @@ def note_refusals(
                 rows.append({**row, "first_at": now, "last_at": now})
         if rows:
             put_into(connection, refusals, *rows, added="times", kept="first_at")
-            connection.execute(_TRIM, [{"of": license_id} for license_id in free])
+            connection.execute(_TRIM, [{"of": license_id} for license_id in sorted(free)])
         add_events(connection, events)
         expired = select(*refusals.primary_key).where(_refused.last_at < now - REFUSALS_KEPT)
         if old := connection.execute(expired.order_by(_refused.last_at).limit(_MAX_EXPIRED)).all():
