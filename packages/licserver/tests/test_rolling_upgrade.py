@@ -4,6 +4,7 @@ import io
 import os
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from alembic import command
@@ -14,6 +15,7 @@ from harness import engines
 from harness.engines import both_engines, postgresql_only
 from licserver.database import migrate, schema
 from licserver.database.engine import connect
+from licserver.database.migrations import online
 from licserver.database.schema import open_database
 from licserver.domain.records import LicenseTerms
 from licserver.errors import LicserverError, StoreError
@@ -263,3 +265,29 @@ def test_an_interrupted_index_is_made_anew(world, next_step):
         assert connection.exec_driver_sql("SELECT DISTINCT shown_name FROM licenses").scalars().all() == [
             "App"
         ]
+
+
+@pytest.mark.postgresql
+def test_steps_that_are_interrupted_go_on(empty_database, monkeypatch):
+    """After each of their long operations: what a step did before it is done again without harm."""
+    done = set()
+
+    def interrupt_after(name, work):
+        def run(*arguments, **options):  # noqa: ANN002, ANN003
+            work(*arguments, **options)
+            if (call := (name, str(arguments))) not in done:
+                done.add(call)
+                raise InterruptedError
+
+        monkeypatch.setattr(online, name, run)
+
+    database = connect(empty_database)
+    migrate.migrate(database, lambda config: command.upgrade(config, schema.REVISIONS[0]))
+    for name in ("create_index", "drop_index", "set_storage", "update_in_pieces"):
+        interrupt_after(name, getattr(online, name))
+    while schema.read_version(database) != schema.HEAD:
+        with suppress(InterruptedError):
+            migrate.upgrade(database)
+    assert {name for name, _ in done} >= {"create_index", "drop_index", "set_storage"}
+    assert migrate.differences(database) == []
+    database.close()

@@ -14,11 +14,11 @@ _COLUMNS = ("change_reported_at", "cancels_at")
 
 def upgrade() -> None:
     """Add the columns; without a report a subscription was not cancelled."""
-    for name in _COLUMNS:
-        op.add_column("sale_subscriptions", sa.Column(name, sa.DateTime(timezone=True), nullable=True))
     is_unreadable = sa.text("state = 'dead' AND content IS NULL")
     where = {"sqlite_where": is_unreadable, "postgresql_where": is_unreadable}
     create_index("ix_sale_events_unreadable", "sale_events", ["id"], **where)
+    for name in _COLUMNS:
+        op.add_column("sale_subscriptions", sa.Column(name, sa.DateTime(timezone=True), nullable=True))
 
 
 def downgrade() -> None:
