@@ -59,13 +59,16 @@ def test_foreign_bytes_are_no_record(raw):
     [
         {"schema": 2},
         {"schema": 1.0},
+        {"product": 7},
         {"expiry": "2026-02-30"},
+        {"lifetime": True},
         {"checked_at": "2026-11-21T12:00:00"},
         {"checked_at": "noon"},
+        {"seen_at": "2026-11-20T12:00:00+00:00"},
     ],
 )
 def test_a_record_that_makes_no_sense_is_a_miss(change):
-    """A sealed record of another schema, or of no date and no instant, is not used."""
+    """A sealed record of another schema, or one that contradicts itself, is not used."""
     at = datetime(2026, 11, 21, 12, tzinfo=UTC)
     document = {"schema": 1, **write_held(Held(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at))}
     assert read_held(unseal(NAME, seal(NAME, document))) is not None
@@ -135,11 +138,19 @@ def test_what_is_no_record_of_this_name_and_schema_reads_as_nothing(raw):
 
 @pytest.mark.parametrize("field", ["product", "lifetime", "checked_at", "seen_at", "expiry"])
 def test_a_success_lacks_nothing(field):
-    """Each field is needed."""
+    """Each field is needed, and of its own type."""
     good = json.loads(CONTENT)
     assert read_held(good) is not None
     assert read_held({name: value for name, value in good.items() if name != field}) is None
+    assert read_held(good | {field: []}) is None
     assert read_held(None) is None
+
+
+def test_the_latest_instant_seen_may_be_the_first():
+    """A success that was just confirmed; not one that was seen before it was confirmed."""
+    good = json.loads(CONTENT)
+    assert read_held(good | {"seen_at": good["checked_at"]}) is not None
+    assert read_held(good | {"seen_at": "2026-11-21T11:59:59.999999+00:00"}) is None
 
 
 LISTING = {
@@ -173,18 +184,34 @@ def test_a_check_that_makes_no_sense_is_a_miss(field):
     assert read_round(None) is None
 
 
-@pytest.mark.parametrize("change", [{"checked_at": "noon"}, {"spread": []}])
-def test_a_check_at_no_instant_is_a_miss(change):
-    """Nor is one whose wait is no number."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({field: []} for field in (*ROUND, "minimum_version")),
+        {"checked_at": "noon"},
+        {"spread": -0.001},
+        {"spread": 1.001},
+        {"spread": float("nan")},
+    ],
+)
+def test_a_check_of_wrong_values_is_a_miss(change):
+    """Sealed by a person, or by another version."""
     assert read_round(ROUND | change) is None
 
 
 @pytest.mark.parametrize("field", LISTING)
 def test_an_offer_lacks_nothing(field):
     """Else the check is due; only what was signed may be missing."""
-    lacking = read_round(ROUND | {"listing": {name: told for name, told in LISTING.items() if name != field}})
-    assert (lacking is None) == (field != "manifest")
-    assert read_round(ROUND | {"listing": LISTING | {"last_updated": "yesterday"}}) is None
+    incomplete = {name: value for name, value in LISTING.items() if name != field}
+    assert (read_round(ROUND | {"listing": incomplete}) is None) == (field != "manifest")
+
+
+@pytest.mark.parametrize(
+    "change", [*({field: []} for field in (*LISTING, "channel")), {"last_updated": "yesterday"}]
+)
+def test_an_offer_of_wrong_values_is_a_miss(change):
+    """With all of the check."""
+    assert read_round(ROUND | {"listing": LISTING | change}) is None
 
 
 def test_instants_have_a_zone_and_are_read_as_utc():

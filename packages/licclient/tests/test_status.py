@@ -104,6 +104,7 @@ def test_an_outcome_survives_the_disk(answer):
 @pytest.mark.parametrize(
     "document",
     [None, {}, {"call": "x", "ended_at": "noon", "result": {}},
+     {"call": 1, "ended_at": NOW.isoformat(), "result": {}},
      {"call": "x", "ended_at": NOW.isoformat(), "result": 7},
      {"call": "x", "ended_at": NOW.isoformat(), "result": {"reason": "new", "message": "?"}}],
 )  # fmt: skip

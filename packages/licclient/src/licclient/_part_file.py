@@ -28,7 +28,7 @@ from licclient._protocol.downloads import (
     strong_etag,
 )
 from licclient._protocol.responses import Head, unusable_response
-from licclient._records import Document, reader, seal, unseal
+from licclient._records import Document, demand, reader, seal, unseal
 from licclient._storage import read_private, release_lock, replace_file, take_lock
 from licclient.errors import ServiceUnavailableError, UntrustedResponseError
 
@@ -293,8 +293,10 @@ def _lock(folder: Path, name: str, stack: ExitStack) -> str:
 
 @reader
 def _read_note(document: Document) -> _Note:
-    name = safe_name(document["name"])
-    return _Note(name, document["version"], document["size"], document["sha256"], document["etag"])
+    name, version, digest, etag = (
+        demand(document[one], str) for one in ("name", "version", "sha256", "etag")
+    )
+    return _Note(safe_name(name), version, demand(document["size"], int), digest, etag)
 
 
 def _open(path: Path, flags: int = 0) -> BinaryIO:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import wraps
 from hashlib import sha256
+from types import UnionType
 from typing import Any, Final, TypeVar
 
 from licclient._model import Held, Listing, Round, Settings, Verified, read_entitlements, write_entitlements
@@ -74,7 +75,7 @@ def _sum(name: str, content: bytes) -> bytes:
 
 
 def reader(read: Callable[[Document], T]) -> Callable[[Document | None], T | None]:
-    """Decorate a function that reads a record: None for no record, and for one that is not as it was written.
+    """Decorate a function that reads a record: None for no record, and for one that makes no sense.
 
     Damage is found by `unseal`; this is for what another version or a person wrote.
     """
@@ -87,6 +88,13 @@ def reader(read: Callable[[Document], T]) -> Callable[[Document | None], T | Non
             return None
 
     return read_or_none
+
+
+def demand(value: Any, kind: type | UnionType) -> Any:
+    """Return a value of this type; raise `TypeError` for any other."""
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
 
 
 def demand_instant(text: object) -> datetime:
@@ -162,15 +170,18 @@ def write_held(held: Held) -> Document:
 @reader
 def read_held(document: Document) -> Held:
     """Read the last success for a key."""
-    expiry = document["expiry"]
+    expiry, lifetime = document["expiry"], demand(document["lifetime"], bool)
+    checked_at, seen_at = demand_instant(document["checked_at"]), demand_instant(document["seen_at"])
+    if seen_at < checked_at or (lifetime and expiry is not None):
+        raise ValueError
     verified = Verified(
-        document["product"],
+        demand(document["product"], str),
         None if expiry is None else date.fromisoformat(expiry),
-        document["lifetime"],
+        lifetime,
         entitlements=read_entitlements(document.get("entitlements")),
-        is_trial=document.get("trial", False),
+        is_trial=document.get("trial") is True,
     )
-    return Held(verified, demand_instant(document["checked_at"]), demand_instant(document["seen_at"]))
+    return Held(verified, checked_at, seen_at)
 
 
 def write_round(done: Round) -> Document:
@@ -199,22 +210,27 @@ def write_round(done: Round) -> Document:
 @reader
 def read_round(document: Document) -> Round:
     """Read the last update check."""
-    offered, minimum_version = document["listing"], document.get("minimum_version")
+    offered, minimum_version = document["listing"], demand(document.get("minimum_version"), str | None)
     listing = None if offered is None else _read_listing(offered)
     checked_at, spread = demand_instant(document["checked_at"]), float(document["spread"])
-    return Round(checked_at, spread, document["answered"], listing, minimum_version)
+    if not 0 <= spread <= 1:
+        raise ValueError
+    return Round(checked_at, spread, demand(document["answered"], bool), listing, minimum_version)
 
 
 def _read_listing(document: Document) -> Listing:
+    name, slug, version, changelog = (
+        demand(document[one], str) for one in ("name", "slug", "version", "changelog")
+    )
     return Listing(
-        document["name"],
-        document["slug"],
-        document["version"],
-        document["changelog"],
+        name,
+        slug,
+        version,
+        changelog,
         demand_instant(document["last_updated"]),
         download_url=None,
-        manifest=document.get("manifest"),
-        channel=document.get("channel"),
-        is_critical=document.get("critical", False),
-        is_manual=document.get("manual", False),
+        manifest=demand(document.get("manifest"), str | None),
+        channel=demand(document.get("channel"), str | None),
+        is_critical=document.get("critical") is True,
+        is_manual=document.get("manual") is True,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from licclient._model import Held, License, Reason, Round, Settings, Source, Update, Verified
 from licclient._policy import CLOCK_TOLERANCE, Standing, holds_until, judge_held, next_check, wrong_product
-from licclient._records import Document, demand_instant, reader
+from licclient._records import Document, demand, demand_instant, reader
 from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
@@ -89,11 +89,12 @@ def read_outcome(document: Document) -> Outcome:
     result = document["result"]
     answer: LicenseRefusedError | ServiceUnavailableError | None = None
     if "reason" in result:
-        answer = LicenseRefusedError(Reason(result["reason"]), result["message"])
+        answer = LicenseRefusedError(Reason(result["reason"]), demand(result["message"], str))
     elif "no_answer" in result:
-        answer = ServiceUnavailableError(result["no_answer"])
-    ended_at, is_private = demand_instant(document["ended_at"]), result.get("private", False)
-    return Outcome(document["call"], ended_at, answer, result.get("product"), is_private)
+        answer = ServiceUnavailableError(demand(result["no_answer"], str))
+    product, is_private = demand(result.get("product"), str | None), result.get("private") is True
+    call, ended_at = demand(document["call"], str), demand_instant(document["ended_at"])
+    return Outcome(call, ended_at, answer, product, is_private)
 
 
 # --- a settings page --------------------------------------------------------------------------

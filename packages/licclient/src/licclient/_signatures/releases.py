@@ -14,7 +14,7 @@ from typing import Final
 from licclient._model import Listing, Manifest, Settings, Update
 from licclient._policy import is_at_least, is_version
 from licclient._protocol.responses import read_json_object
-from licclient._records import Document, demand_instant, reader, record_name
+from licclient._records import Document, demand, demand_instant, reader, record_name
 from licclient._signatures.public_keys import PublicKey
 from licclient._signatures.responses import decode_base64url, read_key_id, read_utc
 from licclient._storage import Storage
@@ -95,7 +95,7 @@ class SignedReleases:
 @reader
 def read_highest(document: Document) -> Highest:
     """Parse the record of the highest signed version."""
-    return Highest(document["version"], demand_instant(document["signed_at"]))
+    return Highest(demand(document["version"], str), demand_instant(document["signed_at"]))
 
 
 def check_manifest(
