@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient import _records
-from licclient._model import Held, Listing, Round, Verified
+from licclient._model import Entitlements, Held, Listing, Round, Verified
 from licclient._records import (
     UPGRADES,
     read_held,
@@ -164,13 +164,21 @@ LISTING = {
 ROUND = {"checked_at": "2026-11-21T12:00:00+00:00", "spread": 0.5, "answered": True, "listing": LISTING}
 
 
+def test_what_a_trial_includes_survives_the_disk():
+    """A success with everything that it may have."""
+    granted = Entitlements({"export": True})
+    held = Held(Verified("Notes", None, lifetime=True, entitlements=granted, is_trial=True), NOON, NOON)
+    assert read_held(write_held(held)) == held
+
+
 def test_a_check_is_read_with_its_offer_and_without_a_link():
     """All that an offer shows, and what the vendor signed of it; a whole number is a spread as well."""
     listing = Listing("Notes", "notes", "2.0", "Faster.", NOON, None, "word")
     assert read_round(ROUND) == Round(NOON, 0.5, answered=True, listing=listing)
     assert write_round(Round(NOON, 0.5, answered=True, listing=listing)) == ROUND
-    of_use = replace(listing, is_critical=True, is_manual=True)
-    assert read_round(write_round(Round(NOON, 0.5, answered=True, listing=of_use))).listing == of_use
+    of_use = replace(listing, is_critical=True, is_manual=True, channel="beta")
+    done = Round(NOON, 0.5, answered=True, listing=of_use, minimum_version="1.5")
+    assert read_round(write_round(done)) == done
     for spread in (0, 1):
         found = read_round(ROUND | {"spread": spread})
         assert found is not None

@@ -100,7 +100,7 @@ def demand(value: Any, kind: type | UnionType) -> Any:
 def demand_instant(text: object) -> datetime:
     """Parse an instant; raise `ValueError` for anything else."""
     if (at := read_instant(text)) is None:
-        raise ValueError("no instant")
+        raise ValueError
     return at
 
 
