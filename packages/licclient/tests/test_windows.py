@@ -345,6 +345,18 @@ def test_control_a_selects_all(hands, client):
 
 
 @pytest.mark.parametrize("hands", ["tk"], indirect=True)
+def test_tk_keys_work_with_caps_lock(hands, client):
+    """Tk then calls a letter by its capital."""
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    hands.paste(KEY)
+    hands.dialog.focus_get().event_generate("<Control-Lock-a>")
+    hands.type("CP")
+    assert hands.body() == "CP"
+    hands.alt("Lock-n")
+    hands.until(lambda: not hands.is_open())
+
+
+@pytest.mark.parametrize("hands", ["tk"], indirect=True)
 @pytest.mark.parametrize("dark", [False, True])
 def test_tk_can_be_dark(hands, client, dark):
     """Where the app has chosen no theme."""

@@ -47,6 +47,12 @@ def check_parent(parent: object) -> None:
         raise wrong_thread("Tk", "to_tk(root)") from problem
 
 
+def bind_letter(widget: tk.Misc, held: str, letter: str, act: Callable[["tk.Event[Any]"], object]) -> None:
+    """Bind a letter with a modifier, also with Caps Lock on: Tk then calls it by its capital."""
+    widget.bind(f"<{held}-{letter}>", act)
+    widget.bind(f"<{held}-Lock-{letter.upper()}>", act)
+
+
 class TkDialog(tk.Toplevel):
     """What both windows have in common; `_states` decides what they show and do."""
 
@@ -246,7 +252,7 @@ class TkDialog(tk.Toplevel):
             return -1
         letter = text[at].lower()
         if letter not in self._mnemonics:
-            self.bind(f"<Alt-{letter}>", lambda _: self._alt(letter))
+            bind_letter(self, "Alt", letter, lambda _: self._alt(letter))
         self._mnemonics[letter] = act
         return at
 

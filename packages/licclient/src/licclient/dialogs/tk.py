@@ -21,7 +21,7 @@ from licclient._part_file import Downloaded
 from licclient._storage import read_folder
 from licclient.dialogs._driver import KEY_LETTERS, begin_activation, begin_offer, check_client
 from licclient.dialogs._states import Action, Typed, View
-from licclient.dialogs._tk_window import TkDialog, check_parent, text_colours
+from licclient.dialogs._tk_window import TkDialog, bind_letter, check_parent, text_colours
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
@@ -131,7 +131,7 @@ class ActivationDialog(TkDialog):
         self._field = ttk.Entry(
             frame, textvariable=text, width=KEY_LETTERS, font="TkFixedFont", style=self._style("TEntry")
         )
-        self._field.bind("<Control-a>", self._select_all)  # Tk's own on Linux goes to the beginning
+        bind_letter(self._field, "Control", "a", self._select_all)  # Tk's own on Linux goes to the beginning
         self._target = self._field
         return self._field
 
@@ -185,7 +185,7 @@ class UpdateDialog(TkDialog):
         )
         if self._palette is not None:
             self._changelog.configure(text_colours(self._palette))
-        self._changelog.bind("<Control-a>", self._select_all)
+        bind_letter(self._changelog, "Control", "a", self._select_all)
         style = self._style("Vertical.TScrollbar")
         bar = ttk.Scrollbar(self._box, command=self._changelog.yview, style=style)
         # Tab passes over what takes no text; but whoever reads without a mouse wants to scroll.
