@@ -69,6 +69,75 @@ def test_an_unreadable_delivery_is_shown(world):
     assert receive(world, "standard", body, "msg_9").status == "unreadable"
 
 
+SOLD = {"id": "cs_1", "mode": "payment", "payment_status": "paid"}
+LINES = {"data": [{"price": {"id": "p"}, "quantity": 600}] * 2}
+ADJUSTED = {"action": "refund", "status": "approved", "transaction_id": "t"}
+SUBSCRIBED = {"order_id": "1", "external_id": "app", "subscription_id": "s"}
+
+
+@both_engines
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        (
+            "stripe",
+            shops.stripe("checkout.session.completed", {**SOLD, "metadata": {"\0\n": 1}}),
+            "unreadable",
+        ),
+        (
+            "stripe",
+            shops.stripe("checkout.session.completed", {**SOLD, "metadata": {"x" * 99_999: 1}}),
+            "unreadable",
+        ),
+        ("stripe", shops.stripe("checkout.session.completed", {**SOLD, "line_items": LINES}), "unreadable"),
+        ("paddle", shops.paddle("adjustment.updated", {**ADJUSTED, "action": "\0"}), "ignored"),
+        ("paddle", shops.paddle("adjustment.updated", {**ADJUSTED, "items": [{"type": []}]}), "accepted"),
+        (
+            "paddle",
+            shops.paddle("transaction.completed", shops.paddle_transaction(items=[{"price": {"id": ""}}])),
+            "unreadable",
+        ),
+        ("woocommerce", shops.woo(line_items=[{"product_id": "", "quantity": 1}]), "unreadable"),
+        ("woocommerce", shops.woo(refunds=[{"total": "9e999999"}] * 2), "unreadable"),
+        ("woocommerce", shops.woo("x" * 100 + "\0"), "ignored"),
+        (
+            "standard",
+            shops.standard("purchase.refunded", "9999-12-31T23:59:59-12:00", order_id=1),
+            "unreadable",
+        ),
+        (
+            "standard",
+            shops.standard("purchase.refunded", "0001-01-01T00:00:00+14:00", order_id=1),
+            "unreadable",
+        ),
+        (
+            "standard",
+            shops.standard("purchase.completed", **SUBSCRIBED, paid_through="9999-12-31T00:00:00Z"),
+            "unreadable",
+        ),
+        (
+            "standard",
+            shops.standard("purchase.completed", **SUBSCRIBED, paid_through="9999-12-31"),
+            "unreadable",
+        ),
+        (
+            "standard",
+            shops.standard("purchase.completed", **SUBSCRIBED, paid_through="9990-12-31"),
+            "accepted",
+        ),
+    ],
+)
+def test_a_hostile_delivery_is_a_line_for_a_person(world, kind, body, status):
+    """A shop may send anything: what makes no sense is stored with a reason, and never fails."""
+    add(world, kind)
+    receipt = receive(world, kind, body)
+    assert receipt.status == status
+    assert receipt.reason.isprintable()
+    assert len(receipt.reason) <= 500
+    work(world)
+    assert states(world, kind) == [{"unreadable": "dead", "accepted": "done"}.get(status, status)]
+
+
 @both_engines
 def test_what_fails_for_good_is_rolled_back_and_shown(world, monkeypatch):
     """Half an order is never issued; the reason is stored."""

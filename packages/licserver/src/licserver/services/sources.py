@@ -33,8 +33,16 @@ from licserver.services.license_terms import (
 )
 from licserver.services.lists import Page, page_by_id
 from licserver.services.products import check_plans, find_product
+from licserver.services.sales import MAX_REASON
 from licserver.sources import SECRET_FORMS, SHOPS, SourceKind
-from licserver.sources.records import Delivery, SaleEvent, UnreadableDeliveryError, dump_events, is_period
+from licserver.sources.records import (
+    MAX_QUANTITY,
+    Delivery,
+    SaleEvent,
+    UnreadableDeliveryError,
+    dump_events,
+    is_period,
+)
 from licserver.sources.woocommerce import is_ping
 
 MAX_TOLERANCE: Final = 86_400  # seconds
@@ -221,10 +229,10 @@ class SourceService(Service):
         digest, shop = hashlib.sha256(body).hexdigest(), SHOPS[source.kind]
         try:
             delivery = shop.read(headers, body)
-            _check_texts(delivery)
+            _check_delivery(delivery)
         except UnreadableDeliveryError as problem:
             hint = "" if source.kind is SourceKind.STANDARD else _NEW_VERSION
-            return self._store(source, Delivery(digest, "", reason=mask(str(problem)) + hint), DEAD)
+            return self._store(source, Delivery(digest, "", reason=f"{problem}{hint}"), DEAD)
         if not (delivery.id and len(delivery.id) <= MAX_INDEXED and is_printable(delivery.id)):
             delivery = delivery._replace(id=digest)
         if delivery.is_test is not None and delivery.is_test is not source.is_test:
@@ -233,7 +241,7 @@ class SourceService(Service):
         return self._store(source, delivery, WAITING if delivery.events else IGNORED)
 
     def _store(self, source: Source, delivery: Delivery, state: str) -> Receipt:
-        now = self._context.now()
+        now, reason = self._context.now(), _to_line(delivery.reason)
         content = dump_events(delivery.events) if delivery.events else None
         with self._context.transaction() as tx:
             event_id = tx.repositories.sales.add_event(
@@ -243,14 +251,14 @@ class SourceService(Service):
                 type=delivery.type,
                 content=content,
                 state=state,
-                reason=delivery.reason or None,
+                reason=reason or None,
                 finished_at=None if state == WAITING else now,
             )
             if event_id is None:
                 return Receipt("duplicate")
             if state == WAITING:
                 tx.repositories.queue.add(QUEUE, f"{source.name}:{delivery.id}", {"event": event_id}, now)
-        return Receipt({WAITING: "accepted", DEAD: "unreadable"}.get(state, state), delivery.reason)
+        return Receipt({WAITING: "accepted", DEAD: "unreadable"}.get(state, state), reason)
 
     def list_events(
         self, name: str, state: str | None = None, cursor: str | None = None, limit: int = 50
@@ -346,12 +354,20 @@ def _read_variables(text: str) -> str:
     return ",".join(dict.fromkeys(names))
 
 
-def _check_texts(delivery: Delivery) -> None:
-    """Refuse ids that cannot be stored."""
+def _check_delivery(delivery: Delivery) -> None:
+    """Refuse ids that cannot be stored, and more of an item than a shop sells: lines of it are added up."""
     ids = [one for event in delivery.events for one in _ids_of(event)]
     for text in (delivery.type, *ids):
         if not is_printable(text) or len(text) > MAX_INDEXED:
             raise UnreadableDeliveryError(f"an id is no line of at most {MAX_INDEXED} characters")
+    if any(item.quantity > MAX_QUANTITY for event in delivery.events for item in event.items):
+        raise UnreadableDeliveryError(f"there are more than {MAX_QUANTITY} of an item")
+
+
+def _to_line(text: str) -> str:
+    """Return a reason, which may quote the delivery, as a line that can be stored, logged and sent."""
+    shown = (one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:MAX_REASON])
+    return mask("".join(shown))
 
 
 def _ids_of(event: SaleEvent) -> list[str]:

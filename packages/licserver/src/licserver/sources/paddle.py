@@ -11,6 +11,7 @@ from licserver.sources.records import (
     MAX_QUANTITY,
     UNKNOWN_TYPE,
     Delivery,
+    Id,
     Instant,
     Item,
     Reading,
@@ -44,7 +45,7 @@ class _Envelope(BaseModel):
 
 
 class _Item(BaseModel):
-    price_id: str = Field(validation_alias=AliasPath("price", "id"))
+    price_id: Id = Field(validation_alias=AliasPath("price", "id"))
     product_id: str | None = Field(None, validation_alias=AliasPath("price", "product_id"))
     quantity: int = Field(1, ge=1, le=MAX_QUANTITY)
 
@@ -121,7 +122,7 @@ def _read_adjustment(at: datetime, fields: dict[str, Any]) -> Reading:
     if adjustment.status != "approved":
         return f"the adjustment is {adjustment.status}"
     types = [adjustment.type] if adjustment.type else [item.get("type") for item in adjustment.items]
-    is_partial = kind is SaleKind.REFUNDED and {*types} - {"full"} != set()
+    is_partial = kind is SaleKind.REFUNDED and any(one != "full" for one in types)
     return SaleEvent(kind=kind, occurred_at=at, order_id=adjustment.transaction_id, is_partial=is_partial)
 
 

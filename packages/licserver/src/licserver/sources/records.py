@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, TypeAdapter, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, TypeAdapter, ValidationError
 
 MAX_QUANTITY: Final = 1_000
 """License keys that one position of an order may ask for; more is a mistake that a person should see."""
+
+FIRST_YEAR: Final = 1970
+LAST_YEAR: Final = 9990
 
 
 class SaleKind(enum.StrEnum):
@@ -108,8 +111,20 @@ class Shop(Protocol):
         ...
 
 
-Instant = Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))]
+_Day = TypeVar("_Day", bound=date)
+
+
+def check_year(day: _Day) -> _Day:
+    """Refuse what is no date of a sale: with a grace or another time zone it could become no date at all."""
+    if not FIRST_YEAR <= day.year <= LAST_YEAR:
+        raise ValueError(f"the year must be from {FIRST_YEAR} to {LAST_YEAR}")
+    return day
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(lambda at: check_year(at).astimezone(UTC))]
 """An instant of any time zone, in UTC."""
+
+Id = Annotated[str, Field(min_length=1)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -121,7 +136,8 @@ def parse(model: type[_Model], body: bytes | Mapping[str, Any]) -> _Model:
     except ValidationError as invalid:
         first = invalid.errors()[0]  # place and message: the value may be personal data
         place = ".".join(map(str, first["loc"])) or "the body"
-        raise UnreadableDeliveryError(f"{place}: {first['msg']}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise UnreadableDeliveryError(f"{place}: {message}") from None
 
 
 def merge_items(items: list[Item]) -> tuple[Item, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from licserver.sources.records import (
     MAX_QUANTITY,
@@ -14,6 +14,7 @@ from licserver.sources.records import (
     SaleEvent,
     SaleKind,
     UnreadableDeliveryError,
+    check_year,
     parse,
 )
 from licserver.sources.signatures import MAX_SIGNATURES, from_base64, has_signed, is_recent
@@ -39,6 +40,7 @@ _NEEDED: Final = {
 _PREFIX: Final = "whsec_"
 
 _Id = Annotated[str, Field(min_length=1, max_length=255)]
+_Date = Annotated[date, AfterValidator(check_year)]
 
 
 class Data(BaseModel):
@@ -51,7 +53,7 @@ class Data(BaseModel):
     quantity: int = Field(1, ge=1, le=MAX_QUANTITY, description="How many license keys.")
     customer_email: str | None = Field(None, max_length=254)
     subscription_id: _Id | None = Field(None, description="The subscription's id in the shop.")
-    paid_through: Instant | date | None = Field(
+    paid_through: Instant | _Date | None = Field(
         None, description="To when the subscription is paid; a date includes that day, in UTC."
     )
     partial: bool = Field(default=False, description="Whether a refund is of a part of the order.")

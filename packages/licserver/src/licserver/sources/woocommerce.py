@@ -11,6 +11,7 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, Field
 from licserver.sources.records import (
     MAX_QUANTITY,
     Delivery,
+    Id,
     Instant,
     Item,
     SaleEvent,
@@ -43,7 +44,7 @@ def verify(
 
 
 class _Line(BaseModel, coerce_numbers_to_str=True):
-    product_id: str
+    product_id: Id
     variation_id: str = "0"
     sku: str | None = None
     quantity: int = Field(ge=0, le=MAX_QUANTITY)
@@ -54,8 +55,11 @@ class _Line(BaseModel, coerce_numbers_to_str=True):
         return Item(tuple(filter(None, (variation, self.sku, self.product_id))), self.quantity)
 
 
+_Amount = Annotated[Decimal, Field(max_digits=20)]  # amounts of any size could not be added up
+
+
 class _Refund(BaseModel, coerce_numbers_to_str=True):
-    total: Decimal
+    total: _Amount
 
 
 def _in_utc(value: object) -> object:
@@ -66,7 +70,7 @@ class _Order(BaseModel, coerce_numbers_to_str=True):
     id: str
     status: str
     date_modified_gmt: Annotated[Instant, BeforeValidator(_in_utc)]
-    total: Decimal
+    total: _Amount
     email: str | None = Field(None, validation_alias=AliasPath("billing", "email"))
     line_items: list[_Line]
     refunds: list[_Refund] = []
