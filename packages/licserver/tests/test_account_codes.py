@@ -1,6 +1,8 @@
 """The customer's page by mail: a code that is typed where it was asked for."""
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,6 +53,36 @@ async def test_nobody_learns_which_addresses_have_licenses(world, open_browser, 
     await unknown.post("/account/code", csrf="", email=email)
     assert (unknown.status, unknown.text) == (known.status, known.text)
     assert len(sent_codes(world)) == 1
+
+
+@pytest.mark.parametrize("lookalike", ["ann@strasse.example", "\N{KELVIN SIGN}im@straße.example"])
+async def test_no_other_mailbox_gets_the_code_of_a_customer(world, open_browser, lookalike):
+    """Addresses that differ by more than the case of ASCII letters are those of two people."""
+    for email in ("ann@straße.example", "kim@straße.example"):
+        world.key(customer_email=email)
+    browser = await open_browser()
+    await browser.post("/account/code", csrf="", email=lookalike)
+    assert sent_codes(world) == []
+    await browser.post("/account/code", csrf="", email="KIM@straße.example")
+    assert [to for to, _ in sent_codes(world)] == ["KIM@straße.example"]
+
+
+async def test_the_time_of_an_answer_does_not_show_whether_a_mail_was_written(open_browser):
+    """Writing one takes a millisecond, which some requests would show: all take a tenth of a second."""
+    seconds = []
+    for name in ("ann", "nobody"):
+        browser, began = await open_browser(), time.perf_counter()
+        await browser.post("/account/code", csrf="", email=f"{name}@example.com")
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) >= 0.1
+
+
+@both_engines
+def test_requests_at_the_same_moment_get_three_codes_as_well(world):
+    """Each of many codes would be five more guesses, and another mail."""
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(world.services.account.send_code, ["bob@example.com"] * 8))
+    assert len(sent_codes(world)) == 3
 
 
 async def test_a_code_is_guessed_five_times_and_no_more(world, open_browser):

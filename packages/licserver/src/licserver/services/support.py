@@ -46,7 +46,9 @@ class SupportService(Service):
     def find_customer(self, email: str, cursor: str | None = None, limit: int = 50) -> Customer:
         """Return a page of the licenses of an email address, with the machines of each."""
         found = LicenseService(self._context).search(LicenseFilter(email), cursor, limit)
-        theirs = [one for one in found.items if (one.customer_email or "").casefold() == email.casefold()]
+        # Only in ASCII a letter's case does not matter: ß and ss, or a Kelvin sign and k, are two mailboxes.
+        address = email.encode().lower()
+        theirs = [one for one in found.items if (one.customer_email or "").encode().lower() == address]
         machines, licenses = defaultdict[bytes, list[Activation]](list), self._context.repositories.licenses
         ids = [one.id for one in theirs]
         for license_id, activation in licenses.list_machines(ids, MAX_MACHINES) if ids else ():

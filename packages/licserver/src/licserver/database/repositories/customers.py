@@ -70,8 +70,11 @@ class AccountCodeRepository(Repository):
             connection.execute(insert(account_codes).values(row))
 
     def count(self, address: bytes, now: datetime) -> int:
-        """Return how many valid codes an address has."""
+        """Return how many valid codes an address has; nobody else adds one until the transaction ends."""
         codes = account_codes.c
+        if self._database.is_remote:  # else the whole file is locked
+            key = func.hashtextextended(address.hex(), 0)
+            self._scalar(select(func.pg_advisory_xact_lock(key)))
         valid = select(func.count()).where(codes.address == address, codes.expires_at > now)
         return self._scalar(valid) or 0
 

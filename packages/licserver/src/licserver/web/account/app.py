@@ -1,5 +1,6 @@
 """The customer's page as a sub-application of the public side: sign-in, licenses, freed slots, downloads."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ COOKIE: Final = SessionCookie("__Host-licserver-account", "licserver-account", H
 CODE_COOKIE: Final = SessionCookie("__Host-licserver-account-code", "licserver-account-code", HOME)
 """Only the browser that asked for a code may use it."""
 LANGUAGE_COOKIE: Final = "licserver-language"
+
+CODE_SECONDS: Final = 0.1
+"""A request for a code takes so long, so that it does not show whether a mail was written for its address."""
 
 _YEAR: Final = 365 * 86_400  # seconds
 _NOTICES: Final = frozenset({"freed", "taken-back", "signed-out", "session-ended"})
@@ -109,7 +113,9 @@ class Account:
             return await self._sign_in_page(request, 403, "sign-in.https")
         if not await self._public.limits.may_miss(request):
             return await self._refuse(request, "sign-in.too-many")
+        answered = asyncio.create_task(asyncio.sleep(CODE_SECONDS))
         token = await self._threads.run(self._services.account.send_code, form.get("email", ""))
+        await answered
         return self._redirect(request, HOME, token, CODE_TIME, CODE_COOKIE)
 
     async def sign_in_with_code(self, request: web.Request) -> web.StreamResponse:
