@@ -1,5 +1,6 @@
 """The dialogs as a person uses them, in both toolkits: real windows, a real service on a real socket."""
 
+import asyncio
 import threading
 
 import pytest
@@ -354,6 +355,20 @@ def test_tk_keys_work_with_caps_lock(hands, client):
     assert hands.body() == "CP"
     hands.alt("Lock-n")
     hands.until(lambda: not hands.is_open())
+
+
+@pytest.mark.parametrize("hands", ["qt"], indirect=True)
+def test_no_coroutine_waits_for_a_window_of_qt(hands, client):
+    """With asyncio in Qt's loop (qasync) its other tasks, as the worker's, would hang for good."""
+    dialog = hands.kit.ActivationDialog(client, hands.parent, **ENGLISH)
+
+    async def wait():
+        hands.core.QTimer.singleShot(200, dialog.close)  # if it waits after all
+        with pytest.raises(RuntimeError, match=r"deliver = to_qt\(\)"):
+            dialog.run()
+
+    asyncio.run(wait())
+    assert not dialog.isVisible()
 
 
 @pytest.mark.parametrize("hands", ["tk"], indirect=True)

@@ -11,6 +11,7 @@ Call these on the thread of Qt's main loop, which goes on while a dialog is open
 other threads. Needs the extra `licclient[qt]`.
 """
 
+import sys
 from contextlib import suppress
 from functools import partial
 from html import escape
@@ -98,7 +99,8 @@ def ask_for_key(
 
     Raises:
         TypeError: `client` is no `LicenseClient`.
-        RuntimeError: This is not the thread of Qt's main loop, or there is no `QApplication` yet.
+        RuntimeError: This is not the thread of Qt's main loop, or a coroutine in it, or there is no
+            `QApplication` yet.
         ValueError: `trial`, and the client was made without `slug`.
     """
     return ActivationDialog(client, parent, problem=problem, language=language, trial=trial).run()
@@ -147,6 +149,19 @@ def _check_thread() -> None:
         raise wrong_thread("Qt", "to_qt()")
 
 
+def _check_task() -> None:
+    """Raise `RuntimeError` in a coroutine: no other task can run while it waits, with qasync ever after."""
+    asyncio, task = sys.modules.get("asyncio"), None  # an app without it does not load it
+    if asyncio is not None:
+        with suppress(RuntimeError):  # no loop runs
+            task = asyncio.current_task()
+    if task is not None:
+        raise RuntimeError(
+            "no dialog can be waited for in a coroutine, as other tasks would hang: call deliver(lambda: …)"
+            " with deliver = to_qt() (licclient.deliver), or give it to client.start"
+        )
+
+
 class _Dialog(QDialog):
     """What both windows have in common; `_states` decides what they show and do."""
 
@@ -170,6 +185,7 @@ class _Dialog(QDialog):
             self._driver.show_in_turn(change)
 
     def _wait(self) -> None:
+        _check_task()
         loop = QEventLoop()  # that of `exec` does not end if the dialog is closed before its turn
         self.finished.connect(loop.quit)
         self.destroyed.connect(loop.quit)
