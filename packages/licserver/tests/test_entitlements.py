@@ -80,7 +80,7 @@ def test_the_answer_stays_small():
     [
         *(("export", "export", True), (" export = true ", "export", True), ("a=false", "a", False)),
         *(("a=none", "a", None), ("a=50", "a", 50), ("a=0050", "a", 50), ("a=100/month", "a", MONTHLY)),
-        *(("a=eu", "a", "eu"), ('a="50"', "a", "50"), ("a=x=y", "a", "x=y"), ("a=100/week", "a", "100/week")),
+        *(("a=eu", "a", "eu"), ('a="50"', "a", "50"), ("a=x=y", "a", "x=y"), ("a=24/7", "a", "24/7")),
     ],
 )
 def test_what_people_write(written, name, value):
@@ -95,6 +95,14 @@ def test_a_word_that_may_be_a_flag_is_asked_about(word):
         parse_grants([f" export = {word} "])
     (shown,) = format_grants({"region": word})
     assert (shown, parse_grants([shown])) == (f'region="{word}"', {"region": word})
+
+
+def test_a_number_of_another_period_is_asked_about():
+    """As a text, "100/week" would be granted without a limit."""
+    with pytest.raises(InvalidEntitlementError, match=r'100/month; .* "100/week" in double quotes'):
+        parse_grants(["exports=100/week"])
+    (shown,) = format_grants({"exports": "100/week"})
+    assert parse_grants([shown]) == {"exports": "100/week"}
 
 
 def test_a_number_of_any_length_is_read():

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import socket
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -170,7 +172,7 @@ async def test_orders_of_a_shop_become_deliveries(world, shop, kind, external_id
     ("kind", "key", "path", "message"),
     [
         ("stripe", "sk_2", "", "answered 401"),
-        ("stripe", "sk_1", "/broken", "cannot be asked: JSONDecodeError"),
+        ("stripe", "sk_1", "/broken", "is not JSON"),
         ("stripe", "sk_1", "/odd", "is not a list"),
         ("woocommerce", "ck_1:cs_1", None, "--url"),
         ("standard", "key", "", "deliver again"),
@@ -184,6 +186,14 @@ async def test_what_goes_wrong_is_reported_without_the_key(shop, kind, key, path
     with pytest.raises(InvalidInputError, match=message) as problem:
         [one async for one in shop_apis.fetch_deliveries(SourceKind(kind), key, SINCE, address)]
     assert key not in str(problem.value) or key == "key"
+
+
+async def test_a_shop_that_cannot_be_reached_is_asked_again_later():
+    """No connection is no fault of the key."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(InvalidInputError, match=r"127\.0\.0\.1 cannot be reached .*; try again later"):
+        [one async for one in shop_apis.fetch_deliveries(SourceKind.STRIPE, "sk_1", SINCE, address)]
 
 
 @pytest.mark.parametrize(

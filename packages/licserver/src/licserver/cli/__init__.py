@@ -19,6 +19,8 @@ EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 _SIMILAR: Final = 0.7
+_AFTER_COMMAND: Final = {"--data-dir": "--data-dir /srv/licserver", "--json": "--json"}
+"""Options of nearly all commands, and how they are written."""
 
 _HELP = """Verify license keys and serve updates of downloadable software.
 
@@ -135,7 +137,7 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(help_wanted.message, err=True)
         code = EXIT_WRONG_USE
     except click.ClickException as wrong:
-        code = _fail(wrong.format_message(), EXIT_WRONG_USE)
+        code = _fail(_format_wrong_use(wrong), EXIT_WRONG_USE)
     except LicserverError as problem:
         code = _fail(str(problem), EXIT_WRONG_USE if isinstance(problem, InvalidInputError) else EXIT_FAILED)
         _explain_denial(problem, started_as)
@@ -153,6 +155,20 @@ def main(arguments: list[str] | None = None) -> None:
         code = EXIT_FAILED
         _explain_denial(problem, started_as)
     sys.exit(code)
+
+
+def _format_wrong_use(wrong: click.ClickException) -> str:
+    """Return click's message, and where the help is if the message does not name what is valid."""
+    message = wrong.format_message()
+    if not isinstance(wrong, click.UsageError) or wrong.ctx is None:
+        return message
+    if isinstance(wrong, click.NoSuchOption) and wrong.option_name in _AFTER_COMMAND:
+        example = f"licserver product list {_AFTER_COMMAND[wrong.option_name]}"
+        return f"No such option {wrong.option_name!r} here: it stands after the command, as in `{example}`."
+    is_explained = isinstance(wrong, click.BadParameter) and not isinstance(wrong, click.MissingParameter)
+    if is_explained or "Did you mean" in message:
+        return message
+    return f"{message.rstrip('.')}. See `{wrong.ctx.command_path} --help`."
 
 
 def _user_id() -> int:

@@ -29,15 +29,19 @@ from licserver.errors import InvalidInputError
 from licserver.services import ISSUE_BATCH, LicenseFilter, Services
 
 
-def _parse_slots(text: str) -> int | None:
-    if text.lower() == "unlimited":  # the help shows it in capitals
+def _parse_number(text: str, word: str) -> int | None:
+    if text.lower() == word:  # the help shows it in capitals
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):  # noqa: PLR2004 - fits 32 bits
-        raise click.BadParameter(f"{text!r} is not a whole number or 'unlimited'")
+        raise click.BadParameter(f"{text!r} is not a whole number or {word!r}")
     return int(text)
 
 
-SLOTS: Any = {"type": _parse_slots, "metavar": "N|UNLIMITED", "help": "Activations that the key allows."}
+SLOTS: Any = {
+    "type": lambda text: _parse_number(text, "unlimited"),
+    "metavar": "N|UNLIMITED",
+    "help": "Activations that the key allows.",
+}
 SEATS: Any = {"metavar": "N", "help": "How many may use the key at the same time, beside the slots."}
 _DAY: Any = {"type": parse_day, "metavar": "YYYY-MM-DD"}
 _DAY_OR_NEVER: Any = {
@@ -138,7 +142,7 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 @click.option("--slots", **SLOTS)
 @click.option(
     "--floating-seats",
-    type=lambda text: None if text.lower() == "none" else int(text),
+    type=lambda text: _parse_number(text, "none"),
     **{**SEATS, "metavar": "N|NONE"},
 )
 @click.option("--expires", "expires_on", help="Last day of validity, UTC, or 'never'.", **_DAY_OR_NEVER)
@@ -209,7 +213,7 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
 def list_licenses(services: Services, printer: Printer, product: str | None, *, trials: bool) -> None:
     """List licenses, with masked keys."""
     found = (one for one in services.licenses.list_all(product) if one.trial or not trials)
-    _print_list(services, printer, found, "no licenses yet")
+    _print_list(services, printer, found, "no trials yet" if trials else "no licenses yet")
 
 
 @services_command("revoke", license_group)

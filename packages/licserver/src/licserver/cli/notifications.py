@@ -181,7 +181,7 @@ def send_keys(services: Services, printer: Printer, address: str) -> None:
 
 
 @services_command("preview", mail_group)
-@click.argument("template", type=click.Choice(list(TEMPLATES)))
+@click.argument("template", metavar="TEMPLATE", type=click.Choice(list(TEMPLATES)))
 def preview(services: Services, printer: Printer, template: str) -> None:
     """Print a TEMPLATE with made-up values."""
     message = services.mail.preview(template)

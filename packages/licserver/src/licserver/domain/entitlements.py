@@ -23,6 +23,7 @@ PERIODS: Final = ("day", "month", "year")
 
 _NAME: Final = re.compile(r"[a-z0-9_.-]{1,40}")
 _QUOTA: Final = re.compile(rf"([0-9]+)/({'|'.join(PERIODS)})")
+_OTHER_QUOTA: Final = re.compile(r"[0-9]+/[a-z]+")
 _WORDS: Final[Mapping[str, bool | None]] = {"": True, "true": True, "false": False, "none": None}
 _UNCLEAR: Final = {"true", "false", "none", "yes", "no", "on", "off"}
 """Such a text is quoted: apps take every text for granted, so `export=no` would grant it."""
@@ -136,22 +137,25 @@ def parse_grants(grants: Iterable[str]) -> dict[str, Any]:
     Values are not validated. In double quotes, a value is text whatever it looks like.
 
     Raises:
-        InvalidEntitlementError: A word such as ``no``, which may be meant as a flag. The name is not in the
-            message, because nobody knows yet that it is no license key.
+        InvalidEntitlementError: A text like ``no`` or ``100/week``, which may be meant as a flag or a quota.
+            The name is not in the message, because nobody knows yet that it is no license key.
     """
     found: dict[str, Any] = {}
     for grant in grants:
         name, text = (part.strip() for part in grant.partition("=")[::2])
         if _is_unclear(text):
+            quota = "a number per day, month or year, like 100/month"
+            valid = quota if "/" in text else "true, false or none"
             raise InvalidEntitlementError(
-                f'an entitlement is true, false or none; for the text {text}, write "{text}" in double quotes'
+                f'an entitlement is {valid}; for the text {text}, write "{text}" in double quotes'
             )
         found[name] = _parse_value(text)
     return found
 
 
 def _is_unclear(text: str) -> bool:
-    return text not in _WORDS and text.lower() in _UNCLEAR
+    is_other_quota = _OTHER_QUOTA.fullmatch(text) and not _QUOTA.fullmatch(text)
+    return bool(is_other_quota) or (text not in _WORDS and text.lower() in _UNCLEAR)
 
 
 def _parse_value(text: str) -> Any:

@@ -156,5 +156,8 @@ async def _get(session: aiohttp.ClientSession, url: URL) -> Any:
             if response.status != 200:  # noqa: PLR2004 - OK
                 raise InvalidInputError(f"{url.host} answered {response.status}; is the API key right?")
             return await response.json(content_type=None)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as problem:
-        raise InvalidInputError(f"{url.host} cannot be asked: {type(problem).__name__}") from None
+    except ValueError:
+        raise InvalidInputError(f"the answer of {url.host} is not JSON") from None
+    except (aiohttp.ClientError, TimeoutError) as problem:
+        name = type(problem).__name__
+        raise InvalidInputError(f"{url.host} cannot be reached ({name}); try again later") from None
