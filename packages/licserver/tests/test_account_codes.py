@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.engines import both_engines
+from licserver.domain.records import LicenseTerms
 
 
 @pytest.fixture
@@ -65,6 +66,21 @@ async def test_no_other_mailbox_gets_the_code_of_a_customer(world, open_browser,
     assert sent_codes(world) == []
     await browser.post("/account/code", csrf="", email="KIM@straße.example")
     assert [to for to, _ in sent_codes(world)] == ["KIM@straße.example"]
+
+
+async def test_a_customer_is_found_beside_many_whose_addresses_begin_alike(world, open_browser):
+    """Nobody keeps a customer from signing in by buying for such addresses; all of theirs are shown."""
+    list(world.services.licenses.issue_batches("app", LicenseTerms(customer_email="bob@example.com"), 59))
+    list(
+        world.services.licenses.issue_batches(
+            "app", LicenseTerms(customer_email="bob@example.com.example"), 250
+        )
+    )
+    browser = await open_browser()
+    await browser.post("/account/code", csrf="", email="bob@example.com")
+    ((_, code),) = sent_codes(world)
+    await browser.post("/account/sign-in-by-code", csrf="", code=code)
+    assert browser.text.count("does not expire") == 60
 
 
 async def test_the_time_of_an_answer_does_not_show_whether_a_mail_was_written(open_browser):

@@ -32,6 +32,11 @@ async def test_an_address_inside_is_not_connected_to(url):
     assert "is not a public address" in answer.text
 
 
+async def test_an_address_that_cannot_be_read_is_a_failure_as_any_other():
+    """It counts against its endpoint, and the vendor sees why nothing arrives."""
+    assert await post("https://[::1]x/", b"{}", {}) == (None, "the connection failed (ValueError)")
+
+
 async def test_http_is_for_ones_own_networks_only(monkeypatch):
     """Even if a public name is reached."""
     monkeypatch.setattr("licserver.web.outbound.is_permitted", lambda *_: True)

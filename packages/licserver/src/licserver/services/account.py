@@ -68,12 +68,12 @@ class AccountService(Service):
         email = None
         with suppress(InvalidInputError):
             email = read_email(typed)
-        found = [] if email is None else SupportService(self._context).find_customer(email).licenses
+        found = [] if email is None else SupportService(self._context).find_licenses(email)
         address = self._context.vault.pseudonym("account", typed.strip().casefold())
         with self._context.transaction() as tx:
             now = tx.now()
             hashes, codes = (digest_token(token), _digest_code(token, code)), tx.repositories.account_codes
-            ids = [one.id for one, _ in found] if codes.count(address, now) < MAX_CODES else []
+            ids = [one.id for one in found] if codes.count(address, now) < MAX_CODES else []
             codes.add(*hashes, address, ids, now, now + CODE_TIME)
             if email is not None and ids:
                 MailService(tx).send_code(email, code)

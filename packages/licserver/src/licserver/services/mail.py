@@ -173,8 +173,8 @@ class MailService:
     def _find_valid(self, address: str) -> list[IssuedLicense]:
         from licserver.services.support import SupportService  # noqa: PLC0415 - only here
 
-        found = SupportService(self._context).find_customer(address).licenses
-        return [one for one, _ in found if license_state(one, self._context.now()) is LicenseState.ACTIVE]
+        found = SupportService(self._context).find_licenses(address)
+        return [one for one in found if license_state(one, self._context.now()) is LicenseState.ACTIVE]
 
     def _describe(self, license_: IssuedLicense) -> dict[str, Any]:
         key = self._context.vault.decrypt_key(license_.encrypted_key, license_.id)

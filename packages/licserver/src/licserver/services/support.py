@@ -11,7 +11,7 @@ from licserver.domain.records import IssuedLicense
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services.context import Service
 from licserver.services.licenses import LicenseService, add_licenses, audit_object, find_license
-from licserver.services.lists import LicenseFilter
+from licserver.services.lists import MAX_PAGE, LicenseFilter, Page
 from licserver.services.products import find_product
 
 MAX_MACHINES = 500  # on the page of a customer
@@ -43,12 +43,18 @@ class SupportService(Service):
         by_id = {one.id: one for one in self._context.repositories.licenses.find_all(ids)} if ids else {}
         return [(one, by_id[one.license_id]) for one in found]
 
+    def find_licenses(self, email: str) -> list[IssuedLicense]:
+        """Return the latest licenses of an email address, `MAX_PAGE` at most; others may begin alike."""
+        found, page = list[IssuedLicense](), Page[IssuedLicense]([], "")
+        while page.cursor is not None and len(found) < MAX_PAGE:
+            page = LicenseService(self._context).search(LicenseFilter(email), page.cursor or None, MAX_PAGE)
+            found += _select(page.items, email)
+        return found[:MAX_PAGE]
+
     def find_customer(self, email: str, cursor: str | None = None, limit: int = 50) -> Customer:
         """Return a page of the licenses of an email address, with the machines of each."""
         found = LicenseService(self._context).search(LicenseFilter(email), cursor, limit)
-        # Only in ASCII a letter's case does not matter: ß and ss, or a Kelvin sign and k, are two mailboxes.
-        address = email.encode().lower()
-        theirs = [one for one in found.items if (one.customer_email or "").encode().lower() == address]
+        theirs = _select(found.items, email)
         machines, licenses = defaultdict[bytes, list[Activation]](list), self._context.repositories.licenses
         ids = [one.id for one in theirs]
         for license_id, activation in licenses.list_machines(ids, MAX_MACHINES) if ids else ():
@@ -93,3 +99,9 @@ class SupportService(Service):
             licenses.revoke(old.id.hex(), f"replaced by {mask_key(key)}")
             tx.write_audit("license.reissue", audit_object(old), new=mask_key(key))
             return licenses.get(new.id.hex()), key
+
+
+def _select(licenses: Sequence[IssuedLicense], email: str) -> list[IssuedLicense]:
+    # Only in ASCII a letter's case does not matter: ß and ss, or a Kelvin sign and k, are two mailboxes.
+    address = email.encode().lower()
+    return [one for one in licenses if (one.customer_email or "").encode().lower() == address]

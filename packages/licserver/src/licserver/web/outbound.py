@@ -75,12 +75,12 @@ async def post(
 
     Networks that are `allowed` may be connected to although they are not public, and by http.
     """
-    target = URL(url, encoded=True)
-    guard = _Guard(target, allowed)
-    connector = aiohttp.TCPConnector(
-        resolver=guard, socket_factory=guard.open_socket, use_dns_cache=False, force_close=True
-    )
     try:
+        target = URL(url, encoded=True)
+        guard = _Guard(target, allowed)
+        connector = aiohttp.TCPConnector(
+            resolver=guard, socket_factory=guard.open_socket, use_dns_cache=False, force_close=True
+        )
         async with (
             aiohttp.ClientSession(
                 connector=connector,
