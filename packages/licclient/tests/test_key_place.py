@@ -1,5 +1,6 @@
 """Where the key is that a person entered: in a keyring, or in a private file (D-57)."""
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from stage.keyrings import Broken, Chain, Forgetful, Keyring
 from stage.signing import SIGNER, grants_signed
 
-from licclient import LicenseState, NotActivatedError, ServiceUnavailableError, Source
+from licclient import AsyncLicenseClient, LicenseState, NotActivatedError, ServiceUnavailableError, Source
 from licclient import _activation as keyring_room
 from licclient import _worker as background
 
@@ -82,6 +83,26 @@ async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_
     service.grants()
     await client.activate(key)
     assert (await client.verify(force=True)).source is Source.SERVER
+    answered.set()
+
+
+def test_a_keyring_that_hangs_does_not_hold_the_end_of_a_loop(
+    service, clock, key, tmp_path, use_keyring, eventually
+):
+    """A window that is closed while the app asks is gone at once."""
+    backend, options = use_keyring(Keyring()), {"state_dir": tmp_path, "clock": clock}
+    service.grants()
+
+    async def use():
+        await AsyncLicenseClient(service.url, **options).activate(key)
+        answered, woken = backend.stand_open(), backend.woken
+        asking = asyncio.create_task(AsyncLicenseClient(service.url, **options).verify(force=True))
+        await eventually(lambda: backend.woken > woken)
+        return answered, asking, monotonic()
+
+    answered, asking, ended = asyncio.run(use())
+    assert monotonic() < ended + 2
+    assert asking.cancelled()
     answered.set()
 
 

@@ -190,9 +190,12 @@ async def run_async(
     """Run a flow for the event loop, and return or raise what it does.
 
     Cancelling it returns at once: a step that is on a thread ends by itself, and then the flow is closed, so
-    that its locks are released and its files are whole.
+    that its locks are released and its files are whole. The loop's end does not wait for that either: a
+    keyring may hang in it.
     """
     import asyncio  # noqa: PLC0415 - costs 40 ms, which the synchronous client does not pay
+
+    from licclient._network import on_daemon_thread, start_thread  # noqa: PLC0415 - loads socket
 
     is_running, outcome = threading.Lock(), None
 
@@ -209,14 +212,14 @@ async def run_async(
 
     try:
         while True:
-            operation = await asyncio.to_thread(advance)
+            operation = await on_daemon_thread(advance)
             if isinstance(operation, _Done):
                 result: R = operation.result
                 return result
             work = _carry_out(operation, open_transport)
             outcome = await (work if is_cancelled is None else _unless_cancelled(work, is_cancelled))
     except asyncio.CancelledError:
-        asyncio.get_running_loop().run_in_executor(None, close)
+        start_thread(close)
         raise
 
 
