@@ -280,6 +280,23 @@ def test_update_lookups_bring_key_and_product_together(world, store):
     assert store.find_updates([UpdateQuery(None, "app")]) == [(None, None)]
 
 
+def test_a_release_that_a_promotion_lost_is_not_offered(world, store, meddler):
+    """Where another one was published since, on the new primary, which never had the first."""
+    world.publish("1.0")
+    query = UpdateQuery(world.services.vault.license_id(world.key()), "app")
+    ((number, shown),) = meddler.do("SELECT release_changes, latest_release_id FROM products")
+    world.publish("1.2")
+    ((_, product),) = store.find_updates([query])
+    assert product.latest.version == "1.2"
+    meddler.do(f"UPDATE products SET release_changes = {number}, latest_release_id = {shown}")  # noqa: S608
+    meddler.do("DELETE FROM manifests WHERE release_id = (SELECT max(id) FROM releases)")
+    meddler.do("DELETE FROM releases WHERE version = '1.2'")
+    world.publish("1.1")
+    ((_, product),) = store.find_updates([query])
+    assert product.latest.version == "1.1"
+    assert [one.version for one in store.find_releases("app")[1]] == ["1.0", "1.1"]
+
+
 def test_a_download_lookup_finds_what_the_link_names(world, store):
     """License and release are looked up apart: either may be gone."""
     release, known = world.publish("1.0"), world.services.vault.license_id(world.key())

@@ -14,7 +14,7 @@ from licserver.domain.records import LicenseSnapshot, Product, Release
 
 
 def _updates(requested: CTE) -> Select[Any]:
-    """Each license, and of the product with the slug the id and the number of its changes."""
+    """Each license, and of the product with the slug the id and the number of its state."""
     named = products.alias("named")
     return (
         select(
@@ -69,23 +69,23 @@ class UpdateReader:
 
         for row in self._read(load):
             at, query = numbered[row[0]]
-            of_license, product_id, changes = row[-3:]
+            of_license, product_id, change = row[-3:]
             product = None
             if product_id is not None:
                 channels = (*query.channels, *of_license.split("\n")) if of_license else query.channels
-                product = self._products.find(product_id, changes, channels, query.platform)
+                product = self._products.find(product_id, change, channels, query.platform)
             found[at] = (read_license(row), product)
         return found
 
 
 _NO_CHANNELS: Final[frozenset[str]] = frozenset()
-_CHANGES: Final = select(products.c.id, products.c.release_changes)
+_CHANGE: Final = select(products.c.id, products.c.release_changes)
 
 
 class _Known(NamedTuple):
-    """A product after so many changes, and what was offered of its releases by channels and platform."""
+    """A product at a change, and what was offered of its releases by channels and platform."""
 
-    changes: int
+    change: int
     product: Product
     releases: list[Release]
     channels: frozenset[str]
@@ -96,17 +96,17 @@ class _Known(NamedTuple):
 class OfferedProducts:
     """Products with what they offer, read once after each change.
 
-    A change of a product, its releases or their manifests is counted in the transaction that makes it. So a
-    kept product is never older than the row that a request has just read.
+    A change of a product, its releases or their manifests gives it another random number in the same
+    transaction. So a kept product is the one whose row a request has just read, on whichever host.
     """
 
     def __init__(self, reader: KeptConnection) -> None:
         self._reader = reader
         self._known: dict[int, _Known] = {}
 
-    def find(self, product_id: int, changes: int, channels: Collection[str], platform: str) -> Product:
+    def find(self, product_id: int, change: int, channels: Collection[str], platform: str) -> Product:
         """Return a product with the latest release for channels and a platform (D-227), and the `others`."""
-        known = self._keep(product_id, changes)
+        known = self._keep(product_id, change)
         # What no release has makes no difference, and callers may invent as much as they like.
         of_releases = known.channels.intersection(channels) if channels else _NO_CHANNELS
         key = of_releases, platform if platform in known.platforms else ""
@@ -120,7 +120,7 @@ class OfferedProducts:
         """Return a product and its releases; None if there is none with this slug."""
 
         def load(connection: Connection) -> Row | None:
-            row = connection.execute(_CHANGES.where(products.c.slug == slug)).one_or_none()
+            row = connection.execute(_CHANGE.where(products.c.slug == slug)).one_or_none()
             return None if row is None else tuple(row)
 
         row = self._reader.run(load)
@@ -129,13 +129,13 @@ class OfferedProducts:
         known = self._keep(*row)
         return known.product, known.releases
 
-    def _keep(self, product_id: int, changes: int) -> _Known:
+    def _keep(self, product_id: int, change: int) -> _Known:
         known = self._known.get(product_id)
-        if known is None or known.changes != changes:
-            known = self._known[product_id] = self._load(product_id, changes)
+        if known is None or known.change != change:
+            known = self._known[product_id] = self._load(product_id, change)
         return known
 
-    def _load(self, product_id: int, changes: int) -> _Known:
+    def _load(self, product_id: int, change: int) -> _Known:
         def load(connection: Connection) -> tuple[Product, list[Release]]:
             product = read_product(connection.execute(PRODUCTS.where(products.c.id == product_id)).one())
             return product, [read_release(row) for row in connection.execute(releases_of(product_id))]
@@ -144,4 +144,4 @@ class OfferedProducts:
         channels, platforms = (
             frozenset(getattr(one, name) for one in releases) for name in ("channel", "platform")
         )
-        return _Known(changes, product, releases, channels, platforms, {})
+        return _Known(change, product, releases, channels, platforms, {})

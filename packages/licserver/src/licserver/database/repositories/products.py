@@ -49,8 +49,7 @@ class ProductRepository(Repository):
 
     def change(self, slug: str, **changes: Any) -> None:
         """Change columns of a product."""
-        counted = {**changes, "release_changes": products.c.release_changes + 1}
-        self._execute(update(products).where(products.c.slug == slug).values(counted))
+        self._execute(update(products).where(products.c.slug == slug).values(changes))
 
     def find(self, slug: str) -> Product | None:
         """Load a product."""
@@ -244,17 +243,14 @@ def _add_manifest(connection: Connection, release_id: int | None, document: str,
 
 
 def _choose_latest(connection: Connection, product_id: int) -> None:
-    """Choose the release that lists show, and count the change, so that servers read the product anew."""
+    """Choose the release that lists show; servers read the product anew (its `release_changes`)."""
     offered = latest_by_platform([read_release(row) for row in connection.execute(releases_of(product_id))])
     # A product without default files is shown with the newest file of a platform.
     shown = offered.get("") or max(offered.values(), key=lambda one: one.id, default=None)
     connection.execute(
         update(products)
         .where(products.c.id == product_id)
-        .values(
-            latest_release_id=None if shown is None else shown.id,
-            release_changes=products.c.release_changes + 1,
-        )
+        .values(latest_release_id=None if shown is None else shown.id)
     )
 
 

@@ -1,5 +1,7 @@
 """What is sold: products, releases, licenses and their activations; with the audit log and statistics."""
 
+from secrets import randbelow
+
 import sqlalchemy as sa
 
 from licserver.database.tables.types import (
@@ -22,6 +24,16 @@ facts = table(
     comment="What the database knows of itself: whose secrets it was written with.",
 )
 
+
+def _random_number() -> int:
+    """Return a number for a state of a row.
+
+    Not a count: after a promotion that lost a change, or a restore, the same count would stand for another
+    state. Servers of an earlier version count from it.
+    """
+    return randbelow(2**30)
+
+
 products = table(
     "products",
     sa.Column("id", Id, primary_key=True),
@@ -38,8 +50,16 @@ products = table(
     sa.Column("trial_days", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("minimum_version", sa.Text),
     sa.Column("public_feed", sa.Boolean, nullable=False, server_default=sa.false()),
-    # Changes of this row and of the product's releases: servers keep what they have read until it grows.
-    sa.Column("release_changes", sa.Integer, nullable=False, server_default=sa.text("0")),
+    # Another one after each change of this row or the product's releases: servers keep what they have read
+    # until it differs.
+    sa.Column(
+        "release_changes",
+        sa.Integer,
+        nullable=False,
+        default=_random_number,
+        onupdate=_random_number,
+        server_default=sa.text("0"),
+    ),
     sa.CheckConstraint("environment_policy IN ('strict', 'domain', 'either')", name="environment_policy"),
 )
 
