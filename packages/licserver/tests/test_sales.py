@@ -67,6 +67,16 @@ async def test_what_is_not_accepted(world, site, monkeypatch):
     assert states(world, "standard") == []
 
 
+async def test_nobody_without_the_secret_fills_the_log(make_world, open_site, caplog):
+    """Refused deliveries are logged as often as an address may guess."""
+    world = make_world(miss_limit=3)
+    add(world, "standard")
+    site = await open_site(world)
+    statuses = [(await site.call("POST", "/events/in/standard", data=b"{}"))[0] for _ in range(8)]
+    assert {*statuses} == {401, 429}
+    assert sum("was refused" in line for line in caplog.messages) == statuses.count(401)
+
+
 async def test_a_new_webhook_of_woocommerce_is_tested_unsigned(world, site):
     """WooCommerce switches off a webhook whose test is refused."""
     add(world, "woocommerce")

@@ -15,8 +15,8 @@ from licserver.services import Services
 from licserver.services.sources import BadSignatureError
 from licserver.web import shop_apis
 from licserver.web.background import BackgroundWorker
-from licserver.web.rate_limits import Limits
-from licserver.web.responses import read_body, send
+from licserver.web.rate_limits import MISS_DELAY, Limits
+from licserver.web.responses import read_body, send, send_too_many
 from licserver.web.worker_threads import WorkerThreads
 
 PATH: Final = "/events/in/{name}"
@@ -45,11 +45,16 @@ class SaleDeliveries:
             answer = public_api.error_response(404, "not_found", "There is no such source.")
             return await self.limits.answer_miss(request, answer)
         except BadSignatureError as wrong:
+            if not await self.limits.may_miss(request):  # nor does anybody write the log without an end
+                return send_too_many(MISS_DELAY)
             _log.warning("a delivery for the source %s was refused: %s", name, wrong)
-            answer = public_api.error_response(
-                401, "bad_signature", "The signature is missing, wrong or too old; the server's log has more."
+            return send(
+                public_api.error_response(
+                    401,
+                    "bad_signature",
+                    "The signature is missing, wrong or too old; the server's log has more.",
+                )
             )
-            return await self.limits.answer_miss(request, answer)
         if receipt.status == "accepted":
             self.wake()
         elif receipt.status == "unreadable":
