@@ -217,14 +217,31 @@ def test_a_complaint_is_printed_once(run, service, key, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["verify"], ["--server", "http://x", "CP-ABC"], ["verify", "CP-ABC", "--nope"]]
+    ("argv", "message"),
+    [
+        ([], "licclient: error: the following arguments are required: COMMAND"),
+        (["verify"], "licclient verify: error: the following arguments are required: KEY"),
+        (["--server", "http://x", "CP-ABC"], "invalid choice: 'CP-…'"),
+        (["verify", "CP-ABC", "--nope", "CP-ABC"], "licclient verify: error: unrecognized arguments: --nope"),
+        (["verify", "CP-ABC", "--prodct=N"], "did you mean --product?"),
+        (["verify", "CP-ABC"], "--server URL is required"),
+    ],
 )
-def test_wrong_arguments_are_exit_2(argv, capsys):
-    """Argparse's own complaints do not repeat a key."""
-    with pytest.raises(SystemExit) as caught:
-        main(argv)
-    assert caught.value.code == 2
-    assert "CP-ABC" not in capsys.readouterr().err
+def test_wrong_arguments_are_exit_2(argv, message, capsys, monkeypatch):
+    """A message without the key, below the usage of the command; with --json, one object."""
+    monkeypatch.delenv("LICCLIENT_SERVER", raising=False)
+    assert main(argv) == 2
+    done = capsys.readouterr()
+    assert message in done.err
+    assert done.err.startswith("usage: licclient")
+    assert "CP-ABC" not in done.err
+    assert main([*argv, "--json"]) == 2
+    done = capsys.readouterr()
+    document = json.loads(done.out)
+    assert document["error"] == "wrong_use"
+    assert document["message"] in message or message.partition("error: ")[2] in document["message"]
+    assert "CP-ABC" not in done.out
+    assert not done.err
 
 
 def test_a_malformed_request_is_exit_2(run, service, key):

@@ -14,7 +14,7 @@ import pytest
 from stage.flavours import both
 
 import licclient
-from licclient import ClientSettings, LicenseClient, Source
+from licclient import ClientSettings, LicenseClient, LicenseRefusedError, Quota, Source
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour
 
 SETTINGS = ClientSettings(
@@ -59,6 +59,16 @@ async def test_an_app_that_was_activated_earlier(app, license_service):
     await app.forget_key()
     with pytest.raises(licclient.NotActivatedError):
         await app.verify()
+
+
+async def test_the_first_call_of_an_activated_app_may_count_a_use(app, license_service):
+    """Its computer took the slot when the key was entered; after a deactivation it has none."""
+    key = license_service.issue("Notes Pro", entitlements={"exports": Quota(2, "month")}, activated=True)
+    assert await app.consume("exports") == 1
+    await app.deactivate()
+    license_service.storage.key = key
+    with pytest.raises(LicenseRefusedError):
+        await app.consume("exports")
 
 
 @pytest.mark.parametrize("round_", [1, 2])

@@ -5,6 +5,7 @@ key nor a download link is ever printed.
 """
 
 import argparse
+import difflib
 import os
 import sys
 import warnings
@@ -52,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parse(argv)
         with Output(as_json=args.json) as output:
             return _run(args, output)
+    except _WrongUseError as wrong:
+        return _print_wrong_use(wrong, as_json="--json" in (sys.argv if argv is None else argv))
     except KeyboardInterrupt:
         print("licclient: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -73,6 +76,14 @@ def _run(args: argparse.Namespace, output: Output) -> int:
         return output.error(WRONG_USE, "wrong_use", f"{path}{problem.strerror or problem}")
     except (ValueError, ImportError) as problem:
         return output.error(WRONG_USE, "wrong_use", str(problem))
+
+
+def _print_wrong_use(wrong: "_WrongUseError", *, as_json: bool) -> int:
+    if as_json:
+        return Output(as_json=True).error(WRONG_USE, "wrong_use", str(wrong))
+    wrong.parser.print_usage(sys.stderr)
+    print(f"{wrong.parser.prog}: error: {wrong}", file=sys.stderr)
+    return WRONG_USE
 
 
 def _read_key(typed: str) -> str:
@@ -312,17 +323,32 @@ _LISTS: Final = ("public_key", "release_key", "channel")
 """Repeatable; in the environment a list, separated by spaces. `_TEXTS` may stand there too."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """An argument parser whose messages do not repeat a license key."""
+class _WrongUseError(Exception):
+    """Arguments that a parser refused; the message does not repeat a license key."""
 
+    def __init__(self, parser: argparse.ArgumentParser, message: str) -> None:
+        super().__init__(hide_keys(message))
+        self.parser = parser
+
+
+class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        super().error(hide_keys(message))
+        raise _WrongUseError(self, message)
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise an error that suggests the most similar option."""
+        similar = difflib.get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, 1)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser, environ = _parser(), os.environ
     absent = dict.fromkeys((*_TEXTS, *_LISTS, "key", "installed"))
-    args = parser.parse_args(argv, argparse.Namespace(json=False, require_digest=False, **absent))
+    defaults = argparse.Namespace(json=False, require_digest=False, **absent)
+    args, unknown = parser.parse_known_args(argv, defaults)
+    if unknown:  # by the parser of the command, whose usage has its options
+        args.command.refuse(unknown)
     for name in _TEXTS:
         if getattr(args, name) is None:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}") or None)
@@ -352,7 +378,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, purpose, arguments in _COMMANDS:
         description = f"{purpose[0].upper()}{purpose[1:]}."
         command = subparsers.add_parser(name, help=purpose, description=description, parents=[common])
-        command.set_defaults(run=run, needs_server=run not in (_apply, _roll_back))
+        command.set_defaults(run=run, command=command, needs_server=run not in (_apply, _roll_back))
         _add_arguments(command, arguments)
         commands[name] = command
 

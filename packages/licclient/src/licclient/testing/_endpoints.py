@@ -76,6 +76,7 @@ class IssuedLicense:
     seats: int | None = None
     channels: Collection[str] = ()
     revoked: bool = False
+    is_activated: bool = False  # on a computer that has sent nothing yet
     domains: set[str] = field(default_factory=set)
     held_seats: dict[str, datetime] = field(default_factory=dict)  # until when
     lost_seats: set[str] = field(default_factory=set)
@@ -191,9 +192,10 @@ class Endpoints:
     def deactivate(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a request to free the slot of a domain; any number of times."""
         key, domain = _require(fields, "license_key", "domain")
-        domains, domain = self._find(key).domains, domain.strip().lower()
-        freed = domain in domains
-        domains.discard(domain)
+        license_, domain = self._find(key), domain.strip().lower()
+        freed = domain in license_.domains
+        license_.domains.discard(domain)
+        license_.is_activated = False
         return httpx.Response(200, json={"deactivated": int(freed)})
 
     def seat(self, fields: Mapping[str, Any]) -> httpx.Response:
@@ -226,7 +228,10 @@ class Endpoints:
     def consume(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a use of a metered entitlement: each id counts once, and nothing above the limit."""
         license_ = self._find(str(fields.get("license_key")), is_valid=True)
-        if str(fields.get("domain")).strip().lower() not in license_.domains:
+        domain = str(fields.get("domain")).strip().lower()
+        if license_.is_activated and not license_.domains:
+            license_.domains.add(domain)  # where the key was entered before the test
+        if domain not in license_.domains:
             raise RefusedError(403, "not_activated", "The license is not activated here.")
         name, amount, use_id = str(fields["name"]), int(fields["amount"]), str(fields["use_id"])
         quota = (license_.entitlements or {}).get(name)

@@ -208,6 +208,7 @@ class LicenseService:
         self._endpoints.licenses[key] = IssuedLicense(*terms, seats=seats, channels=channels)
         if activated:
             self.storage.key = key
+            self._endpoints.licenses[key].is_activated = True
         return key
 
     def issue_file(self, key: str, request: str, *, days: int = 365) -> bytes:
