@@ -21,13 +21,12 @@ from licserver.domain.records import Actor, ActorKind, Environment, IssuedLicens
 from licserver.errors import (
     ConflictError,
     HeldOfflineError,
-    InvalidInputError,
     NotFoundError,
     TooManyMovesError,
 )
 from licserver.protocol.webhooks import EventType
 from licserver.services.context import Context, Service
-from licserver.services.license_terms import read_email
+from licserver.services.license_terms import find_email
 from licserver.services.licenses import (
     LicenseService,
     add_licenses,
@@ -65,9 +64,7 @@ class AccountService(Service):
         is stored, and opens nothing.
         """
         token, code = secrets.token_urlsafe(32), f"{secrets.randbelow(10**6):06}"
-        email = None
-        with suppress(InvalidInputError):
-            email = read_email(typed)
+        email = find_email(typed)
         found = [] if email is None else SupportService(self._context).find_licenses(email)
         address = self._context.vault.pseudonym("account", typed.strip().casefold())
         with self._context.transaction() as tx:

@@ -102,6 +102,14 @@ def read_email(text: str | None) -> str | None:
     return text
 
 
+def find_email(text: str | None) -> str | None:
+    """Return an e-mail address; None for any other text."""
+    try:
+        return read_email(text)
+    except InvalidInputError:
+        return None
+
+
 def read_note(text: str | None) -> str | None:
     """Validate a note; None for a blank one."""
     text = (text or "").strip()

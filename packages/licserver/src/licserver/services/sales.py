@@ -11,7 +11,7 @@ from licserver.domain.records import Actor, ActorKind, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import BuryJobError, InvalidInputError
 from licserver.services.context import Context
-from licserver.services.license_terms import read_email
+from licserver.services.license_terms import find_email
 from licserver.services.licenses import LicenseService, SubscriptionService
 from licserver.services.mail import MailService
 from licserver.sources.records import SaleEvent, SaleKind, add_period, load_events
@@ -60,7 +60,10 @@ class SaleService:
             BuryJobError: a person has to do something first; what could be done is done.
         """
         try:
-            problem = self._process(event_id, email, job)
+            with self._context.transaction() as tx:
+                problem = _apply_delivery(tx, event_id, email)
+                if job is not None and not problem:
+                    tx.repositories.queue.finish(job, tx.now())
         except InvalidInputError as wrong:  # rolled back; the same would fail again
             problem = str(wrong)[:MAX_REASON]
             self._context.repositories.sales.set_event(event_id, DEAD, problem, self._context.now())
@@ -68,16 +71,9 @@ class SaleService:
             raise BuryJobError(problem)
         return job is not None
 
-    def _process(self, event_id: int, email: str | None, job: Job | None) -> str:
-        """Return what a person has to do; empty if all is done."""
-        with self._context.transaction() as tx:
-            problem = _apply_delivery(tx, event_id, email)
-            if job is not None and not problem:
-                tx.repositories.queue.finish(job, tx.now())
-            return problem
-
 
 def _apply_delivery(tx: Context, event_id: int, email: str | None) -> str:
+    """Return what a person has to do; empty if all is done."""
     sales = tx.repositories.sales
     event = sales.find_event(event_id)
     source = None if event is None else sales.find_source(event.source, locked=True)
@@ -177,7 +173,7 @@ class SaleWorker:
             subscription_id=subscription_id,
             plan=mapping.plan,
             floating_seats=mapping.floating_seats,
-            customer_email=_read_email(sale.customer_email),
+            customer_email=find_email(sale.customer_email),  # a mistyped one must not prevent the license
             note=f"Order {sale.order_id} ({self._source.name})",
         )
 
@@ -198,11 +194,3 @@ class SaleWorker:
                 if self._licenses.get(one.hex()).revoked_reason == reason:  # not what a person has revoked
                     self._licenses.reinstate(one.hex())
                     self._done.append("reinstated")
-
-
-def _read_email(text: str | None) -> str | None:
-    """Return an address, or None: a mistyped one must not prevent the license."""
-    try:
-        return read_email(text)
-    except InvalidInputError:
-        return None
