@@ -158,6 +158,10 @@ def changed() -> list[tuple[str, str]]:
     ]
 
 
+def _names(package: str, room: str) -> set[str]:
+    return {package, room, room.rpartition("/")[2]}
+
+
 def main(arguments: list[str]) -> None:
     """Judge the packages and rooms named, those that have changed, or all."""
     every = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
@@ -167,7 +171,9 @@ def main(arguments: list[str]) -> None:
         if not chosen:
             return
     else:
-        chosen = [pair for pair in every if not arguments or set(pair) & set(arguments)]
+        chosen = [pair for pair in every if not arguments or _names(*pair) & set(arguments)]
+        if unknown := set(arguments).difference(*(_names(*pair) for pair in chosen)):
+            raise SystemExit(f"no such package or module: {', '.join(sorted(unknown))}")
     enough = []
     for package, room in chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
