@@ -12,7 +12,14 @@ import pytest
 from stage.keyrings import Broken, Chain, Forgetful, Keyring
 from stage.signing import SIGNER, grants_signed
 
-from licclient import AsyncLicenseClient, LicenseState, NotActivatedError, ServiceUnavailableError, Source
+from licclient import (
+    AsyncLicenseClient,
+    LicenseClient,
+    LicenseState,
+    NotActivatedError,
+    ServiceUnavailableError,
+    Source,
+)
 from licclient import _activation as keyring_room
 from licclient import _worker as background
 
@@ -86,17 +93,24 @@ async def test_a_keyring_that_hangs_is_not_waited_for(client, service, key, use_
     answered.set()
 
 
+@pytest.mark.parametrize("kind", [AsyncLicenseClient, LicenseClient])
 def test_a_keyring_that_hangs_does_not_hold_the_end_of_a_loop(
-    service, clock, key, tmp_path, use_keyring, eventually
+    service, clock, key, tmp_path, use_keyring, eventually, kind
 ):
     """A window that is closed while the app asks is gone at once."""
     backend, options = use_keyring(Keyring()), {"state_dir": tmp_path, "clock": clock}
     service.grants()
+    LicenseClient(service.url, **options).activate(key)
+    clock.move(days=5)
 
     async def use():
-        await AsyncLicenseClient(service.url, **options).activate(key)
         answered, woken = backend.stand_open(), backend.woken
-        asking = asyncio.create_task(AsyncLicenseClient(service.url, **options).verify(force=True))
+
+        @kind(service.url, **options).licensed
+        async def export():
+            return None
+
+        asking = asyncio.create_task(export())
         await eventually(lambda: backend.woken > woken)
         return answered, asking, monotonic()
 

@@ -332,9 +332,9 @@ class Licensed(_Licensed, Generic[S_co]):
         if inspect.iscoroutinefunction(function):
 
             async def check() -> License:
-                import asyncio
+                from licclient._network import on_daemon_thread
 
-                return await asyncio.to_thread(self._check)
+                return await on_daemon_thread(self._check)
 
             return AsyncLicensed[Any](check, self._otherwise, self._entitlement)(function)
 
