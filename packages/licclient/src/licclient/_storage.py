@@ -246,7 +246,7 @@ def read_folder(name: str, value: str | os.PathLike[str]) -> Path:
 
     Raise `TypeError` for no path of text, and `ValueError` for a blank one: that would be the working folder.
     """
-    text = os.fspath(value)
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise TypeError(f"{name} must be a path of text, not of {type(text).__name__}")
     if not text.strip() or "\0" in text:
