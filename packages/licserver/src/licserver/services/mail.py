@@ -20,6 +20,7 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import IssuedLicense, LicenseState
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
 from licserver.services.context import Context
+from licserver.services.license_terms import MAX_EMAIL
 from licserver.services.lists import Page, page_by_id
 
 if TYPE_CHECKING:
@@ -208,9 +209,10 @@ class MailService:
         try:
             message["From"] = sender
             message["To"] = Address(addr_spec=_check_address(to))
-            # One line whatever a product is called: a line break would begin another header.
-            message["Subject"] = " ".join(subject.removeprefix("Subject:").split())[:MAX_SUBJECT]
-        except (ValueError, HeaderParseError):
+            # One line whatever a product is called: a line break would begin another header, also in =?…?=.
+            line = " ".join(subject.removeprefix("Subject:").split()).replace("=?", "= ?")
+            message["Subject"] = line[:MAX_SUBJECT]
+        except (InvalidInputError, ValueError, HeaderParseError):
             raise BuryJobError("the address or the subject cannot be sent") from None
         message["Date"] = format_datetime(self._context.now())
         # The same at every attempt, so that a mail that arrives twice can be recognised.
@@ -261,6 +263,8 @@ def sender_domain(sender: str) -> str:
 
 def _check_address(address: str) -> str:
     local, _, domain = address.partition("@")
-    if not (local and domain and is_printable(address)) or set(" ,;<>") & {*address} or len(address) > 254:  # noqa: PLR2004 - RFC 5321
+    # A comment in brackets, or an encoded word: `email` would send to what is left, or to what is in it.
+    is_odd = bool(set(" ,;<>()") & {*address}) or "=?" in address
+    if not (local and domain and is_printable(address)) or is_odd or len(address) > MAX_EMAIL:
         raise InvalidInputError("this is no mail address; write it like ann@example.com")
     return address
