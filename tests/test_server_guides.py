@@ -88,8 +88,8 @@ PAGES = {
         before=f"{PHOTO_LAB}; rm licenses.csv",
         after="licserver restore licserver-*.age --data-dir piped; rm licserver-*.age",
         replaced={
-            "/var/backups/licserver/": "",
-            "restore today.backup": "restore today.backup --data-dir restored",  # another machine's
+            "/var/lib/licserver/": "",
+            "--data-dir /tmp/try": "--data-dir restored",
         },
         elsewhere={
             "apt-get": BOOTED,
@@ -108,7 +108,7 @@ PAGES = {
         before='licserver product add my-app --name "My App"',
         replaced={"/etc/licserver/logo.svg": "logo.svg"},
     ),
-    "docs/server/trials.md": Page(),
+    "docs/server/trials.md": Page(before=PHOTO_LAB),
     "docs/server/bucket.md": Page(
         after=f"{PHOTO_LAB}; licserver release publish photo-lab 1.2.0 photo-lab-1.2.0.zip; licserver check"
     ),

@@ -172,6 +172,8 @@ WRONG = {
     "license issue app --expires 2027-02-29": "write it like 2027-01-31",
     "license issue app --lifetime --expires 2027-01-01": "not both",
     "license issue app --count 0": "--count",
+    "license issue app --count ten": "'ten' is not a whole number.",
+    "product change app --trial-days ten": "'ten' is not a whole number.",
     "license issue app --allow a.*.b": "pattern",
     "license show rubbish": "neither a license key",
     "license revoke CP-000000-000000-000000-000000-000000": "no such license",

@@ -107,7 +107,7 @@ def test_a_missing_driver_names_the_extra():
         "connect('postgresql://db.invalid/x')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.endswith("PostgreSQL needs a driver: pip install licserver[postgres]\n")
+    assert done.stderr.endswith("needs the extra postgres; run: pip install 'licserver[postgres]'\n")
 
 
 def test_a_name_that_leads_nowhere_is_an_outage_and_shows_no_password():

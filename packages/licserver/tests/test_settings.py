@@ -160,6 +160,23 @@ UNKNOWN = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("LICSERVER_ACCOUNT", "maybe", "must be true or false"),
+        ("LICSERVER_TRIAL_LIMIT", "many", "must be a whole number"),
+        ("LICSERVER_DRAIN_DELAY", "soon", "must be a number"),
+        ("LICSERVER_TRUSTED_PROXIES", "proxy", "must be addresses or networks like 127.0.0.1"),
+        ("LICSERVER_WEBHOOK_NETWORKS", "10.1.0.0/99", "must be addresses or networks like 127.0.0.1"),
+    ],
+)
+def test_a_wrong_value_is_answered_with_what_to_type(name, value, message, monkeypatch):
+    """Not in pydantic's words."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=f"^{name}: {message}"):
+        load_settings()
+
+
 @pytest.mark.parametrize(("name", "near"), UNKNOWN.items())
 def test_a_misspelt_variable_is_refused_and_the_nearest_named(name, near, monkeypatch):
     """A setting that does nothing is an error, not ignored."""

@@ -20,6 +20,15 @@ PREFIX = "LICSERVER_"
 # Kubernetes sets these in every pod if a Service is named licserver.
 _OF_KUBERNETES = re.compile(r"LICSERVER_(SERVICE_(HOST|PORT\w*)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 
+# pydantic's type of an error → what to type, where its own message does not say it
+_MESSAGES = {
+    "bool_parsing": "must be true or false",
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
+    "ip_v4_network": "must be addresses or networks like 127.0.0.1 or 10.0.0.0/8, separated by commas",
+    "ip_v6_network": "must be addresses or networks like 127.0.0.1 or 10.0.0.0/8, separated by commas",
+}
+
 _LAST_PORT = 65535
 _LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
@@ -319,4 +328,5 @@ def load_settings(**given: Any) -> Settings:
     except ValidationError as invalid:
         problem = invalid.errors(include_input=False, include_url=False)[0]
         where = PREFIX + str(problem["loc"][0]).upper() if problem["loc"] else "settings"
-        raise SettingsError(f"{where}: {problem['msg'].removeprefix('Value error, ')}") from None
+        message = _MESSAGES.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{where}: {message}") from None

@@ -4,6 +4,7 @@ import difflib
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from typing import Final
@@ -19,6 +20,7 @@ EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 _SIMILAR: Final = 0.7
+_NO_NUMBER: Final = re.compile(r"is not a valid integer( range)?")
 _AFTER_COMMAND: Final = {"--data-dir": "--data-dir /srv/licserver", "--json": "--json"}
 """Options of nearly all commands, and how they are written."""
 
@@ -159,7 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _format_wrong_use(wrong: click.ClickException) -> str:
     """Return click's message, and where the help is if the message does not name what is valid."""
-    message = wrong.format_message()
+    message = _NO_NUMBER.sub("is not a whole number", wrong.format_message())
     if not isinstance(wrong, click.UsageError) or wrong.ctx is None:
         return message
     if isinstance(wrong, click.NoSuchOption) and wrong.option_name in _AFTER_COMMAND:

@@ -115,7 +115,7 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
         from licserver.database import connector, postgres  # noqa: PLC0415 - an extra, and slow
     except ImportError:
         raise SettingsError(
-            "LICSERVER_DATABASE_URL: PostgreSQL needs a driver: pip install licserver[postgres]"
+            "LICSERVER_DATABASE_URL needs the extra postgres; run: pip install 'licserver[postgres]'"
         ) from None
 
     # With `transaction` nothing of ours belongs to a session of the server (D-248).

@@ -209,7 +209,7 @@ def _check_database(
     try:
         database = engine.connect(settings.database, Timelines(settings.data_dir, keep=False))
     except LicserverError as problem:
-        advice = "mend LICSERVER_DATABASE_URL"
+        advice = "do what this says, or correct LICSERVER_DATABASE_URL"
         if settings.database_url is None:
             advice = "it is made in the data folder by the first command"
         yield _bad("database", str(problem), advice)
