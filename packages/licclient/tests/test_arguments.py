@@ -63,13 +63,6 @@ async def test_a_download_to_nowhere(client, store, key):
         await client.download(await client.check_for_update(key), "")
 
 
-@pytest.mark.parametrize("folder", [None, b"app", 7])
-def test_what_is_no_path_is_named(folder):
-    """A setting of the app that was never made, or is something else."""
-    with pytest.raises(TypeError, match=f"folder must be a path of text, not of {type(folder).__name__}"):
-        Installation(folder)
-
-
 @pytest.mark.parametrize("method", ["skip_update", "is_skipped"])
 async def test_nothing_is_skipped_that_is_no_update(client, method):
     """What `check_for_update` did not offer, or the version alone."""

@@ -86,7 +86,7 @@ BAD = [
     ({"version": "1\n"}, ValueError, "version"),
     ({"domain": "d" * 254}, ValueError, "domain"),
     ({"clock": datetime(2026, 1, 1, tzinfo=UTC)}, TypeError, "clock"),
-    ({"state_dir": 5}, TypeError, "os.PathLike"),
+    ({"state_dir": 5}, TypeError, "state_dir must be a path of text, not of int"),
     ({"state_dir": b"state"}, TypeError, "state_dir must be a path of text, not of bytes"),
     *(
         ({"state_dir": blank}, ValueError, "state_dir must be the path of a folder")
