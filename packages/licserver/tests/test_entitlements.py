@@ -8,6 +8,7 @@ from licserver.domain.entitlements import (
     MAX_BYTES,
     MAX_NAMES,
     MAX_NUMBER,
+    MAX_TEXT,
     InvalidEntitlementError,
     dump,
     format_grants,
@@ -33,11 +34,18 @@ def test_without_plan_and_overrides_there_are_none():
     """That is something else than an empty plan."""
     assert resolve_stored(None, None) is None
     assert resolve_stored("{}", None) == {}
-    assert resolve_stored('{"a":1}', '{"a":null,"b":2}') == {"b": 2}
-    assert (dump(None), load(None), load(dump({"é": "ü"}))) == (None, None, {"é": "ü"})
+    assert resolve_stored('{"a":1}', None) == {"a": 1}
+    assert resolve_stored('{"a":1,"c":3}', '{"a":null,"b":2}') == {"b": 2, "c": 3}
 
 
-@pytest.mark.parametrize("value", [True, False, 0, MAX_NUMBER, "eu", "x" * 200, MONTHLY])
+def test_they_are_stored_as_one_short_line():
+    """The same entitlements are always the same line: changes are found by comparing them."""
+    assert dump({"b": "ü", "a": MONTHLY}) == '{"a":{"limit":100,"per":"month"},"b":"ü"}'
+    assert load('{"b":"ü"}') == {"b": "ü"}
+    assert (dump(None), load(None)) == (None, None)
+
+
+@pytest.mark.parametrize("value", [True, False, 0, MAX_NUMBER, "x", "eu", "x" * 200, MONTHLY])
 def test_values(value):
     """The four types."""
     assert validate({"a": value}, removable=False) == {"a": value}
@@ -66,6 +74,13 @@ def test_only_a_license_takes_away():
 
 def test_the_answer_stays_small():
     """Names, their number and the bytes in all are limited."""
+    most = {str(number): True for number in range(MAX_NAMES)}
+    assert validate(most, removable=True) == most
+    long = {str(number): "x" * MAX_TEXT for number in range(10, 49)}
+    rest = {"rest": "x" * (MAX_BYTES - len(dump(long) or "") - len(',"rest":""'))}
+    assert validate({**long, **rest}, removable=True) == {**long, **rest}
+    with pytest.raises(InvalidEntitlementError, match=str(MAX_BYTES)):
+        validate({**long, "rest": rest["rest"] + "x"}, removable=True)
     for name in ("", "A", "a b", "x" * 41):
         with pytest.raises(InvalidEntitlementError, match="no name"):
             validate({name: True}, removable=True)
@@ -81,6 +96,7 @@ def test_the_answer_stays_small():
         *(("export", "export", True), (" export = true ", "export", True), ("a=false", "a", False)),
         *(("a=none", "a", None), ("a=50", "a", 50), ("a=0050", "a", 50), ("a=100/month", "a", MONTHLY)),
         *(("a=eu", "a", "eu"), ('a="50"', "a", "50"), ("a=x=y", "a", "x=y"), ("a=24/7", "a", "24/7")),
+        *(('a="', "a", '"'), ('a=""', "a", "")),
     ],
 )
 def test_what_people_write(written, name, value):
