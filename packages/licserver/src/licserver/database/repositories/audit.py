@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
-from licserver.database.repositories.base import BATCH, Repository, insert_into
+from licserver.database.repositories.base import BATCH, Repository, delete_free, insert_into
 from licserver.database.repositories.statistics import REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables.access import failed_logins, idempotency_keys, known_addresses, sessions
@@ -151,7 +151,8 @@ class Retention(Repository):
     def stale(self, before: datetime, watched_since: datetime) -> Iterator[Counter[bytes]]:
         """Free the slots of activations last seen before an instant; yield their numbers by license.
 
-        All count as seen at `watched_since`: what was stored before it may be missing.
+        All count as seen at `watched_since`: what was stored before it may be missing. What another
+        transaction has locked stays.
         """
         if watched_since >= before:
             return
@@ -164,8 +165,8 @@ class Retention(Repository):
                 with self._database.writing() as connection:
                     for row in rows[start : start + BATCH]:
                         # Checked again: it may have been seen meanwhile.
-                        one = delete(activations).where(key == tuple(row), is_stale)
-                        freed[row.license_id] += connection.execute(one).rowcount
+                        still = select(*activations.primary_key).where(key == tuple(row), is_stale)
+                        freed[row.license_id] += connection.execute(delete_free(activations, still)).rowcount
                 yield +freed
 
     def _ranges(self) -> Iterator[ColumnElement[bool]]:

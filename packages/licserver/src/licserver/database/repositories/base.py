@@ -4,7 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, Select, Table, and_, delete, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Delete,
+    Select,
+    Table,
+    and_,
+    delete,
+    select,
+    tuple_,
+)
 from sqlalchemy.exc import IntegrityError
 
 from licserver.database.engine import Database
@@ -47,6 +58,15 @@ def matching(table: Table, **values: Any) -> ColumnElement[bool]:
     return and_(*(table.c[name] == value for name, value in values.items()))
 
 
+def delete_free(table: Table, keys: Select[*tuple[Any, ...]]) -> Delete:
+    """Delete the rows whose primary keys a query selects, unless another transaction has locked them.
+
+    To wait would be an error after some seconds, and could be a deadlock.
+    """
+    free = keys.with_for_update(skip_locked=True)  # SQLite has one writer, and ignores it
+    return delete(table).where(tuple_(*table.primary_key).in_(free))
+
+
 class Repository:
     """Reads and writes the rows of one subject, each call in the given transaction or in one of its own.
 
@@ -87,11 +107,11 @@ class Repository:
             return cast("CursorResult[Any]", connection.execute(statement)).rowcount
 
     def _delete(self, table: Table, condition: ColumnElement[bool]) -> int:
-        """Delete the rows that a condition selects, some in each transaction; return their number."""
-        some = select(*table.primary_key).where(condition).limit(BATCH)
-        # With the condition again: PostgreSQL does not repeat `some` for a row that it waited for, such as a
-        # seat that was being renewed.
-        these = delete(table).where(tuple_(*table.primary_key).in_(some), condition)
+        """Delete the rows that a condition selects, some in each transaction; return their number.
+
+        What another transaction has locked stays, such as a seat that is being renewed.
+        """
+        these = delete_free(table, select(*table.primary_key).where(condition).limit(BATCH))
         total = 0
         while count := self._execute(these):
             total += count
