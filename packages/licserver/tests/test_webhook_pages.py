@@ -43,7 +43,8 @@ async def test_what_is_wrong_in_a_form_is_shown(alice):
     for name, form, expected in [
         ("add", {"url": "http://a.example"}, "https://"),
         ("redeliver", {"delivery": "all"}, "choose a delivery"),
-        ("redeliver", {"since": "yesterday"}, "choose a day"),
+        ("redeliver", {"since": "yesterday"}, "is not a time"),
+        ("redeliver", {"since": "9999-12-31T23:59-14:00"}, "is not a time"),
         ("rotate", {"endpoint": "ep_0"}, "there is no endpoint"),
     ]:
         await alice.post(f"/console/webhooks/{name}", **form)
@@ -85,7 +86,9 @@ def test_the_command_line_manages_endpoints(cli):
     assert (delivery["event"], delivery["state"], delivery["answer"]) == (event, "waiting", None)
     cli("webhook", "redeliver", str(delivery["delivery"]))
     cli("webhook", "redeliver", "--since", "2026-01-31T14:00", "--endpoint", name)
-    for wrong in ((), ("7",), ("7", "--since", "2026-01-31"), ("--since", "soon")):
+    for wrong in ((), ("7",), ("9" * 30,), ("7", "--since", "2026-01-31"), ("--since", "soon")):
         cli("webhook", "redeliver", *wrong, expect=2)
+    cli("mail", "retry", "9" * 30, expect=2)
+    cli("source", "replay", "9" * 30, expect=2)
     cli("webhook", "remove", name)
     assert "no endpoints yet" in cli("webhook", "list")

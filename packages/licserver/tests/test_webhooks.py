@@ -247,6 +247,7 @@ def test_410_or_five_days_of_failures_disable_an_endpoint(world, sent):
         "https://example.com/a b",
         "https://example.com/\r\nX: y",
         "https://example.com:99999/",
+        "https://[2606:4700::1]x/",
         "https://exämple.com/",
         "https://example.com/" + "a" * 2_000,
         "nonsense",

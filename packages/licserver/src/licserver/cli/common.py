@@ -43,6 +43,9 @@ data_dir_option = click.option(
     help="Folder of the database, the secrets and the files.  [LICSERVER_DATA_DIR]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+row_id = click.IntRange(1, 2**63 - 1)
+"""The number of a row, as a list shows it."""
+
 limit_option = click.option(
     "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="How many."
 )

@@ -1,18 +1,18 @@
 """Commands on what is sent: webhooks to programs of the vendor, mail to customers."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, limit_option, pick, services_command
+from licserver.cli.common import Printer, limit_option, pick, row_id, services_command
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import Endpoint
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
 from licserver.services import Services
 from licserver.services.mail import TEMPLATES
+from licserver.services.webhooks import parse_instant
 
 id_argument = click.argument("endpoint", metavar="ID")
 
@@ -107,7 +107,7 @@ def deliveries(services: Services, printer: Printer, endpoint: str | None, limit
 
 
 @services_command("redeliver", webhook_group)
-@click.argument("delivery", type=int, required=False, metavar="[DELIVERY]")
+@click.argument("delivery", type=row_id, required=False, metavar="[DELIVERY]")
 @click.option("--since", metavar="TIME", help="All events since then: 2026-01-31, or 2026-01-31T14:00 (UTC).")
 @click.option("--endpoint", metavar="ID", help="With --since: only those to this endpoint.")
 def redeliver(
@@ -120,16 +120,8 @@ def redeliver(
         services.webhooks.redeliver(delivery)
         count = 1
     else:
-        count = services.webhooks.redeliver_since(_parse_instant(since or ""), endpoint)
+        count = services.webhooks.redeliver_since(parse_instant(since or ""), endpoint)
     printer.result({"redelivered": count}, f"{count} will be sent again by the running server")
-
-
-def _parse_instant(text: str) -> datetime:
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInputError(f"{text!r} is not a time; write it like 2026-01-31T14:00") from None
-    return parsed.replace(tzinfo=parsed.tzinfo or UTC)
 
 
 # --- mail to customers ------------------------------------------------------------------------
@@ -156,7 +148,7 @@ def list_mails(services: Services, printer: Printer, limit: int, *, failed: bool
 
 
 @services_command("retry", mail_group)
-@click.argument("mail", type=int)
+@click.argument("mail", type=row_id, metavar="MAIL")
 def retry_mail(services: Services, printer: Printer, mail: int) -> None:
     """Send MAIL, a number of the list, again."""
     services.mail.retry(mail)

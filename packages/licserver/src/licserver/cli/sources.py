@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, limit_option, name_argument, pick, services_command
+from licserver.cli.common import Printer, limit_option, name_argument, pick, row_id, services_command
 from licserver.cli.licenses import SEATS, SLOTS
 from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
 from licserver.domain.text import plural
@@ -188,7 +188,7 @@ def _event_record(event: StoredEvent) -> dict[str, Any]:
 
 
 @services_command("replay", source_group)
-@click.argument("event_ids", metavar="ID...", type=int, nargs=-1, required=True)
+@click.argument("event_ids", metavar="ID...", type=row_id, nargs=-1, required=True)
 def replay(services: Services, printer: Printer, event_ids: Sequence[int]) -> None:
     """Process the delivery ID, or several, again; `source events` shows ids. Nothing is issued twice."""
     events = [services.sources.replay(one) for one in event_ids]

@@ -1,9 +1,10 @@
 """Webhooks: endpoints of the vendor, and the events that are sent to them."""
 
 import random
+import re
 import secrets
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from licserver.services.mail import MailService
 BOTH_SECRETS: Final = timedelta(days=1)  # after a rotation, two signatures are sent for so long
 SCAN_SECONDS: Final = 60.0
 _MAX_URL: Final = 2_000
+_AFTER_BRACKET: Final = re.compile(r"\][^:]")  # of an IPv6 address, which `urlsplit` lets pass
 _CHUNK: Final = 1_000  # licenses of one transaction of a scan
 
 
@@ -57,7 +59,7 @@ class WebhookService:
     def _check_url(self, url: str) -> None:
         try:
             parts = urlsplit(url)
-            is_valid = bool(parts.hostname) and parts.port != 0
+            is_valid = bool(parts.hostname) and parts.port != 0 and not _AFTER_BRACKET.search(parts.netloc)
         except ValueError:
             is_valid = False
         if not (is_valid and url.isascii() and is_printable(url)) or set(' #"<>\\') & {*url}:
@@ -249,6 +251,15 @@ class WebhookService:
 
     def _decrypt(self, id_: str, encrypted: bytes) -> bytes:
         return self._context.vault.decrypt(encrypted, b"webhook " + id_.encode())
+
+
+def parse_instant(text: str) -> datetime:
+    """Return an instant that a person has typed, in UTC unless it names a time zone."""
+    try:
+        parsed = datetime.fromisoformat(text)
+        return parsed.replace(tzinfo=parsed.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInputError(f"{text!r} is not a time; write it like 2026-01-31T14:00") from None
 
 
 def _draw_secret() -> bytes:

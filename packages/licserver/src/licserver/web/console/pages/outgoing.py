@@ -1,12 +1,11 @@
 """What is sent, and what became of it: mail to customers, and webhooks."""
 
-from datetime import UTC, datetime
 from typing import Final
 
 from licserver.database.repositories.queue import JobState
-from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
 from licserver.services.mail import TEMPLATES
+from licserver.services.webhooks import parse_instant
 from licserver.web.console.formatting import parse_number
 from licserver.web.console.pages import Actions, Page, PageContext, Reply, act
 
@@ -80,11 +79,7 @@ def _remove(context: PageContext) -> Reply:
 
 def _redeliver(context: PageContext) -> None:
     if since := context.from_form("since"):
-        try:
-            parsed = datetime.fromisoformat(since)
-        except ValueError:
-            raise InvalidInputError("choose a day and a time") from None
-        context.services.webhooks.redeliver_since(parsed.replace(tzinfo=parsed.tzinfo or UTC))
+        context.services.webhooks.redeliver_since(parse_instant(since))
         return
     problem = "choose a delivery, or a day and a time"
     context.services.webhooks.redeliver(parse_number(context.from_form("delivery"), problem, _MAX_DIGITS))
