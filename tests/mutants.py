@@ -34,7 +34,7 @@ PACKAGES: Final = {
         "domain/environments": _RULES,
         "domain/entitlements": ("entitlements", "consumption_requests"),
         "domain/extensions": ("moves", "offline_requests", "seat_decisions", "trial_decisions"),
-        "domain/offers": ("channel_choice", "rollout"),
+        "domain/offers": ("channel_choice", "feed_choice", "rollout"),
         "domain/wordpress": ("php_versions", "wordpress_fields"),
         "protocol/downloads": ("download_links", "byte_ranges", "patch_headers", "rotation"),
         "protocol/response_signatures": ("response_signatures",),
