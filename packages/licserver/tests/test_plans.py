@@ -149,6 +149,8 @@ def test_the_command_line(cli):
     }
     key = cli("license", "issue", "app", "--plan", "pro", "--grant", "export=none").strip()
     cli("license", "change", key, "--grant", "sync", "--inherit", "export")
+    wrong = cli("license", "change", key, "--inherit", "snyc", expect=2)
+    assert "'snyc' is no entitlement of the license's own; it has: sync" in wrong
     shown = json.loads(cli("license", "show", key, "--json"))
     assert (shown["plan"], shown["overrides"], shown["uses"]) == ("pro", {"sync": True}, [])
     assert shown["entitlements"] == {"export": True, "projects": 60, "sync": True}

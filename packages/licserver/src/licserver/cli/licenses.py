@@ -167,6 +167,9 @@ def change(services: Services, printer: Printer, key: str, inherit: tuple[str, .
     if inherit or "overrides" in changes:
         was["overrides"] = kept = services.licenses.get(key).overrides or {}
         merged = {**kept, **changes.get("overrides", {})}
+        if unknown := [name for name in inherit if name not in merged]:
+            own = ", ".join(merged) or "none"
+            raise InvalidInputError(f"{unknown[0]!r} is no entitlement of the license's own; it has: {own}")
         changes["overrides"] = {name: value for name, value in merged.items() if name not in inherit}
     if not changes:
         raise InvalidInputError("there is nothing to change; see `licserver license change --help`")

@@ -231,4 +231,6 @@ def reading(source: IO[bytes]) -> Iterator[Reader]:
         with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
             yield Reader(tar)
     except _DAMAGED as problem:
-        raise BackupError(f"this is no whole backup of licserver ({type(problem).__name__})") from None
+        raise BackupError(
+            f"this is no whole backup of licserver ({type(problem).__name__}); use another one"
+        ) from None
