@@ -8,6 +8,7 @@ import random
 import tarfile
 import threading
 import tracemalloc
+from contextlib import closing
 from typing import Any
 
 import pyotp
@@ -240,6 +241,27 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     old = {"index_secret", "seal_secret", "link_secrets", "has_database"}
     assert json.loads(kept.read_text()).keys() == old
     kept.unlink()
+
+
+def test_each_restore_keeps_what_it_replaces(stocked, clock, make_world):
+    """Who restores again, because the first backup was the wrong one, still has what was there before."""
+    held = backed_up(stocked.services, clock)
+    other = make_world()
+    other.key()
+    before = rows_of(other.services)
+    other.services.close()
+    folder = other.settings.data_dir
+    for _ in range(3):
+        held.seek(0)
+        restore_backup(held, other.settings, force=True)
+    assert {one.name for one in folder.glob("*.before-restore")} == {
+        *(f"licserver.sqlite3{number}.before-restore" for number in ("", ".2", ".3")),
+        "secrets.json.before-restore",  # later ones found the secrets of the backup already
+    }
+    for name in ("licserver.sqlite3", "secrets.json"):
+        (folder / f"{name}.before-restore").replace(folder / name)
+    with closing(open_services(other.settings, clock)) as there:
+        assert rows_of(there) == before
 
 
 @both_engines

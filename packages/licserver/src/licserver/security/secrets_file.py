@@ -175,6 +175,15 @@ def _locked(path: Path) -> Iterator[None]:
         raise SecretsError(f"another process is changing {path}; try again") from None
 
 
+def name_before_restore(path: Path) -> Path:
+    """Return a name for a file that a restore replaces; no other one that was kept has it."""
+    number, kept = 1, path.with_name(f"{path.name}.before-restore")
+    while kept.is_file():
+        number += 1
+        kept = path.with_name(f"{path.name}.{number}.before-restore")
+    return kept
+
+
 @contextlib.contextmanager
 def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]:
     """Prepare other secrets; yield a function that puts them in place. If the block raises, undo that.
@@ -182,7 +191,7 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
     The old ones are kept beside the new ones. Everything that needs disk space is done first.
     """
     path = settings.data_dir / SECRETS_FILE
-    kept = path.with_name(f"{SECRETS_FILE}.before-restore")
+    kept = name_before_restore(path)
     read_vault(text, "the backup")
     old = read_secrets_file(path) if settings.secrets is None and os.path.lexists(path) else None
     if settings.secrets is not None or old == text:

@@ -16,7 +16,13 @@ from licserver.database.dump import Layout, Loading, holds_something, loading
 from licserver.database.timelines import Timelines
 from licserver.errors import BackupError, ConflictError, InvalidInputError, StoreError
 from licserver.security.key_vault import KeyVault
-from licserver.security.secrets_file import SECRETS_FILE, other_secrets, read_secrets_file, read_vault
+from licserver.security.secrets_file import (
+    SECRETS_FILE,
+    name_before_restore,
+    other_secrets,
+    read_secrets_file,
+    read_vault,
+)
 from licserver.services import backup
 from licserver.services.backup import Reader, Summary
 from licserver.settings import Settings
@@ -170,15 +176,15 @@ def _set_aside(file: Path) -> Iterator[None]:
 
     With what SQLite keeps beside it: a log that was left alone would be taken for the new file's.
     """
-    moved = []
+    moved, new_name = [], name_before_restore(file).name
     try:
         for ending in ("", "-wal", "-shm", "-journal"):
-            own, kept = (file.with_name(name + ending) for name in (file.name, f"{file.name}.before-restore"))
+            own, kept = (file.with_name(name + ending) for name in (file.name, new_name))
             if os.path.lexists(own):
                 own.replace(kept)
                 moved.append((kept, own))
             elif ending:
-                kept.unlink(missing_ok=True)  # an earlier one's
+                kept.unlink(missing_ok=True)  # of one that was removed
         yield
     except BaseException:
         for kept, own in moved:
