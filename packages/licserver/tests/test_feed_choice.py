@@ -128,3 +128,13 @@ def test_a_channel_has_its_own_rollout_and_platforms():
         Listed(OLD),
         Listed(own, is_on_request=True),
     ]
+
+
+def test_whom_a_channel_s_rollout_does_not_reach_sees_what_stands_before_it():
+    """The version of the channel below it, on request as well."""
+    new = release(6, "2.0b2", "10%", "beta")
+    late = max(NAMES, key=lambda one: bucket("app", "2.0b2", one))
+    early = min(NAMES, key=lambda one: bucket("app", "2.0b2", one))
+    for name, shown in ((late, BETA), (early, new)):
+        found = listed([OLD, BETA, new], Installation(name, "1.0"))
+        assert found == [Listed(OLD), Listed(shown, is_on_request=True)]

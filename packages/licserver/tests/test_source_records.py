@@ -52,3 +52,16 @@ def test_other_texts_are_no_periods() -> None:
     assert not any(map(is_period, ["", "1", "0d", "1w", "-1d", "1 y"]))
     with pytest.raises(ValueError, match="1w"):
         add_period(date(2026, 1, 1), "1w")
+
+
+@pytest.mark.parametrize("year", [1969, 1970, 9990, 9991])
+def test_a_sale_is_of_a_year_that_leaves_room_for_a_grace(year: int) -> None:
+    """Nearer to the ends of time, a date with a grace or in another time zone would be no date."""
+    body = shops.woo("completed", date_modified_gmt=f"{year}-06-30T12:00:00")
+    if year in {1970, 9990}:
+        assert [one.occurred_at.year for one in shops.read("woocommerce", body).events] == [year]
+        return
+    with pytest.raises(
+        UnreadableDeliveryError, match=r"^date_modified_gmt: the year must be from 1970 to 9990$"
+    ):
+        shops.read("woocommerce", body)
