@@ -195,7 +195,7 @@ def test_uses_and_webhooks_go_in_batches(activate, monkeypatch):
 
 @engines.postgresql_only
 def test_a_row_that_another_program_holds_is_left_to_the_next_sweep(activate):
-    """The others go at once. A seat that had expired stays if it was renewed by whoever held it."""
+    """The sweep deletes all others. An expired seat stays if the program that held its row renewed it."""
     world = activate.world
     key = world.key(slots=None)
     world.services.retention.sweep()

@@ -45,7 +45,7 @@ class SaleDeliveries:
             answer = public_api.error_response(404, "not_found", "There is no such source.")
             return await self.limits.answer_miss(request, answer)
         except BadSignatureError as wrong:
-            if not await self.limits.may_miss(request):  # nor does anybody write the log without an end
+            if not await self.limits.may_miss(request):  # or anybody could fill the log
                 return send_too_many(MISS_DELAY)
             _log.warning("a delivery for the source %s was refused: %s", name, wrong)
             return send(

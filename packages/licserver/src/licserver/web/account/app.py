@@ -36,7 +36,7 @@ CODE_COOKIE: Final = SessionCookie("__Host-licserver-account-code", "licserver-a
 LANGUAGE_COOKIE: Final = "licserver-language"
 
 CODE_SECONDS: Final = 0.1
-"""A request for a code takes so long, so that it does not show whether a mail was written for its address."""
+"""A request for a code takes at least so long: its time must not show whether the address is known."""
 
 _YEAR: Final = 365 * 86_400  # seconds
 _NOTICES: Final = frozenset({"freed", "taken-back", "signed-out", "session-ended"})
@@ -113,9 +113,8 @@ class Account:
             return await self._sign_in_page(request, 403, "sign-in.https")
         if not await self._public.limits.may_miss(request):
             return await self._refuse(request, "sign-in.too-many")
-        answered = asyncio.create_task(asyncio.sleep(CODE_SECONDS))
-        token = await self._threads.run(self._services.account.send_code, form.get("email", ""))
-        await answered
+        sending = self._threads.run(self._services.account.send_code, form.get("email", ""))
+        token, _ = await asyncio.gather(sending, asyncio.sleep(CODE_SECONDS))
         return self._redirect(request, HOME, token, CODE_TIME, CODE_COOKIE)
 
     async def sign_in_with_code(self, request: web.Request) -> web.StreamResponse:
