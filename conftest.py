@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from harness.sampling import mark_beyond_samples
+
 # No test of ours is about how long an example takes, and a busy machine stands still for longer than 200 ms.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -19,6 +21,7 @@ pytest_plugins = [
     "harness.cluster",
     "harness.engines",
     "harness.leaks",
+    "harness.nothing_ran",
     "harness.pooler",
     "harness.redis_server",
     "harness.screen",
@@ -30,8 +33,10 @@ if find_spec("licserver"):
     pytest_plugins += [
         "harness.admin",
         "harness.bucket",
+        "harness.clocks",
         "harness.commands",
         "harness.console",
+        "harness.mailbox",
         "harness.sales",
     ]
 if find_spec("licclient") and find_spec("licserver"):
@@ -102,6 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     for item in items:
         for name in MARKS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(MARKS[name])
+    mark_beyond_samples(items)
 
 
 def pytest_collection_finish() -> None:

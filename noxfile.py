@@ -14,7 +14,7 @@ import nox
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = True
-nox.options.sessions = ["full", "lint", "types", "alone", "frozen", "docs"]
+nox.options.sessions = ["full", "lint", "types", "alone", "frozen", "docs", "dist"]
 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
@@ -23,13 +23,18 @@ PURE_TESTS = {
     "signed_releases status trials typed_key versions",
     "licconform": "client_cases runner server_cases",
     "licserver": "api_requests api_responses byte_ranges changelogs channel_choice client_addresses "
-    "console_units consumption_requests dates_and_versions decisions domain_matching download_links "
+    "console_units use_requests dates_and_versions decisions domain_matching download_links "
     "ed25519_keys entitlements environment_matching foreign_exports license_files masking moves "
     "offline_requests outbound_addresses patch_headers phrases release_manifests response_signatures "
-    "rollback_reports rollout sale_state seat_decisions source_records source_shops source_signatures "
-    "source_stripe totp trial_decisions webhook_signatures",
+    "rollback_reports rollout seat_decisions shop_changes shop_contracts shop_earlier shop_facts "
+    "shop_readers shop_reading shop_signatures totp trial_decisions webhook_signatures",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
+LAZY = (
+    *("aiosmtplib", "argon2-cffi", "backports.zstd", "cryptography", "filelock", "jinja2", "nh3"),
+    *("platformdirs", "prometheus-client", "pyotp", "segno", "zxcvbn"),
+)
+"""Dependencies that are loaded by their first use: `licclient._core.lazy`, `licserver.libraries`."""
 EVERYTHING = ("-m", "")
 """Selects marked tests as well."""
 
@@ -96,10 +101,18 @@ def lint(session: nox.Session) -> None:
     run(session, "zizmor", "--offline", "--quiet", *workflows, group="lint")
     for package in PACKAGES:
         own = ("--config", f"packages/{package}/pyproject.toml", f"packages/{package}/src")
-        # pytest is there when it loads the plugin, httpx brings anyio, and Python 3.14 compression.
+        others = ("--extend-exclude", ".*/deploy_files/examples")  # programs of their own
+        # pytest is there when it loads the plugin. httpx brings anyio, pydantic its core, and Python 3.14
+        # compression.
         names = ("--package-module-name-map", "PySide6-Essentials=PySide6")
-        ignored = "DEP001=compression,DEP003=anyio,DEP004=pytest"
-        run(session, "deptry", *own, "--per-rule-ignores", ignored, *names, group="lint")
+        ignored = f"DEP001=compression,DEP002={'|'.join(LAZY)},DEP003=anyio|pydantic_core,DEP004=pytest"
+        run(session, "deptry", *own, *others, "--per-rule-ignores", ignored, *names, group="lint")
+
+
+@nox.session(venv_backend="none")
+def structure(session: nox.Session) -> None:
+    """Print the measures of the structure beside the wanted ones; `-- --details` lists what was counted."""
+    run(session, "python", "tests/structure.py", *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -253,7 +266,50 @@ def pictures(session: nox.Session) -> None:
 def frozen(session: nox.Session) -> None:
     """Freeze an app and both examples; see them activate over TLS, remember, and the app replace itself."""
     sync(session, "--group", "frozen")
-    session.run("pytest", *EVERYTHING, "--dist", "loadgroup", "tests/frozen", *session.posargs)
+    # One worker a file, or each would freeze the same programs.
+    session.run("pytest", *EVERYTHING, "--dist", "loadfile", "tests/frozen", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def windows(session: nox.Session) -> None:
+    """The client on Windows, by wine on Linux: its tests and dialogs, a frozen app that updates itself.
+
+    `-- suite` for one part, `-- --python 3.13` for another Python whose standard library this machine has.
+    Needs `apt-get install wine wine64 gcc-mingw-w64-x86-64-win32 xvfb openbox libtk8.6`.
+    """
+    tool = ("python", "-m", "tools.windows", *session.posargs)
+    place = {"PYTHONPATH": "tests"}  # the virtual screen
+    command = ("uv", "run", "--quiet", "--locked", "--group", "test", *tool)
+    if lacks := session.run(*command, "--missing", env=place, external=True, silent=True):
+        session.skip(f"nothing ran under wine, as this machine lacks {str(lacks).strip()}")
+    session.run(*command, env=place, external=True)
+
+
+@nox.session
+def dist(session: nox.Session) -> None:
+    """Build a release of what is committed into `dist`, check it, and install and use each archive alone.
+
+    `-- v1.2.3`: for that tag, which the version and the changelog must have.
+    """
+    sync(session, "--group", "dev", "--group", "dist")
+    session.run("python", "-m", "tools.build_release", *session.posargs)
+    tests = ("-n", "2", "tests/archives")
+    session.run("pytest", *EVERYTHING, *tests, env={"LICENSING_DIST": "built"})
+    session.log("built dist/packages and dist/release")
+
+
+@nox.session(venv_backend="none")
+def publish(session: nox.Session) -> None:
+    """Upload `dist/packages` to the package index at an address, which it must be given: `-- URL`.
+
+    Archives that the index has already are passed over. To PyPI the release workflow uploads.
+    """
+    if len(session.posargs) != 1:
+        session.error("which index? nox -s publish -- URL")
+    address = session.posargs[0].rstrip("/")
+    archives = sorted(map(str, Path("dist", "packages").iterdir()))
+    known = ("--publish-url", f"{address}/", "--check-url", f"{address}/simple/")
+    session.run("uv", "publish", *known, *archives, external=True)
 
 
 @nox.session
@@ -269,10 +325,11 @@ def deploy(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation as a site; every warning is an error."""
+    """The documentation as a site; every warning is an error. Compares its references with the programs."""
     sync(session, "--group", "docs")
     shutil.rmtree("docs/_build", ignore_errors=True)
     session.run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
+    session.run("pytest", *EVERYTHING, "-n", "0", "tests/site")
     session.log("built docs/_build/html/index.html")
 
 

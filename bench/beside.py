@@ -215,7 +215,13 @@ class _Work:
                 for number in range(options.keys):
                     mail = f"user{number}@shop{number % 5000}.example"
                     note = f"customer {number}, invoice 2026-{number}"
-                    line = {"product": SLUG, "slots": 3, "customer_email": mail, "note": note}
+                    line = {
+                        "product": SLUG,
+                        "slots": 3,
+                        "lifetime": False,
+                        "customer_email": mail,
+                        "note": note,
+                    }
                     file.write(json.dumps(line) + "\n")
             self._commands["import"] = ["import", str(keys)]
         if "backup" not in options.without:

@@ -20,12 +20,11 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import licclient
-from licclient._flows.activation import remember_key
-from licclient._flows.runners import OwnAddress, Send
-from licclient._flows.verification import verify
-from licclient._protocol.responses import Attempt, Reply
-from licclient._signatures.public_keys import PREFIX
-from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
+from licclient._core.public_keys import PREFIX
+from licclient._core.responses import Attempt, Reply
+from licclient._core.runners import OwnAddress, Send
+from licclient._core.signed_responses import COMPONENTS, TAG, content_digest, signature_base
+from licclient._verification.flow import verify
 
 ROUNDS: Final = 25
 REPEATS: Final = 300
@@ -89,7 +88,7 @@ def main() -> int:
 
 def _activate(client: licclient.LicenseClient, key: Ed25519PrivateKey) -> None:
     """Leave in a client's folder what an activation leaves, as if the service had answered and signed."""
-    context = client._context  # noqa: SLF001 - there is no service
+    context = client._session  # noqa: SLF001 - there is no service
     flow = verify(context, KEY, force=False)
     assert isinstance(next(flow), OwnAddress)
     operation = flow.send("127.0.0.1")
@@ -105,7 +104,7 @@ def _activate(client: licclient.LicenseClient, key: Ed25519PrivateKey) -> None:
         headers["signature"] = f"sig=:{b64encode(signature).decode()}:"
     with suppress(StopIteration):
         flow.send(Attempt(Reply(200, BODY, headers)))
-    remember_key(context, KEY)
+    context.remember_key(KEY)
 
 
 def _run(code: str) -> float:

@@ -19,8 +19,8 @@ from typing import Final
 from bench.lists import TIMES, served
 from bench.shops import RARE, shops
 from licserver.services import Services
-from licserver.sources import SourceKind
-from licserver.web import create_app
+from licserver.shops import ShopKind
+from licserver.web.app import create_app
 
 PASSWORD: Final = "four words of a sentence"
 
@@ -79,7 +79,7 @@ def addresses(services: Services) -> Iterator[tuple[str, str]]:
     """
     (license_,) = services.licenses.search(limit=1).items
     if not services.sources.list_all():
-        services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+        services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
     parts = {
         "id": license_.id.hex(),
         "name": services.sources.list_all()[0].name,

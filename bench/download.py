@@ -39,13 +39,13 @@ def report(before, done):
 
 def sync():
     with LicenseClient(url, **options) as client:
-        update = client.check_for_update(key, force=True)
+        update = client.check_for_update(key, force=True).update
         before = now()
         report(before, client.download(update, folder))
 
 async def twin():
     async with AsyncLicenseClient(url, **options) as client:
-        update = await client.check_for_update(key, force=True)
+        update = (await client.check_for_update(key, force=True)).update
         before = now()
         report(before, await client.download(update, folder))
 

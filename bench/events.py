@@ -30,7 +30,7 @@ from bench.stock import SLUG
 from licserver.protocol.webhooks import EventType, format_secret, signed_headers
 from licserver.services import open_services
 from licserver.settings import StandaloneSettings
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 
 SECRET: Final = bytes(range(32))
 NETWORKS: Final = "127.0.0.1/32"
@@ -97,7 +97,7 @@ def prepare(stocked: Stocked, hook: str) -> Stocked:
     url = stocked.environ.get("LICSERVER_DATABASE_URL")
     own: dict[str, Any] = {"webhook_networks": NETWORKS, "database_url": SecretStr(url) if url else None}
     with closing(open_services(StandaloneSettings(data_dir=stocked.data_dir, **own))) as services:
-        services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+        services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
         services.sources.map("shop", "app", SLUG)
         services.webhooks.add(hook, [EventType.LICENSE_ISSUED])
     more = {"SHOP_SECRET": format_secret(SECRET), "LICSERVER_WEBHOOK_NETWORKS": NETWORKS}

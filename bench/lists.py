@@ -1,6 +1,6 @@
 """How long a page of each list of the admin API takes, with many licenses: `python -m bench.lists [COUNT]`.
 
-Not part of the table: there is nothing to compare it with. The figures stand in `docs/admin-api.md`.
+Not part of the table: there is nothing to compare it with. The figures stand in `docs/measurements.md`.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from licserver.database.tables.licenses import activations, licenses
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import IssuedLicense, LicenseTerms, Scope
 from licserver.services import Services, open_services
+from licserver.serving.connections import Runner
 from licserver.settings import StandaloneSettings
-from licserver.web import create_app
-from licserver.web.connections import Runner
+from licserver.web.app import create_app
 from licserver.web.middlewares import ADMIN_ROOT
 
 BATCH: Final = 5_000

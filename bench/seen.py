@@ -105,10 +105,10 @@ def _activate(database: Database, count: int) -> float:
 
 
 def _write(store: BatchStore, rows: list[Any]) -> None:
-    from licserver.database.hot_path.store import ACTIVATIONS  # noqa: PLC0415 - only here
+    from licserver.database.hot_path.activations import ROWS  # noqa: PLC0415 - only here
 
     def write(connection: Connection) -> None:
-        ACTIVATIONS.write(connection, rows)
+        ROWS.write(connection, rows)
 
     store._writer.run(write)  # noqa: SLF001 - what a batch of new activations writes, without its decisions
 

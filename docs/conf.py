@@ -1,26 +1,39 @@
 """Sphinx's settings; everything that it needs comes from the `docs` group, nothing from the network."""
 
+import argparse
 import importlib
 import inspect
 import json
+import os
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.repository_address import read_address
 
 project = "licserver and licclient"
 author = "the licserver and licclient authors"
 copyright = author
 html_theme = "furo"
 html_title = project
+if repository := read_address():  # a link to the source of each page
+    html_theme_options = {
+        "source_repository": repository,
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx_click",
-    "sphinxarg.ext",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinxcontrib.openapi",
@@ -28,18 +41,22 @@ extensions = [
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "*-table.md"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("search_scorer.js"))
 html_extra_path = ["../packages/licserver/src/licserver/protocol/openapi.json", "openapi-admin.json"]
 nitpicky = True
 # Other projects' types, whose inventories would have to be fetched from the network.
 _OTHERS = (
     "asyncio|collections|datetime|enum|httpx|os|pathlib|packaging|PySide6|pydantic|threading|tkinter|typing"
 )
-nitpick_ignore_regex = [("py:.*", rf"({_OTHERS})\..*"), ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|P")]
+nitpick_ignore_regex = [("py:.*", rf"({_OTHERS})\..*"), ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|P|Path")]
 linkcheck_ignore = [  # addresses of examples, and of servers on the reader's machine
     r"https?://([\w-]+\.)*example\.(com|net|org)",
     r"https?://(localhost|127\.0\.0\.1)",
 ]
 default_role = "literal"
+smartquotes = False  # readers paste what they see
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 autodoc_typehints_format = "short"
@@ -47,26 +64,82 @@ napoleon_use_ivar = True
 openapi_default_renderer = "httpdomain"
 
 
-class SettingsDirective(SphinxDirective):
-    """List the environment variables of a pydantic settings class, with what its docstring says of each."""
+os.environ["COLUMNS"] = "100"  # of `--help` on the site
+
+
+class CommandsDirective(SphinxDirective):
+    """Show `--help` of a program and of each of its commands: click's, or a function that makes parsers."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Return a definition list."""
+        """Return a section for each command; those of a group stand below it."""
+        module, _, name = self.arguments[0].rpartition(".")
+        program = getattr(importlib.import_module(module), name)
+        sections: dict[str, nodes.section] = {}
+        is_click = isinstance(program, click.Command)
+        prog = module.partition(".")[0]
+        for path, text in list_click_help(program, prog) if is_click else list_argparse_help(program()):
+            section = nodes.section(ids=[nodes.make_id(path)], names=[nodes.fully_normalize_name(path)])
+            section += nodes.title(text=path)
+            section += nodes.literal_block(text, text, language="text")
+            self.state.document.note_explicit_target(section)
+            parent = sections.get(path.rpartition(" ")[0])
+            sections[path] = section
+            if parent is not None:
+                parent += section
+        return [section for path, section in sections.items() if path.rpartition(" ")[0] not in sections]
+
+
+def list_click_help(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield the path and the help of a command, and of all commands below it."""
+    context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            child = command.get_command(context, below)
+            if child is not None and not child.hidden:
+                yield from list_click_help(child, below, context)
+
+
+def list_argparse_help(parsers: dict[str, argparse.ArgumentParser]) -> Iterator[tuple[str, str]]:
+    """Yield the path and the help of each parser."""
+    for path, parser in parsers.items():
+        yield path, parser.format_help().rstrip()
+
+
+class SettingsDirective(SphinxDirective):
+    """Describe each environment variable of a pydantic settings class in a section, by its docstring."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return a section for each setting, so that it can be linked to and is found by its name."""
         module, _, name = self.arguments[0].rpartition(".")
         settings = getattr(importlib.import_module(module), name)
         listed = inspect.cleandoc(settings.__doc__).partition("Args:\n")[2]
         texts = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE))
-        result = []
+        result: list[nodes.Node] = []
         for field, info in settings.model_fields.items():
             text = " ".join(texts[field].split())
             if info.default_factory is None and info.default not in (None, ()):
-                text += f" Default: ``{getattr(info.default, 'value', info.default)}``."
-            result += self.parse_text_to_nodes(
-                f"`{settings.model_config['env_prefix']}{field.upper()}`\n: {text}"
+                text += f" Default: ``{format_default(info.default)}``."
+            variable = f"{settings.model_config['env_prefix']}{field.upper()}"
+            section = nodes.section(
+                ids=[nodes.make_id(variable)], names=[nodes.fully_normalize_name(variable)]
             )
+            section += nodes.title(text=variable)
+            section += self.parse_text_to_nodes(text)
+            self.state.document.note_explicit_target(section)
+            result.append(section)
         return result
+
+
+def format_default(value: object) -> str:
+    """Return a setting's default as one would write it into the environment."""
+    return str(value).lower() if isinstance(value, bool) else str(getattr(value, "value", value))
 
 
 class WebhooksDirective(SphinxDirective):
@@ -87,7 +160,16 @@ class WebhooksDirective(SphinxDirective):
         return result
 
 
+def remove_decision_ids(*event: Any) -> None:
+    """Take the ids of decisions out of a docstring: they are for readers of the source."""
+    lines: list[str] = event[-1]
+    ids = r"\(D-\d+(?:(?:, | to | and )D-\d+)*\)"
+    lines[:] = [re.sub(rf"(?<=\S) +{ids}|{ids} ?|, D-\d+", "", line) for line in lines]
+
+
 def setup(app: Sphinx) -> None:
     """Add our own directives."""
+    app.connect("autodoc-process-docstring", remove_decision_ids)
+    app.add_directive("commands", CommandsDirective)
     app.add_directive("webhooks", WebhooksDirective)
     app.add_directive("settings", SettingsDirective)

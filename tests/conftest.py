@@ -75,15 +75,15 @@ def make_world(
 
 
 @pytest.fixture
-def world(make_world: Callable[..., World]) -> World:
-    """One vendor with default settings."""
-    return make_world()
+def world(request: pytest.FixtureRequest, make_world: Callable[..., World]) -> World:
+    """One vendor with default settings; as indirect parameter: settings."""
+    return make_world(**getattr(request, "param", {}))
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the client's retries follow each other at once."""
-    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("licclient._core.pace.RETRY_SECONDS", 0.001)
 
 
 @pytest.fixture

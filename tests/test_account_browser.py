@@ -8,8 +8,9 @@ from playwright.async_api import Browser, expect
 from harness import chromium
 from harness.chromium import DESK, PHONE, visiting
 from harness.world import World
+from licserver.domain.languages import LANGUAGES
 from licserver.domain.records import Environment, LicenseTerms
-from licserver.web.account.pages import LANGUAGES, load_texts
+from licserver.web.account.pages import load_texts
 
 pytestmark = [
     pytest.mark.browser,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.customer import EXAMPLES
 from harness.programs import SCRIPTS, environment, licserver, run, serving_process
 from licconform.recipes.licserver import Seed as Recipe
 from licconform.server.seeds import STATES, Seed
@@ -100,8 +101,8 @@ def test_licserver_conforms(tmp_path: Path) -> None:
 
 def test_licclient_conforms(tmp_path: Path) -> None:
     """All rules, readings and extensions."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    done = bash(block("sh", "examples/conform_licclient.py"), tmp_path)
+    (tmp_path / "conform_licclient.py").symlink_to(EXAMPLES / "conform_licclient.py")
+    done = bash(block("sh", "conform_licclient.py"), tmp_path)
     expect_all(done, "literal", "reading", "extension")
 
 

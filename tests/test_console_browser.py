@@ -234,8 +234,12 @@ async def test_an_import_and_a_backup(shop: Shop, program: Browser, *, scripts: 
         await page.get_by_label("Comes from").select_option("gumroad")
         await page.get_by_label("Products").fill("photo-lab")
         await page.get_by_label("Slots of lines").fill("2")
+        await page.get_by_label("Last day of lines without an end").fill("never")
+        await page.get_by_label("Last day of support of lines without one").fill("never")
         sales = (
-            "License Key,License Key Enabled?,Purchase Email\n{},1,lee@shop.example\n{},1,ann@shop.example\n"
+            "License Key,License Key Enabled?,Product ID,Quantity,Recurrence,Recurring Charge?,"
+            "Fully Refunded?,Access Revoked?,Disputed?,Dispute Won?,Purchase Email\n"
+            "{},1,p1,1,,0,0,0,0,0,lee@shop.example\n{},1,p1,1,,0,0,0,0,0,ann@shop.example\n"
         )
         keys = [generate_license_key() for _ in range(2)]
         file = {"name": "sales.csv", "mimeType": "text/csv", "buffer": sales.format(*keys).encode()}

@@ -50,7 +50,7 @@ def test_the_printed_commands_work_as_pasted(tmp_path: Path) -> None:
         app: dict[str, Any] = {"LicenseClient": partial(LicenseClient, storage=MemoryStorage())}
         exec(call, app)  # noqa: S102 - ours
         assert app["client"].activate(commands["a valid license"][-1]).product == "Demo Notes"
-        assert app["client"].check_for_update().version == "1.1.0"
+        assert app["client"].check_for_update().update.version == "1.1.0"
         download = commands["download it"]
         assert download[-2:] == ["--to", "."]
         got = run([*download[:-1], str(tmp_path / "downloads")], home, cwd=ROOT)

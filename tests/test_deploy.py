@@ -1,4 +1,4 @@
-"""The files of `deploy/`, each checked by its own tool, and the two proxies in front of a real server."""
+"""The files of `licserver deploy-files`, each checked by its own tool; the proxies before a real server."""
 
 import json
 import re
@@ -106,7 +106,7 @@ def test_every_setting_that_the_files_name_exists() -> None:
     from licserver.settings import Settings  # noqa: PLC0415 - for this line only
 
     known = {f"LICSERVER_{name.upper()}" for name in Settings.model_fields}
-    for path in DEPLOY.iterdir():
+    for path in filter(Path.is_file, DEPLOY.iterdir()):
         assert set(re.findall(r"LICSERVER_[A-Z_]+(?==|:)", path.read_text())) <= known, path.name
 
 
@@ -134,7 +134,7 @@ def test_the_proxies_read_their_files(name: str, hosts: int, tmp_path: Path, aut
 
 def test_the_site_in_the_guide_is_read(tmp_path: Path, authority: trustme.CA) -> None:
     """`nginx -t` accepts the site of the console in docs/deploy.md, with a certificate of its own."""
-    page = (DEPLOY.parent / "docs" / "deploy.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text()
     (text,) = re.findall(r"^```text\n(server \{\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     site, listen = create_site(tmp_path, authority), "listen 10.0.0.5:443 ssl;"
     assert listen in text
@@ -170,7 +170,7 @@ def test_a_signed_verify_through_a_proxy(
             with LicenseClient(base, domain="home.example", **app) as client:
                 found = client.verify(key)
                 assert (found.source, found.authenticated) == (Source.SERVER, True)
-                assert client.check_for_update(key) is None
+                assert not client.check_for_update(key)
             assert _ask(base, authority, key, {"X-Forwarded-For": "198.51.100.9"}) == 200
             shown = json.loads(licserver(home, "license", "show", key, "--json"))
             assert [one["ip"] for one in shown["activations"]] == ["127.0.0.1", "127.0.0.1"]

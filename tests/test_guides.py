@@ -24,6 +24,7 @@ from licclient.testing import LicenseService, Misbehaviour
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["client", *(f"app/{page.stem}" for page in sorted(DOCS.glob("app/*.md")))]
 BLOCK = re.compile(r"(?<!<!-- launcher -->\n)^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PUBLIC = {name: getattr(licclient, name) for name in licclient.__all__}
 APP = """
 import pytest
 from licclient import ClientSettings, LicenseClient, LicenseRefusedError
@@ -38,6 +39,7 @@ def _blocks(page: str) -> list[str]:
     return BLOCK.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("page", [page for page in PAGES if _blocks(page) and page != "app/testing"])
 def test_the_code_of_a_guide_runs(
     page: str, license_service: LicenseService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -63,7 +65,7 @@ def test_the_code_of_a_guide_runs(
     names: dict[str, Any] = {
         "client": client,
         "root": Mock(),
-        "update": client.check_for_update(),
+        "update": client.check_for_update().update,
         "downloads": tmp_path,
         "LicenseClient": create_client,
         "downloads_folder": tmp_path,
@@ -99,17 +101,54 @@ def test_every_method_of_the_fixture_is_on_its_page() -> None:
     assert {word for word in Misbehaviour if f'"{word}"' not in page} == set()
 
 
-def test_the_methods_of_the_guide_need_a_license(license_service: LicenseService) -> None:
+@pytest.mark.slow
+def test_the_methods_of_the_guide_need_a_license(
+    license_service: LicenseService, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The class of the page, whose client is created in `__init__`."""
     (block,) = (block for block in _blocks("client") if block.startswith("class Notes"))
-    names: dict[str, Any] = {"LicenseClient": license_service.client, "explain": licclient.explain}
+    names: dict[str, Any] = {**PUBLIC, "LicenseClient": license_service.client}
     exec(compile(block, "client.md", "exec"), names)  # noqa: S102 - ours
     app = names["Notes"]()
     with pytest.raises(licclient.NotActivatedError):
         app.export("note")
-    assert app.on_click("note") == licclient.explain(licclient.NotActivatedError())
+    assert app.on_click("note") is None
+    assert capsys.readouterr().out == f"{licclient.explain(licclient.NotActivatedError())}\n"
     app.client.activate(license_service.issue("Notes Pro"))
     assert (app.export("note"), app.on_click("note")) == ("note exported", "note printed")
+
+
+EXAMPLES = {
+    page: block
+    for page in ("packages/licclient/README.md", "docs/client.md", "docs/app/entitlements.md")
+    for block in BLOCK.findall((DOCS.parent / page).read_text(encoding="utf-8"))
+    if "otherwise=show" in block and "def export" in block
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_without_a_license_an_example_shows_why_and_returns_nothing(
+    page: str, license_service: LicenseService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sentence in place of the result would be written into the customer's file."""
+    client = license_service.client(product="Notes Pro")
+    code = EXAMPLES[page].partition("\nprojects =")[0]
+    names: dict[str, Any] = {**PUBLIC, "client": client, "LicenseClient": lambda *_, **__: client}
+    exec(compile(code, page, "exec"), names)  # noqa: S102 - ours
+    assert names["export"]("note") is None
+    assert capsys.readouterr().out == f"{licclient.explain(licclient.NotActivatedError())}\n"
+
+
+def test_no_example_returns_a_sentence() -> None:
+    """Each page and program whose `otherwise` is seen hands out a license or nothing."""
+    pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md"), *DOCS.parent.glob("packages/*/README.md")]
+    programs = [*DOCS.parent.glob("examples/*.py")]
+    uses = [
+        use for page in (*pages, *programs) for use in re.findall(r"otherwise=(.+)", page.read_text("utf-8"))
+    ]
+    assert len(uses) > len(EXAMPLES)
+    assert [use for use in uses if "explain" in use] == []
 
 
 @pytest.mark.slow

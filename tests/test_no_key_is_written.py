@@ -65,6 +65,7 @@ def run_pytest(test: str, *options: str) -> subprocess.CompletedProcess[str]:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_writes_a_key_fails(workers: int) -> None:
     """Every test passes, and the run fails all the same: on whichever worker; each find is reported once."""
@@ -80,6 +81,7 @@ def test_a_run_that_writes_none_passes() -> None:
     assert run_pytest("def test_it(): pass").returncode == 0
 
 
+@pytest.mark.slow
 def test_the_files_of_a_worker_that_crashes_are_searched() -> None:
     """It has searched nothing itself."""
     crash = LEAKING + "def test_crash(): import os; os._exit(1)"

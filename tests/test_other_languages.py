@@ -213,6 +213,7 @@ def client(
 # --- what the page promises -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_verify(client: Client, vendor: World) -> None:
     """A key that holds, one that nobody was sold, one of another product, and one that was revoked."""
     key = vendor.new_key(SLUG)
@@ -224,6 +225,7 @@ def test_verify(client: Client, vendor: World) -> None:
     assert client.verify(key) == (NO, "License has been revoked.")
 
 
+@pytest.mark.slow
 def test_update_check(client: Client, vendor: World) -> None:
     """A newer version has an address, from which its file comes; a revoked key gets none."""
     key = vendor.new_key(SLUG)
@@ -237,6 +239,7 @@ def test_update_check(client: Client, vendor: World) -> None:
     assert client.update(key, "1.0.0")[0] == NO
 
 
+@pytest.mark.slow
 def test_what_is_no_answer_of_the_service(client: Client, vendor: World, between: Between) -> None:
     """A login page, a redirect and an error of a gateway are outages, and no refusals."""
     key = vendor.new_key(SLUG)
@@ -251,6 +254,7 @@ def test_what_is_no_answer_of_the_service(client: Client, vendor: World, between
         assert client.update(key, "1.0.0") == (NO_ANSWER, "")
 
 
+@pytest.mark.sampled(2, "client", "days")
 @pytest.mark.parametrize("days", [-3, 3])
 def test_an_answer_of_another_time_is_not_believed(
     client: Client, vendor: World, clock: MovableClock, days: int
@@ -356,6 +360,7 @@ FORGERIES: dict[str, Callable[[Exchange, SigningKey], Exchange]] = {
 }
 
 
+@pytest.mark.sampled(2, "client")
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
 def test_a_forged_success_is_not_believed(
     client: Client, vendor: World, between: Between, signing_key: SigningKey, forge: Any
@@ -377,6 +382,7 @@ def test_only_what_is_wrong_with_them_makes_them_forgeries(
     assert client.verify(key)[0] == YES
 
 
+@pytest.mark.slow
 def test_an_earlier_answer_is_not_believed_again(client: Client, vendor: World, between: Between) -> None:
     """From before the key was revoked, as it was, or with the nonce of today's request."""
     key = vendor.new_key(SLUG)
@@ -410,6 +416,7 @@ def test_an_offer_with_another_address_is_not_believed(
 # --- what the node client remembers -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["node"], indirect=True)
 def test_what_is_remembered(client: Client, vendor: World, between: Between, running: Server) -> None:
     """A day without a request, three more in an outage, none after a refusal."""
@@ -441,6 +448,7 @@ def test_what_is_remembered(client: Client, vendor: World, between: Between, run
     assert client.verify_again(key)[0] == NO_ANSWER
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["node"], indirect=True)
 def test_what_is_remembered_ends_with_the_license(client: Client, vendor: World, between: Between) -> None:
     """After its last day a success counts no longer, however long the outage is (D-41)."""

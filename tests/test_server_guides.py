@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from licserver.protocol.webhooks import format_event, format_secret, signed_head
 from licserver.testing import LicenseServer
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 PRELUDE = r"""
 pip() { :; }                          # what is tested is installed
@@ -60,6 +61,8 @@ PREPARED = {
     "logo.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
     "mine.csv": "Key,Seats,Expires\nAA-1234-5678,2,2027-01-31\n",
 }
+STUDIO_PC = "REQ-AEASGR-LHRGV4-33YBEN-CWPCNL-ZXXXA2-DPORXS-243UOV-SGS3YA-GEXDEL-RQXJUU-G"
+"""The request of docs/server/offline-files.md, of the environment 0123456789abcdef0123456789abcdef."""
 PHOTO_LAB = 'licserver product add photo-lab --name "Photo Lab"'
 
 
@@ -90,18 +93,38 @@ PAGES = {
         replaced={
             "/var/lib/licserver/": "",
             "--data-dir /tmp/try": "--data-dir restored",
+            "lics clock --accept": "licserver clock --accept",
         },
         elsewhere={
             "apt-get": BOOTED,
+            "systemctl daemon-reload": BOOTED,
             "cat >/usr/local/bin/lics": BOOTED,
             "lics check": BOOTED,
-            "cp deploy/compose.env": CONTAINERS,
+            "pipx run licserver deploy-files": CONTAINERS,
             "install -d -m 0700 -o licserver": BOOTED,
             "lics backup": BOOTED,
         },
     ),
     "docs/feeds.md": Page(
         before=f"{PHOTO_LAB}; mkdir Releases; touch Releases/PhotoLab-1.5.0{{,-linux}}-full.nupkg"
+    ),
+    "docs/moving.md": Page(before=PHOTO_LAB),
+    "docs/remove.md": Page(
+        before="export HOME=$PWD/home; mkdir -p ~/.local/share/licserver ~/.local/state/licclient\n"
+        "licserver product add photo-studio --name P\n"
+        "KEY=$(licserver license issue photo-studio --email ann@example.com); licserver signing-key add\n"
+        f"licserver license file $KEY --machine {STUDIO_PC} --out studio-pc.lic",
+        replaced={"erase ann@example.com": "erase ann@example.com --yes"},
+        after='test "$(find ~/.local -mindepth 2)" = ""; ! licserver license show $KEY',
+    ),
+    "docs/server/logging.md": Page(before=PHOTO_LAB),
+    "docs/server/options.md": Page(
+        before="export STRIPE_SECRET=whsec_ofatest",
+        after="test $(licserver source list | grep -o price_ | wc -l) = 8; licserver check",
+    ),
+    "docs/server/secrets.md": Page(
+        before="export STRIPE_SECRET=whsec_ofatest STRIPE_SECRET_2=whsec_ofbtest\n"
+        "export LICSERVER_BASE_URL=https://licenses.example.com"
     ),
     "docs/server.md": Page(),
     "docs/server/account-page.md": Page(
@@ -115,15 +138,30 @@ PAGES = {
     "docs/server/channels.md": Page(before=f"{PHOTO_LAB}; touch dist/photo-lab-2.0b1.zip"),
     "docs/server/data-folder.md": Page(
         before=PHOTO_LAB,
+        replaced={"export LICSERVER_DATA_DIR=/var/lib/licserver": ""},
         elsewhere={
             "licserver secret copy": "`test_copied_secrets.py` does it with a program in place of ssh"
         },
     ),
     "docs/server/floating-seats.md": Page(),
     "docs/server/limits.md": Page(after="licserver serve"),
-    "docs/server/mail.md": Page(),
+    "docs/server/mail.md": Page(
+        before=f"{PHOTO_LAB}; sold=$(licserver license issue photo-lab --email ann@example.com)",
+        replaced={"mail key CP-…": "mail key $sold"},
+    ),
+    "docs/server/personal-data.md": Page(
+        before=f"{PHOTO_LAB}; licserver license issue photo-lab --email ann@example.com >sold\n"
+        "licserver license issue photo-lab --email bob@example.com >sold",
+        replaced={
+            "erase ann@example.com ": "erase ann@example.com --yes ",
+            "erase ann@example.com --yes --keep": "erase bob@example.com --yes --keep",
+        },
+        after="rm sold ann.json; licserver license list | grep -c photo-lab; "
+        "! licserver customer export ann@example.com",
+    ),
     "docs/server/minimum-version.md": Page(before=PHOTO_LAB),
     "docs/server/moving-in.md": Page(after="licserver license list | grep -c photo-lab"),
+    "docs/server/processes.md": Page(),
     "docs/server/plans.md": Page(before=PHOTO_LAB),
     "docs/server/offline-files.md": Page(
         before="licserver product add photo-studio --name P; KEY=$(licserver license issue photo-studio)",
@@ -136,6 +174,7 @@ PAGES = {
         before=f"{PHOTO_LAB}; export STRIPE_SECRET=whsec_ofatest",
         replaced={
             "licserver source replay 17": "! licserver source replay 17",  # nothing was delivered here
+            "licserver source answer 3": "! licserver source answer 3",
             "licserver source sync": "! licserver source sync",  # no API key
         },
     ),
@@ -169,7 +208,7 @@ NOT_RUN = {
 
 def _blocks(page: str, kind: str) -> list[str]:
     found = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
-    return [text for name, text in found if name == kind]
+    return [textwrap.dedent(text) for _, name, text in found if name == kind]
 
 
 def _run(script: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -17,8 +17,8 @@ from harness import fake_stripe, shops
 from harness.shop_app import Open
 from harness.world import MovableClock
 from licclient import Reason
-from licserver.sources import SourceKind
-from licserver.web.shop_apis import fetch_deliveries
+from licserver.jobs.shop_apis import fetch_deliveries
+from licserver.shops import ShopKind
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +65,7 @@ def test_what_a_fake_stripe_could_not_deliver_is_asked_for(open_shop: Open) -> N
     shop = open_shop("stripe", "gold", is_test=True)
 
     async def sync(address: str) -> set[str]:
-        found = fetch_deliveries(
-            SourceKind.STRIPE, fake_stripe.KEY, shop.clock() - timedelta(days=1), address
-        )
+        found = fetch_deliveries(ShopKind.STRIPE, fake_stripe.KEY, shop.clock() - timedelta(days=1), address)
         return {shop.services.sources.take("stripe", body).status async for body in found}
 
     with fake_stripe.running() as stripe:
@@ -131,6 +129,7 @@ def write_with_sdk(type_: str, data: Any) -> tuple[bytes, dict[str, str]]:
     return body.encode(), headers
 
 
+@pytest.mark.slow
 def test_a_sale_as_the_sdk_of_paddle_writes_it(open_shop: Open) -> None:
     """Its entities choose the names and forms of the fields, and it signs; a refund revokes."""
     from paddle_billing.Notifications.Entities import Simulations  # noqa: PLC0415 - as above

@@ -19,7 +19,7 @@ from harness.customer import eventually
 from harness.world import MovableClock, World
 from licclient import LicenseClient, LicenseRefusedError, Reason, Source, explain
 from licserver.domain.records import EnvironmentPolicy
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -80,7 +80,7 @@ async def test_a_purchase_becomes_a_license_that_moves_and_is_refunded(
     )
     services = world.services
     services.products.add("photo-lab", "Photo Lab", EnvironmentPolicy.DOMAIN)
-    services.sources.add("stripe", SourceKind.STRIPE, "STRIPE_SECRET", is_test=True)
+    services.sources.add("stripe", ShopKind.STRIPE, "STRIPE_SECRET", is_test=True)
     services.sources.map("stripe", "monthly", "photo-lab", slots=2)
 
     with ExitStack() as stack:

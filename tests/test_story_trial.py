@@ -14,11 +14,12 @@ def customer(
 ) -> LicenseClient:
     """Somebody who has installed an app with trials of 14 days."""
     assert server.url
-    monkeypatch.setattr("licclient._flows.activation.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
+    monkeypatch.setattr("licclient._trials.flow.read_machine_id", lambda: "4f8a1c0e9b2d47d3")
     shop.services.products.change(SLUG, trial_days=14)
     return open_client(product=NAME, slug=SLUG)
 
 
+@pytest.mark.slow
 @both_flavours
 def test_a_trial_ends_and_a_key_is_bought(
     shop: World, server: Server, customer: LicenseClient, clock: MovableClock
@@ -73,7 +74,7 @@ def test_a_server_without_trials_is_no_outage(
     customer: LicenseClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one of another maker: the app gets an error that there are none."""
-    monkeypatch.setattr("licclient._protocol.extensions.TRIAL_PATH", "/api/v1/licenses/unheard-of")
+    monkeypatch.setattr("licclient._trials.protocol.TRIAL_PATH", "/api/v1/licenses/unheard-of")
     with pytest.raises(LicenseRefusedError) as refused:
         customer.start_trial()
     assert refused.value.reason is Reason.TRIAL_NOT_OFFERED

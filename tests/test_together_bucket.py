@@ -35,7 +35,7 @@ def world(
     """A vendor whose files are in a bucket, with one version published."""
     for name, value in {**s3.environ, "AWS_ENDPOINT_URL": cable.url}.items():
         monkeypatch.setenv(name, value)
-    world = make_world(artifacts_url=s3.new_bucket(), artifacts_redirect=request.param)
+    world = make_world(artifacts_url=s3.new_bucket(), artifacts_redirect=request.param, patch_limit=SIZE)
     release = {"version": "1.1.0", "published_at": "2026-11-05T08:30:00Z", "size": SIZE}
     product = {"slug": SLUG, "name": "Photo Lab", "environment": "domain", "support_policy": False}
     world.stock({"products": [{**product, "releases": [release]}], "licenses": []})
@@ -58,7 +58,7 @@ def client(open_client: Open) -> LicenseClient:
 @pytest.fixture
 def update(world: World, client: LicenseClient) -> Update:
     """The offer of the new version."""
-    update = client.check_for_update(world.new_key(SLUG))
+    update = client.check_for_update(world.new_key(SLUG)).update
     assert update is not None
     return update
 
@@ -105,6 +105,7 @@ def test_a_file_that_is_lost(
     assert client.download(update, tmp_path).path.read_bytes() == world.files["1.1.0"]
 
 
+@pytest.mark.slow
 def test_a_patch_comes_from_the_bucket(
     world: World, server: Server, client: LicenseClient, update: Update, tmp_path: Path
 ) -> None:
@@ -112,7 +113,7 @@ def test_a_patch_comes_from_the_bucket(
     client.download(update, tmp_path)
     content = world.publish(SLUG, "1.2.0", "2026-11-20T12:00:00Z", size=SIZE)
     world.services.patches.make(SLUG, "1.2.0")
-    following = client.check_for_update(world.new_key(SLUG), force=True)
+    following = client.check_for_update(world.new_key(SLUG), force=True).update
     assert following is not None
     totals: list[int] = []
     done = client.download(following, tmp_path, progress=lambda _, total, __: totals.append(total))

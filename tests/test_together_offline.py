@@ -13,9 +13,9 @@ from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
 from licclient import LicenseRefusedError, Reason, Source
-from licclient._model import write_entitlements
-from licclient._settings import ClientSettings, read_settings
-from licclient._signatures.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
+from licclient._core.model import write_entitlements
+from licclient._core.settings import ClientSettings, read_settings
+from licclient._offline.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
 from licserver.domain.decisions import Valid
 from licserver.domain.records import LicenseSnapshot
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey

@@ -68,7 +68,7 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
     with shop.serving() as server, opened(flavour, server.url, **options) as client:
         found = client.verify(key)
         assert (found.source, found.authenticated) == (Source.SERVER, True)
-        offer = client.check_for_update(key)
+        offer = client.check_for_update(key).update
         assert offer is not None
         assert client.download(offer, tmp_path / "files").path.read_bytes() == shop.files["1.1.0"]
         server.stop()
@@ -126,7 +126,7 @@ def test_a_server_that_takes_itself_for_another_address_is_noticed(
         with pytest.raises(UntrustedResponseError, match="LICSERVER_BASE_URL") as mistaken:
             client.verify(key)
         assert server.url in str(mistaken.value)
-        assert client.check_for_update(key) is None
+        assert not client.check_for_update(key)
 
 
 def test_an_address_with_odd_letters_still_fits(
@@ -138,4 +138,4 @@ def test_an_address_with_odd_letters_still_fits(
     odd = {**options, "domain": "ünï cödé & co/+~'()%41", "version": "0.1+local.1"}
     with shop.serving() as server, opened(flavour, server.url, **odd) as client:
         assert client.verify(key).authenticated
-        assert client.check_for_update(key) is not None
+        assert client.check_for_update(key)

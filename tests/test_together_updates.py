@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from harness.flavours import both_flavours, opened
 from harness.shop import PRODUCT, SIZE, SLUG, Open
 from harness.sockets import Cable
@@ -13,7 +15,7 @@ from harness.world import MovableClock, Server, World
 def test_the_update_arrives(shop: World, open_client: Open, tmp_path: Path) -> None:
     """The file comes whole, under the name that the vendor gave it, and progress says how far."""
     client, key = open_client(), shop.new_key(SLUG)
-    update = client.check_for_update(key)
+    update = client.check_for_update(key).update
     assert update is not None
     progress: list[tuple[int, int]] = []
     done = client.download(
@@ -44,7 +46,7 @@ def test_a_cable_pulled_half_way(
             flavour, cable.url, slug=SLUG, version="1.0.0", state_dir=tmp_path / "state", clock=clock
         ) as client,
     ):
-        update = client.check_for_update(shop.new_key(SLUG))
+        update = client.check_for_update(shop.new_key(SLUG)).update
         assert update is not None
         cable.cut_after = [2 << 20]
         path = client.download(update, tmp_path).path
@@ -65,7 +67,7 @@ def test_each_platform_gets_its_file(shop: World, open_client: Open, tmp_path: P
         shop.publish(SLUG, "2.0", published, platform=platform)
     for platform in ("windows-x86_64", "macos-arm64", "haiku-riscv64"):
         client = open_client(platform=platform)
-        update = client.check_for_update(key, force=True)
+        update = client.check_for_update(key, force=True).update
         assert update is not None
         done = client.download(update, tmp_path / platform)
         file = f"2.0 {platform}" if platform != "haiku-riscv64" else "2.0"
@@ -75,15 +77,16 @@ def test_each_platform_gets_its_file(shop: World, open_client: Open, tmp_path: P
 def test_replaced_before_the_download(shop: World, server: Server, open_client: Open, tmp_path: Path) -> None:
     """When a better version took the withdrawn one's place, that is what arrives (D-33, D-48)."""
     client, key = open_client(), shop.new_key(SLUG)
-    update = client.check_for_update(key)
+    update = client.check_for_update(key).update
     assert update is not None
     shop.services.releases.withdraw(SLUG, "1.1.0")
     content = shop.publish(SLUG, "1.1.1", "2026-11-20T12:00:00Z")
-    done = client.download(update, tmp_path / "downloads")
+    done = client.download(update, tmp_path / "downloads", key=key)
     assert (done.path.read_bytes(), done.version) == (content, "1.1.1")
     assert server.downloads == [404, 200]
 
 
+@pytest.mark.parametrize("world", [{"patch_limit": SIZE}], indirect=True, ids=["patches"])
 def test_the_next_update_is_a_patch(shop: World, open_client: Open, tmp_path: Path) -> None:
     """An app that kept its last download gets far fewer bytes; where there is no patch, all of them."""
     client, key, folder = open_client(), shop.new_key(SLUG), tmp_path / "downloads"
@@ -93,7 +96,7 @@ def test_the_next_update_is_a_patch(shop: World, open_client: Open, tmp_path: Pa
             shop.publish(SLUG, version, "2026-11-20T12:00:00Z", size=SIZE)
         if version == "1.2.0":
             shop.services.patches.make(SLUG, version)
-        update = client.check_for_update(key, force=True)
+        update = client.check_for_update(key, force=True).update
         assert update is not None
         totals.clear()
         done = client.download(update, folder, progress=lambda _, total, __: totals.append(total))

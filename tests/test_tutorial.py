@@ -19,12 +19,13 @@ BLOCK = re.compile(
 
 
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
-    """Each command runs, and prints what the page shows."""
+    """Each command runs, and prints what the page shows; the last ones leave nothing behind."""
     home = {
-        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_STATE_HOME": str(tmp_path / ".local/state"),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
     }
-    program, key, printed = Program(tmp_path / "vendor"), "", ""
+    program, key, printed = Program(tmp_path / ".local/share/licserver"), "", ""
+    removals: list[str] = []
     with program.serve() as (_, address):
         for block in BLOCK.finditer(PAGE):
             text = block["text"].replace("http://127.0.0.1:8080", address).replace("KEY", key or "KEY")
@@ -32,12 +33,19 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
                 (tmp_path / block["file"]).write_text(text)
             elif block["kind"] == "text":
                 assert printed.endswith(text)
+            elif text.startswith("rm "):
+                removals += text.replace("~", str(tmp_path)).splitlines()
             else:
                 for line in text.splitlines():
                     printed += _run(program, line, tmp_path, home)
                 if "license issue" in text:
                     key = printed.split()[-1]
     assert key.startswith("CP-")
+    assert removals
+    assert (tmp_path / "downloads").exists()
+    for line in removals:
+        _run(program, line, tmp_path, home)
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
 
 
 def _run(program: Program, line: str, folder: Path, home: dict[str, str]) -> str:

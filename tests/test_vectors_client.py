@@ -27,8 +27,8 @@ from licclient import (
     UntrustedResponseError,
     Update,
 )
-from licclient._model import write_entitlements
-from licclient._protocol.extensions import SEAT_PATH, HeldSeat
+from licclient._core.model import write_entitlements
+from licclient._seats.protocol import SEAT_PATH, HeldSeat
 
 UPDATE_CHECK_PATH, TRIAL_PATH = "/api/v1/update-check", "/api/v1/licenses/trial"
 
@@ -77,7 +77,7 @@ def _call(client: LicenseClient, case: Case) -> Any:
     """Make the case's call; an error is a result like others."""
     if case.request["path"] == UPDATE_CHECK_PATH:
         fields = _request_fields(case)
-        return client.check_for_update(fields["license_key"], force="manual" in fields)
+        return client.check_for_update(fields["license_key"], force="manual" in fields).update
     try:
         if case.request["path"] == TRIAL_PATH:
             return client.start_trial()
@@ -97,7 +97,7 @@ def test_the_client_sends_and_reads_exactly_this(
     requests: list[httpx.Request] = []
     signed = False
     machine = _request_fields(case).get("machine", "")
-    monkeypatch.setattr("licclient._flows.activation.hash_machine", lambda slug, _: machine if slug else "")
+    monkeypatch.setattr("licclient._trials.flow.hash_machine", lambda slug, _: machine if slug else "")
 
     def respond(request: httpx.Request) -> httpx.Response:
         if b'"release"' not in request.content:  # by closing the client

@@ -160,6 +160,7 @@ def test_cron_installs_hours_later(gallery: Site, key: str, publish: Any, clock:
     assert gallery("upgrade", NAME) == {"installed": "1.4.1", "is_checked": True}
 
 
+@pytest.mark.slow
 def test_an_outage_keeps_the_known_update(
     gallery: Site, key: str, publish: Any, clock: MovableClock, world: World, server: Server
 ) -> None:
@@ -268,6 +269,7 @@ def test_other_plugins_are_left_alone(gallery: Site, key: str, publish: Any) -> 
     assert key
 
 
+@pytest.mark.slow
 def test_without_a_key_there_is_no_update(gallery: Site, publish: Any, world: World) -> None:
     """Nor with another product's; a key that is entered later is used by the next check."""
     publish("1.4.0")
@@ -277,6 +279,7 @@ def test_without_a_key_there_is_no_update(gallery: Site, publish: Any, world: Wo
         assert list(gallery("check", "0")) == found
 
 
+@pytest.mark.slow
 def test_a_key_that_was_sold_elsewhere(gallery: Site, publish: Any, world: World) -> None:
     """Whatever is in it arrives: all parameters are percent-encoded."""
     world.services.products.change("photo-gallery", accepts_imported_keys=True)
@@ -286,6 +289,7 @@ def test_a_key_that_was_sold_elsewhere(gallery: Site, publish: Any, world: World
     assert NAME in gallery("check", "0")
 
 
+@pytest.mark.slow
 def test_a_theme_needs_the_page_of_its_version(
     folder: Path, world: World, server: Server, clock: MovableClock, publish: Any
 ) -> None:
@@ -306,6 +310,7 @@ def test_a_theme_needs_the_page_of_its_version(
     assert site("upgrade", "photo-theme") == {"installed": "1.4.0", "is_checked": True}
 
 
+@pytest.mark.slow
 def test_verify_from_a_plugin(gallery: Site, key: str, world: World, server: Server) -> None:
     """One slot for the site; a day without a request, three more in an outage, and then no longer."""
 

@@ -202,7 +202,7 @@ def pooler_between(there: Installation, seconds: float) -> None:
         host = there.add_host(pooler.url("licserver"))
         host.start()
         sheet = host.home / "more.csv"
-        sheet.write_text("product,slots\n" + "app,1\n" * 500)
+        sheet.write_text("product,slots,lifetime\n" + "app,1,no\n" * 500)
         try:
             with there.fault("PgBouncer by transaction, and an import", host) as result:
                 host.run("import", str(sheet))

@@ -44,7 +44,7 @@ def main(folder: str, command: str, *arguments: str) -> dict[str, object]:
                 found = client.verify()
                 return describe_program() | {"source": found.source, "authenticated": found.authenticated}
             case "update":
-                if (update := client.check_for_update(force=True)) is None:
+                if (update := client.check_for_update(force=True).update) is None:
                     return describe_program() | {"update": None}
                 made = app.apply(client.download(update, os.environ["PHOTO_LAB_DOWNLOADS"]))
                 return describe_program() | {"update": made.version}

@@ -23,8 +23,6 @@ from harness.shop import PRODUCT, SLUG
 
 pytest.importorskip("PyInstaller", reason="PyInstaller is not installed here: nox -s frozen")
 
-pytestmark = pytest.mark.xdist_group("photo_lab")  # or each worker would freeze it
-
 HERE = Path(__file__).parent
 CLIENT_PAGE = HERE.parents[1] / "docs" / "app" / "updates.md"
 

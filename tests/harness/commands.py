@@ -27,13 +27,15 @@ class Cli:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.folder = folder
+        self.errors = ""  # what the last command printed on standard error
         self._monkeypatch, self._capsys = monkeypatch, capsys
         monkeypatch.setenv("LICSERVER_DATA_DIR", str(folder))
         # What steps back for a server does so for good, and here it would be the whole run that does.
         monkeypatch.setattr("os.nice", lambda step: step, raising=False)
         monkeypatch.setattr("os.sched_setscheduler", lambda *_: None, raising=False)
         # `serve` and `demo` replace the root logger's handlers and level, for all later tests as well.
-        monkeypatch.setattr("licserver.web.logging.set_up_logging", lambda *_: None)
+        for command in ("serve", "demo"):
+            monkeypatch.setattr(f"licserver.cli.{command}.set_up_logging", lambda *_: None)
 
     def use(self, url: str | None) -> None:
         """Name another database than the file in the folder."""
@@ -46,6 +48,7 @@ class Cli:
         with pytest.raises(SystemExit) as ended:
             main(list(arguments))
         out, err = self._capsys.readouterr()
+        self.errors = err
         assert ended.value.code == expect, out + err
         return str(out if expect == 0 else err)
 
@@ -74,7 +77,7 @@ def list_processes(server: subprocess.Popen[str]) -> tuple[set[int], set[int]]:
         with suppress(FileNotFoundError, ProcessLookupError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
             if command:  # else it has ended
-                found[b"background_process" in command].add(pid)
+                found[b"licserver.jobs.process" in command].add(pid)
     return found
 
 

@@ -8,9 +8,9 @@ from urllib.parse import quote
 from harness.console import NAME, PASSWORD
 from harness.world import World
 from licserver.database.repositories.statistics import CountKey, Seen, add_counts, note_refusals, note_seen
-from licserver.domain.extensions import Seat
 from licserver.domain.records import Actor, ActorKind, Environment, LicenseTerms, Machine
-from licserver.sources import SourceKind
+from licserver.domain.seats import Seat
+from licserver.shops import ShopKind
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 
@@ -172,7 +172,7 @@ def _roll_out(world: World, key: str) -> None:
 def _use(world: World, metered: str, shared: str) -> None:
     """Let a metered entitlement be used, and seats be held."""
     metered_id, shared_id = map(world.services.vault.license_id, (metered, shared))
-    world.services.consumption.consume(metered_id, "exports", {"limit": 100, "per": "month"}, 37, "any")
+    world.services.uses.consume(metered_id, "exports", {"limit": 100, "per": "month"}, 37, "any")
     now = world.clock()
     for number, label in enumerate(("Reading room, left", "Reading room, right", None)):
         taken_at = now - timedelta(minutes=95 - 40 * number)
@@ -184,7 +184,7 @@ def _use(world: World, metered: str, shared: str) -> None:
 def _report_sales(world: World) -> None:
     """Let a shop have delivered something of each kind."""
     sources, stored = world.services.sources, world.services.repositories.sales
-    sources.add("web-shop", SourceKind.WOOCOMMERCE, "WEB_SHOP_SECRET")
+    sources.add("web-shop", ShopKind.WOOCOMMERCE, "WEB_SHOP_SECRET")
     sources.map("web-shop", "93", "photo-lab", slots=3, expires_in="1y")
     sources.map("web-shop", "T-SHIRT", None)
     for number, (state, reason, content) in enumerate(

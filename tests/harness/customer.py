@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,9 +13,9 @@ from harness.programs import environment
 from harness.screen import Screen, without
 from harness.sockets import Cable
 from harness.world import Server
-from licclient._texts import text_of
+from licclient._core.texts import text_of
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(str(files("licserver") / "deploy_files" / "examples"))
 SLUG, NAME = "demo-notes", "Demo Notes"
 
 PRODUCT: dict[str, Any] = {
@@ -88,6 +89,7 @@ class Customer:
         """Sit down in front of one of them."""
         self.suffix, self.work = f"{program}-{language}", work
         self.activation = text_of("activation.title", language, NAME)
+        self.activated = text_of("activation.done_title", language, NAME)
         self.update = text_of("update.title", language)
         return self
 
@@ -114,10 +116,10 @@ class Customer:
         screen.press("Return")
         eventually(lambda: self.server.verifies == 2)
         time.sleep(1)  # the worker checks for updates with the new key meanwhile
-        screen.wait_for(self.activation)
+        screen.wait_for(self.activated)
         assert not screen.windows(self.update), "one window at a time"
         screen.press("Return")
-        screen.wait_until_gone(self.activation)
+        screen.wait_until_gone(self.activated)
         self.look(screen.wait_for(self.update), f"update-{self.suffix}")
         screen.press("alt+s")
         screen.wait_until_gone(self.update)

@@ -75,7 +75,7 @@ class TkHands(Hands):
         from licclient.dialogs import tk as dialogs  # noqa: PLC0415 - as above
 
         self.kit = dialogs
-        self.parent = tk.Tk(screenName=display)
+        self.parent = tk.Tk(screenName=display or None)
         self.parent.geometry("300x200+50+50")
         self.parent.update()
 

@@ -1,4 +1,4 @@
-"""The proxies of `deploy/`, each with its own file, in front of servers on loopback."""
+"""The proxies of `licserver deploy-files`, each with its own file, in front of servers on loopback."""
 
 import os
 import re
@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import trustme
 
 from harness.programs import SCRIPTS, environment
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(str(files("licserver") / "deploy_files"))
 ONE_HOST = "127.0.0.1:8080"  # in the files of nginx and Caddy
 TWO_HOSTS = ("10.0.0.11:8080", "10.0.0.12:8080")
 

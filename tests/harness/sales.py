@@ -11,13 +11,16 @@ from licserver.domain.records import IssuedLicense
 from licserver.errors import BuryJobError
 from licserver.services import LicenseFilter
 from licserver.services.sources import Receipt
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 
 EXTERNAL = {
     "stripe": "plink_1",
     "paddle": "pri_1",
     "lemonsqueezy": "11",
     "woocommerce": "APP",
+    "polar": "prod_1",
+    "dodo": "pdt_1",
+    "gumroad": "app",
     "standard": "app",
 }
 BOUGHT = {
@@ -25,6 +28,9 @@ BOUGHT = {
     "paddle": shops.paddle("transaction.completed", shops.paddle_transaction()),
     "lemonsqueezy": shops.lemon("order_created", "5", shops.lemon_order()),
     "woocommerce": shops.woo("processing"),
+    "polar": shops.polar("order.paid", **shops.polar_order()),
+    "dodo": shops.dodo("payment.succeeded", **shops.dodo_payment()),
+    "gumroad": shops.gumroad(),
     "standard": shops.standard(
         "purchase.completed", order_id="1042", external_id="app", customer_email="ann@example.com"
     ),
@@ -38,9 +44,27 @@ REFUNDED = {
     ),
     "lemonsqueezy": shops.lemon("order_refunded", "5", shops.lemon_order(status="refunded")),
     "woocommerce": shops.woo("refunded"),
+    "polar": shops.polar(
+        "order.refunded",
+        "2026-06-16T12:00:00Z",
+        **shops.polar_order(status="refunded"),
+    ),
+    "dodo": shops.dodo(
+        "refund.succeeded", refund_id="ref_1", payment_id="pay_1", status="succeeded", amount=2_000
+    ),
+    "gumroad": shops.gumroad("refund", refunded="true"),
     "standard": shops.standard("purchase.refunded", order_id="1042"),
 }
-ORDER = {"stripe": "pi_1", "paddle": "txn_1", "lemonsqueezy": "5", "woocommerce": "727", "standard": "1042"}
+ORDER = {
+    "stripe": "pi_1",
+    "paddle": "txn_1",
+    "lemonsqueezy": "5",
+    "woocommerce": "727",
+    "polar": "ord_1",
+    "dodo": "pay_1",
+    "gumroad": "sale_1==",
+    "standard": "1042",
+}
 
 
 @pytest.fixture
@@ -52,9 +76,11 @@ def shop_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add(world: Any, kind: str, *, mapped: bool = True, **more: Any) -> None:
     """Add a source named after its kind, and map its product."""
-    world.services.sources.add(kind, SourceKind(kind), f"{kind.upper()}_SECRET", **more)
+    world.services.sources.add(kind, ShopKind(kind), f"{kind.upper()}_SECRET", **more)
     if mapped:
-        world.services.sources.map(kind, EXTERNAL[kind], "app", slots=3)
+        # The event of a Stripe payment link does not contain how many were bought.
+        quantity = 1 if kind == "stripe" else None
+        world.services.sources.map(kind, EXTERNAL[kind], "app", slots=3, quantity=quantity)
 
 
 def receive(world: Any, kind: str, body: bytes, delivery: str = "msg_1") -> Receipt:

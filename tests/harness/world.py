@@ -15,10 +15,12 @@ from aiohttp import web
 
 from harness.engines import create_sqlite
 from harness.vectors import instant
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.activations import ActivationRequest
+from licserver.database.hot_path.lookups import Lookup
+from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import Repositories
+from licserver.database.repositories.trials import TrialClient
 from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
-from licserver.domain.extensions import Seat
 from licserver.domain.records import (
     Environment,
     EnvironmentPolicy,
@@ -27,11 +29,12 @@ from licserver.domain.records import (
     Rollout,
     WordPressFields,
 )
+from licserver.domain.seats import Seat
 from licserver.protocol import public_api
 from licserver.services import open_services
+from licserver.serving.connections import Runner
+from licserver.serving.server import create_app_with_jobs
 from licserver.settings import StandaloneSettings
-from licserver.web import create_app
-from licserver.web.connections import Runner
 from licserver.web.middlewares import HOT_ROUTES, RequestHandler
 
 _NOTED = web.ResponseKey("noted", bool)
@@ -68,6 +71,8 @@ class World:
             create_sqlite(folder / "data")
         # Secrets that come from elsewhere create no database by themselves (D-158).
         new = "secrets" in settings
+        # A process that makes patches takes a second to start: only tests of patches have some.
+        settings.setdefault("patch_limit", 0)
         # Of the environment nothing: looking for 90 variables takes 2 ms.
         chosen = StandaloneSettings(data_dir=folder / "data", **settings)
         self.services = open_services(chosen, clock, new_database=new)
@@ -106,7 +111,10 @@ class World:
         for trial in given.get("trials", ()):
             vault, of = self.services.vault, self.services.products.get(trial["slug"]).id
             machine = vault.pseudonym("trial machine", trial["machine"])
-            self.repositories.trials.add(of, machine, vault.license_id(trial["license"]), b"", self.clock())
+            unknown = TrialClient(b"", b"")
+            self.repositories.trials.add(
+                of, machine, vault.license_id(trial["license"]), unknown, self.clock()
+            )
 
     def publish(
         self,
@@ -211,7 +219,7 @@ class World:
             self.repositories.seats.put(license_id, Seat(*about, end, one.get("ended", False)))
         for name, amount in (uses or {}).items():
             quota = self.services.plans.resolve(new)[name]
-            self.services.consumption.consume(license_id, name, quota, amount, "before-this")
+            self.services.uses.consume(license_id, name, quota, amount, "before-this")
         for domain, ip in activations or ():
             self.activate(license_id, Environment(domain, ip))
         if revoked:
@@ -330,7 +338,7 @@ class Server:
 
     async def _run(self, ready: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        app = create_app(self._world.services, self._world.clock)
+        app = create_app_with_jobs(self._world.services, self._world.clock)
         app.on_response_prepare.append(self._note)
         # On a connection that has been used these are called past `request_handler`.
         app[HOT_ROUTES] = {route: self._noting(handler) for route, handler in app[HOT_ROUTES].items()}

@@ -18,7 +18,7 @@ import pytest
 from stage.archives import app, downloaded
 from stage.scripts import play
 from stage.store import Store
-from stage.tls import authority, tls  # noqa: F401 - fixtures
+from stage.tls import authority, tls, verdicts  # noqa: F401 - fixtures
 
 import licclient
 
@@ -140,10 +140,12 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
 
-@pytest.fixture(autouse=True)
-def _no_keyring(monkeypatch):
-    """No test may touch the keyring of whoever runs it."""
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+@pytest.fixture(autouse=True, scope="session")
+def _no_keyring():
+    """No test may touch the keyring of whoever runs it, nor may a fixture of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+        yield
 
 
 @pytest.fixture
@@ -285,7 +287,7 @@ def dead_url():
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """Tries follow each other at once."""
-    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("licclient._core.pace.RETRY_SECONDS", 0.001)
 
 
 @pytest.fixture
@@ -305,8 +307,8 @@ def fetch(folder, key):
     """Check for an update and download it."""
 
     async def fetch(client, **check: Any):
-        update = await client.check_for_update(key, **check)
-        return await client.download(update, folder)
+        update = (await client.check_for_update(key, **check)).update
+        return await client.download(update, folder, key=key)
 
     return fetch
 
@@ -316,10 +318,10 @@ def break_off(store, folder, key):
     """Begin a download that ends after some bytes; returns the update and the part."""
 
     async def begin(client, size):
-        update = await client.check_for_update(key)
+        update = (await client.check_for_update(key)).update
         store.cuts = [size, 0, 0, 0]
         with pytest.raises(licclient.ServiceUnavailableError):
-            await client.download(update, folder)
+            await client.download(update, folder, key=key)
         store.cuts = []
         [part] = folder.glob(".*.part")
         return update, part

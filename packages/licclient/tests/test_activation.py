@@ -25,7 +25,7 @@ async def test_a_key_is_entered_once(make_client, service, clock, key):
     assert (await make_client().verify()).source is Source.SERVER
     assert service.requests[1].json["license_key"] == key
     service.offers("2.0")
-    assert (await make_client().check_for_update()).version == "2.0"
+    assert (await make_client().check_for_update()).update.version == "2.0"
     assert service.requests[2].query["license_key"] == key
 
 

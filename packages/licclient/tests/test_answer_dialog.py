@@ -33,7 +33,7 @@ def offer(hands, client, license_service, tmp_path):
     """A function that offers an update."""
     license_service.issue("Notes", activated=True)
     license_service.publish("2.0")
-    update = client.check_for_update()
+    update = client.check_for_update().update
     return lambda: hands.kit.offer_update(client, update, tmp_path, hands.parent)
 
 

@@ -43,7 +43,7 @@ async def _coroutine(_progress):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"update": None}, "update must be what check_for_update returned, not NoneType"),
+        ({"update": None}, "update must be an Update, of check_for_update or on_update, not NoneType"),
         ({"progress": 1}, "progress must be callable"),
         ({"progress": _coroutine}, "progress must be a plain function"),
         ({"cancel": lambda: True}, "cancel must have is_set"),
@@ -51,23 +51,23 @@ async def _coroutine(_progress):
 )
 async def test_a_download_asked_for_with_a_slip(client, store, folder, key, arguments, message):
     """Nothing is fetched, and the folder stays as it was."""
-    options = {"update": await client.check_for_update(key), "to": folder, **arguments}
+    options = {"update": (await client.check_for_update(key)).update, "to": folder, **arguments}
     with pytest.raises(TypeError, match=message):
-        await client.download(**options)
+        await client.download(**options, key=key)
     assert not folder.exists() or not list(folder.iterdir())
 
 
 async def test_a_download_to_nowhere(client, store, key):
     """The working folder is no place that an app has chosen."""
     with pytest.raises(ValueError, match="to must be the path of a folder"):
-        await client.download(await client.check_for_update(key), "")
+        await client.download((await client.check_for_update(key)).update, "", key=key)
 
 
 @pytest.mark.parametrize("method", ["skip_update", "is_skipped"])
 async def test_nothing_is_skipped_that_is_no_update(client, method):
     """What `check_for_update` did not offer, or the version alone."""
     for update in (None, "2.0"):
-        with pytest.raises(TypeError, match="update must be what check_for_update returned"):
+        with pytest.raises(TypeError, match="update must be an Update"):
             await getattr(client, method)(update)
 
 

@@ -23,7 +23,7 @@ from licclient import (
     ServiceUnavailableError,
     Source,
 )
-from licclient._storage import StateFolder
+from licclient._core.storage import StateFolder
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ async def test_both_clients_return_the_same(clients, key, folder):
     async with client:
         assert (await client.activate(key)).source is Source.SERVER
         assert await client.verify() == plain.verify() == await client.require()
-        update = await client.check_for_update()
-        assert await client.check_for_update() == plain.check_for_update() == update
-        assert client.last_update_check == plain.last_update_check
+        check = await client.check_for_update()
+        update = check.update
+        assert await client.check_for_update() == plain.check_for_update() == check
         assert await client.status() == plain.status()
         await client.skip_update(update)
         assert (await client.is_skipped(update), plain.is_skipped(update)) == (True, True)
@@ -61,7 +61,7 @@ async def test_errors_are_the_same(clients, service, key):
         for ask in (client.verify, client.require):
             with pytest.raises(NotActivatedError):
                 await ask()
-        assert await client.check_for_update() is None
+        assert not await client.check_for_update()
         await client.activate(key)
         service.refuses(403, "License has been revoked.")
         with pytest.raises(LicenseRefusedError, match="revoked"):
@@ -129,7 +129,7 @@ sys.meta_path.insert(0, Finder())
 async def main():
     url, folder, key = sys.argv[1:]
     async with licclient.AsyncLicenseClient(url, slug="n", version="1", state_dir=folder) as client:
-        await client.download(await client.check_for_update(key), folder)
+        await client.download((await client.check_for_update(key)).update, folder)
 
 asyncio.run(main())
 """
@@ -179,7 +179,7 @@ def _resolver(monkeypatch, noted):
 
 
 def _proxy_settings(monkeypatch, noted):
-    monkeypatch.setattr("licclient._network.getproxies", noted(dict))
+    monkeypatch.setattr("licclient._core.network.getproxies", noted(dict))
 
 
 @pytest.mark.parametrize("replace", [_disk, _resolver, _proxy_settings])
@@ -240,6 +240,7 @@ def network(_):
     return httpx.HTTPTransport()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [Asynchronous, Synchronous, httpx.MockTransport, network])
 async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, folder, http_answer):
     """An asynchronous transport, synchronous ones, and one that is both; for requests and downloads."""
@@ -250,7 +251,7 @@ async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, 
     options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(store.service.url, transport=kind(respond), **options) as client:
         assert (await client.verify(key)).lifetime
-        done = await client.download(await client.check_for_update(key), folder)
+        done = await client.download((await client.check_for_update(key)).update, folder, key=key)
     assert done.path.read_bytes() == CONTENT
 
 
@@ -290,8 +291,8 @@ async def test_a_cancelled_download_ends_what_the_transport_waits_for(
     transport = Stalling(respond)
     options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(store.service.url, transport=transport, **options) as client:
-        update = await client.check_for_update(key)
-        call = asyncio.ensure_future(client.download(update, folder))
+        update = (await client.check_for_update(key)).update
+        call = asyncio.ensure_future(client.download(update, folder, key=key))
         await eventually(lambda: transport.waits)
         call.cancel()
         done, _ = await asyncio.wait([call], timeout=0.2)
@@ -321,6 +322,7 @@ async def test_a_cancelled_request_closes_its_connection(service, key, tmp_path,
         await eventually(hung_up.is_set)
 
 
+@pytest.mark.slow
 def test_httpx_is_not_loaded_in_the_loop(store, tmp_path, key):
     """Importing it takes a third of a second, in which a window would stand still."""
     done = subprocess.run(

@@ -8,11 +8,11 @@ from stage.flavours import both
 
 from licclient import ClientSettings, LicenseClient, Update, explain
 from licclient._cli import main
-from licclient._model import Listing, Round
-from licclient._policy import is_below, is_newer
-from licclient._records import read_round, write_round
-from licclient._settings import read_settings
-from licclient._texts import LANGUAGES
+from licclient._core.model import Listing, UpdateCheckRecord
+from licclient._core.policy import is_below, is_newer
+from licclient._core.records import read_update_check, write_update_check
+from licclient._core.settings import read_settings
+from licclient._core.texts import LANGUAGES
 from licclient.dialogs._states import Offer, Tone
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -39,8 +39,8 @@ async def test_an_app_that_names_a_channel_gets_its_pre_releases(flavour, drive,
     """Also from memory."""
     construct = shop.client if flavour is LicenseClient else shop.async_client
     client = drive(construct(SETTINGS, channels=["beta"]))
-    assert (await client.check_for_update()).version == "2.0b1"
-    assert (await client.check_for_update()).version == "2.0b1"
+    assert (await client.check_for_update()).update.version == "2.0b1"
+    assert (await client.check_for_update()).update.version == "2.0b1"
     assert [one.fields["channels"] for one in shop.requests] == ["beta"]
 
 
@@ -48,9 +48,8 @@ def test_another_app_on_the_same_computer_is_not_shown_them(make, shop):
     """It names no channel, so it sends none, and asks for itself."""
     make(channels=["beta"]).check_for_update()
     client = make()
-    assert client.check_for_update() is None
+    assert client.check_for_update().message == "Version 1.4 is up to date."
     assert "channels" not in shop.requests[-1].fields
-    assert client.last_update_check.message == "Version 1.4 is up to date."
 
 
 def test_who_leaves_a_channel_waits_for_a_higher_stable_version(make, shop):
@@ -58,21 +57,22 @@ def test_who_leaves_a_channel_waits_for_a_higher_stable_version(make, shop):
     make(channels=["beta"], version="2.0b1").check_for_update()
     client = make(version="2.0b1")
     for _ in range(2):
-        assert client.check_for_update() is None
-        assert client.last_update_check.is_ahead
-        assert "Version 2.0b1 is newer than 1.4" in client.last_update_check.message
+        check = client.check_for_update()
+        assert not check
+        assert check.is_ahead
+        assert "Version 2.0b1 is newer than 1.4" in check.message
     assert shop.count("update-check") == 2
-    sentences = {explain(client.last_update_check, one) for one in LANGUAGES}
+    sentences = {explain(check, language) for language in LANGUAGES}
     assert len(sentences) == len(LANGUAGES)
     shop.publish("2.0", slug="notes")
-    assert client.check_for_update(force=True).version == "2.0"
+    assert client.check_for_update(force=True).update.version == "2.0"
 
 
 def test_a_signed_beta_that_was_seen_does_not_keep_the_stable_version_away(make, shop):
     """The highest signed version is remembered for each set of channels (D-68)."""
     signed = {"release_keys": ["ed25519:" + "A" * 43], "version": "1.3"}
-    assert make(**signed, channels=["beta"]).check_for_update().version == "2.0b1"
-    update = make(**signed).check_for_update()
+    assert make(**signed, channels=["beta"]).check_for_update().update.version == "2.0b1"
+    update = make(**signed).check_for_update().update
     assert (update.version, update.authenticated) == ("1.4", True)
 
 
@@ -80,7 +80,7 @@ def test_a_license_has_channels(make, license_service):
     """The app need not name them."""
     license_service.publish("1.5b1", channel="beta")
     license_service.issue("Notes", slug="notes", channels=["beta"], activated=True)
-    assert make().check_for_update().version == "1.5b1"
+    assert make().check_for_update().update.version == "1.5b1"
 
 
 def test_an_app_below_the_lowest_supported_version_is_warned(make, shop):
@@ -88,20 +88,21 @@ def test_an_app_below_the_lowest_supported_version_is_warned(make, shop):
     shop.publish("1.6", slug="notes")
     client = make()
     client.verify()
-    assert not client.check_for_update().is_required
+    assert not client.check_for_update().update.is_required
     shop.support_from("1.5", slug="notes")
-    update = client.check_for_update(force=True)
-    assert update.is_required
-    assert "below 1.5 are no longer supported" in client.last_update_check.message
+    check = client.check_for_update(force=True)
+    assert check.update.is_required
+    assert "below 1.5 are no longer supported" in check.message
     shop.end_support(shop.storage.key)
     for offline in (False, True):
         if offline:
             shop.go_offline()
-        assert client.check_for_update(force=True) is None
-        assert client.last_update_check.is_update_required
+        check = client.check_for_update(force=True)
+        assert not check
+        assert check.is_update_required
     shop.come_back()
-    assert client.check_for_update(force=True) is None
-    assert explain(client.last_update_check, "en") == "You need to update to go on being supported."
+    check = client.check_for_update(force=True)
+    assert explain(check, "en") == "You need to update to go on being supported."
     assert client.status().is_update_required
 
 
@@ -147,19 +148,21 @@ def test_a_pre_release_of_a_channel_is_newer():
 def test_channel_and_lowest_version_are_remembered():
     """What an earlier version of the app has written has neither."""
     listing = Listing("Notes", "notes", "2.0b1", "", NOON, None, channel="beta")
-    done = Round(NOON, 0.0, answered=True, listing=listing, minimum_version="1.5")
-    document = write_round(done)
-    assert read_round(document) == done
+    done = UpdateCheckRecord(NOON, 0.0, answered=True, listing=listing, minimum_version="1.5")
+    document = write_update_check(done)
+    assert read_update_check(document) == done
     listing = {name: value for name, value in document["listing"].items() if name != "channel"}
-    earlier = read_round({"checked_at": NOON.isoformat(), "spread": 0, "answered": True, "listing": listing})
+    earlier = read_update_check(
+        {"checked_at": NOON.isoformat(), "spread": 0, "answered": True, "listing": listing}
+    )
     assert earlier.minimum_version is earlier.listing.channel is None
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_dialog_says_that_the_update_is_needed(language):
     """It cannot be skipped for good then."""
-    update = Update("Notes", "notes", "2.0", "", NOON, license_key="")
-    needed = Update("Notes", "notes", "2.0", "", NOON, license_key="", is_required=True)
+    update = Update("Notes", "notes", "2.0", "", NOON)
+    needed = Update("Notes", "notes", "2.0", "", NOON, is_required=True)
     assert (Offer(language, update).view().message, Offer(language, update).view().skip is None) == (
         "",
         False,

@@ -42,7 +42,7 @@ async def test_a_refresh_behind_that_is_cut_off_is_no_outage(
     await eventually(lambda: service.count() == before + 1)
     await client.close()
     go_on.set()
-    await eventually(lambda: not any("refresh" in thread.name for thread in threading.enumerate()))
+    await eventually(lambda: "licclient-refresh" not in [thread.name for thread in threading.enumerate()])
     status = await make_client().status()
     assert (status.state, status.source, status.message) == (LicenseState.VALID, Source.GRACE, None)
 

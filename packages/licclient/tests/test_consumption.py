@@ -22,8 +22,8 @@ from licclient import (
     UntrustedResponseError,
     explain,
 )
-from licclient._protocol.extensions import Usage, read_consume
-from licclient._protocol.responses import Reply
+from licclient._core.responses import Reply
+from licclient._uses.protocol import Usage, read_consume
 from licclient.testing import MemoryStorage
 
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes")

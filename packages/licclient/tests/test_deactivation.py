@@ -13,7 +13,7 @@ from licclient import (
     ServiceUnavailableError,
     explain,
 )
-from licclient._protocol.responses import Reply, read_deactivate
+from licclient._core.responses import Reply, read_deactivate
 from licclient.testing import MemoryStorage
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

@@ -9,9 +9,9 @@ from stage.scripts import http
 
 APP = """
 import asyncio, faulthandler, logging, sys, traceback
-import licclient, licclient._pace
+import licclient, licclient._core.pace
 
-licclient._pace.RETRY_SECONDS = 0.001
+licclient._core.pace.RETRY_SECONDS = 0.001
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 url, key, folder = sys.argv[1:]
 options = {"slug": "notes", "version": "1.0", "timeout": 5}
@@ -26,7 +26,7 @@ with licclient.LicenseClient(url, state_dir=f"{folder}/sync", **options) as clie
             client.activate(key)
         except licclient.LicclientError as problem:
             report(problem)
-        print(client, client.check_for_update(key, force=True), client.status(), file=sys.stderr)
+        print(client, client.check_for_update(key, force=True).update, client.status(), file=sys.stderr)
 
 async def main():
     asyncio.get_running_loop().slow_callback_duration = 0
@@ -40,7 +40,7 @@ async def main():
                 await task
             except licclient.LicclientError as problem:
                 report(problem)
-            print(client, task, await client.check_for_update(key, force=True), file=sys.stderr)
+            print(client, task, (await client.check_for_update(key, force=True)).update, file=sys.stderr)
 
 asyncio.run(main(), debug=True)
 faulthandler.dump_traceback()

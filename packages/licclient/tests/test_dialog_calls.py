@@ -52,7 +52,7 @@ def test_the_click_goes_on_before_an_update_is_offered(
 
     def activate_slowly(typed):
         found = activate(typed)
-        deliver(partial(offer, client.check_for_update()))
+        deliver(partial(offer, client.check_for_update().update))
         time.sleep(0.3)  # Tk looks for calls ten times a second: the news comes before the thanks
         return found
 
@@ -101,7 +101,7 @@ def test_a_loop_of_the_apps_own_does_not_end_the_others(hands, deliver):
 def test_a_window_of_tk_that_is_gone_leaves_no_complaint(screen, capfd):
     """Another window's loop runs the timers of both, as in the tests of an app."""
     tkinter = pytest.importorskip("tkinter")
-    gone, other = (tkinter.Tk(screenName=screen.display) for _ in range(2))
+    gone, other = (tkinter.Tk(screenName=screen.display or None) for _ in range(2))
     to_tk(gone)
     gone.update()  # what Tk itself has put off
     gone.destroy()
@@ -201,7 +201,7 @@ def test_a_client_that_the_dialogs_cannot_use_is_refused(hands, license_service,
     wanted = r"AsyncLicenseClient: create LicenseClient\(client\.settings\)" if other else "not NoneType$"
     license_service.issue("Notes", activated=True)
     license_service.publish("2.0")
-    update = client.check_for_update()
+    update = client.check_for_update().update
     with pytest.raises(TypeError, match=wanted):
         hands.kit.ask_for_key(other, hands.parent)
     with pytest.raises(TypeError, match=wanted):
@@ -212,7 +212,7 @@ def test_another_thread_is_refused(hands, client, license_service, tmp_path):
     """Neither toolkit can be used there: it would hang, or end the process."""
     license_service.issue("Notes", activated=True)
     license_service.publish("2.0")
-    update = client.check_for_update()
+    update = client.check_for_update().update
     client.skip_update(update)  # a window that would not even open
     problems = []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stage.errors import ERRORS
 
 from licclient import (
     ClientSettings,
@@ -22,13 +23,14 @@ from licclient import (
     NoSeatError,
     NotActivatedError,
     NotEntitledError,
+    Outage,
     Reason,
     ServiceUnavailableError,
     Source,
     Update,
     dialogs,
 )
-from licclient._texts import LANGUAGES, TABLES, amount, format_date, span, text_of
+from licclient._core.texts import LANGUAGES, TABLES, amount, format_date, span, text_of
 from licclient.dialogs._driver import colour_of, marked, split_mnemonic
 from licclient.dialogs._states import (
     Action,
@@ -37,6 +39,7 @@ from licclient.dialogs._states import (
     Command,
     Ended,
     Offer,
+    Opened,
     Pressed,
     Progressed,
     Tone,
@@ -47,10 +50,11 @@ from licclient.dialogs._states import (
 )
 
 NOTES = ClientSettings("https://licenses.example.com", product="Notes", version="1.0.0")
+URLS = replace(NOTES, buy_url="https://x/buy", support_url="mailto:help@x", manage_url="https://x/me")
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LICENSE = License("Notes", date(2027, 12, 31), lifetime=False, checked_at=AT, source=Source.SERVER)
-UPDATE = Update("Notes", "notes", "1.1.0", "<ul><li>Export.</li></ul>", AT, license_key=KEY, size=4_200_000)
+UPDATE = Update("Notes", "notes", "1.1.0", "<ul><li>Export.</li></ul>", AT, size=4_200_000)
 FILE = Downloaded(Path("notes.zip"), 4_200_000, "0" * 64, "2.0", is_verified=True)
 REFUSED = LicenseRefusedError(Reason.REVOKED, "License has been revoked.")
 GO, LEAVE, SKIP, CLOSE = (Pressed(action) for action in Action)
@@ -171,6 +175,143 @@ def test_the_product_is_in_the_title_if_it_is_known():
     assert Activation("en").view().title == "License activation"
 
 
+# --- the key that is there --------------------------------------------------------------------
+
+HINT = "CP-…MNO345"
+PENDING = ServiceUnavailableError(outage=Outage.PENDING)
+OFFLINE = ServiceUnavailableError()
+
+
+def begin(problem, hint=HINT, *, trial=False, language="en", settings=NOTES):
+    """The dialog for a problem, on a computer with a key."""
+    return Activation.begin(language, problem, hint=hint, offers_trial=trial, settings=settings)
+
+
+def test_the_key_that_is_there_is_checked_at_once_and_the_dialog_goes_on_by_itself():
+    """Nobody was asked yet: the window asks as soon as it is shown, and closes with the license."""
+    state, command = play(begin(PENDING), Opened())
+    assert command == Command.CHECK
+    view = state.view()
+    assert shown(view) == ({"leave"}, "Checking the license key …")
+    assert (view.heading, view.intro) == ("License check", "This license key was entered on this computer.")
+    assert (view.body, view.is_editable, view.bar) == (HINT, False, Bar())
+    state, command = play(state, Ended(LICENSE))
+    assert (state.outcome, command) == (LICENSE, Command.CLOSE)
+
+
+def test_after_an_outage_the_same_key_can_be_checked_again():
+    """Whether the app or the dialog has met it; another key can be entered as well."""
+    for state in (begin(OFFLINE), play(begin(PENDING), Opened(), Ended(OFFLINE))[0]):
+        view = state.view()
+        assert shown(view) == (
+            {"go", "leave", "skip"},
+            "The license service could not be reached. Please go online and try again.",
+        )
+        assert (view.go.text, view.skip.text) == ("&Try again", "&Enter another key")
+        assert (view.body, view.is_editable, view.heading) == (HINT, False, "License check")
+        again, command = play(state, GO)
+        assert (command, shown(again.view())) == (
+            Command.CHECK_AGAIN,
+            ({"leave"}, "Checking the license key …"),
+        )
+        assert play(again, Ended(LICENSE))[1] == Command.CLOSE
+        assert play(again, Ended(OFFLINE))[0] == state
+        other, command = play(state, SKIP)
+        assert (command, shown(other.view())) == (None, ({"go", "leave"}, ""))
+        assert (other.view().body, other.view().intro) == (
+            "",
+            "To use another license, please enter its key.",
+        )
+        assert play(state, LEAVE)[1] == play(state, CLOSE)[1] == Command.CLOSE
+
+
+def test_a_check_that_ends_in_a_refusal_asks_for_another_key():
+    """With the reason; and the same one can be checked again, for who has just renewed it."""
+    state, command = play(begin(PENDING), Opened(), Ended(REFUSED))
+    assert command is None
+    assert shown(state.view()) == (
+        {"go", "leave", "skip"},
+        "This license has been revoked. Please contact support.",
+    )
+    assert state.view().is_editable
+    assert state.view().skip.text == "&Try again"
+    assert play(state, SKIP)[1] == Command.CHECK_AGAIN
+    typed, _ = play(state, Typed(KEY), GO, Ended(REFUSED))
+    assert typed.view().skip is None
+
+
+def test_without_a_key_an_outage_is_one_of_the_key_that_is_typed():
+    """There is nothing to check again."""
+    for problem in (PENDING, OFFLINE):
+        state, command = play(begin(problem, hint=None), Opened())
+        assert (command, shown(state.view())[0]) == (None, {"go", "leave"})
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_trial", "heading"),
+    [
+        (Reason.EXPIRED, True, "Your trial has ended"),
+        (Reason.TRIAL_ENDED, False, "Your trial has ended"),
+        (Reason.EXPIRED, False, "Your license has expired"),
+        (Reason.REVOKED, True, "Activate Notes"),
+    ],
+)
+def test_what_has_ended_stands_in_the_heading(reason, is_trial, heading):
+    """A trial is bought and not renewed, and no second one is offered."""
+    problem = LicenseRefusedError(reason, "", is_trial=is_trial)
+    view = begin(problem, trial=True, settings=URLS).view()
+    assert view.heading == heading
+    if "trial" in heading:
+        assert "renew" not in view.message
+        assert view.links[0].text == "Buy a license"
+        assert "trial" not in view.skip.text
+
+
+def test_a_trial_that_has_begun_is_no_license():
+    """The window names its end, and thanks nobody for a purchase."""
+    trial = replace(LICENSE, is_trial=True)
+    state, _ = play(begin(None, hint=None, trial=True), SKIP, Ended(trial))
+    view = state.view()
+    assert (view.heading, view.intro, view.message) == (
+        "Your trial has begun",
+        "",
+        "The trial ends on Dec 31, 2027.",
+    )
+
+
+@pytest.mark.sampled(15, "trial", "hint")
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("hint", [None, HINT])
+@pytest.mark.parametrize("trial", [False, True])
+def test_each_problem_leads_on_in_each_language(language, hint, trial):
+    """Each error in each dialog: a sentence, a next step, and nothing in the heading that contradicts it."""
+    texts = TABLES[language]
+    for problem in (*ERRORS, OSError(28, "Platz"), ValueError("?")):
+        for state in (
+            begin(problem, hint, trial=trial, language=language),
+            play(begin(None, hint, trial=trial, language=language), Typed(KEY), GO, Ended(problem))[0],
+            play(begin(PENDING, hint, trial=trial, language=language), Opened(), Ended(problem))[0],
+        ):
+            view = state.view()
+            assert "{" not in f"{view.heading}{view.intro}{view.message}"
+            assert view.leave is not None
+            is_checking = view.bar is not None
+            assert is_checking or (view.go is not None and view.go.is_enabled)
+            assert view.message or isinstance(problem, NotActivatedError)
+            if view.is_editable:
+                assert view.go.text == texts["button.activate"]
+                assert view.intro in (texts["activation.intro"], texts["activation.intro_other"])
+            else:
+                assert view.intro not in (texts["activation.intro"], texts["activation.intro_other"])
+                assert view.heading == texts["activation.check_title"]
+        assert play(Offer(language, UPDATE), GO, Ended(problem))[0].view().message
+    thanks, _ = play(begin(None, hint, language=language), Typed(KEY), GO, Ended(LICENSE))
+    assert (thanks.view().intro, thanks.view().heading) == (
+        "",
+        texts["activation.done_title"].format("Notes"),
+    )
+
+
 # --- the update -------------------------------------------------------------------------------
 
 
@@ -275,7 +416,7 @@ ENDS = [
     None,
 ]
 EVENTS = st.one_of(
-    st.sampled_from([GO, LEAVE, SKIP, CLOSE]),
+    st.sampled_from([GO, LEAVE, SKIP, CLOSE, Opened()]),
     st.sampled_from([Ended(what) for what in ENDS]),
     st.builds(Progressed, st.integers(0, 10**12), st.integers(0, 10**12), st.floats(0, 1e9)),
     st.sampled_from([Typed(text) for text in ("", "CP-", KEY, KEY[:-1], f"{KEY}A")]),
@@ -283,7 +424,13 @@ EVENTS = st.one_of(
 
 
 @given(
-    st.sampled_from([Activation("ja", settings=NOTES), Offer("fr", UPDATE, settings=NOTES)]),
+    st.sampled_from(
+        [
+            Activation("ja", settings=NOTES),
+            Offer("fr", UPDATE, settings=NOTES),
+            *(begin(problem, trial=True) for problem in (PENDING, OFFLINE, REFUSED)),
+        ]
+    ),
     st.lists(EVENTS, max_size=12),
 )
 def test_nothing_leads_astray(state, events):
@@ -295,7 +442,7 @@ def test_nothing_leads_astray(state, events):
             is_busy = False
         before, (state, command) = state, state.step(event)
         assert play(state, CLOSE)[1] == Command.CLOSE
-        if command in {Command.ACTIVATE, Command.DOWNLOAD, Command.SKIP}:
+        if command in {Command.ACTIVATE, Command.DOWNLOAD, Command.SKIP, Command.CHECK_AGAIN}:
             assert not was_busy or isinstance(event, Ended)
             is_busy = True
         if state.outcome is not before.outcome:
@@ -314,6 +461,8 @@ VIEWS = [
     play(start, *events)[0]
     for start, stories in [
         (Activation("en", settings=NOTES), [(), (GO,), (Typed(KEY), GO), (Typed(KEY), GO, Ended(LICENSE))]),
+        (begin(PENDING), [(Opened(),), (Opened(), Ended(OFFLINE)), (Opened(), Ended(REFUSED))]),
+        (begin(None, None, trial=True), [()]),
         (Offer("en", UPDATE), [(), (GO,), (GO, LEAVE), (GO, Ended(REFUSED)), (GO, Ended(FILE)), (SKIP,)]),
     ]
     for events in stories
@@ -376,9 +525,6 @@ def test_amounts_are_written_as_people_write_them(language, text):
 def test_dates_are_written_as_people_write_them(language, text):
     """By language, and in English by region."""
     assert format_date(date(2027, 1, 5), language) == text
-
-
-URLS = replace(NOTES, buy_url="https://x/buy", support_url="mailto:help@x", manage_url="https://x/me")
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ async def test_a_check_that_breaks_hides_no_other(client, well, monkeypatch):
     assert lines["license"] == ("", "not activated")
 
 
+@pytest.mark.usefixtures("verdicts")
 async def test_a_certificate_that_nobody_signed(make_client, tls):
     """The report says why TLS does not trust it."""
     tls.context = secured(trustme.CA().issue_cert("127.0.0.1"))

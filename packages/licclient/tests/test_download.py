@@ -9,9 +9,9 @@ from stage.store import CONTENT
 async def test_a_file_arrives_whole_under_its_name(client, store, folder, key):
     """The server's name, the right bytes, nothing else in the folder, and growing progress."""
     reported = []
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     done = await client.download(
-        update, folder, progress=lambda done, total, _: reported.append((done, total))
+        update, folder, progress=lambda done, total, _: reported.append((done, total)), key=key
     )
     path = folder / "notes-2.0.zip"
     assert (done.path, done.size, done.sha256) == (path, len(CONTENT), sha256(CONTENT).hexdigest())
@@ -37,7 +37,10 @@ async def test_a_cut_connection_is_taken_up_again(client, store, folder, key):
     reported = []
     path = (
         await client.download(
-            await client.check_for_update(key), folder, progress=lambda done, _, __: reported.append(done)
+            (await client.check_for_update(key)).update,
+            folder,
+            progress=lambda done, _, __: reported.append(done),
+            key=key,
         )
     ).path
     assert path.read_bytes() == CONTENT

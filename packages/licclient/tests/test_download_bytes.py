@@ -37,6 +37,7 @@ def headed(store):
     return http(Content_Length=str(len(CONTENT)), Repr_Digest=store.digest)
 
 
+@pytest.mark.sampled(6, "flavour")
 @both
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
 async def test_no_byte_is_lost_wherever_the_network_cuts(client, store, cut, fetch):
@@ -46,6 +47,7 @@ async def test_no_byte_is_lost_wherever_the_network_cuts(client, store, cut, fet
     assert store.requested_ranges == [None]
 
 
+@pytest.mark.usefixtures("verdicts")
 @both
 async def test_a_file_comes_through_tls(client, store, tls, authority, fetch):
     """The bytes that are written are those within the encrypted connection."""

@@ -32,7 +32,7 @@ async def test_what_progress_raises_ends_the_download(make_client, store, folder
 
     client = make_client()
     with pytest.raises(LookupError):
-        await client.download(await client.check_for_update(key), folder, progress=stop)
+        await client.download((await client.check_for_update(key)).update, folder, progress=stop, key=key)
     assert list(folder.glob(".*.part"))
     assert not (folder / "notes-2.0.zip").exists()
     assert (await fetch(client)).path.read_bytes() == CONTENT
@@ -52,7 +52,7 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
     with LicenseClient(
         service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock
     ) as client:
-        update = client.check_for_update(key)
+        update = client.check_for_update(key).update
         done = await asyncio.gather(*(asyncio.to_thread(client.download, update, folder) for _ in range(4)))
     assert {one.path.read_bytes() for one in done} == {CONTENT}
     assert [path.name for path in folder.iterdir()] == ["notes-2.0.zip"]

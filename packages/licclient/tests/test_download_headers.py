@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licclient._protocol.downloads import (
+from licclient._core.download_headers import (
     MAX_ENDING_BYTES,
     MAX_NAME_BYTES,
     add_promises,
@@ -16,7 +16,7 @@ from licclient._protocol.downloads import (
     safe_name,
     strong_etag,
 )
-from licclient._protocol.responses import read_retry_after
+from licclient._core.responses import read_retry_after
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 DIGEST = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="

@@ -17,11 +17,11 @@ async def test_a_remembered_offer_gets_a_fresh_link(make_client, store, clock, k
 
 async def test_asking_for_a_link_counts_as_a_check(client, store, clock, folder, key):
     """It is never too early for a fresh link, and the next check is due twelve hours after it."""
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     clock.move(hours=11)
-    await client.download(update, folder)
+    await client.download(update, folder, key=key)
     clock.move(hours=11)
-    assert (await client.check_for_update(key)).version == "2.0"
+    assert (await client.check_for_update(key)).update.version == "2.0"
     assert store.checks == 2
 
 
@@ -29,7 +29,7 @@ async def test_asking_for_a_link_counts_as_a_check(client, store, clock, folder,
 async def test_a_refused_link_is_renewed_once(client, store, folder, key, code):
     """The server says that the link ran out: a fresh one is fetched, and the part goes on."""
     store.cuts = [100_000]
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     plain = store.reply
 
     def refuse_the_second(request):
@@ -38,7 +38,7 @@ async def test_a_refused_link_is_renewed_once(client, store, folder, key, code):
         return plain(request)
 
     store.service.script = refuse_the_second
-    assert (await client.download(update, folder)).path.read_bytes() == CONTENT
+    assert (await client.download(update, folder, key=key)).path.read_bytes() == CONTENT
     assert store.requested_ranges == [None, "bytes=100000-", "bytes=100000-"]
     assert store.checks == 2
 
@@ -80,12 +80,12 @@ async def test_a_key_revoked_within_the_hour_is_refused(client, store, fetch):
         (401, {"error": "license_expired", "message": "No."}, Reason.EXPIRED),
         (403, {"error": "product_mismatch", "message": "No."}, Reason.OTHER_PRODUCT),
         (200, "no link", Reason.SUPPORT_ENDED),
-        (200, "withdrawn", Reason.OTHER),
+        (200, "withdrawn", Reason.NO_VERSION),
     ],
 )
 async def test_a_fresh_link_may_be_refused(client, store, service, clock, folder, key, status, body, reason):
     """When the link is asked for anew, every no of the update check is a refusal."""
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     clock.move(hours=2)
     if body == "no link":
         body = service.listing(download_url=None)
@@ -93,14 +93,14 @@ async def test_a_fresh_link_may_be_refused(client, store, service, clock, folder
         body = service.listing("1.0")
     service.responds(status, body)
     with pytest.raises(LicenseRefusedError) as caught:
-        await client.download(update, folder)
+        await client.download(update, folder, key=key)
     assert caught.value.reason is reason
 
 
 async def test_no_answer_when_a_link_is_needed(client, store, service, clock, folder, key):
     """Without a fresh link there is nothing to try."""
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     clock.move(hours=2)
     service.goes_down()
     with pytest.raises(ServiceUnavailableError):
-        await client.download(update, folder)
+        await client.download(update, folder, key=key)

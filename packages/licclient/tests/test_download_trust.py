@@ -3,8 +3,8 @@ from stage.scripts import digest
 from stage.store import CONTENT
 
 from licclient import UntrustedResponseError
-from licclient._part_file import open_part
-from licclient._protocol.responses import Head
+from licclient._core.responses import Head
+from licclient._updates.part_file import open_part
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ async def test_a_whole_part_needs_no_call(client, store, folder, key):
         if done == total:
             raise LookupError
 
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     with pytest.raises(LookupError):
-        await client.download(update, folder, progress=stop_at_the_end)
-    assert (await client.download(update, folder)).path.read_bytes() == CONTENT
+        await client.download(update, folder, progress=stop_at_the_end, key=key)
+    assert (await client.download(update, folder, key=key)).path.read_bytes() == CONTENT
     assert store.requested_ranges == [None]
 
 
@@ -80,10 +80,10 @@ def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
             part.begin(Head(200, headers | {"Repr-Digest": digest(content)}), "2.0")
             part.write([content])
             part.end()
-        one.finish()
-        assert (folder / "a.txt").read_bytes() == b"1111"
-        other.finish()
-        assert (folder / "a.txt").read_bytes() == b"2222"
+        one_path = one.finish().path
+        assert one_path.read_bytes() == b"1111"
+        assert other.finish().path.read_bytes() == b"2222"
+        assert one_path.read_bytes() == b"1111"
 
 
 # --- files that are elsewhere (D-34) ------------------------------------------------------------

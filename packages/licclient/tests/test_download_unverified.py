@@ -17,11 +17,11 @@ from licclient import ServiceUnavailableError
 async def test_a_file_without_a_digest_is_accepted_and_marked(make_client, store, folder, key, raw):
     """It comes from the service itself; an app that requires a digest gets nothing."""
     store.file = lambda _: raw
-    update = await make_client().check_for_update(key)
+    update = (await make_client().check_for_update(key)).update
     with pytest.raises(ServiceUnavailableError, match="require_digest"):
-        await make_client(require_digest=True).download(update, folder)
+        await make_client(require_digest=True).download(update, folder, key=key)
     assert named(folder) == []
-    done = await make_client().download(update, folder)
+    done = await make_client().download(update, folder, key=key)
     assert (done.path.name, done.path.read_bytes(), done.is_verified) == ("notes-2.0.zip", CONTENT, False)
     assert (done.size, done.sha256) == (len(CONTENT), sha256(CONTENT).hexdigest())
 
@@ -65,3 +65,18 @@ async def test_it_goes_on_within_a_run_and_not_in_a_later_one(client, store, fol
     assert (await client.download(update, folder)).path.read_bytes() == STORED
     assert store.requested_ranges[-2:] == [None, "bytes=100000-"]
     assert named(folder) == ["notes-2.0.zip"]
+
+
+@both
+@pytest.mark.parametrize("is_verified", [True, False])
+async def test_an_empty_file_is_one_only_if_its_digest_says_so(make_client, store, folder, key, is_verified):
+    """A proxy or a bucket that lost the file answers with nothing, and a length that fits."""
+    store.digest, store.content = digest(b"") if is_verified else "", b""
+    client = make_client()
+    update = (await client.check_for_update(key)).update
+    if is_verified:
+        assert (await client.download(update, folder, key=key)).size == 0
+    else:
+        with pytest.raises(ServiceUnavailableError, match="An empty file came"):
+            await client.download(update, folder, key=key)
+        assert named(folder) == []

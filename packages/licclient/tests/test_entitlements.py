@@ -9,7 +9,7 @@ import pytest
 from stage.flavours import both
 
 from licclient import ClientSettings, Entitlements, LicenseClient, NotEntitledError, Quota, Source, explain
-from licclient._model import is_entitlement_name, read_entitlements, write_entitlements
+from licclient._core.model import is_entitlement_name, read_entitlements, write_entitlements
 
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes")
 GRANTED = {"export": True, "exports": Quota(100, "month"), "projects": 50, "region": "eu", "sync": False}

@@ -1,58 +1,47 @@
+import os
 import pickle
 import plistlib
 import re
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stage.errors import ERRORS, NOON, kinds
 
 from licclient import (
-    DeactivationError,
     DownloadCancelledError,
-    FileFlaw,
-    InvalidRequestError,
     KeyFlaw,
     LicclientError,
-    LicenseFileError,
     LicenseRefusedError,
     LicenseState,
     LicenseStatus,
-    MistypedKeyError,
-    NoSeatError,
     NotActivatedError,
-    NotEntitledError,
-    QuotaExceededError,
+    Outage,
     Reason,
     ServiceUnavailableError,
-    UntrustedResponseError,
-    UnusableArchiveError,
     UpdateCheck,
     explain,
 )
-from licclient._flows.verification import NO_KEY
-from licclient._texts import LANGUAGES, TABLES, pick_language, text_of
+from licclient._core.texts import LANGUAGES, TABLES, pick_language, text_of
 
 EVERYTHING = [
     *Reason,
-    *(MistypedKeyError(flaw, "3") for flaw in KeyFlaw),
-    *(LicenseRefusedError(reason, "In the server's words.") for reason in Reason),
-    NotActivatedError(),
-    NotEntitledError("export"),
-    QuotaExceededError("exports", datetime(2026, 12, 1, tzinfo=UTC)),
-    DeactivationError("No.", datetime(2026, 12, 1, tzinfo=UTC)),
-    LicenseFileError(FileFlaw.DAMAGED, "No."),
-    *(NoSeatError("No.", seats) for seats in (None, 0, 5)),
-    InvalidRequestError({}),
-    ServiceUnavailableError(),
-    UntrustedResponseError(),
-    UnusableArchiveError(),
-    DownloadCancelledError(),
+    *ERRORS,
     OSError(28, "No space left on device"),
     OSError(),
     UpdateCheck(None, "Version 2.0 is up to date."),
     UpdateCheck(None, "Not now.", NotActivatedError()),
-    *(LicenseStatus(state) for state in LicenseState),
+    *(
+        LicenseStatus(
+            *(state, None, None, None, False, days, NOON, None, NOON, NOON),
+            is_trial=is_trial,
+            outage=outage,
+        )
+        for state in LicenseState
+        for days in (None, -1, 0, 1, 14)
+        for is_trial in (False, True)
+        for outage in (None, *Outage)
+    ),
 ]
 
 
@@ -63,6 +52,17 @@ def test_everything_that_can_happen_has_words_in_every_language(language):
         text = explain(what, language)
         assert text.strip() == text != ""
         assert "{" not in text
+        assert "–" not in text
+        english = explain(what, "en")
+        assert language == "en" or text != english
+        if getattr(what, "is_trial", False):
+            assert not english.startswith("Licensed")
+            assert "renew it" not in english or what.reason is not Reason.EXPIRED
+
+
+def test_everything_is_everything():
+    """No kind of error, and none of the values that a sentence depends on, is missing above."""
+    assert {type(error) for error in ERRORS} == kinds()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -85,7 +85,7 @@ def test_disk_errors_of_a_download_are_explained_too():
 @pytest.mark.parametrize("what", [None, "revoked", ValueError("x")])
 def test_what_cannot_be_explained_is_a_slip(what):
     """It was None, which a label shows as "None", or not at all."""
-    with pytest.raises(TypeError, match="not an error, reason or status"):
+    with pytest.raises(TypeError, match="what must be an error, reason, status"):
         explain(what)
 
 
@@ -101,7 +101,7 @@ def test_an_update_that_failed_is_not_a_license_that_failed():
 
 def test_a_locked_keyring_is_not_an_outage():
     """Whoever is online already is not sent there."""
-    problem = ServiceUnavailableError(NO_KEY)
+    problem = ServiceUnavailableError(outage=Outage.KEYRING)
     for what in (problem, UpdateCheck(None, "", problem)):
         assert "unlock" in explain(what, "en")
 
@@ -128,10 +128,14 @@ def test_no_line_is_left_over():
         "seat_lost",
         "no_seats",
         "quota_exceeded",
-        "keyring",
+        "state",
+        "seats_in_use_untimed",
+        *(outage.value for outage in Outage if outage is not Outage.UNREACHABLE),
     )
     codes |= {f"error.{kind}" for kind in (*kinds, "disk", "moved_often", "not_movable")}
-    codes |= {"state.valid", "state.grace", "state.unconfirmed"}
+    codes |= {"reason.other_words", "reason.expired_trial", "state.valid", "state.unconfirmed"}
+    codes |= {"state.grace", "state.grace_until", "state.trial_grace", "state.trial"}
+    codes |= {f"state.trial_{when}" for when in ("days", "day", "today")}
     assert {code for code in TABLES["en"] if code.startswith(("reason", "flaw", "error", "state"))} == codes
 
 
@@ -165,14 +169,16 @@ def test_any_tag_gives_some_language(tags):
 
 
 def test_the_servers_words_stay(monkeypatch):
-    """The wire's sentence is untouched beside the translation, and stands in where there is none."""
+    """The wire's sentence is untouched beside the translation, and quoted where there is none."""
     known = LicenseRefusedError(Reason.EXPIRED, "License expired.")
     assert (
         explain(known, "de")
         == "Diese Lizenz ist abgelaufen. Bitte verlängern Sie sie oder geben Sie einen anderen Schlüssel ein."
     )
     assert (known.message, str(known)) == ("License expired.", "License expired.")
-    assert explain(LicenseRefusedError(Reason.OTHER, "Closed on Sundays."), "de") == "Closed on Sundays."
+    assert explain(LicenseRefusedError(Reason.OTHER, "Closed on Sundays."), "de") == (
+        "Die Lizenz wurde abgelehnt. Der Lizenzdienst meldet: Closed on Sundays."
+    )
     assert (
         text_of("reason.from_the_future", "fr")
         == "La licence a été refusée. Veuillez contacter l’assistance."
@@ -210,7 +216,7 @@ def test_a_mac_has_its_language_in_a_file(monkeypatch, tmp_path, settings, langu
     for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "darwin")
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE" if os.name == "nt" else "HOME", str(tmp_path))
     file = tmp_path / "Library" / "Preferences" / ".GlobalPreferences.plist"
     file.parent.mkdir(parents=True)
     if settings is not None:

@@ -57,7 +57,7 @@ async def test_a_license_that_says_no_product_is_not_ours(make_client, keys, key
     """Where nobody can tell whose key it is, it stays."""
     before = make_client(slug=None, **keys)
     await before.activate(key)
-    activations = before.client._context.activations
-    before.client._context.storage.change(activations.find().license, lambda _: body)
+    activations = before.client._session.activations
+    before.client._session.storage.change(activations.find().license, lambda _: body)
     await make_client(product="Notes", **keys).forget_key()
     assert activations.find() is not None

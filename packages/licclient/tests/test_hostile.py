@@ -25,6 +25,7 @@ def play(service, script):
     service.script = script if callable(script) else lambda _: script
 
 
+@pytest.mark.sampled(11, "flavour")
 @both
 @pytest.mark.parametrize("script", ANSWERS.values(), ids=ANSWERS.keys())
 async def test_a_hostile_answer_is_an_outage(make_client, service, script, key, tmp_path):
@@ -113,7 +114,7 @@ async def test_what_passes_is_asked_again(make_client, service, key, script):
 
 async def test_retries_end_with_the_deadline(make_client, service, key, monkeypatch):
     """The time limit holds for all tries together."""
-    monkeypatch.setattr("licclient._pace.RETRY_SECONDS", 0.4)
+    monkeypatch.setattr("licclient._core.pace.RETRY_SECONDS", 0.4)
     service.goes_down()
     with bounded(0.5), pytest.raises(ServiceUnavailableError):
         await make_client(timeout=0.5).verify(key)

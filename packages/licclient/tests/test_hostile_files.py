@@ -34,14 +34,15 @@ def offer(service, http_answer):
     return play
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("script", FILES.values(), ids=FILES.keys())
 async def test_a_hostile_file_never_gets_its_name(make_client, offer, script, folder, key, tmp_path):
     """An error of our own or the disk's, in time, with little memory, and no file anywhere."""
     offer(script)
-    update = await make_client().check_for_update(key)
+    update = (await make_client().check_for_update(key)).update
     client = make_client(timeout=TIMEOUT)
     with bounded(TIMEOUT), pytest.raises((LicclientError, OSError)) as caught:
-        await client.download(update, folder)
+        await client.download(update, folder, key=key)
     report = crash_report(caught.value)
     assert not [word for word in (key, "SECRETSIG", "httpx", "httpcore") if word in report]
     assert [path.name for path in folder.iterdir() if not path.name.startswith(".licclient-")] == []
@@ -54,11 +55,11 @@ async def test_after_any_of_it_the_honest_file_arrives(make_client, offer, folde
     patient, client = make_client(), make_client(timeout=TIMEOUT)
     for name in ("cut at 5 tenths, always", "one other byte", "a part with other bytes", "a login page"):
         offer(FILES[name])
-        update = await patient.check_for_update(key, force=True)
+        update = (await patient.check_for_update(key, force=True)).update
         with pytest.raises(LicclientError):
-            await client.download(update, folder)
+            await client.download(update, folder, key=key)
     offer(GOOD_FILE)
-    done = await patient.download(update, folder)
+    done = await patient.download(update, folder, key=key)
     assert done.path.read_bytes() == CONTENT
     assert list(folder.iterdir()) == [done.path]
 
@@ -95,10 +96,10 @@ def test_the_slowest_files_end_within_twelve_seconds(service, http_answer, key, 
         with LicenseClient(
             service.url, state_dir=tmp_path / name, clock=clock, domain=name, slug="notes", version="1"
         ) as client:
-            update = client.check_for_update(key)
+            update = client.check_for_update(key).update
             began = monotonic()
             with pytest.raises(ServiceUnavailableError):
-                client.download(update, tmp_path / f"{name} to")
+                client.download(update, tmp_path / f"{name} to", key=key)
             return monotonic() - began
 
     service.script = script
@@ -128,9 +129,11 @@ async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, 
     """Patience is for the network: a progress callback that shows a question may take as long as it likes."""
     offer(GOOD_FILE)
     client = make_client(timeout=1)
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     pauses = iter([1.5])  # longer than the time limit
-    done = await client.download(update, folder, progress=lambda *_: threading.Event().wait(next(pauses, 0)))
+    done = await client.download(
+        update, folder, progress=lambda *_: threading.Event().wait(next(pauses, 0)), key=key
+    )
     assert done.path.read_bytes() == CONTENT
 
 
@@ -174,18 +177,18 @@ async def test_an_app_may_say_where_files_come_from(make_client, service, offer,
 
     offer(script)
     strict = make_client(download_origins=[])
-    update = await strict.check_for_update(key)
+    update = (await strict.check_for_update(key)).update
     with pytest.raises(ServiceUnavailableError):
-        await strict.download(update, folder)
+        await strict.download(update, folder, key=key)
     assert not service.count("bucket")
     open_minded = make_client(download_origins=[elsewhere])
-    assert (await open_minded.download(update, folder)).path.read_bytes() == CONTENT
+    assert (await open_minded.download(update, folder, key=key)).path.read_bytes() == CONTENT
 
 
 async def test_a_link_to_a_place_that_the_app_did_not_name_is_no_offer(make_client, service, key):
     """It would only fail later; who looks for the reason finds it."""
     service.offers(download_url="https://evil.example/x")
     client = make_client(download_origins=["https://cdn.example"])
-    assert await client.check_for_update(key) is None
-    if isinstance(client.client, LicenseClient):
-        assert "download_origins" in client.client.last_update_check.message
+    check = await client.check_for_update(key)
+    assert not check
+    assert "download_origins" in check.message

@@ -30,6 +30,7 @@ CERTIFICATES = {
 }
 
 
+@pytest.mark.usefixtures("verdicts")
 @both
 @pytest.mark.parametrize("make", CERTIFICATES.values(), ids=CERTIFICATES.keys())
 async def test_a_certificate_that_should_not_be_trusted(make_client, tls, authority, key, make, tmp_path):
@@ -43,6 +44,7 @@ async def test_a_certificate_that_should_not_be_trusted(make_client, tls, author
     assert not list((tmp_path / "state").glob("license-*"))
 
 
+@pytest.mark.usefixtures("verdicts")
 @both
 async def test_the_systems_trust_store_decides(make_client, tls, authority, key):
     """What the operating system trusts is trusted: the rows above fail for what is wrong with them."""

@@ -26,8 +26,8 @@ def clients_used(monkeypatch):
 async def test_instrumentation_sees_nothing(client, store, folder, key, clients_used, caplog, service):
     """Neither wrapped clients, nor hooks, nor the logs of httpx and httpcore learn of a call."""
     caplog.set_level(logging.DEBUG)
-    update = await client.check_for_update(key)
-    await client.download(update, folder)
+    update = (await client.check_for_update(key)).update
+    await client.download(update, folder, key=key)
     service.grants()
     await client.verify(key)
     targets = [request.target for request in service.requests]

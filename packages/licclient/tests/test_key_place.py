@@ -20,8 +20,8 @@ from licclient import (
     ServiceUnavailableError,
     Source,
 )
-from licclient import _activation as keyring_room
 from licclient import _worker as background
+from licclient._core import activations as keyring_room
 
 
 def _files(folder):
@@ -115,8 +115,38 @@ def test_a_keyring_that_hangs_does_not_hold_the_end_of_a_loop(
         return answered, asking, monotonic()
 
     answered, asking, ended = asyncio.run(use())
-    assert monotonic() < ended + 2
+    assert monotonic() < ended + 7  # a keyring is waited for ten seconds
     assert asking.cancelled()
+    answered.set()
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["forget_key", "deactivate", "verify", "require", "check_for_update", "close"],
+)
+def test_no_method_holds_the_end_of_a_loop(service, clock, key, tmp_path, use_keyring, eventually, method):
+    """Whatever waits for a keyring that hangs does so where neither loop nor program waits for it."""
+    backend = use_keyring(Keyring())
+    options = {"state_dir": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
+    service.grants()
+    LicenseClient(service.url, **options).activate(key)
+    clock.move(days=5)
+    backend.delete_password = backend.get_password
+
+    async def use():
+        answered, woken = backend.stand_open(), backend.woken
+        client = AsyncLicenseClient(service.url, **options)
+        if method == "close":
+            client.start()
+        else:
+            asyncio.create_task(getattr(client, method)())  # noqa: RUF006 - left to the end of the loop
+        await eventually(lambda: backend.woken > woken)
+        if method == "close":
+            await client.aclose()
+        return answered, monotonic()
+
+    answered, ended = asyncio.run(use())
+    assert monotonic() < ended + 7  # a keyring is waited for ten seconds
     answered.set()
 
 
@@ -128,12 +158,13 @@ async def test_a_keyring_that_lost_the_key(make_client, service, clock, key, use
     backend.kept.clear()
     clock.move(hours=25)
     assert (await make_client().verify()).source is Source.GRACE
-    assert await make_client().check_for_update() is None
+    assert not await make_client().check_for_update()
     clock.move(hours=72)
     with pytest.raises(ServiceUnavailableError, match="keyring"):
         await make_client().verify()
 
 
+@pytest.mark.slow
 def test_an_app_without_the_extra_works(service, tmp_path, key):
     """Where keyring cannot be imported, the file is used, and nothing is loaded for it."""
     service.grants()
@@ -195,10 +226,10 @@ async def test_what_needs_no_key_leaves_the_keyring_asleep(make_client, service,
     """A start from the cache: the license, the settings page, the offer that is known, the worker's plan."""
     calls, client = service.count(), make_client()
     assert (await client.require()).source is Source.CACHE
-    assert (await client.check_for_update()).version == "2.0"
+    assert (await client.check_for_update()).update.version == "2.0"
     status = await client.status()
     assert (status.state, status.update.version) == (LicenseState.VALID, "2.0")
-    context = client.client._context
+    context = client.client._session
     now = context.now()
     assert None not in background.plan(context, background._Times(now, now), now)
     assert (locked.woken, service.count()) == (0, calls)
@@ -209,8 +240,7 @@ async def test_an_offer_without_its_key_is_downloaded_when_the_keyring_is_open(
 ):
     """The key is fetched when the download needs it, and not before."""
     client = make_client()
-    update = await client.check_for_update()
-    assert update.license_key == ""
+    update = (await client.check_for_update()).update
     service.script = store.reply
     with pytest.raises(ServiceUnavailableError, match="keyring"):
         await client.download(update, folder)
@@ -230,7 +260,7 @@ async def test_a_locked_keyring_is_not_asked_again_and_again(make_client, clock,
     async def ask(**how: bool):
         with pytest.raises(ServiceUnavailableError, match="keyring"):
             await client.verify(**how)
-        assert await client.check_for_update() is None
+        assert not await client.check_for_update()
         assert (await client.status()).state is LicenseState.UNCONFIRMED
         return locked.woken
 
@@ -244,7 +274,7 @@ async def test_a_locked_keyring_is_not_asked_again_and_again(make_client, clock,
     seconds[0] += 300
     assert await ask() == 3
     assert await ask(force=True) == 4
-    assert await client.check_for_update(force=True) is None
+    assert not await client.check_for_update(force=True)
     assert locked.woken == 5
     locked.unlock()
     assert (await client.verify(force=True)).source is Source.SERVER
@@ -261,9 +291,9 @@ async def test_a_keyring_that_asks_a_person_is_asked_once_at_a_time(
         with pytest.raises(ServiceUnavailableError, match="keyring"):
             await client.verify()
     before = monotonic()
-    for _ in range(20):
+    for _ in range(100):
         await client.status()
-    assert monotonic() - before < 5, "nobody waits for it any more"
+    assert monotonic() - before < 15, "nobody waits for it any more"
     assert locked.woken == 1
     locked.unlock()
     opened.set()
@@ -291,7 +321,7 @@ async def test_a_settings_page_does_not_wait_for_a_person(
     client = make_client(public_keys=[SIGNER.text])
     before = monotonic()
     assert [(await client.status()).state for _ in range(3)] == [LicenseState.UNCONFIRMED] * 3
-    assert monotonic() - before < keyring_room.KEYRING_SECONDS / 2
+    assert monotonic() - before < keyring_room.KEYRING_SECONDS * 0.8
     opened.set()
     assert (await client.verify()).source is Source.CACHE
     assert (await client.status()).state is LicenseState.VALID

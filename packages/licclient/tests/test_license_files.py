@@ -26,9 +26,9 @@ from licclient import (
     explain,
 )
 from licclient._cli import main
-from licclient._settings import ClientSettings, read_settings
-from licclient._signatures.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
-from licclient._signatures.public_keys import PublicKey, read_public_key
+from licclient._core.public_keys import PublicKey, read_public_key
+from licclient._core.settings import ClientSettings, read_settings
+from licclient._offline.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
 from licclient.testing import LicenseService, MemoryStorage
 
 SERVER = "https://licenses.example.com"
@@ -316,7 +316,7 @@ def test_a_clock_that_was_set_back_brings_nothing_back(client: LicenseClient, cl
 def test_a_record_that_was_changed_is_not_believed(client: LicenseClient, clock: Clock) -> None:
     """The signature is checked again with each change of the record; another key's app finds nothing."""
     client.install_license_file(wrap(GOOD))
-    storage = client._context.storage
+    storage = client._session.storage
     (name,) = (name for name in storage._records if name.startswith("file-"))
     storage.change(name, lambda found: {**found, "file": jws(key=OTHER)})
     with pytest.raises(NotActivatedError):

@@ -1,7 +1,7 @@
 import pytest
 from stage.rules import settings
 
-from licclient._protocol.requests import is_protected, is_safe_link, origin, redirect_target
+from licclient._core.requests import is_protected, is_safe_link, origin, redirect_target
 
 HERE = [
     *("127.0.0.1:80", "127.8.9.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0.0.0.0", "[::1]", "[::]"),  # noqa: S104 - nothing listens
@@ -76,6 +76,12 @@ def test_an_app_that_names_origins_gets_files_from_nowhere_else(link, safe):
         ("http://127.0.0.1/b", None),
         ("https://127.0.0.1/b", None),
         ("http://[", None),
+        ("/Notes 2.0.zip", "https://store.example/Notes%202.0.zip"),
+        (" https://cdn.example/b c?d=e f ", "https://cdn.example/b%20c?d=e%20f"),
+        ("/Grüße.zip", "https://store.example/Gr%C3%BC%C3%9Fe.zip"),
+        ("/a%20b%2Fc?sig=a+b%3D", "https://store.example/a%20b%2Fc?sig=a+b%3D"),
+        ('/"<a>|{b}"', "https://store.example/%22%3Ca%3E%7C%7Bb%7D%22"),
+        ("https://cdn.example b/", None),
     ],
 )
 def test_redirects_never_leave_https(location, target):

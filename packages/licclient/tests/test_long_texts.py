@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from licclient import LicenseClient, LicenseRefusedError, Reason, Update
+from licclient import LicenseClient, LicenseRefusedError, Reason, Update, explain
 from licclient.dialogs._driver import LONGEST_LINE, MOST_LETTERS, begin_offer, in_short_lines
 from licclient.dialogs._states import (
     MOST_WORDS,
@@ -17,7 +17,7 @@ from licclient.dialogs._states import (
 )
 
 MEGABYTE = 1024 * 1024
-UPDATE = Update("Notes", "notes", "1.1.0", "Faster.", datetime(2026, 11, 21, tzinfo=UTC), license_key="")
+UPDATE = Update("Notes", "notes", "1.1.0", "Faster.", datetime(2026, 11, 21, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("text", ["x" * MEGABYTE, "word " * 200_000, "\n" * MEGABYTE, "a line\n" * 150_000])
@@ -38,7 +38,7 @@ def test_what_is_not_long_is_shown_as_it_is(text):
 def test_a_changelog_is_read_once_and_not_at_each_step(monkeypatch, tmp_path):
     """A download redraws its window twenty times a second; reading a megabyte of HTML takes longer."""
     reads = []
-    monkeypatch.setattr("licclient._changelog.to_text", lambda text: reads.append(text) or "Faster.")
+    monkeypatch.setattr("licclient._core.changelog.to_text", lambda text: reads.append(text) or "Faster.")
     client = LicenseClient("https://store.invalid", slug="notes", version="1.0", state_dir=tmp_path)
     offer, _ = begin_offer(client, UPDATE, "en").step(Pressed(Action.GO))
     for done in range(100):
@@ -54,4 +54,4 @@ def test_names_and_sentences_of_the_service_fit_the_screen():
     refused = LicenseRefusedError(Reason.OTHER, "because " * 10_000)
     coming, _ = Offer("en", UPDATE).step(Pressed(Action.GO))
     failed, _ = coming.step(Ended(refused))
-    assert failed.view().message == refused.message[:MOST_WORDS] + "…"
+    assert failed.view().message == explain(refused, "en")[:MOST_WORDS] + "…"

@@ -3,8 +3,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licclient import _pace as pace_room
-from licclient._pace import LEAST_PACE, MAX_RETRIES, Patience, Speed, retry_pause
+from licclient._core import pace as pace_room
+from licclient._core.pace import LEAST_PACE, MAX_RETRIES, Patience, Speed, retry_pause
 
 spreads = st.floats(0, 1, exclude_max=True)
 seconds = st.floats(0, 1e9)

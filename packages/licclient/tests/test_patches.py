@@ -6,11 +6,12 @@ from hashlib import sha256
 import pytest
 from backports import zstd
 from stage.flavours import both
+from stage.meters import bounded
 from stage.releases import ALICE, document, manifest_payload, word
-from stage.scripts import digest
+from stage.scripts import digest, endless
 from stage.store import CONTENT
 
-from licclient import _patches
+from licclient._updates import patches as _patches
 
 OLD = CONTENT[:200_000] + random.Random(2).randbytes(1000)
 MAGIC = bytes.fromhex("5e2a4d1820000000")
@@ -55,9 +56,9 @@ async def test_only_a_patch_is_downloaded(serve, make_client, store, folder, key
     """The file is whole and verified, progress grows, and nothing else is asked for; next time again."""
     requests, progress = serve(PATCH), []
     client = make_client()
-    update = await client.check_for_update(key, force=True)
+    update = (await client.check_for_update(key, force=True)).update
     done = await client.download(
-        update, folder, progress=lambda done, total, _: progress.append((done, total))
+        update, folder, progress=lambda done, total, _: progress.append((done, total)), key=key
     )
     assert (done.path.name, done.path.read_bytes()) == ("notes-2.0.zip", CONTENT)
     assert progress == sorted(progress)
@@ -85,6 +86,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("row", HOSTILE.values(), ids=HOSTILE.keys())
 async def test_any_doubt_leads_to_the_whole_file(serve, make_client, fetch, folder, row, monkeypatch):
     """One request for a patch, then the file as ever; nothing else stays in the folder."""
@@ -94,6 +96,37 @@ async def test_any_doubt_leads_to_the_whole_file(serve, make_client, fetch, fold
     done = await fetch(make_client(), force=True)
     assert (done.path.read_bytes(), len(requests)) == (CONTENT, 1)
     assert {path.name for path in folder.iterdir()} == {"notes-1.0.zip", "notes-2.0.zip"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content_Length": str(10**15)},
+        {"Content_Length": "", "Transfer_Encoding": "chunked"},
+        {"Content_Length": ""},
+    ],
+    ids=["a huge length", "chunks", "no length"],
+)
+@pytest.mark.parametrize("is_signed", [True, False])
+async def test_no_header_of_a_patch_decides_on_memory(
+    serve, make_client, store, fetch, monkeypatch, headers, is_signed
+):
+    """It is received up to the size of the signed file, or to a limit; then the whole file is fetched."""
+    monkeypatch.setattr("licclient._updates.download.MAX_PATCH_BYTES", 4 << 20)
+    if is_signed:
+        store.manifest = word(document(payload=manifest_payload(CONTENT)))
+    requests = serve(b"", **headers)
+    reply = store.service.script
+    piece = b"x" * 65536
+    if "Transfer_Encoding" in headers:
+        piece = b"10000\r\n" + piece + b"\r\n"
+    store.service.script = lambda request: (
+        endless(reply(request), piece) if "available-dictionary" in request.headers else reply(request)
+    )
+    client = make_client(release_keys=[ALICE.pin] if is_signed else None)
+    with bounded(10):
+        assert (await fetch(client, force=True)).path.read_bytes() == CONTENT
+    assert len(requests) == 1
 
 
 async def test_a_patch_makes_only_what_the_vendor_signed(serve, make_client, store, fetch):

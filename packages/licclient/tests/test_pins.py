@@ -18,8 +18,9 @@ from licclient import (
     Source,
     UntrustedResponseError,
 )
-from licclient._flows.runners import OwnAddress, Wait
-from licclient._flows.verification import call_lock, call_name, installation_domain, verify
+from licclient._core.runners import OwnAddress, Wait
+from licclient._core.session import call_name
+from licclient._verification.flow import verify
 
 DAY = timedelta(days=1)
 
@@ -177,10 +178,10 @@ async def test_offers_that_nobody_signed_are_not_offered(pinned, vendor, key, cl
     vendor.service.script = lambda request: vendor.write(
         ROWS[row](vendor, vendor.answered(request, 200, good))
     )
-    assert await pinned.check_for_update(key, force=True) is None
-    assert (await pinned.check_for_update(key)).version == "2.0"
+    assert not await pinned.check_for_update(key, force=True)
+    assert (await pinned.check_for_update(key)).update.version == "2.0"
     clock.move(hours=14)
-    assert await pinned.check_for_update(key) is None
+    assert not await pinned.check_for_update(key)
 
 
 async def test_a_signed_no_to_an_update_check_forgets_the_offer(pinned, vendor, key):
@@ -188,18 +189,18 @@ async def test_a_signed_no_to_an_update_check_forgets_the_offer(pinned, vendor, 
     vendor.responds(200, vendor.service.listing())
     assert await pinned.check_for_update(key)
     vendor.responds(401, {"error": "license_expired", "message": f"{key} has expired."})
-    assert await pinned.check_for_update(key, force=True) is None
-    assert await pinned.check_for_update(key) is None
+    assert not await pinned.check_for_update(key, force=True)
+    assert not await pinned.check_for_update(key)
 
 
 async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, clock, tmp_path):
     """An old offer needs a fresh link, and an unsigned one is an attack: nothing is fetched."""
     vendor.responds(200, vendor.service.listing())
-    offer = await pinned.check_for_update(key)
+    offer = (await pinned.check_for_update(key)).update
     clock.move(hours=2)
     vendor.service.offers()
     with pytest.raises(UntrustedResponseError):
-        await pinned.download(offer, tmp_path / "to")
+        await pinned.download(offer, tmp_path / "to", key=key)
     assert vendor.service.count("update-download") == 0
 
 
@@ -234,9 +235,9 @@ def test_an_unsigned_result_of_another_call_counts_for_nothing(service, http_ans
     pinned = LicenseClient(service.url, state_dir=tmp_path, clock=clock, **PINS)
     plain = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
     pinned.activate(key)
-    context = pinned._context
+    context = pinned._session
     flow = verify(context, None, force=True)
-    with call_lock(context, call_name(context.successes.subject(key, installation_domain(context)))) as lock:
+    with context.lock(call_name(context.successes.subject(key, context.domain()))) as lock:
         assert lock.is_ours()
         assert isinstance(next(flow), Wait)
         script = service.script

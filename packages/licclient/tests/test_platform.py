@@ -2,7 +2,7 @@
 
 import pytest
 
-from licclient._computer import AUTO, is_platform, name_platform, own_platform
+from licclient._core.computer import AUTO, is_platform, name_platform, own_platform
 
 
 @pytest.mark.parametrize(

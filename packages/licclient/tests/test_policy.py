@@ -17,13 +17,16 @@ from licclient import (
     Source,
     UntrustedResponseError,
 )
-from licclient._model import Held, Listing, Manifest, Proof, Round, Verified
-from licclient._policy import (
+from licclient._core.model import CachedLicense, Listing, Manifest, Proof, UpdateCheckRecord, Verified
+from licclient._core.policy import (
     CLOCK_TOLERANCE,
     MARK_EVERY,
-    Standing,
-    begin_round,
-    end_round,
+    CacheState,
+    apply_response,
+    begin_update_check,
+    end_update_check,
+    evaluate,
+    from_cache,
     holds_until,
     is_below,
     is_due,
@@ -31,12 +34,9 @@ from licclient._policy import (
     is_newer,
     is_offer,
     is_version,
-    judge_held,
     later,
     mark,
     next_check,
-    recall,
-    settle,
 )
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -56,17 +56,18 @@ products = st.sampled_from(["Notes", "Paint"])
 
 
 def live(held, now, rules):
-    """One verify without a server, as the client does it: mark, recall, else settle an outage."""
+    """One verify without a server, as the client does it: mark, from_cache, else apply_response an outage."""
     held = mark(held, now, rules)
-    known = recall(held, now, rules) or settle(OUTAGE, held, now, rules)[0]
+    known = from_cache(held, now, rules) or apply_response(OUTAGE, held, now, rules)[0]
     return held, known if isinstance(known, License) else None
 
 
+@pytest.mark.slow
 @given(readings, spans, spans, st.none() | st.dates(date(2026, 11, 20), date(2026, 12, 20)))
 def test_no_license_after_its_end_by_any_clock(moments, cache_for, grace, expiry):
     """Whatever the clock shows in turn: never past cache and grace, never past the expiry day."""
     rules = settings(cache_for=max(cache_for, 24 * HOUR), grace=grace)
-    held = Held(Verified("Notes", expiry, expiry is None), START, START)
+    held = CachedLicense(Verified("Notes", expiry, expiry is None), START, START)
     for moment in moments:
         now = START + moment
         held, license_ = live(held, now, rules)
@@ -80,7 +81,7 @@ def test_no_license_after_its_end_by_any_clock(moments, cache_for, grace, expiry
 def test_a_clock_set_back_never_extends(moments):
     """Once a moment past the end was seen, and not only guessed, no later reading brings the license back."""
     rules, latest = settings(), START
-    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
     for moment in moments:
         now = START + moment
         held, license_ = live(held, now, rules)
@@ -94,7 +95,7 @@ def test_a_clock_set_back_never_extends(moments):
 def test_the_mark_never_goes_back_without_a_server(moments):
     """The latest instant seen only grows, and is never far behind what was really seen."""
     rules = settings()
-    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
     latest = START
     for moment in moments:
         after = mark(held, START + moment, rules)
@@ -108,12 +109,12 @@ def test_the_mark_never_goes_back_without_a_server(moments):
 def test_a_license_is_always_for_the_expected_product(cached, expected, later):
     """Neither cache nor grace nor server passes off another product (D-44)."""
     rules = settings(product=expected)
-    held = Held(Verified(cached, None, lifetime=True), START, START)
+    held = CachedLicense(Verified(cached, None, lifetime=True), START, START)
     now = START + later
     results = [
-        recall(held, now, rules),
-        settle(OUTAGE, held, now, rules)[0],
-        settle(Verified(cached, None, lifetime=True), None, now, rules)[0],
+        from_cache(held, now, rules),
+        apply_response(OUTAGE, held, now, rules)[0],
+        apply_response(Verified(cached, None, lifetime=True), None, now, rules)[0],
     ]
     for result in results:
         if isinstance(result, License):
@@ -125,9 +126,9 @@ def test_a_license_is_always_for_the_expected_product(cached, expected, later):
 
 def test_a_success_resets_the_latest_instant_seen():
     """After the server's word a clock that had been ahead counts from now (D-43)."""
-    ahead = Held(Verified("Notes", None, lifetime=False), START, START + timedelta(days=99))
-    _, kept = settle(Verified("Notes", None, lifetime=False), ahead, START + HOUR, settings())
-    assert kept == Held(Verified("Notes", None, lifetime=False), START + HOUR, START + HOUR)
+    ahead = CachedLicense(Verified("Notes", None, lifetime=False), START, START + timedelta(days=99))
+    _, kept = apply_response(Verified("Notes", None, lifetime=False), ahead, START + HOUR, settings())
+    assert kept == CachedLicense(Verified("Notes", None, lifetime=False), START + HOUR, START + HOUR)
 
 
 # --- to the very instant ----------------------------------------------------------------------
@@ -139,27 +140,27 @@ LAST_DAY = datetime(2026, 11, 22, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("now", "expiry", "standing"),
     [
-        (START - CLOCK_TOLERANCE - TICK, None, Standing.CLOCK_SET_BACK),
-        (START - CLOCK_TOLERANCE, None, Standing.FRESH),
-        (START + 24 * HOUR - TICK, None, Standing.FRESH),
-        (START + 24 * HOUR, None, Standing.GRACE),
-        (START + 96 * HOUR - TICK, None, Standing.GRACE),
-        (START + 96 * HOUR, None, Standing.OVER),
-        (LAST_DAY + 11 * HOUR, LAST_DAY.date(), Standing.FRESH),
-        (LAST_DAY + 24 * HOUR - TICK, LAST_DAY.date(), Standing.GRACE),
-        (LAST_DAY + 24 * HOUR, LAST_DAY.date(), Standing.OVER),
+        (START - CLOCK_TOLERANCE - TICK, None, CacheState.CLOCK_SET_BACK),
+        (START - CLOCK_TOLERANCE, None, CacheState.FRESH),
+        (START + 24 * HOUR - TICK, None, CacheState.FRESH),
+        (START + 24 * HOUR, None, CacheState.GRACE),
+        (START + 96 * HOUR - TICK, None, CacheState.GRACE),
+        (START + 96 * HOUR, None, CacheState.OVER),
+        (LAST_DAY + 11 * HOUR, LAST_DAY.date(), CacheState.FRESH),
+        (LAST_DAY + 24 * HOUR - TICK, LAST_DAY.date(), CacheState.GRACE),
+        (LAST_DAY + 24 * HOUR, LAST_DAY.date(), CacheState.OVER),
     ],
 )
 def test_each_end_is_where_it_is(now, expiry, standing):
     """Cache, grace, the key's own day and the tolerance of clocks, on both sides of each (D-41 to D-43)."""
-    held = Held(Verified("Notes", expiry, lifetime=False), START, START)
-    assert judge_held(held, now, settings()) is standing
+    held = CachedLicense(Verified("Notes", expiry, lifetime=False), START, START)
+    assert evaluate(held, now, settings()) is standing
 
 
 def test_within_the_tolerance_the_latest_instant_seen_counts():
     """A clock that is a little behind brings nothing back."""
-    held = Held(Verified("Notes", None, lifetime=False), START, START + 24 * HOUR)
-    assert judge_held(held, START + 24 * HOUR - TICK, settings()) is Standing.GRACE
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START + 24 * HOUR)
+    assert evaluate(held, START + 24 * HOUR - TICK, settings()) is CacheState.GRACE
 
 
 @pytest.mark.parametrize(
@@ -168,13 +169,13 @@ def test_within_the_tolerance_the_latest_instant_seen_counts():
 )
 def test_the_mark_moves_when_it_is_worth_a_write(later, moves):
     """After five minutes, and not before."""
-    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
     assert mark(held, START + later, settings()) == (replace(held, seen_at=START + later) if moves else held)
 
 
 def test_the_mark_moves_when_an_end_was_crossed():
     """However little the clock has moved."""
-    held = Held(Verified("Notes", None, lifetime=False), START, START + 24 * HOUR - TICK)
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START + 24 * HOUR - TICK)
     assert mark(held, START + 24 * HOUR, settings()).seen_at == START + 24 * HOUR
 
 
@@ -187,28 +188,32 @@ def test_the_mark_moves_when_an_end_was_crossed():
 )
 def test_an_outage_says_why_nothing_holds(now, words):
     """The error describes what became of the license that was remembered, and this stays remembered."""
-    held = Held(Verified("Notes", None, lifetime=False), START, START)
-    result, kept = settle(OUTAGE, held, now, settings())
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
+    result, kept = apply_response(OUTAGE, held, now, settings())
     assert (str(result), kept) == (words, held)
-    assert settle(OUTAGE, None, now, settings())[0] is OUTAGE
-    assert settle(OUTAGE, held, START, settings(product="Paint"))[0] is OUTAGE
+    assert apply_response(OUTAGE, None, now, settings())[0] is OUTAGE
+    assert apply_response(OUTAGE, held, START, settings(product="Paint"))[0] is OUTAGE
 
 
 def test_each_answer_leaves_what_it_should():
     """A refusal forgets; another product, a malformed call and a forger do not; a success says all."""
-    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
     no = LicenseRefusedError(Reason.REVOKED, "Gone.")
-    assert settle(no, held, START, settings()) == (no, None)
+    assert apply_response(no, held, START, settings()) == (no, None)
     for answer in (InvalidRequestError({}), UntrustedResponseError("Who?")):
-        assert settle(answer, held, START, settings()) == (answer, held)
-    other, kept = settle(Verified("Notes", None, lifetime=False), held, START, settings(product="Paint"))
+        assert apply_response(answer, held, START, settings()) == (answer, held)
+    other, kept = apply_response(
+        Verified("Notes", None, lifetime=False), held, START, settings(product="Paint")
+    )
     assert (str(other), kept) == ("This license is for Notes, not for Paint.", held)
-    granted, kept = settle(Verified("Notes", LAST_DAY.date(), lifetime=False), None, START, settings())
+    granted, kept = apply_response(
+        Verified("Notes", LAST_DAY.date(), lifetime=False), None, START, settings()
+    )
     assert granted == License("Notes", LAST_DAY.date(), False, START, Source.SERVER, False)  # noqa: FBT003
-    assert recall(kept, START, settings()) == replace(granted, source=Source.CACHE)
-    late = settle(OUTAGE, kept, START + 30 * HOUR, settings())[0]
+    assert from_cache(kept, START, settings()) == replace(granted, source=Source.CACHE)
+    late = apply_response(OUTAGE, kept, START + 30 * HOUR, settings())[0]
     assert late == replace(granted, source=Source.GRACE)
-    early = settle(OUTAGE, kept, START + HOUR, settings())[0]
+    early = apply_response(OUTAGE, kept, START + HOUR, settings())[0]
     assert early == replace(granted, source=Source.CACHE)
 
 
@@ -219,14 +224,14 @@ def test_a_signed_success_counts_from_its_signature(behind, seen, slow_by):
     """Confirmed by the service's clock, never seen before that; a slow clock's lag is kept (D-63, D-116)."""
     proof = Proof("192.0.2.1", {}, b"", START)
     verified = Verified("Notes", None, lifetime=True, proof=proof)
-    result, kept = settle(verified, None, START + behind, settings())
-    assert kept == Held(verified, START, START + seen, slow_by)
+    result, kept = apply_response(verified, None, START + behind, settings())
+    assert kept == CachedLicense(verified, START, START + seen, slow_by)
     assert result.authenticated
 
 
 def test_when_a_success_is_confirmed_next_and_until_when_it_holds():
     """After the cache; through cache and grace, and never past its last day (D-41)."""
-    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
     assert next_check(held, settings()) == START + 24 * HOUR
     for expiry, end in [
         (None, START + 96 * HOUR),
@@ -240,23 +245,44 @@ def test_when_a_success_is_confirmed_next_and_until_when_it_holds():
 
 def test_a_key_that_has_become_another_products_is_forgotten():
     """The service's newest word counts: what was remembered for this app no longer holds (D-44)."""
-    held = Held(Verified("Notes", None, lifetime=False), START, START)
+    held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
     rules = settings(product="Notes")
-    refused, kept = settle(Verified("Paint", None, lifetime=False), held, START, rules)
+    refused, kept = apply_response(Verified("Paint", None, lifetime=False), held, START, rules)
     assert (refused.reason, kept) == (Reason.OTHER_PRODUCT, None)
 
 
 # --- cadence ----------------------------------------------------------------------------------
 
 
+NOT_NEWER = LicenseRefusedError(Reason.NO_VERSION, "Nothing is published.")
+
+
 @given(st.floats(0, 1), st.timedeltas(timedelta(days=-3), timedelta(days=3)))
 def test_checks_are_due_by_the_clock(spread, later):
     """Not within twelve hours, always after thirteen and a bit or when the last lies in the future (D-46)."""
-    last = begin_round(None, START, spread)
+    last = replace(begin_update_check(None, START, spread), answered=True)
     due = is_due(last, START + later, settings())
     if -CLOCK_TOLERANCE <= later < 12 * HOUR:
         assert not due
     if later < -CLOCK_TOLERANCE or later >= 13.2 * HOUR:
+        assert due
+
+
+@given(
+    st.floats(0, 1),
+    st.timedeltas(timedelta(days=-3), timedelta(days=3)),
+    st.none() | st.timedeltas(timedelta(hours=-1), timedelta(days=3)),
+)
+def test_an_attempt_without_an_answer_counts_for_less_than_an_hour(spread, later, answered_before):
+    """Never within half an hour, and never within the twelve hours of an answer before it (D-50)."""
+    answered = None if answered_before is None else begin_update_check(None, START - answered_before, spread)
+    last = begin_update_check(answered and end_update_check(answered, NOT_NEWER), START, spread)
+    due = is_due(last, START + later, settings())
+    is_ahead = later < -CLOCK_TOLERANCE
+    knows = answered_before is not None and answered_before + later >= -CLOCK_TOLERANCE
+    if not is_ahead and (later < HOUR / 2 or (knows and later + answered_before < 12 * HOUR)):
+        assert not due
+    if is_ahead or (later >= HOUR and not (knows and later + answered_before < 13.2 * HOUR)):
         assert due
 
 
@@ -273,8 +299,24 @@ def test_checks_are_due_by_the_clock(spread, later):
 )
 def test_a_check_is_due_to_the_instant(spread, later, due):
     """A tenth of the wait is the most that is added, and five minutes the most that a clock may be behind."""
-    last = begin_round(None, START, spread)
-    assert last == Round(START, 0.1 * spread, answered=False, listing=None)
+    last = begin_update_check(None, START, spread)
+    assert last == UpdateCheckRecord(START, 0.1 * spread, answered=False, listing=None)
+    assert is_due(end_update_check(last, NOT_NEWER), START + later, settings()) is due
+
+
+@pytest.mark.parametrize(
+    ("spread", "later", "due"),
+    [
+        (0, HOUR / 2 - TICK, False),
+        (0, HOUR / 2, True),
+        (1, HOUR - TICK, False),
+        (1, HOUR, True),
+        (1, -CLOCK_TOLERANCE - TICK, True),
+    ],
+)
+def test_an_unanswered_check_is_due_to_the_instant(spread, later, due):
+    """Half an hour later, and up to as much again, so that not all of a fleet come back at once."""
+    last = end_update_check(begin_update_check(None, START, spread), ServiceUnavailableError())
     assert is_due(last, START + later, settings()) is due
     assert is_due(None, START, settings())
 
@@ -323,17 +365,21 @@ LISTING = Listing("Notes", "notes", "2.0", "", START, "https://x.example/f", "wo
         (Listing("Notes", "notes", "2.0", "", START, None), True, None),
         (Listing("Notes", "notes", "0.9", "", START, "https://x.example/f"), True, "0.9"),
         (LicenseRefusedError(Reason.OTHER, "No."), True, None),
+        (InvalidRequestError({}), True, "1.5"),
         (OUTAGE, False, "1.5"),
     ],
 )
 def test_what_is_remembered_of_a_check(answer, answered, kept):
     """What can be had replaces, a no forgets, an outage keeps; the link is never kept."""
-    before = Round(START, 0.0, answered=True, listing=Listing("Notes", "notes", "1.5", "", START, None))
-    after = end_round(begin_round(before, START + HOUR, 0.5), answer)
+    before = UpdateCheckRecord(
+        START, 0.0, answered=True, listing=Listing("Notes", "notes", "1.5", "", START, None)
+    )
+    after = end_update_check(begin_update_check(before, START + HOUR, 0.5), answer)
     assert after.answered is answered
     assert (after.listing and after.listing.version) == kept
-    assert after.listing is None or (after.listing.download_url, after.listing.vouched) == (None, None)
+    assert after.listing is None or (after.listing.download_url, after.listing.signed) == (None, None)
     assert (after.checked_at, after.spread) == (START + HOUR, 0.05)
+    assert after.answered_at == (START + HOUR if answered else START)
 
 
 @given(st.text(max_size=8), st.text(max_size=8))

@@ -16,10 +16,11 @@ from licclient import (
     Reason,
     ServiceUnavailableError,
 )
-from licclient._model import Listing, Verified
-from licclient._protocol.extensions import is_settled, report_call, seat_call
-from licclient._protocol.requests import shown_ip, tidy_key, update_call, verify_call
-from licclient._protocol.responses import (
+from licclient._core.model import Listing, Verified
+from licclient._core.requests import shown_ip, tidy_key, update_call, verify_call
+from licclient._core.responses import (
+    DOWNLOAD_REFUSALS,
+    UPDATE_REFUSALS,
     Reply,
     is_foreign,
     read_deactivate,
@@ -27,6 +28,8 @@ from licclient._protocol.responses import (
     read_update,
     read_verify,
 )
+from licclient._seats.protocol import seat_call
+from licclient._updates.rollbacks import is_settled, report_call
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 SETTINGS = settings()
@@ -115,6 +118,7 @@ def test_any_bytes_come_to_a_known_error(status, body):
     assert isinstance(read_update(Reply(status, body), SETTINGS, "notes", KEY), LicclientError)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([200, 201, 401, 403, 404, 422, 500]),
     st.fixed_dictionaries(
@@ -146,6 +150,7 @@ def test_only_a_well_formed_success_is_a_license(status, body):
     )
 
 
+@pytest.mark.slow
 @given(json_values)
 def test_any_json_is_read_without_a_crash(body):
     """Whatever JSON an update check answers with, it comes to a value."""
@@ -191,7 +196,15 @@ def test_an_update_check_names_channels_and_who_asked():
     assert url.partition("&domain=d")[2] == "&channels=beta%2Cnightly&manual=1"
 
 
-@pytest.mark.parametrize(("typed", "flaw"), [(" \t", "is empty"), ("a\ud800", "is not readable text")])
+@pytest.mark.parametrize(
+    ("typed", "flaw"),
+    [
+        (" \t", "is empty"),
+        ("a\ud800", "is not readable text"),
+        ("a" * 1025, "is too long"),
+        (" " * 20_000 + "a", "is too long"),
+    ],
+)
 def test_what_cannot_be_sent_is_no_key(typed, flaw):
     """No request is made for it."""
     read = tidy_key(typed)
@@ -303,19 +316,24 @@ def test_our_address_is_a_plain_one(address, shown):
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"),
+    ("refusals", "code", "reason"),
     [
-        ("license_revoked", Reason.REVOKED),
-        ("license_expired", Reason.EXPIRED),
-        ("product_mismatch", Reason.OTHER_PRODUCT),
-        ("invalid_license", Reason.OTHER),
-        ("product_not_found", Reason.NO_VERSION),
-        ("no_versions", Reason.NO_VERSION),
-        ("news", Reason.OTHER),
+        (DOWNLOAD_REFUSALS, "license_revoked", Reason.REVOKED),
+        (UPDATE_REFUSALS, "license_expired", Reason.EXPIRED),
+        (UPDATE_REFUSALS, "product_mismatch", Reason.OTHER_PRODUCT),
+        (UPDATE_REFUSALS, "invalid_license", Reason.OTHER),
+        (UPDATE_REFUSALS, "product_not_found", Reason.NO_VERSION),
+        (UPDATE_REFUSALS, "no_versions", Reason.NO_VERSION),
+        (UPDATE_REFUSALS, "news", None),
+        (UPDATE_REFUSALS, "license_revoked", None),
     ],
 )
-def test_codes_have_reasons(code, reason):
-    """The codes of update checks and downloads come to the same enum as verify's sentences (spec 7, D-31)."""
-    refusal = read_refusal(Reply(401, json.dumps({"error": code, "message": "M"}).encode()), KEY)
-    assert refusal is not None
-    assert (refusal.reason, refusal.message) == (reason, "M")
+def test_codes_have_reasons(refusals, code, reason):
+    """Those of an endpoint come to the enum of verify's sentences (spec 7, D-31); others are no answer."""
+    refusal = read_refusal(Reply(401, json.dumps({"error": code, "message": "M"}).encode()), KEY, refusals)
+    assert (refusal and (refusal.reason, refusal.message)) == (reason and (reason, "M"))
+
+
+def test_a_byte_order_mark_before_json_is_no_content():
+    """Some servers write their files with one, and a reader may ignore it (RFC 8259 8.1)."""
+    assert isinstance(read_verify(Reply(200, b"\xef\xbb\xbf" + json.dumps(GOOD).encode()), KEY), Verified)

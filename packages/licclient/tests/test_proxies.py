@@ -4,7 +4,7 @@ import pytest
 from stage.flavours import both
 
 from licclient import ServiceUnavailableError
-from licclient._network import system_proxy
+from licclient._core.network import system_proxy
 
 pytestmark = pytest.mark.filterwarnings("ignore:base_url is http")
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -47,6 +47,16 @@ async def test_a_setting_for_something_else_is_in_nobodys_way(make_client, servi
     service.grants()
     proxied(service.url, **others)
     assert (await make_client("http://store.invalid").verify(key)).product == "Notes"
+
+
+@both
+async def test_a_network_is_excepted_from_the_proxy(make_client, service, proxied, key):
+    """As curl and others read it: the call goes straight to the service, and so does the doctor."""
+    service.grants()
+    proxied("http://127.0.0.1:1", no_proxy="10.0.0.0/8,127.0.0.0/8")
+    client = make_client()
+    assert (await client.verify(key)).product == "Notes"
+    assert "proxy:         none" in await client.diagnose()
 
 
 @both
@@ -101,6 +111,19 @@ async def test_a_proxy_that_lets_nobody_through_is_named(make_client, service, p
         ("https://a.example:8443/x", {"https_proxy": "http://p", "no_proxy": "a.example:8443"}, None),
         ("https://a.example:8444/x", {"https_proxy": "http://p", "no_proxy": "a.example:8443"}, "http://p"),
         ("http://[::1]/x", {"http": "http://p", "no_proxy": "::1"}, None),
+        ("http://10.1.2.3/x", {"http": "http://p", "no_proxy": "10.0.0.0/8"}, None),
+        ("http://10.1.2.3:81/x", {"http": "http://p", "no_proxy": "10.0.0.0/8"}, None),
+        ("http://11.1.2.3/x", {"http": "http://p", "no_proxy": "10.0.0.0/8"}, "http://p"),
+        ("http://10.1.2.3/x", {"http": "http://p", "no_proxy": "10.1.2.7/24,b.example"}, None),
+        ("http://10.1.2.3/x", {"http": "http://p", "no_proxy": "10.0.0.0/99, x/8, /"}, "http://p"),
+        ("http://a.example/x", {"http": "http://p", "no_proxy": "10.0.0.0/8"}, "http://p"),
+        ("http://[2001:db8::7]/x", {"http": "http://p", "no_proxy": "2001:db8::/32"}, None),
+        ("http://[2001:db9::7]/x", {"http": "http://p", "no_proxy": "2001:db8::/32,10.0.0.0/8"}, "http://p"),
+        ("http://a.b.example/x", {"http": "http://p", "no_proxy": "*.example"}, None),
+        ("http://a.b.Example/x", {"http": "http://p", "no_proxy": "x, *.B.EXAMPLE"}, None),
+        ("http://badexample/x", {"http": "http://p", "no_proxy": "*.example"}, "http://p"),
+        ("http://192.168.1.9/x", {"http": "http://p", "no_proxy": "192.168.1.*"}, None),
+        ("http://a.example/x", {"http": "http://p", "no_proxy": "b.example *.example"}, None),
         ("http://[::1]:80/x", {"http": "http://p", "no_proxy": "[::1]:80"}, None),
     ],
 )

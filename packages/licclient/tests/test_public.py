@@ -22,7 +22,7 @@ from licclient import (
     Reason,
     ServiceUnavailableError,
 )
-from licclient._flows.runners import run_async
+from licclient._core.runners import run_async
 
 
 def _exported(source: Path) -> list[str]:

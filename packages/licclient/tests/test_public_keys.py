@@ -6,7 +6,7 @@ import sys
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from licclient._signatures.public_keys import PublicKey, read_public_key
+from licclient._core.public_keys import PublicKey, read_public_key
 
 RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 RFC_8037_THUMBPRINT = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
@@ -64,7 +64,7 @@ def _public(private):
 def test_reading_and_naming_a_key_loads_no_library():
     """What an app pins costs its start nothing: the library is loaded for the first signature."""
     program = (
-        "import sys; from licclient._signatures.public_keys import demand_library, read_public_key;"
+        "import sys; from licclient._core.public_keys import demand_library, read_public_key;"
         f"demand_library('public_keys'); read_public_key('ed25519:{RFC_8037_X}').id;"
         "sys.exit('cryptography' in sys.modules)"
     )

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licclient import _records
-from licclient._model import Entitlements, Held, Listing, Round, Verified
-from licclient._records import (
+from licclient._core import records as _records
+from licclient._core.model import CachedLicense, Entitlements, Listing, UpdateCheckRecord, Verified
+from licclient._core.records import (
     UPGRADES,
-    read_held,
+    read_cached_license,
     read_instant,
-    read_round,
+    read_update_check,
     record_name,
     seal,
     unseal,
-    write_held,
-    write_round,
+    write_cached_license,
+    write_update_check,
 )
 
 NAME = record_name("license", "https://store.example", "key", "domain")
@@ -32,8 +32,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 @given(texts, st.none() | st.dates(), instants, st.timedeltas(timedelta(0), timedelta(days=9)))
 def test_a_success_survives_the_disk(product, expiry, checked_at, later):
     """What is written is what is read."""
-    held = Held(Verified(product, expiry, expiry is None), checked_at, checked_at + later)
-    assert read_held(unseal(NAME, seal(NAME, write_held(held)))) == held
+    held = CachedLicense(Verified(product, expiry, expiry is None), checked_at, checked_at + later)
+    assert read_cached_license(unseal(NAME, seal(NAME, write_cached_license(held)))) == held
 
 
 @given(
@@ -41,11 +41,12 @@ def test_a_success_survives_the_disk(product, expiry, checked_at, later):
     st.floats(0, 0.1),
     st.booleans(),
     st.none() | st.builds(Listing, texts, texts, texts, texts, instants, st.none()),
+    st.none() | instants,
 )
-def test_a_round_survives_the_disk(checked_at, spread, answered, listing):
+def test_a_round_survives_the_disk(checked_at, spread, answered, listing, before):
     """What is written is what is read."""
-    done = Round(checked_at, spread, answered, listing)
-    assert read_round(unseal(NAME, seal(NAME, write_round(done)))) == done
+    done = UpdateCheckRecord(checked_at, spread, answered, listing, answered_before=before)
+    assert read_update_check(unseal(NAME, seal(NAME, write_update_check(done)))) == done
 
 
 @given(st.binary(max_size=300))
@@ -70,9 +71,12 @@ def test_foreign_bytes_are_no_record(raw):
 def test_a_record_that_makes_no_sense_is_a_miss(change):
     """A sealed record of another schema, or one that contradicts itself, is not used."""
     at = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    document = {"schema": 1, **write_held(Held(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at))}
-    assert read_held(unseal(NAME, seal(NAME, document))) is not None
-    assert read_held(unseal(NAME, seal(NAME, document | change))) is None
+    document = {
+        "schema": 1,
+        **write_cached_license(CachedLicense(Verified("Notes", date(2027, 1, 1), lifetime=False), at, at)),
+    }
+    assert read_cached_license(unseal(NAME, seal(NAME, document))) is not None
+    assert read_cached_license(unseal(NAME, seal(NAME, document | change))) is None
 
 
 def test_a_record_of_the_schema_before_is_read_in_todays(monkeypatch):
@@ -110,9 +114,9 @@ def test_what_an_earlier_version_wrote_is_read():
     """Names and bytes are the same in all versions: an app that was updated need not ask again."""
     assert record_name("license", "https://store.example", "key", "domain") == NAME
     assert NAME == "license-603f0a8cfe2c2059b86f510d4518d045b930b6aa"
-    held = Held(Verified("Notes", date(2027, 1, 1), lifetime=False), NOON, NOON + timedelta(hours=1))
-    assert seal(NAME, write_held(held)) == sealed(CONTENT)
-    assert read_held(unseal(NAME, sealed(CONTENT))) == held
+    held = CachedLicense(Verified("Notes", date(2027, 1, 1), lifetime=False), NOON, NOON + timedelta(hours=1))
+    assert seal(NAME, write_cached_license(held)) == sealed(CONTENT)
+    assert read_cached_license(unseal(NAME, sealed(CONTENT))) == held
 
 
 NO_RECORDS = {
@@ -140,17 +144,17 @@ def test_what_is_no_record_of_this_name_and_schema_reads_as_nothing(raw):
 def test_a_success_lacks_nothing(field):
     """Each field is needed, and of its own type."""
     good = json.loads(CONTENT)
-    assert read_held(good) is not None
-    assert read_held({name: value for name, value in good.items() if name != field}) is None
-    assert read_held(good | {field: []}) is None
-    assert read_held(None) is None
+    assert read_cached_license(good) is not None
+    assert read_cached_license({name: value for name, value in good.items() if name != field}) is None
+    assert read_cached_license(good | {field: []}) is None
+    assert read_cached_license(None) is None
 
 
 def test_the_latest_instant_seen_may_be_the_first():
     """A success that was just confirmed; not one that was seen before it was confirmed."""
     good = json.loads(CONTENT)
-    assert read_held(good | {"seen_at": good["checked_at"]}) is not None
-    assert read_held(good | {"seen_at": "2026-11-21T11:59:59.999999+00:00"}) is None
+    assert read_cached_license(good | {"seen_at": good["checked_at"]}) is not None
+    assert read_cached_license(good | {"seen_at": "2026-11-21T11:59:59.999999+00:00"}) is None
 
 
 LISTING = {
@@ -167,20 +171,22 @@ ROUND = {"checked_at": "2026-11-21T12:00:00+00:00", "spread": 0.5, "answered": T
 def test_what_a_trial_includes_survives_the_disk():
     """A success with everything that it may have."""
     granted = Entitlements({"export": True})
-    held = Held(Verified("Notes", None, lifetime=True, entitlements=granted, is_trial=True), NOON, NOON)
-    assert read_held(write_held(held)) == held
+    held = CachedLicense(
+        Verified("Notes", None, lifetime=True, entitlements=granted, is_trial=True), NOON, NOON
+    )
+    assert read_cached_license(write_cached_license(held)) == held
 
 
 def test_a_check_is_read_with_its_offer_and_without_a_link():
     """All that an offer shows, and what the vendor signed of it; a whole number is a spread as well."""
     listing = Listing("Notes", "notes", "2.0", "Faster.", NOON, None, "word")
-    assert read_round(ROUND) == Round(NOON, 0.5, answered=True, listing=listing)
-    assert write_round(Round(NOON, 0.5, answered=True, listing=listing)) == ROUND
+    assert read_update_check(ROUND) == UpdateCheckRecord(NOON, 0.5, answered=True, listing=listing)
+    assert write_update_check(UpdateCheckRecord(NOON, 0.5, answered=True, listing=listing)) == ROUND
     of_use = replace(listing, is_critical=True, is_manual=True, channel="beta")
-    done = Round(NOON, 0.5, answered=True, listing=of_use, minimum_version="1.5")
-    assert read_round(write_round(done)) == done
+    done = UpdateCheckRecord(NOON, 0.5, answered=True, listing=of_use, minimum_version="1.5")
+    assert read_update_check(write_update_check(done)) == done
     for spread in (0, 1):
-        found = read_round(ROUND | {"spread": spread})
+        found = read_update_check(ROUND | {"spread": spread})
         assert found is not None
         assert type(found.spread) is float
 
@@ -188,8 +194,8 @@ def test_a_check_is_read_with_its_offer_and_without_a_link():
 @pytest.mark.parametrize("field", ROUND)
 def test_a_check_that_makes_no_sense_is_a_miss(field):
     """It is due then."""
-    assert read_round({name: value for name, value in ROUND.items() if name != field}) is None
-    assert read_round(None) is None
+    assert read_update_check({name: value for name, value in ROUND.items() if name != field}) is None
+    assert read_update_check(None) is None
 
 
 @pytest.mark.parametrize(
@@ -204,14 +210,14 @@ def test_a_check_that_makes_no_sense_is_a_miss(field):
 )
 def test_a_check_of_wrong_values_is_a_miss(change):
     """Sealed by a person, or by another version."""
-    assert read_round(ROUND | change) is None
+    assert read_update_check(ROUND | change) is None
 
 
 @pytest.mark.parametrize("field", LISTING)
 def test_an_offer_lacks_nothing(field):
     """Else the check is due; only what was signed may be missing."""
     incomplete = {name: value for name, value in LISTING.items() if name != field}
-    assert (read_round(ROUND | {"listing": incomplete}) is None) == (field != "manifest")
+    assert (read_update_check(ROUND | {"listing": incomplete}) is None) == (field != "manifest")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +225,7 @@ def test_an_offer_lacks_nothing(field):
 )
 def test_an_offer_of_wrong_values_is_a_miss(change):
     """With all of the check."""
-    assert read_round(ROUND | {"listing": LISTING | change}) is None
+    assert read_update_check(ROUND | {"listing": LISTING | change}) is None
 
 
 def test_instants_have_a_zone_and_are_read_as_utc():

@@ -11,7 +11,7 @@ from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, document, named, wor
 from stage.scripts import digest
 
 from licclient import LicclientError, UntrustedResponseError, Update
-from licclient._records import seal, unseal
+from licclient._core.records import seal, unseal
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def pinned(make_client):
 
 async def test_what_was_signed_is_offered_and_downloaded(pinned, store, folder, key):
     """The update says that it is authenticated and how long it is; the file is as readable as its folder."""
-    update = await pinned.check_for_update(key)
+    update = (await pinned.check_for_update(key)).update
     assert (update.version, update.authenticated, update.size) == ("2.0", True, len(CONTENT))
     folder.mkdir(mode=0o755)
-    path = (await pinned.download(update, folder)).path
+    path = (await pinned.download(update, folder, key=key)).path
     assert path.read_bytes() == CONTENT
     assert named(folder) == ["notes-2.0.zip"]
     assert os.name == "nt" or stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -44,7 +44,7 @@ async def test_what_was_signed_is_offered_and_downloaded(pinned, store, folder, 
 async def test_without_pins_nothing_is_required_and_nothing_is_verified(client, store, key):
     """An app that pins nothing works as ever, and nothing is marked as checked."""
     store.manifest = "rubbish"
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     assert (update.version, update.authenticated, update.size) == ("2.0", False, None)
 
 
@@ -83,15 +83,15 @@ async def test_what_is_not_vouched_for_is_neither_offered_nor_downloaded(
 ):
     """The app gets no update and the log the reason, without the key; nor is a fresh link believed."""
     pinned, other = (make_client(release_keys=[ALICE.pin], state_dir=folder / name) for name in "ab")
-    update = replace(await other.check_for_update(key), download_url=None)
+    update = replace((await other.check_for_update(key)).update, download_url=None)
     store.manifest = manifest
     with caplog.at_level(logging.WARNING, "licclient"):
-        assert await pinned.check_for_update(key) is None
+        assert not await pinned.check_for_update(key)
     assert "No update is offered: " in caplog.text
     assert key not in caplog.text
-    assert await pinned.check_for_update(key) is None  # nothing of it is remembered either
+    assert not await pinned.check_for_update(key)  # nothing of it is remembered either
     with pytest.raises(UntrustedResponseError):
-        await other.download(update, folder / "to")
+        await other.download(update, folder / "to", key=key)
     assert named(folder / "to") == []
 
 
@@ -99,13 +99,13 @@ async def test_no_version_below_the_highest_that_was_signed(make_client, pinned,
     """Rollback: an old version that was signed once is not offered again, whatever key, restart or pin."""
     await pinned.check_for_update(key)
     store.version, store.manifest = "1.5", word(document(version="1.5"))
-    assert await pinned.check_for_update(key, force=True) is None
+    assert not await pinned.check_for_update(key, force=True)
     again = make_client(release_keys=[ALICE.pin, BOB.pin])
-    assert await again.check_for_update(key[:-1] + "9") is None
+    assert not await again.check_for_update(key[:-1] + "9")
     store.version, store.manifest = "2.1", word(document(version="2.1"))
-    assert (await again.check_for_update(key, force=True)).version == "2.1"
+    assert (await again.check_for_update(key, force=True)).update.version == "2.1"
     store.version, store.manifest = "2.0", word(document())
-    assert await pinned.check_for_update(key, force=True) is None
+    assert not await pinned.check_for_update(key, force=True)
 
 
 async def test_a_version_that_was_signed_again_after_a_withdrawn_one_is_offered(pinned, store, key, fetch):
@@ -113,20 +113,20 @@ async def test_a_version_that_was_signed_again_after_a_withdrawn_one_is_offered(
     store.version, store.manifest = "2.1", word(document(version="2.1"))
     await pinned.check_for_update(key)
     store.version, store.manifest = "2.0", word(document(published_at="2026-11-20T10:00:01Z"))
-    assert (await pinned.check_for_update(key, force=True)).version == "2.0"
+    assert (await pinned.check_for_update(key, force=True)).update.version == "2.0"
     assert (await fetch(pinned, force=True)).version == "2.0"
 
 
 async def test_a_remembered_offer_ends_with_its_manifest(pinned, store, clock, key):
     """Freeze: what was signed for a time is offered for that time, also from memory; renewed, it is again."""
     store.manifest = word(document(expires_at="2026-11-21T13:00:00Z"))
-    update = await pinned.check_for_update(key)
+    update = (await pinned.check_for_update(key)).update
     clock.move(minutes=59)
-    assert (await pinned.check_for_update(key)).authenticated
+    assert (await pinned.check_for_update(key)).update.authenticated
     clock.move(minutes=1)
-    assert await pinned.check_for_update(key) is None
+    assert not await pinned.check_for_update(key)
     store.manifest = word(document())
-    again = await pinned.check_for_update(key, force=True)
+    again = (await pinned.check_for_update(key, force=True)).update
     assert again == update
 
 
@@ -137,15 +137,15 @@ async def test_an_edited_memory_offers_nothing(make_client, pinned, store, key, 
     held = unseal(path.stem, path.read_bytes())
     for changed in ({"version": "9.9"}, {"manifest": None}, {"manifest": word(document(EVE))}):
         path.write_bytes(seal(path.stem, {**held, "listing": held["listing"] | changed}))
-        assert await make_client(release_keys=[ALICE.pin]).check_for_update(key) is None
+        assert not await make_client(release_keys=[ALICE.pin]).check_for_update(key)
 
 
 async def test_a_client_without_pins_cannot_pass_its_offer_on(client, pinned, store, folder, key):
     """An update that was never checked is checked before it is downloaded."""
     store.manifest = ""
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     with pytest.raises(UntrustedResponseError):
-        await pinned.download(update, folder)
+        await pinned.download(update, folder, key=key)
     assert isinstance(update, Update)
     assert named(folder) == []
 
@@ -170,11 +170,11 @@ FILES = {
 @pytest.mark.parametrize("changes", FILES.values(), ids=FILES)
 async def test_another_file_than_the_signed_one_gets_no_name(pinned, store, folder, key, changes):
     """Size, digest and signature must all hold, whatever the server says of its file."""
-    update = await pinned.check_for_update(key)
+    update = (await pinned.check_for_update(key)).update
     for name, value in changes.items():
         setattr(store, name, value)
     with pytest.raises(LicclientError):
-        await pinned.download(update, folder)
+        await pinned.download(update, folder, key=key)
     assert named(folder) == []
     assert sum(path.stat().st_size for path in folder.iterdir()) <= len(CONTENT) + 2000
 
@@ -189,14 +189,16 @@ async def test_a_file_that_changes_half_way(pinned, store, folder, break_off):
 
 
 @pytest.mark.parametrize("changes", [{}, {"manifest": None}], ids=["as offered", "without its manifest"])
-async def test_a_whole_part_with_a_forged_note_is_not_believed(pinned, store, folder, changes, break_off):
+async def test_a_whole_part_with_a_forged_note_is_not_believed(
+    pinned, store, folder, changes, break_off, key
+):
     """Another file put into the folder as if it had been downloaded gets no name."""
     update, part = await break_off(pinned, 20_000)
     [note] = folder.glob(".*.note")
     forged = unseal(note.stem, note.read_bytes()) | {"size": len(OTHER), "sha256": sha256(OTHER).hexdigest()}
     part.write_bytes(OTHER)
     note.write_bytes(seal(note.stem, forged))
-    path = (await pinned.download(replace(update, **changes), folder)).path
+    path = (await pinned.download(replace(update, **changes), folder, key=key)).path
     assert path.read_bytes() == CONTENT
 
 
@@ -220,30 +222,30 @@ async def test_a_part_that_others_can_change_is_not_taken_up(pinned, store, fold
 
 async def test_a_fresh_link_to_a_newer_version(pinned, store, folder, key):
     """A link that ran out is replaced by one for a newer version: then that one must be signed (D-48)."""
-    update = await pinned.check_for_update(key)
+    update = (await pinned.check_for_update(key)).update
     store.refusals, store.version = [(403, "link_expired")], "2.1"
     store.content, store.digest = OTHER, digest(OTHER)
     store.manifest = word(document(content=OTHER, version="2.1"))
-    assert (await pinned.download(update, folder)).path.read_bytes() == OTHER
+    assert (await pinned.download(update, folder, key=key)).path.read_bytes() == OTHER
 
 
 async def test_a_fresh_link_to_a_lower_version(pinned, store, folder, key):
     """The same with a version that was signed once and is lower: nothing is downloaded."""
-    update = await pinned.check_for_update(key)
+    update = (await pinned.check_for_update(key)).update
     store.refusals, store.version, store.content = [(403, "link_expired")], "1.9", OTHER
     store.manifest = word(document(content=OTHER, version="1.9"))
     with pytest.raises(UntrustedResponseError, match="higher version"):
-        await pinned.download(update, folder)
+        await pinned.download(update, folder, key=key)
     assert named(folder) == []
 
 
 async def test_a_fresh_link_to_a_newer_version_is_not_answered_with_the_older_file(
-    pinned, store, folder, break_off
+    pinned, store, folder, break_off, key
 ):
     """Half of 2.0 is there, 2.1 is signed by now, and the rest of 2.0 comes: nothing gets a name."""
     update, _ = await break_off(pinned, 20_000)
     store.version, store.digest = "2.1", ""
     store.manifest = word(document(content=OTHER, version="2.1"))
     with pytest.raises(UntrustedResponseError):
-        await pinned.download(replace(update, download_url=None), folder)
+        await pinned.download(replace(update, download_url=None), folder, key=key)
     assert named(folder) == []

@@ -11,11 +11,11 @@ from stage.rules import settings
 
 from harness.oracle import COVERED, HttpRequest, HttpResponse, Signer, digest
 from licclient import ServiceUnavailableError, UntrustedResponseError
-from licclient._model import Held, Verified
-from licclient._protocol.requests import Call, verify_call
-from licclient._protocol.responses import Reply
-from licclient._signatures.public_keys import read_public_key
-from licclient._signatures.responses import (
+from licclient._core.model import CachedLicense, Verified
+from licclient._core.public_keys import read_public_key
+from licclient._core.requests import Call, verify_call
+from licclient._core.responses import Reply
+from licclient._core.signed_responses import (
     Signed,
     check_signature,
     check_time,
@@ -273,7 +273,9 @@ def remembered(**machine: str) -> dict[str, Any]:
     reply = Reply(200, SUCCESS, {name.lower(): value for name, value in answered.headers.items()})
     verified = read_trusted_verify(call, reply, "k", PINNED, NOON)
     assert isinstance(verified, Verified)
-    return write_signed_success(Held(verified, NOON, NOON + timedelta(seconds=10), timedelta(seconds=3)))
+    return write_signed_success(
+        CachedLicense(verified, NOON, NOON + timedelta(seconds=10), timedelta(seconds=3))
+    )
 
 
 @pytest.mark.parametrize("machine", [{}, {"label": "Desk 3"}])
@@ -322,7 +324,7 @@ def test_only_what_was_signed_is_remembered_as_signed():
     plain = read_trusted_verify(call, unsigned, "k", replace(PINNED, public_keys=()), NOON)
     assert isinstance(plain, Verified)
     with pytest.raises(ValueError, match="signed"):
-        write_signed_success(Held(plain, NOON, NOON))
+        write_signed_success(CachedLicense(plain, NOON, NOON))
     refused = read_trusted_verify(replace(call, nonce="n"), unsigned, "k", PINNED, NOON)
     assert isinstance(refused, UntrustedResponseError)
     outage = read_trusted_verify(call, Reply(503, b"", {}), "k", PINNED, NOON)

@@ -6,9 +6,9 @@ import pytest
 from stage.flavours import both
 
 from licclient import Update
-from licclient._protocol.extensions import ROLLED_BACK_PATH, is_settled
-from licclient._protocol.responses import Reply
-from licclient._texts import LANGUAGES, text_of
+from licclient._core.responses import Reply
+from licclient._core.texts import LANGUAGES, text_of
+from licclient._updates.rollbacks import ROLLED_BACK_PATH, is_settled
 from licclient.dialogs._states import Offer
 from licclient.install import Installation
 from licclient.testing import MemoryStorage
@@ -24,7 +24,7 @@ async def test_a_check_by_a_person_is_marked_as_manual(make_client, service, clo
     for _ in range(2):
         await client.check_for_update(key, force=True)
         clock.move(hours=14)
-        update = await client.check_for_update(key)
+        update = (await client.check_for_update(key)).update
         clock.move(hours=14)
     await make_client(version="2.0").check_for_update(key)
     manual = [request.query.get("manual") for request in service.requests]
@@ -47,12 +47,12 @@ async def test_the_link_of_what_a_person_was_offered_is_renewed_for_a_person(
 async def test_an_important_version_is_marked_and_cannot_be_skipped(make_client, service, key):
     """Also when it is remembered; nothing but the word of the service makes it important."""
     service.offers(critical="yes")
-    assert not (await make_client().check_for_update(key)).is_critical
+    assert not (await make_client().check_for_update(key)).update.is_critical
     service.offers(critical=True)
     client = make_client()
-    update = await client.check_for_update(key, force=True)
+    update = (await client.check_for_update(key, force=True)).update
     await client.skip_update(replace(update, is_critical=False))  # when it was not important yet
-    again = await make_client().check_for_update(key)
+    again = (await make_client().check_for_update(key)).update
     assert (update.is_critical, again.is_critical) == (True, True)
     assert not await client.is_skipped(again)
 
@@ -109,7 +109,7 @@ async def test_a_version_that_was_rolled_back_is_reported_once(
     client = make_client(**settings, report_rollbacks=True)
     for status, body in [(500, b""), (200, b"<html>"), (200, COUNTED), (200, COUNTED)]:
         take_reports(status, body)
-        assert (await client.check_for_update(key, force=True)).version == "2.0"
+        assert (await client.check_for_update(key, force=True)).update.version == "2.0"
     report = {"license_key": key, "slug": "notes", "version": "2.0", **settings}
     assert reports(service) == [report] * 3
 
@@ -121,8 +121,7 @@ async def test_a_service_without_reports_is_sent_one_only_once(
     take_reports(404)
     client = make_client(report_rollbacks=True)
     for _ in range(2):
-        await client.check_for_update(key, force=True)
-        assert client.client.last_update_check.error is None
+        assert (await client.check_for_update(key, force=True)).error is None
     assert len(reports(service)) == 1
 
 
@@ -151,7 +150,7 @@ def test_the_service_for_tests_plays_rollouts(license_service):
 
     def check(version, **check: bool):
         client = license_service.client(slug="notes", version=version, storage=MemoryStorage())
-        update = client.check_for_update(key, **check)
+        update = client.check_for_update(key, **check).update
         return update and (update.version, update.is_critical)
 
     assert check("1.0") == ("1.1", False)

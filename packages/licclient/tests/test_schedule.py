@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from stage.rules import settings
 
 from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
-from licclient._model import Held, Round, Verified
-from licclient._policy import MAX_SPREAD
-from licclient._status import (
+from licclient._core.model import CachedLicense, UpdateCheckRecord, Verified
+from licclient._core.policy import MAX_SPREAD
+from licclient._core.status import (
     JITTER,
     RETRY_FIRST,
     RETRY_MOST,
@@ -33,7 +33,7 @@ names = st.text("abcdef", min_size=1)
 
 def held(age, **changes: object):
     """A success of so long ago."""
-    return Held(NOTES, NOW - age, NOW, **changes)
+    return CachedLicense(NOTES, NOW - age, NOW, **changes)
 
 
 def verify(found, last=None, tried_at=None, *, name="a", started_at=NOW, rules=SETTINGS):
@@ -53,23 +53,23 @@ def test_what_is_due_at_the_start_is_made_up_for_in_hours(name, late):
     """Within four hours, and within a tenth of what is left of the grace; a check within four hours."""
     most = min(START_WINDOW, (72 * HOUR - late) / 10)
     assert NOW <= verify(held(DAY + late), name=name) <= NOW + most
-    done = Round(NOW - 12 * HOUR - late, 0, answered=True, listing=None)
+    done = UpdateCheckRecord(NOW - 12 * HOUR - late, 0, answered=True, listing=None)
     assert NOW <= next_update_check(name, done, None, NOW, NOW, SETTINGS) <= NOW + START_WINDOW
 
 
 def test_what_does_not_hold_is_asked_at_once():
     """No success, a grace that is over, no grace at all, a clock set back; and no check before."""
-    seen_later = Held(NOTES, NOW - HOUR, NOW + HOUR)
+    seen_later = CachedLicense(NOTES, NOW - HOUR, NOW + HOUR)
     for found in (None, held(97 * HOUR), seen_later):
         assert verify(found) == NOW
     assert verify(held(DAY), rules=settings(grace=timedelta(0))) == NOW
-    for done in (None, Round(NOW + HOUR, 0, answered=True, listing=None)):
+    for done in (None, UpdateCheckRecord(NOW + HOUR, 0, answered=True, listing=None)):
         assert next_update_check("a", done, None, NOW, NOW, SETTINGS) == NOW
 
 
 def test_a_slow_clock_does_not_put_it_off():
     """By this computer's clock a signed success is as old as by the service's (D-116)."""
-    fast = Held(NOTES, NOW + 2 * HOUR, NOW + 2 * HOUR, slow_by=2 * HOUR)
+    fast = CachedLicense(NOTES, NOW + 2 * HOUR, NOW + 2 * HOUR, slow_by=2 * HOUR)
     assert NOW + DAY <= verify(fast) <= NOW + DAY * (1 + JITTER)
 
 
@@ -110,7 +110,7 @@ def test_a_restart_is_no_reason_to_ask_again_at_once():
 
 def test_an_app_that_runs_for_minutes_gets_to_its_check():
     """After five days a check is made within half an hour of the start."""
-    done = Round(NOW - 6 * DAY, 0, answered=True, listing=None)
+    done = UpdateCheckRecord(NOW - 6 * DAY, 0, answered=True, listing=None)
     assert next_update_check("a", done, None, NOW, NOW, SETTINGS) <= NOW + timedelta(minutes=30)
 
 
@@ -134,7 +134,10 @@ def play(size, sessions, age):
         die, name = Random(number), f"license-{number}"
         runs = sessions(die)
         at = runs[0][0] - age(die)
-        confirmed, done = Held(NOTES, at, at), Round(at, die.random() * MAX_SPREAD, True, None)  # noqa: FBT003
+        confirmed, done = (
+            CachedLicense(NOTES, at, at),
+            UpdateCheckRecord(at, die.random() * MAX_SPREAD, answered=True, listing=None),
+        )
         for now, end in runs:
             started_at = now
             while True:
@@ -144,15 +147,16 @@ def play(size, sessions, age):
                 if now >= end:
                     break
                 if verify_at <= now:
-                    confirmed = Held(NOTES, now, now)
+                    confirmed = CachedLicense(NOTES, now, now)
                     verifies[number] += 1
                 else:
-                    done = Round(now, die.random() * MAX_SPREAD, True, None)  # noqa: FBT003
+                    done = UpdateCheckRecord(now, die.random() * MAX_SPREAD, True, None)  # noqa: FBT003
                     checks[number] += 1
                 minutes[(now - NOW) // MINUTE] += 1
     return verifies, checks, minutes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sessions", "age", "work"),
     [

@@ -18,9 +18,9 @@ from licclient import (
     UntrustedResponseError,
     explain,
 )
-from licclient._clock import uptime
-from licclient._protocol.extensions import HeldSeat, read_seat
-from licclient._protocol.responses import Reply
+from licclient._core.clock import uptime
+from licclient._core.responses import Reply
+from licclient._seats.protocol import HeldSeat, read_seat
 from licclient.testing import LicenseService, MemoryStorage
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
@@ -38,7 +38,8 @@ FULL = {"error": "no_seat", "message": f"All are in use with {KEY}.", "seats": 5
         (200, {**HELD, "lease_seconds": 10**9}, ServiceUnavailableError),
         (200, {"valid": True}, ServiceUnavailableError),
         (403, FULL, (5, NOW + timedelta(seconds=70))),
-        (403, {**FULL, "retry_after": -1}, LicenseRefusedError),
+        (403, {**FULL, "retry_after": -1}, ServiceUnavailableError),
+        (403, {"error": "Forbidden", "message": "no"}, ServiceUnavailableError),
         (403, {"error": "seat_lost", "message": "lost"}, (None, None)),
         (403, {"error": "not_floating", "message": "none"}, (0, None)),
         (403, {"error": "license_revoked", "message": "revoked"}, LicenseRefusedError),

@@ -6,7 +6,7 @@ import pytest
 from stage.releases import ALICE, Signer
 
 from licclient import AsyncLicenseClient, ClientSettings, LicenseClient
-from licclient._settings import read_server, read_settings
+from licclient._core.settings import read_server, read_settings
 from licclient.testing import MemoryStorage
 
 PIN = ALICE.pin
@@ -131,7 +131,7 @@ def test_a_bad_setting_is_an_error_of_the_constructor(options, error, words):
 @pytest.mark.parametrize("setting", ["public_keys", "release_keys"])
 def test_a_pin_without_the_library_is_refused_at_once(monkeypatch, setting):
     """The error names the extra to install; without a pin nothing is needed."""
-    monkeypatch.setattr("licclient._signatures.public_keys.find_spec", lambda name: None)
+    monkeypatch.setattr("licclient._core.public_keys.find_spec", lambda name: None)
     LicenseClient("https://x.example")
     with pytest.raises(ImportError, match=rf"{setting} needs .* pip install 'licclient\[signed\]'"):
         LicenseClient("https://x.example", **{setting: [PIN]})
@@ -140,7 +140,7 @@ def test_a_pin_without_the_library_is_refused_at_once(monkeypatch, setting):
 def test_a_key_named_twice_is_one():
     """The service is asked for its signature once."""
     client = LicenseClient("https://x.example", public_keys=iter([PIN, PIN]))
-    assert len(client._context.settings.public_keys) == 1
+    assert len(client._session.settings.public_keys) == 1
 
 
 async def test_a_timeout_may_be_a_timedelta(make_client, service, key):

@@ -13,18 +13,18 @@ from stage.releases import ALICE, BOB, CONTENT, EVE, document, manifest_payload,
 from stage.rules import settings
 
 from licclient import UntrustedResponseError, Update
-from licclient._model import Listing, Manifest
-from licclient._policy import is_at_least
-from licclient._records import record_name, unseal
-from licclient._signatures.public_keys import read_public_key
-from licclient._signatures.releases import (
+from licclient._core.model import Listing, Manifest
+from licclient._core.policy import is_at_least
+from licclient._core.public_keys import read_public_key
+from licclient._core.records import record_name, unseal
+from licclient._core.storage import StateFolder
+from licclient._updates.signed_releases import (
     MAX_HEADER,
     Highest,
     SignedReleases,
     check_manifest,
     read_manifest,
 )
-from licclient._storage import StateFolder
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KEYS = [read_public_key(BOB.pin), read_public_key(ALICE.pin)]
@@ -262,9 +262,9 @@ def highest(folder, slug="notes"):
 def test_what_was_signed_is_vouched_for_and_remembered(state, tmp_path):
     """With all that was signed; a higher one takes its place, one for each product."""
     releases = SignedReleases(PINNED, state)
-    vouched = releases.check(listing(), NOW)
-    assert vouched == replace(listing(), vouched=vouched.vouched)
-    assert (vouched.vouched.version, vouched.vouched.slug) == ("2.0", "notes")
+    signed = releases.check(listing(), NOW)
+    assert signed == replace(listing(), signed=signed.signed)
+    assert (signed.signed.version, signed.signed.slug) == ("2.0", "notes")
     assert highest(tmp_path) == "2.0"
     assert isinstance(releases.check(listing("2.1"), NOW), Listing)
     assert highest(tmp_path) == "2.1"

@@ -1,5 +1,6 @@
 """A clock that is slow, in an app that pins keys: what was signed counts by the service's clock (D-116)."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 from stage.rules import settings
 from stage.signing import SIGNER, Vendor
 
-from licclient import Source
-from licclient._model import Held, Verified
-from licclient._policy import mark, recall
-from licclient._records import seal, unseal
+from licclient import License, ServiceUnavailableError, Source
+from licclient._core.model import CachedLicense, Verified
+from licclient._core.policy import fall_back, from_cache, mark
+from licclient._core.records import seal, unseal
+from licclient._core.status import judge_status
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 RULES = settings()
@@ -24,12 +26,51 @@ RULES = settings()
 def test_a_slow_clock_neither_shortens_nor_lengthens(moments, lag):
     """As long as it stays as slow as it was, it is as good as one that is right."""
     verified = Verified("Notes", date(2026, 11, 24), lifetime=False)
-    right, slow = Held(verified, START, START), Held(verified, START, START, slow_by=lag)
+    right, slow = CachedLicense(verified, START, START), CachedLicense(verified, START, START, slow_by=lag)
     for moment in moments:
         at = START + moment
         right, slow = mark(right, at, RULES), mark(slow, at - lag, RULES)
-        assert recall(slow, at - lag, RULES) == recall(right, at, RULES)
+        assert from_cache(slow, at - lag, RULES) == from_cache(right, at, RULES)
         assert slow.seen_at == right.seen_at
+
+
+@given(
+    st.none() | st.dates(date(2026, 11, 20), date(2026, 11, 26)),
+    st.timedeltas(timedelta(0), timedelta(hours=24)),
+    st.timedeltas(timedelta(hours=-3), timedelta(days=5)),
+    st.timedeltas(timedelta(0), timedelta(minutes=4)),
+    st.timedeltas(timedelta(0), timedelta(days=6)),
+)
+def test_what_the_status_promises_is_kept(expiry, lag, moment, ahead, wait):
+    """The license holds without an answer until the one instant, and is asked for from the other on."""
+    verified = Verified("Notes", expiry, lifetime=False)
+    now = START - lag + moment
+    seen_at = max(START, now + lag + ahead)
+    held = CachedLicense(verified, START, seen_at, slow_by=lag)
+    status = judge_status(held, None, now, RULES, key_hint=None, update=None)
+    then = now + wait
+    found = fall_back(ServiceUnavailableError(), held, then, RULES)
+    if status.source is None:
+        return
+    assert status.days_left is None or status.days_left >= 0
+    is_over = then >= status.grace_ends_at + timedelta(seconds=1)
+    if then < status.grace_ends_at or is_over:
+        assert isinstance(found, License) is not is_over
+    if then >= max(now, seen_at - lag):
+        assert (from_cache(held, then, RULES) is not None) is (then < status.next_check_at)
+
+
+@given(st.timedeltas(timedelta(0), timedelta(hours=24)))
+def test_a_slow_clock_changes_no_promise(lag):
+    """What is shown differs from what a right clock shows by the lag, and so lies in the same instant."""
+    held = CachedLicense(Verified("Notes", date(2026, 11, 24), lifetime=False), START, START)
+    for hours in range(0, 96, 5):
+        now = START + timedelta(hours=hours)
+        right = judge_status(held, None, now, RULES, key_hint=None, update=None)
+        slow = judge_status(replace(held, slow_by=lag), None, now - lag, RULES, key_hint=None, update=None)
+        assert (slow.state, slow.source, slow.days_left) == (right.state, right.source, right.days_left)
+        assert slow.next_check_at == right.next_check_at - lag
+        assert slow.grace_ends_at == (right.grace_ends_at and right.grace_ends_at - lag)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from licclient import LicenseClient, NotActivatedError, Source
-from licclient._records import folder_name
+from licclient._core.records import folder_name
 
 
 @pytest.fixture
@@ -21,9 +21,10 @@ def files(tmp_path, service):
     """Tell which kinds of records lie in which folders; the vendor's is called `shop`."""
 
     def tell():
-        paths = (path.relative_to(tmp_path) for path in tmp_path.rglob("*.state"))
+        paths = [path.relative_to(tmp_path) for path in tmp_path.rglob("*.state")]
+        kinds = {f"{path.parent.as_posix()}/{path.name.partition('-')[0]}" for path in paths}
         shop = folder_name(service.url.partition("//")[2])
-        return {f"{path.parent}/{path.name.partition('-')[0]}".replace(shop, "shop") for path in paths}
+        return {kind.replace(shop, "shop") for kind in kinds}
 
     return tell
 
@@ -34,13 +35,17 @@ def test_each_product_has_a_folder_and_all_of_a_vendor_one_id(app, service, key,
     app(slug="notes-pro").verify(key)
     assert files() == {
         "shop/installation",
+        "shop/installation_copy",
         *(f"shop/{name}/{kind}" for name in ("notes", "notes-pro") for kind in ("license", "call")),
     }
     assert len({request.json["domain"] for request in service.requests}) == 1
 
 
 def test_what_an_earlier_version_kept_is_taken_over(app, service, key, tmp_path, files):
-    """Key, cached answer and id, from the folder of all apps; the id stays there for an app that is older."""
+    """Key, cached answer and id, from the folder of all apps; the id stays there for an app that is older.
+
+    Two files hold the id.
+    """
     app(product="Notes", slug="notes", state_dir=tmp_path).activate(key)
     service.goes_down()
     client = app(product="Notes", slug="notes")
@@ -48,9 +53,8 @@ def test_what_an_earlier_version_kept_is_taken_over(app, service, key, tmp_path,
     service.grants()
     assert client.verify(force=True).source is Source.SERVER
     assert service.requests[0].json["domain"] == service.requests[-1].json["domain"]
-    assert files() == {"./installation", "shop/installation"} | {
-        f"shop/notes/{kind}" for kind in ("activation", "license", "call")
-    }
+    copies = {f"{place}/{kind}" for place in (".", "shop") for kind in ("installation", "installation_copy")}
+    assert files() == copies | {f"shop/notes/{kind}" for kind in ("activation", "license", "call")}
     client.forget_key()
     with pytest.raises(NotActivatedError):
         app(product="Notes", slug="notes").verify()

@@ -13,8 +13,15 @@ from licclient import (
     UntrustedResponseError,
     explain,
 )
-from licclient._model import Held, Verified
-from licclient._status import Outcome, judge_status, outcome_of, read_outcome, refused_lately, write_outcome
+from licclient._core.model import CachedLicense, Verified
+from licclient._core.status import (
+    Outcome,
+    failed_lately,
+    judge_status,
+    outcome_of,
+    read_outcome,
+    write_outcome,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = settings(product="Notes")
@@ -24,7 +31,7 @@ SILENCE = ServiceUnavailableError("The license service could not be reached.")
 
 def _held(hours, product="Notes", expiry=None):
     at = NOW - timedelta(hours=hours)
-    return Held(Verified(product, expiry, lifetime=False), at, max(at, NOW - timedelta(hours=1)))
+    return CachedLicense(Verified(product, expiry, lifetime=False), at, max(at, NOW - timedelta(hours=1)))
 
 
 def _ended(hours, answer=None):
@@ -81,16 +88,19 @@ def test_grace_never_reaches_past_the_last_day():
 def test_a_success_of_the_last_days_of_all():
     """A clock that stood at the end of time does not end the settings page."""
     at = datetime(9999, 12, 31, 12, tzinfo=UTC)
-    held = Held(Verified("Notes", None, lifetime=True), at, at)
+    held = CachedLicense(Verified("Notes", None, lifetime=True), at, at)
     status = judge_status(held, _ended(0, SILENCE), at, SETTINGS, key_hint=None, update=None)
     assert status.next_check_at == status.grace_ends_at == datetime.max.replace(tzinfo=UTC)
 
 
 def test_words_that_nobody_has_translated():
-    """The server's own sentence stands in for a reason that is not known."""
+    """The server's own sentence is quoted for a reason that is not known."""
     odd = _ended(0, LicenseRefusedError(Reason.OTHER, "Closed on Sundays."))
     status = judge_status(None, odd, NOW, SETTINGS, key_hint=None, update=None)
-    assert explain(status, "ja") == status.message == "Closed on Sundays."
+    assert status.message == "Closed on Sundays."
+    assert explain(status, "ja") == (
+        "ライセンスが拒否されました。ライセンスサービスからのメッセージ: Closed on Sundays."
+    )
 
 
 @pytest.mark.parametrize("answer", [None, REVOKED, SILENCE])
@@ -126,23 +136,29 @@ def test_a_malformed_request_is_nobody_elses_business():
 
 
 @pytest.mark.parametrize(
-    ("last", "refused"),
+    ("last", "failed"),
     [
         (None, None),
-        (Outcome("c", NOW - timedelta(seconds=59), REVOKED), Reason.REVOKED),
+        (Outcome("c", NOW - timedelta(seconds=59), REVOKED), REVOKED),
         (Outcome("c", NOW - timedelta(seconds=60), REVOKED), None),
         (Outcome("c", NOW + timedelta(seconds=1), REVOKED), None),  # a clock set back
-        (Outcome("c", NOW, SILENCE), None),
+        (Outcome("c", NOW - timedelta(seconds=59), SILENCE), SILENCE),
+        (Outcome("c", NOW - timedelta(seconds=60), SILENCE), None),
         (Outcome("c", NOW, None, "Notes"), None),
-        (Outcome("c", NOW, None, "Photos"), Reason.OTHER_PRODUCT),
         (Outcome("c", NOW, None), None),
         (Outcome("c", NOW, None, is_private=True), None),
     ],
 )
-def test_a_refusal_holds_for_a_minute(last, refused):
-    """One of another app of the vendor, which sells another product, is none for this one (D-44, D-119)."""
-    found = refused_lately(last, NOW, SETTINGS)
-    assert (found and found.reason) == refused
+def test_a_refusal_and_an_outage_hold_for_a_minute(last, failed):
+    """By this computer's clock (D-119)."""
+    assert failed_lately(last, NOW, SETTINGS) is failed
+
+
+def test_a_success_of_another_product_is_a_refusal():
+    """It was for another app of the vendor (D-44)."""
+    found = failed_lately(Outcome("c", NOW, None, "Photos"), NOW, SETTINGS)
+    assert isinstance(found, LicenseRefusedError)
+    assert found.reason is Reason.OTHER_PRODUCT
 
 
 def test_a_success_is_remembered_with_its_product():

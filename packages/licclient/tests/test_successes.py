@@ -9,13 +9,13 @@ from stage.rules import settings
 from stage.signing import GOOD, SIGNER
 
 from harness.oracle import HttpRequest, HttpResponse, digest
-from licclient._flows.context import Subject, Successes
-from licclient._model import Held, Verified
-from licclient._protocol.requests import verify_call
-from licclient._protocol.responses import Reply
-from licclient._records import record_name, seal, unseal, write_held
-from licclient._signatures.responses import read_trusted_verify, request_signature
-from licclient._storage import StateFolder
+from licclient._core.model import CachedLicense, Verified
+from licclient._core.records import record_name, seal, unseal, write_cached_license
+from licclient._core.requests import verify_call
+from licclient._core.responses import Reply
+from licclient._core.signed_responses import read_trusted_verify, request_signature
+from licclient._core.storage import StateFolder
+from licclient._core.successes import Subject, Successes
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -41,7 +41,7 @@ def held(kind):
     """A success that came at NOW, signed for an app with pins."""
     settings = SETTINGS[kind]
     if kind == "license":
-        return Held(Verified("Notes", None, lifetime=False), NOW, NOW)
+        return CachedLicense(Verified("Notes", None, lifetime=False), NOW, NOW)
     call = request_signature(verify_call(settings, KEY, DOMAIN, "192.0.2.1"), settings.public_keys, "n")
     signed_request = HttpRequest(call.method, call.url, {"Content-Digest": digest(call.body)}, call.body)
     answered = HttpResponse(
@@ -49,7 +49,9 @@ def held(kind):
     )
     SIGNER.sign(answered, "n", NOW)
     headers = {name.lower(): value for name, value in answered.headers.items()}
-    return Held(read_trusted_verify(call, Reply(200, answered.body, headers), KEY, settings, NOW), NOW, NOW)
+    return CachedLicense(
+        read_trusted_verify(call, Reply(200, answered.body, headers), KEY, settings, NOW), NOW, NOW
+    )
 
 
 def seen_at(folder, kind):
@@ -102,7 +104,7 @@ def test_a_key_that_was_not_fetched_is_needed_for_a_signature(make, held, kind):
 
 def test_a_record_in_the_clear_is_never_taken_for_a_signed_one(make, kind, tmp_path):
     """With a pin, what nobody signed grants nothing, whoever asks, key or no key (D-62)."""
-    forged = write_held(Held(Verified("Notes", None, lifetime=True), NOW, NOW))
+    forged = write_cached_license(CachedLicense(Verified("Notes", None, lifetime=True), NOW, NOW))
     (tmp_path / f"{NAMES[kind]}.state").write_bytes(seal(NAMES[kind], forged))
     for key in (None, "", KEY):
         found = make().find(Subject(key, DOMAIN, NAMES[kind]))

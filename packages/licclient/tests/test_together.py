@@ -14,20 +14,19 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from stage.rules import settings
 
-from harness.threads import call_at_once
 from licclient import (
     AsyncLicenseClient,
     LicenseClient,
     LicenseRefusedError,
     ServiceUnavailableError,
-    _storage,
+    Source,
 )
-from licclient._flows import verification
-from licclient._flows.verification import call_lock, call_name, installation_domain
-from licclient._storage import LEAST_SECONDS, CallLock
-from licclient._transport import Transport
+from licclient._core import session
+from licclient._core import storage as _storage
+from licclient._core.session import Session, call_name
+from licclient._core.storage import LEAST_SECONDS, CallLock
+from licclient._core.transport import Transport
 
 PROGRAM = """
 import sys
@@ -65,8 +64,8 @@ def _go(processes):
 
 def lock_of(client, key):
     """The lock of a client's call for a key."""
-    context = client._context
-    return call_lock(context, call_name(context.successes.subject(key, installation_domain(context))))
+    context = client._session
+    return context.lock(call_name(context.successes.subject(key, context.domain())))
 
 
 @pytest.fixture
@@ -91,14 +90,14 @@ def together(monkeypatch):
 
     @contextmanager
     def wait_for(many):
-        gate = threading.Barrier(many)
+        gate, lock = threading.Barrier(many), Session.lock
 
         def lock_together(*args: object):
             gate.wait(20)
-            return call_lock(*args)
+            return lock(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(verification, "call_lock", lock_together)
+            patch.setattr(Session, "lock", lock_together)
             yield
 
     return wait_for
@@ -167,6 +166,7 @@ def test_a_cancelled_task_lets_go(service, slowly, tmp_path, key):
     assert asyncio.run(story()) == "Notes"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of Unix")
 def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
     """One that was stopped in its call keeps others for the time of a call; then they go ahead."""
@@ -183,7 +183,7 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
         client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
         lock = lock_of(client, key)._path
         assert lock_of(client, key)._patience == 2.0  # a limit of 10 s and a call of one's own: 13 s in all
-        with CallLock(lock, 60) as turn:
+        with CallLock(lock, lock, 60) as turn:
             assert not turn.is_ours()
             turn._patience = 0.0  # as if so long had been waited
             assert turn.is_ours()
@@ -226,9 +226,9 @@ def test_without_locks_everybody_asks(service, tmp_path, key, monkeypatch):
     service.grants()
     lock = tmp_path / "call.lock"
     lock.mkdir()  # nothing that could be locked
-    with CallLock(lock, 1) as turn:
+    with CallLock(lock, lock, 1) as turn:
         assert turn.is_ours()
-    with CallLock(None, 1) as turn:
+    with CallLock("call", None, 1) as turn:
         assert turn.is_ours()
 
 
@@ -249,6 +249,27 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
         client.verify(key)
 
 
+def test_an_outage_in_the_background_answers_nobody(service, http_answer, tmp_path, key, clock):
+    """A refresh that began while the service was down: a call of now is made, and gets an answer of now."""
+    service.grants()
+    client = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
+    client.activate(key)
+    clock.move(hours=30)
+    go_on, good = threading.Event(), service.script
+    service.script = lambda _: go_on.wait(30) and http_answer(500)
+    assert client.require().source is Source.GRACE
+    while service.count("verify") < 2:
+        time.sleep(0.005)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.verify, force=True)
+        time.sleep(0.1)  # it waits for the refresh
+        service.script = good
+        go_on.set()
+        assert asked.result(30).source is Source.SERVER
+    assert service.count("verify") == 3
+    client.close()
+
+
 # --- the wait is part of the call's time limit (D-120) ------------------------------------------
 
 
@@ -260,7 +281,7 @@ def test_what_is_left_for_a_call(monkeypatch, limit, waited, left):
     """The limit without the wait; but two seconds, or all of a shorter limit, so that a call can succeed."""
     times = iter([100.0, 100.0 + waited])
     monkeypatch.setattr(_storage, "monotonic", lambda: next(times))
-    assert CallLock(None, 15).left(limit) == left
+    assert CallLock("call", None, 15).left(limit) == left
 
 
 async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, key, monkeypatch):
@@ -273,7 +294,7 @@ async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, 
         return plain_send(transport, call, seconds, is_cancelled)
 
     monkeypatch.setattr(Transport, "send", send)
-    monkeypatch.setattr(verification, "PATIENCE", timedelta(seconds=-9.7))
+    monkeypatch.setattr(session, "PATIENCE", timedelta(seconds=-9.7))
     service.grants()
     client = make_client(timeout=10)
     await client.verify(key)
@@ -288,12 +309,3 @@ def _locks(folder: Path) -> list[Path]:
     return list((folder / "state").glob("call-*.lock")) or [
         path.with_suffix(".lock") for path in (folder / "state").glob("call-*.state")
     ]
-
-
-def test_two_threads_share_the_connections(monkeypatch):
-    """Both make the first call: httpx's transport is made once."""
-    made = []
-    monkeypatch.setattr(Transport, "_create", lambda *_: made.append(time.sleep(0.05)) or object())
-    transport = Transport(settings(), "test")
-    first, second = call_at_once([lambda: transport._sender(None)] * 2)
-    assert (first is second, len(made)) == (True, 1)

@@ -1,6 +1,9 @@
 """An app starts a trial: what the service may answer, what names the computer, and what is remembered."""
 
+import errno
+import itertools
 import json
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -16,12 +19,13 @@ from licclient import (
     LicenseRefusedError,
     Reason,
     ServiceUnavailableError,
+    StateUnreadableError,
     UntrustedResponseError,
     explain,
 )
-from licclient import _computer as machines
-from licclient._protocol.extensions import read_trial
-from licclient._protocol.responses import Reply
+from licclient._core import computer as machines
+from licclient._core.responses import Reply
+from licclient._trials.protocol import read_trial
 from licclient.dialogs._driver import begin_activation
 from licclient.dialogs._states import Action, Activation, Command, Ended, Pressed
 from licclient.testing import LicenseService, MemoryStorage, Misbehaviour
@@ -199,15 +203,47 @@ def test_the_id_of_a_mac(monkeypatch, output, expected):
     assert machines.read_machine_id() == expected
 
 
-def test_a_mac_that_does_not_answer_has_no_id(monkeypatch):
-    """Then a trial is named by the installation, as on a computer without an id."""
+def test_a_mac_that_does_not_answer_is_no_other_computer(monkeypatch):
+    """Named by the installation it would get a second trial; so the trial is asked for again."""
 
     def hang(command, **_: object):
         raise subprocess.TimeoutExpired(command, 5)
 
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr("subprocess.run", hang)
-    assert machines.read_machine_id() is None
+    with pytest.raises(StateUnreadableError, match="ioreg"):
+        machines.read_machine_id()
+
+
+@pytest.mark.parametrize(
+    ("error", "lasts", "found"),
+    [
+        (errno.EACCES, False, "4f8a"),
+        (errno.EMFILE, False, "4f8a"),
+        (errno.EACCES, True, None),  # in a sandbox, always
+        (errno.EMFILE, True, StateUnreadableError),
+        (errno.EIO, True, StateUnreadableError),
+    ],
+)
+def test_an_id_that_cannot_be_read_is_not_replaced(tmp_path, monkeypatch, error, lasts, found):
+    """A computer that was named otherwise for a moment would get a second trial."""
+    file, real, failures = tmp_path / "id", os.open, itertools.count()
+    file.write_text("4f8a\n")
+
+    def fail(path, *args: object) -> int:
+        if str(path) == str(file) and (next(failures) == 0 or lasts):
+            raise OSError(error, os.strerror(error), str(path))
+        return real(path, *args)
+
+    monkeypatch.setattr("licclient._core.storage.sleep", lambda _: None)
+    monkeypatch.setattr(machines, "LINUX_FILES", [str(file)])
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(os, "open", fail)
+    if found is StateUnreadableError:
+        with pytest.raises(StateUnreadableError):
+            machines.read_machine_id()
+    else:
+        assert machines.read_machine_id() == found
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -232,12 +268,12 @@ def test_the_id_of_a_windows_machine(monkeypatch, is_there):
 
 def test_a_computer_without_an_id_is_named_by_its_installation(monkeypatch, tmp_path, shop):
     """So a container has trials as well; a new installation is a new one."""
-    monkeypatch.setattr("licclient._flows.activation.read_machine_id", lambda: None)
+    monkeypatch.setattr("licclient._trials.flow.read_machine_id", lambda: None)
     for folder in ("a", "a", "b"):
         with LicenseClient(
             "https://licenses.example.com", slug="app", state_dir=tmp_path / folder, transport=shop.transport
         ) as client:
-            client._context.now = shop.clock
+            client._session.now = shop.clock
             client.start_trial()
     machines = [one.fields["machine"] for one in shop.requests if one.kind == "trial"]
     assert machines[0] == machines[1] != machines[2]
@@ -246,15 +282,20 @@ def test_a_computer_without_an_id_is_named_by_its_installation(monkeypatch, tmp_
 # --- the dialog -------------------------------------------------------------------------------
 
 
-def test_the_dialog_starts_a_trial():
-    """A button beside the others, if the app wants it; a refusal is shown, and another key can be typed."""
+@pytest.mark.parametrize("reason", [Reason.TRIAL_ENDED, Reason.TRIAL_LIMIT])
+def test_the_dialog_starts_a_trial(reason):
+    """A button beside the others, if the app wants it; after a refusal a key can be typed.
+
+    Only a trial that is over is not offered again.
+    """
     assert Activation("en").view().skip is None
     assert Activation("en").step(Pressed(Action.SKIP)) == (Activation("en"), None)
     asking, command = Activation("en", offers_trial=True).step(Pressed(Action.SKIP))
     assert command is Command.START_TRIAL
-    refusal = LicenseRefusedError(Reason.TRIAL_ENDED, "no")
+    refusal = LicenseRefusedError(reason, "no")
     shown = asking.step(Ended(refusal))[0].view()
-    assert ("has ended" in shown.message, shown.is_editable, shown.skip is None) == (True, True, False)
+    assert (shown.message != "", shown.is_editable) == (True, True)
+    assert (shown.skip is None) == (reason is Reason.TRIAL_ENDED)
 
 
 def test_the_button_needs_a_slug(shop):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licclient._typed_key import KeyFlaw, Mistyped, is_license_key, mask_key, repair_key
+from licclient._core.typed_key import KeyFlaw, Mistyped, is_license_key, mask_key, repair_key
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 keys = st.lists(st.from_regex(r"[A-Z0-9]{6}", fullmatch=True), min_size=5, max_size=5).map(
@@ -47,6 +47,7 @@ def test_what_was_meant_is_found(typed):
     ("typed", "flaw", "detail"),
     [
         ("", KeyFlaw.EMPTY, ""),
+        (KEY * 1000, KeyFlaw.TOO_LONG, "36970"),  # a document that was pasted by mistake
         (" \t\u200b\n", KeyFlaw.EMPTY, ""),
         ("-", KeyFlaw.EMPTY, ""),
         ("hello", KeyFlaw.PREFIX, ""),
@@ -84,6 +85,7 @@ def test_a_key_that_was_sold_elsewhere_is_sent_as_typed(typed, key):
     assert repair_key(typed) == (key or typed)
 
 
+@pytest.mark.slow
 @given(keys, st.lists(st.sampled_from([" ", "-", "–", "\u00a0", "\n"]), min_size=40, max_size=40))
 def test_no_spacing_and_no_case_loses_a_key(key, spaces):
     """Whatever is strewn between the letters of whatever key, it comes out whole."""

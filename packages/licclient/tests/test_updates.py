@@ -1,4 +1,5 @@
-from dataclasses import replace
+import pickle
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,14 +11,14 @@ from licclient import LicenseClient, LicenseRefusedError, NotActivatedError, Ser
 async def test_a_newer_version_is_offered(client, service, key):
     """The answer of the specification becomes an Update that hides its credentials (spec 2)."""
     service.offers()
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     assert (update.name, update.slug, update.version) == ("Notes", "notes", "2.0")
     assert update.changelog == "Faster."
     assert (update.changelog_html, update.changelog_text) == ("Faster.", "Faster.")
     assert update.last_updated == datetime(2026, 11, 20, 10, 11, 12, tzinfo=UTC)
-    assert update.license_key == key
-    assert key not in repr(update)
     assert "SECRETSIG" not in repr(update)
+    for written in (repr(update), repr(asdict(update)), pickle.dumps(update).decode("latin-1")):
+        assert key not in written
 
 
 async def test_the_request_is_the_specified_one(make_client, service, key):
@@ -42,7 +43,7 @@ async def test_the_request_is_the_specified_one(make_client, service, key):
 
 async def test_an_empty_key_is_no_update(client, service):
     """Checking without a key asks nobody."""
-    assert await client.check_for_update(" ") is None
+    assert not await client.check_for_update(" ")
     assert service.requests == []
 
 
@@ -59,9 +60,9 @@ async def test_checking_needs_slug_and_version(make_client, key, missing):
 async def test_the_offer_is_shown_again_without_a_call(make_client, service, clock, key):
     """For twelve hours, also after a restart, what was offered is remembered, without its link."""
     service.offers()
-    first = await make_client().check_for_update(key)
+    first = (await make_client().check_for_update(key)).update
     clock.move(hours=11, minutes=59)
-    again = await make_client().check_for_update(key)
+    again = (await make_client().check_for_update(key)).update
     assert again == first
     assert again.download_url is None
     assert service.count() == 1
@@ -74,27 +75,51 @@ async def test_a_newer_installation_does_not_hide_the_offer_from_an_older_one(ma
     """Two versions of an app share what is remembered: what is no news to one is an update for the other."""
     service.offers()
     older, newer = make_client(version="1.0"), make_client(version="2.0")
-    offer = await older.check_for_update(key)
-    assert await newer.check_for_update(key, force=True) is None
-    assert await older.check_for_update(key) == offer
+    offer = (await older.check_for_update(key)).update
+    assert not await newer.check_for_update(key, force=True)
+    assert (await older.check_for_update(key)).update == offer
     assert service.count() == 2
 
 
-@pytest.mark.parametrize("status", [401, 500])
-async def test_attempts_count_whatever_came_of_them(client, service, clock, key, status):
-    """A refusal or an outage does not make the client ask more often."""
-    service.responds(status, {"error": "invalid_license", "message": "No."})
+@pytest.mark.parametrize(("status", "hours"), [(401, 12), (422, 12), (404, 12), (500, 0.5), (200, 0.5)])
+async def test_only_an_answer_counts_for_twelve_hours(client, service, clock, key, status, hours):
+    """A refusal is one, and so is a 422; after an outage the next attempt follows within the hour (D-50)."""
+    body = {"error": "invalid_license", "message": "No.", "errors": {}} if status != 200 else b"<html>"
+    service.responds(status, body)
     for _ in range(3):
-        assert await client.check_for_update(key) is None
+        assert not await client.check_for_update(key)
     assert service.count() == 1
+    clock.move(hours=hours, minutes=-1)
+    assert not await client.check_for_update(key)
+    assert service.count() == 1
+    clock.move(hours=1.2 if hours == 12 else 0.5, minutes=1)
+    await client.check_for_update(key)
+    assert service.count() == 2
+
+
+async def test_a_failed_check_now_does_not_use_up_the_answer_before(client, service, clock, key):
+    """Nor is the next one due earlier than without it."""
+    service.offers("1.0")
+    assert (await client.check_for_update(key)).error is None
+    clock.move(hours=1)
+    service.goes_down()
+    assert (await client.check_for_update(key, force=True)).error is not None
+    service.offers("1.0")
+    before = service.count()
+    clock.move(hours=10.9)
+    await client.check_for_update(key)
+    assert service.count() == before
+    clock.move(hours=1.4)
+    assert (await client.check_for_update(key)).error is None
+    assert service.count() == before + 1
 
 
 async def test_force_asks_now(client, service, key):
     """When the person asks, the cadence does not matter."""
     await client.check_for_update(key)
     service.offers()
-    assert await client.check_for_update(key) is None
-    assert (await client.check_for_update(key, force=True)).version == "2.0"
+    assert not await client.check_for_update(key)
+    assert (await client.check_for_update(key, force=True)).update.version == "2.0"
 
 
 async def test_a_check_is_due_after_the_first_success(client, service, key):
@@ -104,7 +129,7 @@ async def test_a_check_is_due_after_the_first_success(client, service, key):
     service.grants()
     await client.verify(key)
     service.offers()
-    assert (await client.check_for_update(key)).version == "2.0"
+    assert (await client.check_for_update(key)).update.version == "2.0"
 
 
 async def test_threads_make_one_check(service, clock, key, tmp_path):
@@ -136,11 +161,11 @@ async def test_a_version_is_skipped_for_this_app_alone(make_client, service, key
     """One version to the letter, for any key, after a restart, until another is skipped (D-87)."""
     service.offers("2.0")
     client = make_client()
-    first = await client.check_for_update(key)
+    first = (await client.check_for_update(key)).update
     assert not await client.is_skipped(first)
     await client.skip_update(first)
-    assert await make_client().is_skipped(replace(first, license_key="CP-OTHER"))
-    assert await client.check_for_update(key) == first
+    assert await make_client().is_skipped(replace(first, changelog="Other."))
+    assert (await client.check_for_update(key)).update == first
     assert not await client.is_skipped(replace(first, version="2.0.0"))
     assert not await client.is_skipped(replace(first, slug="photos"))
     assert not await make_client("https://elsewhere.example.com").is_skipped(first)
@@ -151,7 +176,7 @@ async def test_a_version_is_skipped_for_this_app_alone(make_client, service, key
 async def test_what_was_skipped_cannot_be_read(client, service, key, tmp_path):
     """A damaged file is no memory, and no mistake."""
     service.offers("2.0")
-    update = await client.check_for_update(key)
+    update = (await client.check_for_update(key)).update
     await client.skip_update(update)
     [file] = (tmp_path / "state").glob("skipped-*.state")
     assert key not in file.read_text()
@@ -172,17 +197,18 @@ async def test_what_was_skipped_cannot_be_read(client, service, key, tmp_path):
         (lambda service: service.goes_down(), ServiceUnavailableError),
     ],
 )
-async def test_the_reason_for_none_is_kept(client, service, key, script, expected):
-    """`last_update_check` distinguishes "up to date" from "not known", for a button "Check now"."""
+async def test_the_result_is_the_update_or_why_there_is_none(client, service, key, script, expected):
+    """It distinguishes "up to date" from "not known", for a button "Check now"; no worker can replace it."""
     script(service)
-    found = await client.check_for_update(key, force=True)
-    check = client.client.last_update_check
-    assert (check.update, type(check.error)) == (found, expected)
+    check = await client.check_for_update(key, force=True)
+    assert bool(check) is (check.update is not None) is ("2.0" in check.message)
+    assert type(check.error) is expected
     assert check.message
 
 
 async def test_looking_for_updates_without_a_key(client, service):
     """No key has been entered: that is the reason for None, and no request is made."""
-    assert await client.check_for_update(force=True) is None
-    assert isinstance(client.client.last_update_check.error, NotActivatedError)
+    check = await client.check_for_update(force=True)
+    assert not check
+    assert isinstance(check.error, NotActivatedError)
     assert service.requests == []

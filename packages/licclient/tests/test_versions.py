@@ -1,4 +1,4 @@
-"""Which version is current, and what is left over (D-81): pure."""
+"""Which version is current, and which are unused (D-81): pure."""
 
 import pytest
 from hypothesis import given

@@ -35,11 +35,11 @@ async def test_an_address_that_redirects(client, service, key, status):
 
 
 async def test_a_version_that_nobody_can_compare(make_client, service, key, caplog):
-    """Nothing is ever newer than "2024 Spring": log, `last_update_check` and doctor say so."""
+    """Nothing is ever newer than "2024 Spring": log, result and doctor say so."""
     service.offers()
     client = make_client(version="2024 Spring")
-    assert await client.check_for_update(key) is None
-    found = client.client.last_update_check
+    found = await client.check_for_update(key)
+    assert not found
     assert found.error is None
     assert "2024 Spring is not a version of PEP 440" in found.message
     assert found.message in caplog.messages
@@ -51,8 +51,7 @@ async def test_a_version_that_nobody_can_compare(make_client, service, key, capl
 async def test_a_version_that_can_be_compared(client, service, key, caplog):
     """Nothing is reported."""
     service.offers("1.0")
-    assert await client.check_for_update(key) is None
-    assert client.client.last_update_check.message == "Version 1.0 is up to date."
+    assert (await client.check_for_update(key)).message == "Version 1.0 is up to date."
     assert caplog.messages == []
     assert "version:" not in await client.diagnose()
 

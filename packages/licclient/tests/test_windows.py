@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from licclient import LicenseClient
-from licclient._texts import LANGUAGES
+from licclient._core.texts import LANGUAGES
 from licclient.dialogs._states import Action
 
 pytestmark = pytest.mark.window
@@ -92,14 +92,15 @@ def test_a_trial_is_started_with_its_button(hands, client, service):
     """A refusal is shown; when the trial has begun, the window says how long it lasts."""
     hands.open(hands.kit.ActivationDialog(client, hands.parent, trial=True, **ENGLISH))
     assert sorted(hands.buttons()) == ["Activate", "Not now", "Start trial"]
-    service.responds(403, {"error": "trial_ended", "message": "no"})
+    service.responds(403, {"error": "too_many_trials", "message": "no"})
     hands.click(Action.SKIP)
-    hands.until(lambda: "has ended" in hands.message())
+    hands.until(lambda: "No more trials" in hands.message())
     fields = {"valid": True, "product": "Notes", "expiry": "2027-12-31", "lifetime": False, "trial": True}
     service.responds(200, {**fields, "license_key": KEY})  # one answer for both requests
     hands.click(Action.SKIP)
     hands.until(lambda: hands.message().startswith("✓"))
-    assert hands.message() == "✓\u00a0Thank you. Your license is active until Dec 31, 2027."
+    assert hands.heading() == "Your trial has begun"
+    assert hands.message() == "✓\u00a0The trial ends on Dec 31, 2027."
     hands.enter()
     hands.until(lambda: not hands.is_open())
     assert (hands.dialog.license.is_trial, client.verify().is_trial) == (True, True)
@@ -183,7 +184,7 @@ def test_a_mistake_does_not_leave_a_dead_window(hands, client, monkeypatch):
 
 def _offer(hands, client, folder):
     client.activate(KEY)
-    update = client.check_for_update(force=True)
+    update = client.check_for_update(force=True).update
     assert update is not None
     hands.open(hands.kit.UpdateDialog(client, update, folder, hands.parent, **ENGLISH))
     return update
@@ -295,7 +296,7 @@ def test_an_update_without_words_shows_no_empty_box(hands, client, service, shop
 def test_a_client_without_a_slug_cannot_offer(hands, service, shop, client, folder):
     """As everywhere: a mistake of the app's is raised in the app."""
     client.activate(KEY)
-    update = client.check_for_update(force=True)
+    update = client.check_for_update(force=True).update
     with LicenseClient(service.url) as other, pytest.raises(ValueError, match="slug="):
         hands.kit.UpdateDialog(other, update, folder, hands.parent)
 
@@ -306,7 +307,7 @@ def test_a_client_without_a_slug_cannot_offer(hands, service, shop, client, fold
 def test_dialogs_queue(hands, client, shop, folder):
     """An update that arrives while a key is entered waits until that window is closed; then it is shown."""
     client.activate(KEY)
-    update = client.check_for_update(force=True)
+    update = client.check_for_update(force=True).update
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
     first, waiting = hands.dialog, []
     for _ in range(2):
@@ -383,7 +384,7 @@ def test_tk_can_be_dark(hands, client, dark):
 def test_nothing_is_cut_off_in_any_language(hands, client, shop, folder, language):
     """Each button is as wide as its text wants it, and the window as its buttons."""
     client.activate(KEY)
-    update = client.check_for_update(force=True)
+    update = client.check_for_update(force=True).update
     for make in (
         lambda: hands.kit.ActivationDialog(client, hands.parent, language=language),
         lambda: hands.kit.UpdateDialog(client, update, folder, hands.parent, language=language),

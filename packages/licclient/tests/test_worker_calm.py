@@ -92,10 +92,19 @@ async def test_a_check_that_cannot_be_made_is_not_tried_in_a_circle(
 # --- everybody starts at nine (D-137) ----------------------------------------------------------
 
 
+def answers_both(service):
+    """Grant each verify, and list the installed version."""
+    scripts = []
+    for answer in (service.grants, lambda: service.offers("1.0")):
+        answer()
+        scripts.append(service.script)
+    service.script = lambda request: scripts["update-check" in request.path](request)
+
+
 @pytest.mark.parametrize("begins", ["woken", "restarted"])
 async def test_the_morning_after(make_client, service, clock, key, turns, begins):
     """A computer that woke up, and an app that was started anew: within four hours, and not at once."""
-    service.grants()
+    answers_both(service)
     client = make_client()
     await client.activate(key)
     worker = client.client.start()
@@ -116,12 +125,40 @@ async def test_the_morning_after(make_client, service, clock, key, turns, begins
     assert (service.count("verify"), service.count("update-check")) == (2, 2)
 
 
+async def test_an_app_that_starts_before_the_network_finds_its_update(
+    make_client, service, clock, key, turns, eventually
+):
+    """The check that got no answer is repeated within the hour, and not after twelve (D-50)."""
+    answers_both(service)
+    client = make_client()
+    await client.activate(key)
+    await client.check_for_update()
+    clock.move(hours=20)
+    script, found = service.script, []
+    service.goes_down()
+    client = make_client()
+    await client.check_for_update()  # as the app does at its start
+    worker = client.client.start(on_update=found.append)
+    await turns(2)
+    service.offers("2.0")
+    updates = service.script
+    service.script = lambda request: (updates if "update-check" in request.path else script)(request)
+    before = service.count("update-check")
+    for minute in range(1, 61):
+        clock.move(minutes=1)
+        await turns(1)
+        assert minute >= 30 or service.count("update-check") == before
+    await eventually(lambda: found)
+    await _stop(worker)
+
+
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("look", range(1, 13))
 async def test_a_computer_is_suspended_at_any_moment(
     make_client, service, clock, key, turns, monkeypatch, look
 ):
     """Also between two looks of the worker at its clock: it asks within four hours, and not at once."""
-    service.grants()
+    answers_both(service)
     client = make_client()
     await client.activate(key)
     worker = client.client.start()
@@ -194,9 +231,18 @@ print(asyncio.run(again()))
 """
 
 
-def test_a_worker_whose_loop_is_gone_can_be_started_anew(tmp_path):
-    """A loop that was closed without ending its tasks took the worker along."""
+@pytest.mark.parametrize("at_the_end", ["", "kept = asyncio.all_tasks(loop)"], ids=["gone", "kept"])
+def test_a_worker_whose_loop_is_gone_can_be_started_anew(tmp_path, at_the_end):
+    """A loop that was closed without ending its tasks took the worker along.
+
+    A task that is kept until Python shuts down does not keep the program from ending.
+    """
+    program = LOOP.replace("loop.close()", f"{at_the_end}\nloop.close()")
     done = subprocess.run(
-        [sys.executable, "-c", LOOP, str(tmp_path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     assert done.stdout.split() == ["True", "False", "True"]

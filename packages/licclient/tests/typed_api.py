@@ -57,8 +57,10 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     assert_type(client.start_trial(), License)
     assert_type(client.verify(), License)
     assert_type(client.verify("CP-…", force=True), License)
-    assert_type(client.check_for_update(), Update | None)
-    assert_type(client.last_update_check, UpdateCheck)
+    assert_type(client.check_for_update(), UpdateCheck)
+    if found := client.check_for_update().update:
+        client.download(found, "folder")
+    client.download(client.check_for_update(), "folder")  # type: ignore[arg-type]
     assert_type(client.settings, ClientSettings)
     assert_type(client.start(), Worker)
     assert_type(client.download(update, "folder"), Downloaded)
@@ -79,7 +81,7 @@ async def asynchronous(client: AsyncLicenseClient, update: Update) -> None:
     """The asynchronous client."""
     assert_type(await client.activate("CP-…"), License)
     assert_type(await client.verify(), License)
-    assert_type(await client.check_for_update(force=True), Update | None)
+    assert_type(await client.check_for_update(force=True), UpdateCheck)
     await client.stop()
     assert_type(client.start(), AsyncWorker)
     assert_type(await client.download(update, Path("folder"), progress=print), Downloaded)
@@ -101,11 +103,14 @@ def decorated(client: LicenseClient, twin: AsyncLicenseClient, root: tk.Tk) -> N
     assert_type(export("a.png", dpi=72), bytes)
     export("a.png", dpi="72")  # type: ignore[arg-type]
 
-    @client.licensed(otherwise=explain)
+    def show(problem: LicclientError) -> None:
+        explain(problem)
+
+    @client.licensed(otherwise=show)
     def counted(path: str) -> int:
         return 1
 
-    assert_type(counted("a.png"), int | str)
+    assert_type(counted("a.png"), int | None)
     counted(1)  # type: ignore[arg-type]
 
     @twin.licensed

@@ -1,6 +1,7 @@
 """The client cases: they pass for a right client, and each fault of a wrong one is found."""
 
 import http.client
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,6 +18,7 @@ def run(*faults: str) -> list[Result]:
     return run_client_cases(WrongClient(*faults), has_clock=True, jobs=4)
 
 
+@pytest.mark.slow
 def test_a_right_client_passes() -> None:
     """No case fails or is skipped."""
     assert [result for result in run() if result.outcome is not Outcome.PASSED] == []
@@ -39,6 +41,30 @@ def test_each_case_finds_a_fault(found: dict[str, set[str]]) -> None:
     """No case passes whatever the client does."""
     seen = set().union(*found.values())
     assert [case.name for case in CASES if case.name not in seen] == []
+
+
+class SilentClient:
+    """A client that sends no request, whatever it is asked for."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def run(self, _arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
+        """Return the exit status."""
+        return self._status
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("status", [0, 1, 3, -9])
+def test_a_client_that_asks_nothing_is_named_in_sentences(status: int) -> None:
+    """The kit shows no traceback of its own."""
+    results = run_client_cases(SilentClient(status), has_clock=True, jobs=4)
+    assert [result.message for result in results if "Traceback" in result.message] == []
+    if status == 0:
+        (result,) = [result for result in results if result.case.name == "download-get"]
+        assert result.message == (
+            "expected a request of {base_url}/api/v1/update-download, but the client sent none"
+        )
 
 
 def test_there_are_enough_literal_cases() -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from licconform.cases import Catalogue, Kind, NotApplicableError, SetupError, expect
-from licconform.cli import main
+from licconform.cli import main, split_command
 from licconform.report import format_badge, format_html, format_junit, format_summary
 from licconform.runner import Outcome, Result, read_xfails, run_cases
 from licconform.server.seeds import KeyStore, SeedCommand
@@ -192,3 +192,14 @@ def test_kinds_are_typed_as_the_page_has_them(kind: str) -> None:
     done = CliRunner().invoke(main, ["server", *options])
     assert "Invalid value" not in done.output
     assert done.exit_code == 2
+
+
+def test_a_command_of_windows_is_split() -> None:
+    """The path of a program has backslashes, and quotes if it has spaces."""
+    command = r""""C:\Program Files\Python\python.exe" C:\seed.py 'a b' """
+    assert split_command(command, is_windows=True) == [
+        r"C:\Program Files\Python\python.exe",
+        r"C:\seed.py",
+        "a b",
+    ]
+    assert split_command("python -c 'import sys'", is_windows=False) == ["python", "-c", "import sys"]

@@ -47,6 +47,21 @@ def test_each_case_finds_a_fault(found: dict[str, set[str]]) -> None:
     assert [case.name for case in CASES if case.name not in seen] == []
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("status", [200, 204, 401, 403, 404, 500])
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b'{"valid": true}', b"\xff<p>"], ids=repr)
+def test_a_server_that_answers_anything_is_named_in_sentences(status: int, body: bytes) -> None:
+    """The kit shows no traceback of its own."""
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, content=body)
+
+    results = run_server_cases(
+        BASE, WrongServer(), public_key=PUBLIC_KEY, transport=httpx.MockTransport(answer)
+    )
+    assert [result.message for result in results if "Traceback" in result.message] == []
+
+
 def test_there_are_enough_literal_cases() -> None:
     """60 of the specification itself, and 30 faults, at least."""
     assert sum(case.kind is Kind.LITERAL for case in CASES) >= 60

@@ -23,20 +23,22 @@ from argon2 import PasswordHasher
 
 from harness.engines import Meddler, create_sqlite, write_private
 from licserver.cli.signing import file_signer
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.activations import ActivationRequest
+from licserver.database.hot_path.lookups import Lookup
+from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import Repositories
 from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
 from licserver.domain.environments import parse_ip
-from licserver.domain.offers import Reach
+from licserver.domain.offers import RolloutOptions
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms, Release
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import sign_with_keys
 from licserver.security.secrets_file import SECRETS_FILE
 from licserver.services import open_services
+from licserver.serving.access_log import AccessLogger
+from licserver.serving.connections import Runner
+from licserver.serving.server import create_app_with_jobs
 from licserver.settings import StandaloneSettings
-from licserver.web import create_app
-from licserver.web.connections import Runner
-from licserver.web.logging import AccessLogger
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 _QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -85,6 +87,8 @@ class World:
     ) -> None:
         self.clock = clock
         self.folder = folder
+        # A process that makes patches takes a second to start: only tests of patches have some.
+        settings.setdefault("patch_limit", 0)
         self.settings = StandaloneSettings(data_dir=folder / "data", **settings)
         if is_stocked:
             self.settings.data_dir.mkdir(mode=0o700, parents=True)
@@ -218,7 +222,7 @@ def publish(world: World, tmp_path: Path) -> Callable[..., Any]:
         file = tmp_path / (name or f"app-{version}.AppImage")
         file.write_bytes(content)
         sign = sign_with_keys([key], sign_file=file_signer(file, key)) if is_signed else None
-        reach = Reach(rollout, critical_below)
+        reach = RolloutOptions(rollout, critical_below)
         return world.services.releases.publish("app", version, file, changelog, sign, reach=reach, **more)
 
     return publish
@@ -298,7 +302,7 @@ async def open_site(make_world: Callable[..., World]) -> AsyncIterator[Callable[
     async with AsyncExitStack() as stack:
 
         async def start(world: World) -> Site:
-            app = create_app(world.services, world.clock)
+            app = create_app_with_jobs(world.services, world.clock)
             runner = Runner(app, world.settings, access_log_class=AccessLogger, shutdown_timeout=2)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)

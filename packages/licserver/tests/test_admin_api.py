@@ -4,10 +4,14 @@ import asyncio
 import json
 from datetime import date
 
+import pytest
+
 from harness.admin import BOUNDARY, ROOT, Api, form
 from harness.engines import both_engines
 from licserver.domain.decisions import is_license_key, mask_key
 from licserver.domain.records import Scope
+from licserver.web.admin.openapi import describe_api
+from licserver.web.admin.operations import OPERATIONS
 
 
 async def test_a_shop_sells_and_supports_through_the_api(api, site):
@@ -84,6 +88,7 @@ async def test_a_shop_sells_and_supports_through_the_api(api, site):
     assert (len(lines["items"]), lines["next"] is None) == (2, False)
 
 
+@pytest.mark.slow
 async def test_releases_subscriptions_and_products_are_listed_and_changed(api, site):
     """The rest of the operations, each once."""
     world = site.world
@@ -199,3 +204,27 @@ async def test_a_change_is_what_was_sent_and_nothing_else(api, site):
     assert (status, problem["errors"]) == (422, {"expires_from": ["must be a date like 2027-01-31"]})
     status, problem = await api("GET", "/audit", params={"object_kind": "license"})
     assert (status, problem["detail"]) == (422, "object_kind and object_id must be given together.")
+
+
+async def test_each_post_that_changes_something_may_be_repeated(api, site):
+    """With an Idempotency-Key it is done once; one that reads ignores it."""
+    world = site.world
+    key = world.key(slots=3)
+    license_ = world.services.licenses.get(key)
+    for domain in ("a.example", "b.example"):
+        assert (await site.verify(key, domain))[0] == 200
+    path, again = f"/licenses/{license_.id.hex()}/deactivate", {"Idempotency-Key": "free-17"}
+    body = {"environment": "a.example"}
+    assert await api("POST", path, body, headers=again) == (200, {"freed": 1})
+    assert (await site.verify(key, "a.example"))[0] == 200
+    assert await api("POST", path, body, headers=again) == (200, {"freed": 1})
+    assert world.services.licenses.get(key).slots_used == 2
+    status, problem = await api("POST", path, {"environment": "b.example"}, headers=again)
+    assert (status, "Idempotency-Key" in problem["detail"]) == (409, True)
+    assert (await api("POST", path, body, headers={"Idempotency-Key": ""}))[0] == 422
+    document = describe_api()["paths"]
+    for operation in OPERATIONS:
+        described = document[f"{ROOT}{operation.path}"][operation.method.lower()]
+        names = [one["name"] for one in described["parameters"] if one["in"] == "header"]
+        takes = operation.method == "POST" and operation.scope is Scope.WRITE and not operation.is_slow
+        assert names == (["Idempotency-Key"] if takes else [])

@@ -33,6 +33,7 @@ async def test_what_is_no_instant_is_refused(api, site):
     assert (await api("GET", "/subscriptions/s"))[1]["ended_at"] is None
 
 
+@pytest.mark.sampled(1, "at")
 @both_engines
 @pytest.mark.parametrize("at", EDGES)
 async def test_the_ends_of_the_calendar_are_instants(api, site, at):

@@ -45,6 +45,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "kept"), NAMES)
 async def test_a_file_name_names_nothing_on_the_server(api, site, name, kept):
     """Folders are cut off, and what is left is sent to customers, never to the file system."""

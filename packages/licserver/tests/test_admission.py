@@ -1,4 +1,4 @@
-"""Activations on SQLite: the event loop waits for no other writer and no disk."""
+"""Activations on SQLite: the event loop waits for no other writer and no slow disk."""
 
 import asyncio
 import threading
@@ -9,7 +9,6 @@ from sqlalchemy import RootTransaction
 
 from licserver.database.hot_path import driver
 from licserver.database.hot_path.batcher import PublicQueries
-from licserver.database.hot_path.driver import SqliteConnection
 from licserver.database.hot_path.store import BatchStore
 from licserver.domain.decisions import Valid
 
@@ -69,6 +68,32 @@ async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, mon
     assert (await queries.find_license(one.lookup)).activated.domain
 
 
+@pytest.mark.parametrize("took", [0.001, 0.02])
+def test_a_slow_disk_is_waited_for_on_a_thread(world, monkeypatch, took):
+    """The loop waits for a quick disk, and for a slow one at most half a percent of its time."""
+    now, on_thread, commit = 1_000.0, [], RootTransaction.commit
+
+    def slow(transaction):
+        nonlocal now
+        now += took
+        commit(transaction)
+
+    def run_blocking(work):
+        on_thread.append(now)
+        return work()
+
+    monkeypatch.setattr(driver.time, "monotonic", lambda: now)
+    monkeypatch.setattr(RootTransaction, "commit", slow)
+    monkeypatch.setattr(driver, "run_blocking", run_blocking)
+    key, store = world.key(slots=None), BatchStore(world.services.database)
+    now += driver._UNKNOWN_DISK + 1
+    for number in range(30):
+        store.activate([world.request_slot(key, f"{number}.example")])
+        now += 0.5
+    store.close()
+    assert len(on_thread) == (0 if took < driver._QUICK_COMMIT else 29)  # the first one showed it
+
+
 async def test_closing_waits_for_an_activation(world, hold):
     """Queries that are closed while a slot is being taken have taken it when they are closed."""
     key = world.key(slots=5)
@@ -106,7 +131,7 @@ def test_a_log_that_cannot_be_shortened_refuses_nothing(world, monkeypatch):
         tries.append(connection)
         raise driver.sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(SqliteConnection, "_shorten_log", fail)
+    monkeypatch.setattr(driver, "_checkpoint", fail)
     key, store = world.key(slots=5), BatchStore(world.services.database)
     for number in range(3):
         assert isinstance(store.activate([world.request_slot(key, f"{number}.example")])[0], Valid)

@@ -222,6 +222,7 @@ def test_reading_a_body_never_fails(body):
     assert isinstance(parse_verify(body), VerifyRequest | InvalidRequest)
 
 
+@pytest.mark.slow
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(GOOD, JSON)))
 def test_a_field_is_named_exactly_when_it_is_faulty(body):
     """Good fields are never named, whatever stands beside them."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licserver.domain.characters import shows_as_written
 from licserver.domain.decisions import DownloadRefusal, Offer, UpdateRefusal, Valid
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 from licserver.protocol import public_api
@@ -147,7 +148,7 @@ NAMES = {
     "backslash": ("a\\b.zip", "attachment; filename=\"a_b.zip\"; filename*=UTF-8''a%5Cb.zip"),
     "percent": ("100%.zip", 'attachment; filename="100%.zip"'),
     "emoji": ("🎁.zip", "attachment; filename=\"_.zip\"; filename*=UTF-8''%F0%9F%8E%81.zip"),
-    "line break": ("a\r\nX: y", "attachment; filename=\"a__X: y\"; filename*=UTF-8''a%0D%0AX%3A%20y"),
+    "line break": ("a\r\nX: y", 'attachment; filename="a__X: y"'),
 }
 
 
@@ -160,9 +161,10 @@ def test_a_file_name_is_sent_to_old_clients_and_new(name, header):
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_file_name_survives_the_header(name):
-    """Whatever the file is called, the header is plain ASCII on one line, and gives the name back."""
+    """Whatever the file is called, the header is plain ASCII on one line, and gives the visible name back."""
     header = download_headers(Release(5, 1, "1.0", "", NOW, Artifact(name, 3, b"")))["Content-Disposition"]
     assert header.isascii()
     assert header.isprintable()
     _, _, extended = header.partition("; filename*=UTF-8''")
-    assert (unquote(extended, errors="strict") if extended else json.loads(header.partition("=")[2])) == name
+    shown = "".join(character if shows_as_written(character) else "_" for character in name)
+    assert (unquote(extended, errors="strict") if extended else json.loads(header.partition("=")[2])) == shown

@@ -12,19 +12,26 @@ import pyotp
 import pytest
 
 import licserver
+from harness.transfer import ASSUMED
 from licserver.database.tables.events import jobs
-from licserver.domain.extensions import SeatRequest
-from licserver.domain.offers import Reach
+from licserver.domain.offers import RolloutOptions
 from licserver.domain.records import Actor, ActorKind, LicenseTerms, Role, Scope
+from licserver.domain.seats import SeatRequest
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.license_files import read_rows
 from licserver.protocol.release_manifests import sign_with_keys
 from licserver.services import Services
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 from licserver.web.console.pages.audit import ACTIONS
 
 ANN = Actor(ActorKind.USER, "ann")
 PASSWORD, ANOTHER = "four words of a sentence", "another sentence of words"
+
+
+@pytest.fixture
+def world(make_world):
+    """A vendor who sends mail."""
+    return make_world(mail_host="mail.example", mail_sender="licenses@vendor.example")
 
 
 class Shop:
@@ -35,7 +42,7 @@ class Shop:
         self.file = tmp_path / "app.zip"
         self.file.write_bytes(b"zip")
         world.publish("1.0")
-        self.key = world.key(slots=None, subscription_id="s")
+        self.key = world.key(slots=None, subscription_id="s", customer_email="jo@example.com")
         self.id = world.services.licenses.get(self.key).id.hex()
         self.endpoint = world.services.webhooks.add("https://example.com/hook")[0].id
         world.services.tokens.create("shop", Scope.READ)
@@ -67,7 +74,7 @@ class Shop:
 
     def take_in(self):
         """Import a line."""
-        rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app"})))
+        rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app"})), ASSUMED)
         with self.services.transfer.start_import() as incoming:
             incoming.read(rows)
             incoming.commit()
@@ -101,7 +108,7 @@ class Shop:
 
     def add_source(self):
         """Add a shop."""
-        self.services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+        self.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
 
     def add_event(self):
         """Add a shop that has delivered something; returns its id."""
@@ -109,12 +116,22 @@ class Shop:
         values = {"type": "a", "content": "[]", "state": "dead"}
         return self.services.repositories.sales.add_event("shop", "1", self.world.clock(), **values)
 
+    def add_problem(self):
+        """Add a sale that needs a person; returns its id."""
+        self.add_source()
+        values = {"message": "not mapped", "kind": "not mapped", "answers": "leave"}
+        return self.services.repositories.sales.put_problem(
+            "shop", "order:1", "a", self.world.clock(), **values
+        )[0]
+
     def fail(self, action, subject="bob"):
         """Report a failed login."""
         self.services.logins.record_failures(action, subject, 1, "192.0.2.1")
 
 
 BY_VENDOR = {
+    "customer.export": lambda shop: shop.services.personal_data.export("jo@example.com"),
+    "customer.erase": lambda shop: shop.services.personal_data.erase("jo@example.com", keep_licenses=True),
     "product.add": lambda shop: shop.services.products.add("pro", "Pro"),
     "product.change": lambda shop: shop.services.products.rename("app", "App 2"),
     "plan.add": lambda shop: shop.services.plans.add("app", "pro", {}),
@@ -132,13 +149,14 @@ BY_VENDOR = {
     ),
     "release.promote": lambda shop: shop.services.releases.promote("app", "1.0", "beta"),
     "release.rollout": lambda shop: (
-        shop.services.releases.publish("app", "2.0", shop.file, reach=Reach("7d")),
+        shop.services.releases.publish("app", "2.0", shop.file, reach=RolloutOptions("7d")),
         shop.services.rollouts.change("app", "2.0", paused=True),
     ),
     "release.wordpress": lambda shop: shop.services.releases.set_wordpress("app", "1.0", tested="6.7"),
     "release.withdraw": lambda shop: shop.services.releases.withdraw("app", "1.0"),
     "license.issue": lambda shop: list(shop.services.licenses.issue_batches("app", LicenseTerms(), 2)),
     "license.reveal": lambda shop: shop.services.licenses.reveal(shop.key),
+    "license.mail": lambda shop: shop.services.mail.resend_key(shop.key),
     "license.change": lambda shop: shop.services.licenses.change(shop.key, slots=3),
     "license.revoke": lambda shop: shop.services.licenses.revoke(shop.key),
     "license.reinstate": lambda shop: (
@@ -147,7 +165,7 @@ BY_VENDOR = {
     ),
     "license.reissue": lambda shop: shop.services.support.reissue(shop.key),
     "license.deactivate": lambda shop: shop.services.licenses.deactivate(shop.key, "a.example"),
-    "license.move": lambda shop: shop.services.self_service.deactivate(
+    "license.move": lambda shop: shop.services.moves.deactivate(
         shop.services.licenses.get(shop.key), "a.example"
     ),
     "license.file": Shop.issue_file,
@@ -174,6 +192,7 @@ BY_VENDOR = {
         shop.services.sources.unmap("shop", "a"),
     ),
     "source.remove": lambda shop: (shop.add_source(), shop.services.sources.remove("shop")),
+    "source.answer": lambda shop: shop.services.sources.answer(shop.add_problem(), "leave"),
     "source.replay": lambda shop: shop.services.sources.replay(shop.add_event()),
     "mail.retry": Shop.retry_mail,
     "webhook.add": Shop.add_endpoint,
@@ -199,7 +218,7 @@ BY_VENDOR = {
     "user.second_factor_on": Shop.enrol,
     "user.second_factor_off": lambda shop: (
         done := shop.enrol(),
-        shop.services.second_factors.disable(done.who, PASSWORD, done.recovery_codes[0]),
+        shop.services.second_factors.disable(done.session, PASSWORD, done.recovery_codes[0]),
     ),
     "user.second_factor_reset": lambda shop: (shop.enrol(), shop.services.second_factors.reset("bob")),
     "user.recovery_code": lambda shop: (
@@ -226,10 +245,18 @@ ABOUT = {
     "token.create": ("token", "ci"),
     "user.add": ("user", "carol"),
 }
-BY_COMMAND = ("backup.write", "secret.copy", "secret.rotate", "signing_key.add", "signing_key.retire")
+BY_COMMAND = (
+    "backup.write",
+    "clock.accept",
+    "secret.copy",
+    "secret.rotate",
+    "signing_key.add",
+    "signing_key.retire",
+)
 BY_BROWSER = ("list.export", "backup.delete")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("action", BY_VENDOR)
 def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
     """Once, about the right thing, under the name of who did it, and without a key."""
@@ -250,6 +277,7 @@ def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
         "source": ("source", "shop"),
         "plan": ("plan", "app/pro"),
         "webhook": ("webhook", shop.endpoint),
+        "customer": ("customer", world.services.vault.pseudonym("erased address", "jo@example.com").hex()),
     }
     about = ABOUT[action] if action in ABOUT else by_kind[action.partition(".")[0]]
     assert (line.object_kind, line.object_id) == about
@@ -277,6 +305,14 @@ def test_a_backup_is_noted(cli, tmp_path):
     cli("backup", str(tmp_path / "all.backup"))
     (line,) = noted(cli, "backup.write")
     assert line["who"] == f"cli:{getpass.getuser()}"
+
+
+def test_an_accepted_clock_is_noted(cli):
+    """By the user who believes it, with the time that it shows."""
+    assert cli("clock", "--accept").startswith("the clock is believed: ")
+    (line,) = noted(cli, "clock.accept")
+    assert line["who"] == f"cli:{getpass.getuser()}"
+    assert line["details"]["at"][:2] == "20"
 
 
 def test_a_new_secret_for_links_is_noted(cli):
@@ -340,7 +376,7 @@ def test_no_other_action_is_written():
     package, listed = Path(licserver.__file__).parent, Path("web", "console", "pages", "audit.py")
     kinds = "|".join(sorted({action.partition(".")[0] for action in ACTIONS}))
     shape = re.compile(rf'"((?:{kinds})\.(?!html)[a-z_]+|sweep)"')
-    of_shops = package / "sources"  # what they call their events
+    of_shops = package / "shops"  # what they call their events
     sources = [path for path in package.rglob("*.py") if path != package / listed and path.parent != of_shops]
     sources.remove(package / "protocol" / "webhooks.py")  # what our events are called
     written = {found for path in sources for found in shape.findall(path.read_text(encoding="utf-8"))}

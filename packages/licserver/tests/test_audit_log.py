@@ -32,7 +32,7 @@ def test_every_operation_is_noted_once_with_what_it_did(world, services, activat
     """From the first product to the last token; who did it stands beside each."""
     file = tmp_path / "pro.zip"
     file.write_bytes(b"zip")
-    services.products.add("pro", "Pro")
+    services.products.add("pro", "Pro", EnvironmentPolicy.STRICT)
     services.products.change("pro", name="Pro 2", policy=EnvironmentPolicy.DOMAIN, has_support_policy=True)
     services.releases.publish("pro", "1.0", file)
     services.releases.withdraw("pro", "1.0")

@@ -11,7 +11,7 @@ import pytest
 from harness.engines import both_engines
 from licserver.database.repositories.queue import JobState
 from licserver.errors import BuryJobError, RetryJobError, StoreUnavailableError
-from licserver.web.background import BackgroundWorker
+from licserver.jobs.worker import BackgroundWorker
 
 LEASE = timedelta(minutes=1)
 
@@ -178,16 +178,16 @@ async def test_a_worker_outlives_an_outage_and_a_job_that_hangs(world, queue, mo
     failing = [StoreUnavailableError("away")] * 2
     claim = BackgroundWorker._claim
 
-    def fail_first(self, room):
+    def fail_first(self, room, running):
         if failing:
             raise failing.pop()
-        return claim(self, room)
+        return claim(self, room, running)
 
     async def hang(_):
         await asyncio.Event().wait()
 
     monkeypatch.setattr(BackgroundWorker, "_claim", fail_first)
-    monkeypatch.setattr("licserver.web.background.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("licserver.jobs.worker.POLL_SECONDS", 0.01)
     add(world)
     worker = BackgroundWorker(world.repositories, world.clock)
     worker.register("mail", hang, lease=timedelta(seconds=0.02))

@@ -13,11 +13,11 @@ import pytest
 from harness.cluster import wait_for
 from harness.commands import list_processes
 from licserver.database.repositories.webhooks import DELIVERIES
+from licserver.jobs import process
+from licserver.jobs.worker import POLL_SECONDS
 from licserver.services import open_services
 from licserver.services.queues import measure_queues
 from licserver.settings import Settings
-from licserver.web import background_process
-from licserver.web.background import POLL_SECONDS
 
 pytestmark = [
     pytest.mark.slow,
@@ -61,7 +61,7 @@ def add_job(services, key, pause=timedelta()):
 IMPATIENT = """
 import sys
 from licserver.cli import main
-from licserver.web.server import BackgroundProcess
+from licserver.serving.server import BackgroundProcess
 sys.modules[BackgroundProcess.__module__]._MOST_SILENT = 3.0
 main()
 """
@@ -144,8 +144,8 @@ def test_one_that_hangs_is_replaced_though_no_job_is_late(program, workers):
 def test_a_server_that_stood_still_kills_nothing(tmp_path, monkeypatch):
     """A computer wakes up: both have been silent for hours."""
     now = time.monotonic()
-    monkeypatch.setattr(background_process.time, "monotonic", lambda: now)
-    background = background_process.BackgroundProcess(Settings(data_dir=tmp_path))
+    monkeypatch.setattr(process.time, "monotonic", lambda: now)
+    background = process.BackgroundProcess(Settings(data_dir=tmp_path))
     background._process, background._due = Running(), now
     os.write(background._beat, b"!")
     background.tend()
@@ -165,8 +165,8 @@ def test_one_that_still_starts_is_not_waited_for(tmp_path, monkeypatch):
     starting.write_text("#!/bin/sh\nexec sleep 3600\n")
     starting.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(starting))
-    monkeypatch.setattr(background_process, "_HEAD_START", 0.0)
-    background = background_process.BackgroundProcess(Settings(data_dir=tmp_path))
+    monkeypatch.setattr(process, "_HEAD_START", 0.0)
+    background = process.BackgroundProcess(Settings(data_dir=tmp_path))
     background.tend()
     for _ in range(70_000):
         background.wake()

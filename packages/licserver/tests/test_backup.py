@@ -81,6 +81,7 @@ def test_what_comes_back_is_what_was_there(stocked, into, clock, tmp_path, reque
         restored.close()
 
 
+@pytest.mark.slow
 def test_a_table_is_written_piece_by_piece(stocked, monkeypatch, clock, tmp_path):
     """However many rows a piece holds, and however few the database is asked for at a time, all are there."""
     monkeypatch.setattr(dump, "ROWS", 8)
@@ -121,6 +122,7 @@ def test_nobody_is_signed_in_after_a_restore(world, into, clock, tmp_path, reque
         restored.close()
 
 
+@pytest.mark.slow
 @both_engines
 def test_a_backup_is_one_moment_while_customers_activate(world, site_thread, clock, tmp_path, request):
     """It holds all that was activated before it began, and of what came meanwhile one moment's state."""
@@ -194,6 +196,7 @@ def damaged(held: bytes, kind: str) -> bytes:
             return held[:at] + bytes([held[at] ^ 1]) + held[at + 1 :]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -218,6 +221,7 @@ def test_a_damaged_backup_changes_nothing(stocked, kind, clock, tmp_path):
     restore_backup(io.BytesIO(held), settings)
 
 
+@pytest.mark.slow
 @both_engines
 def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     """Without --force an installation stays as it is; with it, it is replaced as a whole."""
@@ -243,6 +247,7 @@ def test_never_over_an_installation(stocked, clock, tmp_path, make_world):
     kept.unlink()
 
 
+@pytest.mark.slow
 def test_each_restore_keeps_what_it_replaces(stocked, clock, make_world):
     """Who restores again, because the first backup was the wrong one, still has what was there before."""
     held = backed_up(stocked.services, clock)
@@ -264,6 +269,7 @@ def test_each_restore_keeps_what_it_replaces(stocked, clock, make_world):
         assert rows_of(there) == before
 
 
+@pytest.mark.slow
 @both_engines
 def test_an_installation_whose_secrets_cannot_be_replaced_stays_as_it_was(stocked, clock, make_world):
     """New books beside old secrets would open nothing: when the last step fails, the first is taken back."""
@@ -319,6 +325,7 @@ def test_a_lost_or_changed_file_of_a_release_is_reported(stocked, clock):
     assert backed_up(stocked.services, clock, artifacts=False).getvalue()
 
 
+@pytest.mark.slow
 def test_a_bucket_comes_along(make_world, bucket, clock, tmp_path):
     """Files of a bucket are in the backup, and go into whatever place the new settings name."""
     world = make_world(artifacts_url=bucket)

@@ -23,6 +23,7 @@ FORGED = {  # a member, what it begins with, what it goes on with, and how often
 }
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize(
     "kind", [kind if kind == "depth" else pytest.param(kind, marks=pytest.mark.slow) for kind in FORGED]

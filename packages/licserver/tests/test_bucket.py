@@ -143,6 +143,7 @@ async def test_a_link_leads_to_a_signed_address(make_world, open_site, bucket, s
         assert signed["X-Amz-Signature"][0] not in caplog.text
 
 
+@pytest.mark.sampled(2, "sites", "method", "content")
 @pytest.mark.parametrize(("method", "content"), [("HEAD", b""), ("GET", CONTENT)])
 async def test_the_whole_file_comes(sites, method, content):
     """Redirected or streamed: the bytes, their number and the file's name; HEAD sends the same headers."""
@@ -156,6 +157,7 @@ async def test_the_whole_file_comes(sites, method, content):
     assert headers["ETag"].startswith('"')
 
 
+@pytest.mark.slow
 async def test_streamed_answers_are_those_of_the_folder(make_world, open_site, bucket):
     """Without redirects nobody can tell a bucket from a folder: head, parts, tags and all."""
     headers_sent = [{}, {"Range": "bytes=5-"}, {"Range": "bytes=-1"}, {"Range": "bytes=99999-"}]
@@ -173,6 +175,7 @@ async def test_streamed_answers_are_those_of_the_folder(make_world, open_site, b
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 async def test_many_pieces_make_one_file(make_world, open_site, bucket):
     """A file of many pieces comes in order, whole and from the middle, to several at once."""
     world = make_world(artifacts_url=bucket, artifacts_redirect=False)
@@ -203,6 +206,7 @@ async def test_an_address_is_no_part_of_a_repr():
 # --- what goes wrong --------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2, "sites", "damage")
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 async def test_a_file_that_is_not_what_was_published_is_never_sent(sites, caplog, damage):
     """Lost or damaged: 503 with Retry-After, a line in the log; and all is well when it is back."""
@@ -221,6 +225,7 @@ async def test_a_file_that_is_not_what_was_published_is_never_sent(sites, caplog
     assert (await get(site, link))[2] == CONTENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "redirect", [pytest.param(True, id="redirect", marks=pytest.mark.slow), pytest.param(False, id="stream")]
 )
@@ -255,6 +260,7 @@ async def test_a_bucket_that_is_away_is_503(make_world, open_site, own_s3, monke
     ]
 
 
+@pytest.mark.slow
 async def test_a_bucket_that_goes_away_half_way_breaks_the_connection(
     make_world, open_site, own_s3, monkeypatch, caplog
 ):

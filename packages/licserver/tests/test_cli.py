@@ -134,6 +134,8 @@ def test_a_subscription_ends_now_or_at_an_instant(shop):
     key = issue(shop, "--subscription", "s-1")
     shop("subscription", "end", "s-1", "--at", "2030-01-01T02:00+02:00")
     assert shown(shop, key)["subscription_ended_at"] == "2030-01-01T00:00:00Z"
+    assert listed(shop)[0]["subscription_ended_at"] == "2030-01-01T00:00:00Z"
+    assert "2030-01-01" in shop("license", "list")
     assert json.loads(shop("subscription", "end", "s-1", "--at", "2030-01-01", "--json"))["licenses"] == 1
     assert shown(shop, key)["subscription_ended_at"] == "2030-01-01T00:00:00Z"
     before = datetime.now(UTC)
@@ -152,7 +154,7 @@ WRONG = {
     "product add x": "Missing option '--name'. See `licserver product add --help`.",
     "product add x --name": "requires an argument",
     "product list x": "unexpected extra argument (x). See `licserver product list --help`.",
-    "--data-dir x product list": "No such option '--data-dir' here: it stands after the command, as in",
+    "--data-dir x product list": "No such option '--data-dir' here: place it after the command, as in",
     "--json product list": "`licserver product list --json`",
     "product --json list": "`licserver product list --json`",
     "--verion": "Did you mean '--version'?",

@@ -27,6 +27,7 @@ def cli(bare_cli, engine_name, request):
     return bare_cli
 
 
+@pytest.mark.slow
 @both_engines
 def test_a_database_is_set_up_checked_and_counted(cli, engine_name):
     """`db upgrade` makes it, twice is once; `db check` and `db status` say how it stands."""
@@ -46,6 +47,7 @@ def test_a_database_is_set_up_checked_and_counted(cli, engine_name):
     assert "licenses" in cli("db", "status")
 
 
+@pytest.mark.slow
 def test_an_older_schema_stops_every_command_but_upgrade(cli, monkeypatch):
     """A program that is a step ahead of its database says what to run, in one line."""
     cli("db", "upgrade")
@@ -99,6 +101,7 @@ def test_other_databases_and_drivers_are_refused(url):
         connect(url)
 
 
+@pytest.mark.slow
 def test_a_missing_driver_names_the_extra():
     """Installed without its extra, licserver says it."""
     code = (

@@ -70,16 +70,16 @@ def test_a_list_names_the_customer_and_has_one_kind_of_value(shop):
 
 
 def test_a_product_added_with_the_wrong_policy_is_mended(shop):
-    """`strict` is the default, and desktop apps want `domain`: who forgot says so later; the rest stays."""
-    output = shop("product", "change", "app", "--environment", "domain")
+    """`domain` is the default, and `strict` is for web sites: it is changed later, and the rest stays."""
+    output = shop("product", "change", "app", "--environment", "strict")
     assert output == "changed app: App\n"
     changed = parsed(shop("product", "change", "app", "--support-policy", "--name", "App II", "--json"))
-    assert (changed["environment"], changed["support_policy"]) == ("domain", True)
+    assert (changed["environment"], changed["support_policy"]) == ("strict", True)
     assert changed["name"] == "App II"
     shop("product", "change", "app", "--no-support-policy")
     (product,) = parsed(shop("product", "list", "--json"))
-    assert (product["environment"], product["support_policy"]) == ("domain", False)
-    assert "environment: strict → domain" in shop("audit")
+    assert (product["environment"], product["support_policy"]) == ("strict", False)
+    assert "environment: domain → strict" in shop("audit")
     assert "there is nothing to change" in shop("product", "change", "app", expect=2)
     assert "no product 'nope'" in shop("product", "change", "nope", "--name", "X", expect=2)
 
@@ -93,13 +93,14 @@ def test_a_password_needs_a_terminal_or_a_pipe_that_was_asked_for(shop, recwarn)
     assert set(user) == {"user", "role", "added_at", "password_changed_at", "second_factor"}
 
 
+@pytest.mark.sampled(5, "way", "text")
 @pytest.mark.parametrize(
     "text",
     [
-        "\ufeffproduct,slots\r\napp,3\r\n",
-        "\ufeffproduct;slots\r\napp;3\r\n",
-        "product\tslots\napp\t3\n",
-        '"product";"slots"\r\n"app";"3"\r\n',
+        "\ufeffproduct,slots,expires_on\r\napp,3,\r\n",
+        "\ufeffproduct;slots;expires_on\r\napp;3;\r\n",
+        "product\tslots\texpires_on\napp\t3\t\n",
+        '"product";"slots";"expires_on"\r\n"app";"3";""\r\n',
     ],
     ids=["comma", "semicolon", "tab", "quoted"],
 )
@@ -116,14 +117,18 @@ def test_what_a_spreadsheet_saves_is_taken(shop, tmp_path, way, text):
     assert license_["slots"] == 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("", "line 1: the first line must name the fields"),
-        ("product,subscription_ended_at\napp,2026-01-01\n", "subscription_ended_at: needs subscription"),
-        ("product,revoked_reason\napp,refund\n", "revoked_reason: needs revoked_at"),
-        ("product\napp\nnope\n", "1 line with errors"),
-        ("product\nx\nnope\n", "2 lines with errors"),
+        (
+            "product,slots,expires_on,subscription_ended_at\napp,,,2026-01-01\n",
+            "subscription_ended_at: needs subscription",
+        ),
+        ("product,slots,expires_on,revoked_reason\napp,,,refund\n", "revoked_reason: needs revoked_at"),
+        ("product,slots,lifetime\napp,,\nnope,,\n", "1 line with errors"),
+        ("product,slots,lifetime\nx,,\nnope,,\n", "2 lines with errors"),
     ],
 )
 def test_what_means_nothing_is_not_imported(shop, tmp_path, text, complaint):
@@ -137,7 +142,7 @@ def test_what_means_nothing_is_not_imported(shop, tmp_path, text, complaint):
 def test_one_is_one(shop, tmp_path):
     """Sentences count as people do."""
     sheet = tmp_path / "sheet.csv"
-    sheet.write_text("product\napp\n", "utf-8")
+    sheet.write_text("product,slots,lifetime\napp,1,no\n", "utf-8")
     assert "\n1 license can be imported; nothing" in shop("import", str(sheet), "--dry-run")
     shop("import", str(sheet))
     out = tmp_path / "out.csv"

@@ -21,6 +21,7 @@ def _product(cli):
     cli("product", "add", "app", "--name", "App")
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_enough_ends_the_listing_quietly(cli, program):
     """`license list | head`: no traceback, no error at exit."""
     cli("license", "issue", "app", "--count", "1000")
@@ -56,6 +57,7 @@ def test_an_output_that_is_full_is_reported_in_one_line(cli, program):
     assert len(json.loads(cli("license", "list", "--json"))) == 3
 
 
+@pytest.mark.slow
 def test_no_standard_input_is_reported(program):
     """`license show -` with standard input closed is wrong use."""
     done = subprocess.run(
@@ -137,7 +139,8 @@ def test_a_running_server_sees_every_change_at_its_next_request(cli, program, tm
 @pytest.fixture
 def quiet(monkeypatch):
     """Keep `serve` from configuring this process's logging."""
-    monkeypatch.setattr("licserver.web.logging.set_up_logging", lambda *_: None)
+    for command in ("serve", "demo"):
+        monkeypatch.setattr(f"licserver.cli.{command}.set_up_logging", lambda *_: None)
 
 
 @pytest.mark.parametrize("command", ["serve", "demo"])

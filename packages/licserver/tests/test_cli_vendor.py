@@ -35,6 +35,7 @@ def test_tokens_are_made_listed_and_revoked(cli):
     assert "--scope" in cli("token", "create", "x", expect=2)
 
 
+@pytest.mark.slow
 def test_a_license_is_changed_and_found(cli, key):
     """What is named changes, the rest stays; it is found by what the vendor noted."""
     shown = json.loads(cli("license", "show", key, "--json"))
@@ -73,6 +74,7 @@ def test_subscriptions_are_ended_and_resumed(cli):
     assert "no license is linked" in cli("subscription", "resume", "t", expect=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_the_admin_api_has_an_address_of_its_own(cli, program, workers):
     """It is printed, it serves the admin API, and the public address does not."""

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from licserver.domain import environments
 from licserver.domain.environments import client_ip, normalise_ip, parse_ip, parse_network, provider_network
 from licserver.settings import StandaloneSettings
-from licserver.web.rate_limits import ClientAddresses
+from licserver.web.client_addresses import ClientAddresses
 
 ADDRESSES = {
     "IPv4": ("192.0.2.7", "192.0.2.7"),

@@ -22,6 +22,7 @@ with in_background() as run_transaction:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="SCHED_IDLE is Linux's")
 @pytest.mark.parametrize(("load", "aside"), [(0.5, True), (2.5, False)])
 def test_the_rest_gives_way_to_all_and_the_commit_to_some(load, aside):
@@ -46,7 +47,7 @@ def test_who_may_not_give_way_works_all_the_same(bare_cli, monkeypatch, tmp_path
         monkeypatch.setattr(f"os.{name}", refuse, raising=False)
     bare_cli("product", "add", "app", "--name", "App")
     new, keys, backup = (tmp_path / name for name in ("new.jsonl", "keys.jsonl", "all.backup"))
-    new.write_text('{"product": "app"}\n')
+    new.write_text('{"product": "app", "slots": 1, "expires_on": null}\n')
     assert bare_cli("import", str(new)).startswith("CP-")
     assert "exported 1 license " in bare_cli("export", str(keys))
     keys.unlink()  # it holds a key
@@ -66,7 +67,7 @@ def test_postgresql_works_for_others_as_long_as_for_a_long_reader(world, monkeyp
     with getattr(world.services.database, kind)() as connection:
         sleep(0.5)
         monkeypatch.setattr(
-            "licserver.database.postgres.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
+            "licserver.database.limited_connection.time.sleep", lambda rest: (rests.append(rest), sleep(rest))
         )
         connection.exec_driver_sql("SELECT pg_sleep(0.8)")
         assert rests == []

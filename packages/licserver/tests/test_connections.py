@@ -9,8 +9,8 @@ from aiohttp import web
 
 from harness.engines import sqlite_only
 from licserver.database.hot_path.batcher import PublicQueries
+from licserver.serving import connections
 from licserver.settings import StandaloneSettings
-from licserver.web import connections
 
 pytestmark = sqlite_only
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -32,6 +32,7 @@ async def sent_until_closed(site, *parts: bytes, between=0.02):
         writer.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "parts",
     [[], [b"GET"], [HEAD], [bytes([byte]) for byte in HEAD], [HEAD, *[b"X: y\r\n"] * 100]],
@@ -50,7 +51,7 @@ async def test_a_head_has_32_kib_in_all(make_world, open_site, before):
     began = time.monotonic()
     answer = await sent_until_closed(site, before, HEAD, *[b"X: " + b"y" * 4000 + b"\r\n"] * 10)
     assert answer.count(b"HTTP/1.1 ") == bool(before)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     answer = await sent_until_closed(
         site, HEAD + b"Connection: close\r\n", *[b"X: " + b"y" * 4000 + b"\r\n"] * 6, b"\r\n"
     )
@@ -59,7 +60,7 @@ async def test_a_head_has_32_kib_in_all(make_world, open_site, before):
 
 async def test_who_has_asked_once_may_be_idle_and_then_not_for_ever(make_world, open_site, monkeypatch):
     """The limit for the first head ends no connection that is kept; the idle time does."""
-    monkeypatch.setattr(connections, "IDLE_TIMEOUT", 1.5)
+    monkeypatch.setattr(connections, "MAX_IDLE_SECONDS", 1.5)
     site = await open_site(make_world(header_timeout=0.4))
     answer = await sent_until_closed(site, HEAD + b"\r\n", b"", HEAD + b"\r\n", HEAD, between=0.25)
     assert answer.count(b"HTTP/1.1 200 OK") == 2
@@ -177,9 +178,10 @@ async def test_who_asks_and_never_reads_is_cut_off(make_world, open_site, cut_of
     assert 0 < received.count(b"HTTP/1.1 200 OK") < 60
 
 
+@pytest.mark.slow
 async def test_who_reads_slowly_gets_all(make_world, open_site):
     """The time is for each part, not for the whole."""
-    world = make_world(send_timeout=1.0)
+    world = make_world(send_timeout=3.0)
     world.publish("1.0", LARGE)
     site = await open_site(world)
     link = await site.link(world.key())
@@ -188,9 +190,9 @@ async def test_who_reads_slowly_gets_all(make_world, open_site):
     received, began = 0, time.monotonic()
     while piece := await reader.read(1 << 16):
         received += len(piece)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.03)
     assert received > len(LARGE)
-    assert time.monotonic() - began > 1.0
+    assert time.monotonic() - began > 3.0
     writer.close()
 
 
@@ -200,7 +202,7 @@ async def test_who_was_not_paused_may_be_resumed():
     loop = asyncio.get_running_loop()
     settings = StandaloneSettings()
     held = connections.OpenConnections(settings)
-    connection = connections.Connection(web.Server(None, loop=loop), settings, held, {}, loop=loop)
+    connection = connections.Connection(web.Server(None, loop=loop), settings, held, loop=loop)
     connection.resume_writing()
     connection.pause_writing()
     connection.resume_writing()

@@ -7,8 +7,9 @@ import psycopg
 import pytest
 
 from harness.standstill import Standstill
-from licserver.database.connector import Connector, NoAnswerError
+from licserver.database.connector import Connector
 from licserver.database.hosts import Role, Server
+from licserver.database.limited_connection import NoAnswerError
 from licserver.database.timelines import Timelines
 
 ONE, TWO = "127.0.0.1", "127.0.0.2"
@@ -160,7 +161,7 @@ def test_no_answer_at_all_is_reported_in_time(hosts):
 
 def test_what_has_not_ended_yet_bounds_the_connections(hosts, monkeypatch):
     """While two dozen that were given up are still being ended, no other is opened."""
-    monkeypatch.setattr("licserver.database.connector._ending", set(range(24)))
+    monkeypatch.setattr("licserver.database.cancellation._ending", set(range(24)))
     both = hosts(one=NEW, two=STANDBY)
     with pytest.raises(NoAnswerError, match="too many connections"):
         connector().connect(both.open)

@@ -84,6 +84,7 @@ def ways(world):
     ]
 
 
+@pytest.mark.sampled(1)
 async def test_a_form_that_is_sent_twice_is_done_once(world, alice, making):
     """A browser that sends it again lands on the same page, which says why nothing more was made."""
     await alice.get(making.page)
@@ -100,6 +101,7 @@ async def test_a_form_that_is_sent_twice_is_done_once(world, alice, making):
     assert len(ways(world)) == 2  # the sign-in, and this
 
 
+@pytest.mark.sampled(1, "making")
 @both_engines
 async def test_a_double_click_at_two_servers(world, open_site, alice, making):
     """Sent six times at the same moment, to two servers: one is made, and all six land on it."""
@@ -146,6 +148,7 @@ def typed_is_there(text, fields):
     return all(value in shown for value in fields.values())
 
 
+@pytest.mark.sampled(1)
 async def test_a_form_of_an_earlier_session(world, alice, making):
     """Left open over a sign-out: nothing is done, all that was typed is shown, and the next send does it."""
     await alice.get(making.page)

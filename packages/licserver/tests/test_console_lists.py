@@ -6,6 +6,8 @@ import html
 import re
 from datetime import date
 
+import pytest
+
 from harness.console_books import rows
 from harness.engines import both_engines
 from licserver.domain.records import Actor, ActorKind, LicenseTerms
@@ -56,6 +58,7 @@ async def test_a_long_list(world, alice):
     assert len(rows(await alice.get("/console/licenses.csv"))) == MAX_PAGE * 2 + 6
 
 
+@pytest.mark.slow
 async def test_many_licenses_at_once(world, alice):
     """Those that are ticked, or all that match, after a preview that names them; done once."""
     keys = [world.key(expires_on=date(2027, 1, day), customer_email=f"u{day}@x.example") for day in (1, 2, 3)]
@@ -171,6 +174,7 @@ async def test_the_head_of_a_file(world, alice, monkeypatch):
     assert "Overview" in await alice.get("/console")
 
 
+@pytest.mark.slow
 async def test_who_takes_data_away_is_noted(world, alice, sold):
     """A file of a list, and signing out: the log says who it was, and nothing of what was searched for."""
     _, page = sold

@@ -13,8 +13,8 @@ from licserver.database.tables.access import sessions as session_rows
 from licserver.database.tables.access import users as user_rows
 from licserver.errors import InvalidInputError
 from licserver.services.users import SESSION_TIME, TRIES
+from licserver.serving.connections import Runner
 from licserver.web.app import create_admin_app
-from licserver.web.connections import Runner
 from licserver.web.console.app import ROUTES, UPLOAD
 
 PARTS = {"id": "0" * 32, "slug": "app", "version": "1.0", "name": "shop"}
@@ -155,6 +155,7 @@ async def test_guessing(users, open_browser):
     assert browser.token is None
 
 
+@pytest.mark.slow
 @both_engines
 async def test_guessing_from_everywhere(users, open_browser):
     """A name is not tried more often by coming from many addresses, and many at once gain nothing."""
@@ -185,6 +186,7 @@ async def test_what_a_failed_sign_in_shows(users, open_browser, caplog):
     assert browser.status == 401
 
 
+@pytest.mark.slow
 async def test_a_sign_in_from_another_site(users, open_browser):
     """Nobody is signed in by somebody else's page, under somebody else's name."""
     browser = await open_browser()
@@ -266,6 +268,7 @@ async def test_a_planted_cookie(make_world, open_site, open_browser):
         assert (await site.call("GET", "/console", headers=headers, allow_redirects=False))[0] == status, host
 
 
+@pytest.mark.slow
 async def test_what_every_answer_forbids(world, alice):
     """No frame around it, no script but ours, no cache: on pages, files, errors and the sign-in."""
     world.publish("1.0")
@@ -304,6 +307,7 @@ async def test_sessions_that_have_run_out_are_swept(world, open_browser, alice):
     assert count(world, session_rows) == 1
 
 
+@pytest.mark.slow
 async def test_users_on_the_command_line(cli):
     """Added, listed, given another password, removed; the password is never an argument and never shown."""
     assert "no users yet" in cli("user", "list")
@@ -322,7 +326,7 @@ async def test_users_on_the_command_line(cli):
     ]:
         more = ("--password-stdin",) if stdin else ()
         assert complaint in cli("user", *arguments, *more, stdin=f"{stdin}\n", expect=2)
-    assert "signed out everywhere" in cli(
+    assert "signed out all sessions" in cli(
         "user", "password", "alice", "--password-stdin", stdin="a b c d e f g h\n"
     )
     assert PASSWORD not in cli("user", "list", "--json")

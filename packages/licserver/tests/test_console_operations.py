@@ -39,7 +39,7 @@ def uploads_of(world):
 async def test_an_import_is_previewed_and_confirmed(world, alice):
     """The preview has masked keys and changes nothing; the confirmation imports, and nothing is left."""
     key = generate_license_key()
-    text = f"license_key,product,slots\n{key},app,3\n,app,1\n".encode()
+    text = f"license_key,product,slots,lifetime\n{key},app,3,no\n,app,1,no\n".encode()
     page = await upload(alice, text)
     assert alice.status == 200, page
     assert "2 new licenses" in page
@@ -61,7 +61,7 @@ async def test_an_import_is_previewed_and_confirmed(world, alice):
 
 async def test_a_cancelled_import_leaves_nothing(world, alice):
     """The file is removed at once, and cannot be imported any more."""
-    page = await upload(alice, b"product\napp\n")
+    page = await upload(alice, b"product,slots,lifetime\napp,1,no\n")
     await alice.post("/console/imports/cancel", ticket=ticket_of(page))
     assert "cancelled" in alice.notice
     assert uploads_of(world) == {}
@@ -72,7 +72,7 @@ async def test_a_cancelled_import_leaves_nothing(world, alice):
 
 async def test_lines_with_errors_are_shown_and_cannot_be_confirmed(world, alice):
     """All of them are listed with their lines; no file is kept, and the options stay in the form."""
-    page = await upload(alice, b"product,slots\napp,1\napp,many\nother,1\n")
+    page = await upload(alice, b"product,slots,lifetime\napp,1,\napp,many,\nother,1,\n")
     assert "1 new" not in page
     assert "slots: must be a whole number" in page
     assert "there is no 'other'" in page
@@ -90,6 +90,8 @@ async def test_the_options_of_the_command_are_in_the_form(world, alice):
     key = world.key(slots=1)
     text = f"Key,Seats\n{key},4\n".encode()
     options = {"columns": "Key=license_key\nSeats=slots", "products": "app"}
+    assert "fill in “Last day of lines without an end”" in await upload(alice, text, **options)
+    options["expires"] = "never"
     assert "already, with other terms: slots" in await upload(alice, text, **options)
     page = await upload(alice, text, **options, existing="change")
     assert "1 changed" in page
@@ -102,7 +104,7 @@ async def test_the_options_of_the_command_are_in_the_form(world, alice):
 
 async def test_a_ticket_is_of_one_user(world, users, alice, open_browser):
     """Another owner cannot confirm it, and a ticket that is made up is refused like an old one."""
-    page = await upload(alice, b"product\napp\n")
+    page = await upload(alice, b"product,slots,lifetime\napp,1,no\n")
     users.users.add("bob", ANOTHER)
     bob = await open_browser()
     await bob.sign_in("bob", ANOTHER)
@@ -115,13 +117,14 @@ async def test_a_ticket_is_of_one_user(world, users, alice, open_browser):
 async def test_a_file_that_is_too_large_or_has_too_many_new_keys(world, alice, monkeypatch):
     """Both are refused with the command that takes them."""
     monkeypatch.setattr(files, "MAX_ISSUED", 2)
-    await upload(alice, b"product\napp\napp\napp\n")
+    await upload(alice, b"product,slots,lifetime\n" + b"app,1,no\n" * 3)
     assert "licserver import" in alice.alert
-    monkeypatch.setattr("licserver.web.uploads.MAX_TEXT", 100)
-    await upload(alice, b"product\n" + b"app\n" * 100)
+    monkeypatch.setattr("licserver.web.uploads.MAX_UPLOAD_TEXT_BYTES", 100)
+    await upload(alice, b"product,slots,lifetime\n" + b"app,1,no\n" * 100)
     assert "use licserver import" in alice.alert
 
 
+@pytest.mark.slow
 async def test_a_backup_is_made_in_the_background(world, alice, tmp_path):
     """The page shows its result and the command that restores it; the file is a whole backup."""
     key = world.key()
@@ -218,6 +221,7 @@ def test_secrets_that_are_kept_elsewhere(world, make_world, tmp_path):
     assert [one.path.parent for one in BackupFolder(named).list_files()] == [tmp_path / "named"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", [Role.SUPPORT, Role.READ_ONLY])
 async def test_only_owners_import_and_back_up(world, users, open_browser, role):
     """Neither page, form nor upload: the role is checked before anything is read."""

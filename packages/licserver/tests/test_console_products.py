@@ -3,6 +3,8 @@
 import html
 from datetime import date
 
+import pytest
+
 from harness.console_books import EVIL, rows
 from licserver.domain.records import EnvironmentPolicy
 
@@ -52,6 +54,7 @@ async def test_a_product_with_the_wrong_rules_is_mended(world, site, alice):
     assert world.services.products.get("app") == product._replace(has_support_policy=False, public_feed=False)
 
 
+@pytest.mark.slow
 async def test_an_upload(world, site, alice):
     """A version is published from a browser under a file name without a path; no temporary file is left."""
     await alice.get("/console/products/app")
@@ -116,6 +119,6 @@ async def test_a_release_page(world, alice):
     await alice.post(f"{page}/withdraw")
     assert "Update checks offer nothing then." in alice.text
     await alice.post(f"{page}/withdraw", sure="yes")
-    assert "Nobody." in alice.text
+    assert "No license." in alice.text
     assert world.services.releases.get("supported", "1.0").withdrawn_at == world.clock()
     assert good != late

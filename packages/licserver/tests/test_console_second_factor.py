@@ -2,13 +2,15 @@
 
 import asyncio
 
+import pytest
 from sqlalchemy import select
 
 from harness.console import NAME, PASSWORD
 from harness.engines import both_engines
 from harness.second_factor import PAGE, begin_enrolment, enrol
 from licserver.database.tables.access import recovery_codes, second_factors
-from licserver.services.second_factors import LOCKED_TIME, RECOVERY_CODES, WRONG_CODES
+from licserver.errors import InvalidInputError
+from licserver.services.second_factors import LOCKED_TIME, RECOVERY_CODES, WRONG_CODES, WRONG_CODES_OF_DAY
 
 CODE = "/console/sign-in/code"
 
@@ -135,6 +137,7 @@ async def test_removing_it_takes_password_and_code(world, alice, open_browser):
     assert (browser.status, browser.path) == (200, "/console")
 
 
+@pytest.mark.slow
 async def test_guessing_codes(world, alice, open_browser):
     """429 after some, as with passwords; after ten in a row for 15 minutes, but not at known addresses."""
     app, _ = await enrol(alice, world.clock())
@@ -154,6 +157,27 @@ async def test_guessing_codes(world, alice, open_browser):
     await alice.sign_in()
     await alice.post(CODE, code=app.code(world.clock()))
     assert (alice.status, alice.path) == (200, "/console")
+
+
+@pytest.mark.slow
+async def test_guessing_codes_at_a_known_address(world, alice, users):
+    """A hundred wrong codes a day: not even the right one is accepted then, but a recovery code is."""
+    app, codes = await enrol(alice, world.clock())
+
+    def sign_in(code):
+        return users.second_factors.sign_in(users.logins.sign_in(NAME, PASSWORD), code, is_known=True)
+
+    for number in range(WRONG_CODES_OF_DAY):
+        assert sign_in("000000") is None
+        if number == 50:  # a right one in between does not begin the count anew
+            world.clock.forward(seconds=30)
+            assert sign_in(app.code(world.clock()))
+    world.clock.forward(seconds=30)
+    with pytest.raises(InvalidInputError, match="until tomorrow"):
+        sign_in(app.code(world.clock()))
+    assert sign_in(codes[0])
+    world.clock.forward(days=1)
+    assert sign_in(app.code(world.clock()))
 
 
 async def test_the_lock_of_codes_ends(world, users, alice, open_browser):
@@ -177,6 +201,7 @@ async def test_a_password_waits_ten_minutes_for_a_code(world, alice, open_browse
     assert "Password" in browser.text
 
 
+@pytest.mark.slow
 async def test_who_must_have_one_can_do_nothing_before(make_world, open_site, open_browser):
     """With the setting, the sign-in leads to the enrolment, and nothing else opens."""
     world = make_world(second_factor_required=True)

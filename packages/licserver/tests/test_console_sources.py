@@ -1,15 +1,17 @@
 """The console's pages about sales."""
 
 import html
+from datetime import timedelta
 
 import pytest
 
-from harness import shops
-from licserver.domain.records import Role
+from harness import sales, shops
+from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import BuryJobError
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 
 
+@pytest.mark.slow
 async def test_a_shop_from_its_form_to_a_license(world, alice, monkeypatch):
     """An owner adds a shop, sees the delivery that failed, maps its product and repeats it."""
     monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["standard"])
@@ -28,7 +30,7 @@ async def test_a_shop_from_its_form_to_a_license(world, alice, monkeypatch):
         world.services.sales.process(event.id)
     assert "1 failed" in await alice.get("/console/sources")
     page = await alice.get("/console/sources/shop/events?state=dead")
-    assert "not mapped: &lt;b&gt;pro" in page
+    assert "&lt;b&gt;pro&lt;/b&gt; is not mapped" in page
     monkeypatch.setenv("SHOP_SECRET", "whsec_no-base64")
     assert "SHOP_SECRET holds no signing secret" in await alice.get("/console/sources/shop")
     await alice.post("/console/sources/shop/map", external_id="<b>pro</b>", product="app", slots="many")
@@ -49,7 +51,7 @@ async def test_a_shop_from_its_form_to_a_license(world, alice, monkeypatch):
 
 async def test_support_looks_and_repeats_and_changes_nothing(world, users, open_browser):
     """Roles: support sees shops and repeats deliveries; who may only look does not see them."""
-    world.services.sources.add("shop", SourceKind.STANDARD, "MISSING_SECRET")
+    world.services.sources.add("shop", ShopKind.STANDARD, "MISSING_SECRET")
     for role, seen, repeated in ((Role.SUPPORT, 200, 422), (Role.READ_ONLY, 403, 403)):
         users.users.add(role.value, "five words of another sentence", role)
         browser = await open_browser()
@@ -62,3 +64,85 @@ async def test_support_looks_and_repeats_and_changes_nothing(world, users, open_
         assert browser.status == 403
         await browser.post("/console/sources/shop/events/replay", event="99")
         assert browser.status == repeated
+
+
+@pytest.fixture
+def unmapped(world, monkeypatch):
+    """A sale that waits for a person."""
+    monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
+    sales.add(world, "standard", mapped=False)
+    item = {"external_id": "app", "customer_email": "ann@example.com", "customer_language": "de"}
+    sales.process(world, "standard", shops.standard("purchase.completed", order_id="5", **item))
+    return world
+
+
+async def test_a_license_issued_by_hand_settles_the_sale(unmapped, alice):
+    """The form has note and customer; later reports issue nothing more, nor does a form sent again."""
+    world = unmapped
+    (problem,) = world.services.sale_problems.list_open().items
+    assert f"/console/licenses/issue?sale={problem.id}" in await alice.get("/console/sales")
+    page = await alice.get(f"/console/licenses/issue?sale={problem.id}")
+    assert 'name="note"' in page
+    assert "Order 5 (standard)" in page
+    assert 'value="ann@example.com"' in page
+    assert 'value="de"' in page
+    form = {
+        "sale": str(problem.id),
+        "product": "app",
+        "slots": "1",
+        "count": "1",
+        "note": "Order 5 (standard)",
+    }
+    await alice.post("/console/licenses/issue/new", **form)
+    assert "License issued" in alice.text
+    sales.work(world)
+    assert world.services.sale_problems.list_open().items == []
+    world.services.sources.map("standard", "app", "app")
+    again = shops.standard("purchase.completed", order_id="5", external_id="app", customer_language="de")
+    sales.process(world, "standard", again)
+    assert [one.note for one in world.services.licenses.list_all()] == ["Order 5 (standard)"]
+    await alice.get(f"/console/licenses/issue?sale={problem.id}")
+    await alice.post("/console/licenses/issue/new", **form)
+    assert "needs no decision any more" in alice.text
+    assert len([*world.services.licenses.list_all()]) == 1
+
+
+async def test_terms_are_taken_over_and_chosen(unmapped, alice):
+    """From the mapping into the form; and with one click into the mapping."""
+    world = unmapped
+    (problem,) = world.services.sale_problems.list_open().items
+    await alice.get("/console/sales")
+    terms = {
+        "slots": "unlimited",
+        "expires_in": "1y",
+        "support": "",
+        "plan": "",
+        "seats": "4",
+        "quantity": "",
+    }
+    await alice.post("/console/sales/map", problem=str(problem.id), external_id="app", product="app", **terms)
+    sales.work(world)
+    (license_,) = world.services.licenses.list_all()
+    assert (license_.slots, license_.floating_seats, license_.expires_on is None) == (None, 4, False)
+    page = await alice.get(f"/console/licenses/issue?sale={problem.id}")
+    assert 'value="unlimited"' in page
+    assert "selected" in page
+
+
+async def test_the_page_of_a_license_names_what_was_kept_and_by_whom(world, alice, monkeypatch):
+    """A revocation that was taken back, and the end of a subscription."""
+    monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
+    sales.add(world, "standard")
+    bought = {"order_id": "5", "external_id": "app", "subscription_id": "s"}
+    paid = shops.standard("purchase.completed", **bought, paid_through="2026-07-15T12:00:00Z")
+    sales.process(world, "standard", paid)
+    (license_,) = world.services.licenses.list_all()
+    page = f"/console/licenses/{license_.id.hex()}"
+    assert "Changed by hand" not in await alice.get(page)
+    person = world.services.acting_as(Actor(ActorKind.USER, "bea"))
+    person.subscriptions.end("s", license_.subscription_ended_at - timedelta(days=2))
+    text = await alice.get(page)
+    assert (
+        "The shop would have set end of the subscription: 2026-07-22 12:00 UTC; bea has changed that on"
+        in text
+    )

@@ -88,6 +88,7 @@ async def test_an_owner_manages_users(users, alice, open_browser):
     assert "user.role" in {line.action for line in users.audit.list_page().items}
 
 
+@pytest.mark.slow
 async def test_an_owner_manages_tokens(users, alice):
     """A token is shown once, works, and is refused after it was revoked."""
     await alice.get("/console/tokens")

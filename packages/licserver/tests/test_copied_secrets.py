@@ -44,6 +44,7 @@ def machines(cli, tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_one_command_brings_new_secrets_to_all_machines(cli, machines, tmp_path):
     """A new machine gets all of them, and each later change; what is printed and noted has none."""
     machines.copy("two")
@@ -62,6 +63,7 @@ def test_one_command_brings_new_secrets_to_all_machines(cli, machines, tmp_path)
         assert one["secret"] not in printed + json.dumps(lines)
 
 
+@pytest.mark.slow
 def test_a_machine_that_cannot_be_reached_is_named_and_the_others_served(machines):
     """So is one that refuses them; and the command fails."""
     machines.run_on("other", "product", "add", "app", "--name", "App")

@@ -113,7 +113,7 @@ def test_update_check_names_the_first_refusal(
         "app",
         "App",
         has_support_policy=True,
-        latest=None if no_release else RELEASE,
+        candidates=() if no_release else (RELEASE,),
     )
     verdict = evaluate_update(None if missing else license_, None if no_product else wanted, NOW)
     order = [
@@ -163,7 +163,7 @@ def test_a_download_is_offered_while_license_and_support_last(revoked, expired, 
     if revoked:
         state = LicenseState.REVOKED
     assert license_state(license_, NOW) is state
-    wanted = Product(1, "app", "App", has_support_policy=policy, latest=RELEASE)
+    wanted = Product(1, "app", "App", has_support_policy=policy, candidates=(RELEASE,))
     assert is_support_over(wanted, license_, NOW) is (support_over and policy)
 
 

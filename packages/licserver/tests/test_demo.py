@@ -113,6 +113,7 @@ def test_a_demo_without_the_client_says_how_to_get_it(monkeypatch):
     assert "in this folder, after `pip install licclient`:" in _introduction("http://127.0.0.1:1", "pw", keys)
 
 
+@pytest.mark.slow
 async def test_the_demo_has_a_console_with_some_weeks_of_life(demo):
     """`/` leads to it, the printed user signs in, and there is something to find."""
     with demo("--port", "0", "--json") as process:

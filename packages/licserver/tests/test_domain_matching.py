@@ -1,7 +1,8 @@
 """When two domains are the same (D-06)."""
 
+import idna
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from licserver.domain import environments
@@ -59,8 +60,26 @@ SAME = {
     "dots alone": ("...", "..."),
     "an emoji": ("I ♥ NY", "i ♥ ny"),
     "two ports": ("a.b:80:90", "a.b:80:90"),
+    "A-label that decodes to nothing": ("https://XN--99999999.example:80/", "xn--99999999.example"),
+    "two hyphens": ("r3--Cache.example:8443/", "r3--cache.example"),
     "label of 63": ("a" * 63 + ".Example", "a" * 63 + ".example"),
-    "label of 64 is no host name": ("A" * 64 + ".example.", "a" * 64 + ".example."),
+    "label of 64, which DNS has not": ("A" * 64 + ".example.:80/", "a" * 64 + ".example"),
+    "underscore, path": ("My_Shop.example.com/", "my_shop.example.com"),
+    "underscore, port": ("my_shop.example.com:8443/shop?x=1", "my_shop.example.com"),
+    "underscore, dot": ("my_shop.example.com.", "my_shop.example.com"),
+    "empty port": ("my_shop.example.com:", "my_shop.example.com"),
+    "hyphens at the ends": ("-a-.Example:80/", "-a-.example"),
+    "emoji": ("\U0001f4a9.LA:443/", "xn--ls8h.la"),
+    "emoji in a URL": ("https://me@\u2764\ufe0f.example.:8443/", "xn--qei.example"),
+    "emoji as DNS has it": ("XN--ls8h.la.", "xn--ls8h.la"),
+    "underscore beside an umlaut": ("b\u00fcro_1.Example:80", "xn--bro_1-kva.example"),
+    "two hyphens beside an umlaut": ("b\u00fc--1.example/", "xn--b--1-0ra.example"),
+    "one label without a form in DNS": ("B\u00fccher.a\ufffdB.example:80/", "xn--bcher-kva.a\ufffdb.example"),
+    "one character for several": ("\u2100.example:80", "\u2100.example"),
+    "thirty-three letters of another script": ("\u042f" * 33 + ".Example.:80/", "\u044f" * 33 + ".example"),
+    "ideographic dots at the end": ("my_shop.example\u3002\uff61:80", "my_shop.example"),
+    "id with braces": ("{A}/1", "{a}/1"),
+    "id with an at sign": ("Kim@PC:1", "kim@pc:1"),
 }
 
 
@@ -142,6 +161,7 @@ def test_the_normal_form_of_a_normal_form_is_itself(text):
     assert 0 < len(normal) <= 253
 
 
+@pytest.mark.slow
 @settings(max_examples=25)  # each takes 20 ms to draw
 @given(st.from_regex(environments._PLAIN_HOST, fullmatch=True))
 def test_the_short_way_comes_to_what_the_long_way_comes_to(text):
@@ -149,3 +169,32 @@ def test_the_short_way_comes_to_what_the_long_way_comes_to(text):
     assume(len(text) <= MAX_DOMAIN_LENGTH)
     assert environments._host_name(text) == environments._host_of_url(f"https://{text}/") == text
     assert normalise_domain(text) == normalise_domain(f"https://{text}/") == text
+
+
+NAMES = st.lists(
+    st.one_of(
+        st.text(letters, min_size=1, max_size=6)
+        for letters in (
+            "abcXYZ019",
+            "bäöüßéÀŁşＩx",
+            "αβγΣςΩ",
+            "абвЖЯ",
+            "日本例えーァ",
+            "한국말",
+            "אבג",
+            "مثال٣",
+        )
+    ),
+    min_size=1,
+    max_size=3,
+).map(".".join)
+
+
+@given(NAMES)
+def test_a_name_that_dns_has_is_what_idna_makes_of_it(host):
+    """Labels that are valid are encoded as by the whole of IDNA, one after the other."""
+    try:
+        encoded = idna.encode(host, uts46=True).decode()
+    except idna.IDNAError:
+        reject()
+    assert normalise_domain(host) == encoded.lower().rstrip(".")

@@ -121,6 +121,67 @@ def test_a_number_of_another_period_is_asked_about():
     assert parse_grants([shown]) == {"exports": "100/week"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "-1",
+            "+5",
+            "1.5",
+            "1,5",
+            ".5",
+            "5.",
+            "1,000",
+            "1.000.000",
+            "1 000",
+            "1\u00a0000",
+            "1'000",
+            "1\u2019000",
+        ),
+        *(
+            "1_000",
+            "10/",
+            "/month",
+            "1e3",
+            "1E+3",
+            "0x10",
+            "0b1",
+            "inf",
+            "-Infinity",
+            "NaN",
+            "\u221e",
+            "\u22121",
+        ),
+        *("\uff11\uff10", "\u0661\u0660", "10k", "1.5M", "50%", "10 / month", "10/Month", "10 per month"),
+        *(
+            "10/months",
+            "-1/month",
+            "1,000/month",
+            "1e3/day",
+            "100/30 days",
+            "10/month/",
+            "\u0661/month",
+            "~10",
+        ),
+    ],
+)
+def test_almost_a_number_is_asked_about(text):
+    """As a text it would be granted without a limit."""
+    with pytest.raises(InvalidEntitlementError, match="in double quotes"):
+        parse_grants([f"projects={text}"])
+    (shown,) = format_grants({"projects": text})
+    assert parse_grants([shown]) == {"projects": text}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["24/7", "2026-11-05", "1.5.2", "10.0.0.1", "v1", "eu-1", "10GB", "1 of 3", "fan", "/", "-", "e", "per"],
+)
+def test_what_is_no_number_is_a_text(text):
+    """Dates, versions and addresses need no quotes."""
+    assert parse_grants([f"a={text}"]) == {"a": text}
+
+
 def test_a_number_of_any_length_is_read():
     """It is too large, which `validate` says; Python itself refuses to read thousands of digits."""
     for text in ("9" * 5_000, "9" * 5_000 + "/day"):

@@ -11,8 +11,8 @@ from harness.engines import sqlite_only
 from licserver.database.tables.access import failed_logins
 from licserver.database.tables.licenses import audit
 from licserver.domain.records import SYSTEM, Scope
+from licserver.runtime.logging import FAILURES
 from licserver.services.users import NETWORK_NAME_TRIES
-from licserver.web.logging import FAILURES
 
 pytestmark = sqlite_only
 
@@ -97,7 +97,7 @@ async def test_a_flood_of_failures_is_few_lines(world, site):
 
 async def test_failures_are_written_once_a_minute(world, site, monkeypatch):
     """While they go on, what follows the first is written with the next turn, without another request."""
-    monkeypatch.setattr("licserver.web.logging.PAUSE", 0.05)
+    monkeypatch.setattr("licserver.runtime.logging.PAUSE", 0.05)
     written = asyncio.Queue()
     monkeypatch.setattr(
         type(world.services.logins), "record_failures", lambda _, *what: written.put_nowait(what[2])

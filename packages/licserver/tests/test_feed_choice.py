@@ -8,11 +8,11 @@ from licserver.domain.decisions import Offer, UpdateRefusal
 from licserver.domain.offers import (
     NO_LICENSE,
     Installation,
-    Listed,
-    anyone,
+    ListedRelease,
     bucket,
+    evaluate_public_feed,
     list_releases,
-    offer_to_anyone,
+    public_feed_license,
 )
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release, Rollout
 
@@ -40,19 +40,19 @@ BETA = release(3, "2.0b1", channel="beta")
 
 def listed(releases, installation=NAMELESS, now=DAY, channels=(), platform=""):
     """List releases for an installation, as their product offers them to anyone."""
-    offer = offer_to_anyone(APP, releases, channels, platform)
+    offer = evaluate_public_feed(APP, releases, channels, platform)
     assert isinstance(offer, Offer)
     return list_releases(offer, releases, channels, platform, installation, now)
 
 
 def test_anyone_is_offered_what_a_license_is():
     """The offer can be downloaded, and names no license; the versions below a rollout come with it."""
-    offer = offer_to_anyone(APP, [OLD, EVENLY, BETA], (), "")
+    offer = evaluate_public_feed(APP, [OLD, EVENLY, BETA], (), "")
     assert isinstance(offer, Offer)
-    assert (offer.release, offer.product.latest, offer.product.others) == (EVENLY, EVENLY, (OLD,))
+    assert (offer.release, offer.product.candidates) == (EVENLY, (EVENLY, OLD))
     assert (offer.product.id, offer.downloadable) == (7, True)
-    assert offer.license == anyone(7) == LicenseSnapshot(NO_LICENSE, 7, "")
-    beta = offer_to_anyone(APP, [OLD, BETA], ["beta"], "")
+    assert offer.license == public_feed_license(7) == LicenseSnapshot(NO_LICENSE, 7, "")
+    beta = evaluate_public_feed(APP, [OLD, BETA], ["beta"], "")
     assert isinstance(beta, Offer)
     assert beta.release == BETA
 
@@ -60,15 +60,15 @@ def test_anyone_is_offered_what_a_license_is():
 def test_without_a_release_anyone_is_offered_none():
     """Nor without one of the platform and the channels."""
     own = release(1, "1.4", platform=WINDOWS)
-    assert offer_to_anyone(APP, [], (), "") is UpdateRefusal.NO_VERSIONS
-    assert offer_to_anyone(APP, [own, BETA], (), "") is UpdateRefusal.NO_VERSIONS
-    assert isinstance(offer_to_anyone(APP, [own], (), WINDOWS), Offer)
+    assert evaluate_public_feed(APP, [], (), "") is UpdateRefusal.NO_VERSIONS
+    assert evaluate_public_feed(APP, [own, BETA], (), "") is UpdateRefusal.NO_VERSIONS
+    assert isinstance(evaluate_public_feed(APP, [own], (), WINDOWS), Offer)
 
 
 def test_even_growth_is_left_to_the_app():
     """It draws its own turn within the plan's time; until then it sees the version before."""
-    assert listed([OLD, EVENLY]) == [Listed(EVENLY, span=timedelta(days=7)), Listed(OLD)]
-    assert listed([OLD, EVENLY], now=END) == [Listed(EVENLY)]
+    assert listed([OLD, EVENLY]) == [ListedRelease(EVENLY, span=timedelta(days=7)), ListedRelease(OLD)]
+    assert listed([OLD, EVENLY], now=END) == [ListedRelease(EVENLY)]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_even_growth_is_left_to_the_app():
 )
 def test_what_no_app_can_draw_is_not_listed(held):
     """Steps and a paused growth reach nobody without a name."""
-    assert listed([OLD, held]) == [Listed(OLD)]
+    assert listed([OLD, held]) == [ListedRelease(OLD)]
     assert listed([held]) == []
 
 
@@ -91,7 +91,7 @@ def test_what_no_app_can_draw_is_not_listed(held):
 )
 def test_who_has_a_name_or_asks_sees_one_release(installation, release_):
     """That is the one that an update check offers."""
-    assert listed([OLD, IN_STEPS], installation) == [Listed(release_)]
+    assert listed([OLD, IN_STEPS], installation) == [ListedRelease(release_)]
 
 
 def test_a_rollout_that_reaches_a_name_not_yet_leaves_nothing():
@@ -105,28 +105,34 @@ def test_other_channels_are_there_on_request():
     low = release(5, "1.3", channel="old")
     releases = [OLD, BETA, alpha, low]
     assert listed(releases) == [
-        Listed(OLD),
-        Listed(alpha, is_on_request=True),
-        Listed(BETA, is_on_request=True),
+        ListedRelease(OLD),
+        ListedRelease(alpha, is_on_request=True),
+        ListedRelease(BETA, is_on_request=True),
     ]
-    assert listed(releases, channels=("beta",)) == [Listed(BETA), Listed(alpha, is_on_request=True)]
-    assert listed(releases, channels=("beta", "alpha")) == [Listed(alpha)]
+    assert listed(releases, channels=("beta",)) == [
+        ListedRelease(BETA),
+        ListedRelease(alpha, is_on_request=True),
+    ]
+    assert listed(releases, channels=("beta", "alpha")) == [ListedRelease(alpha)]
 
 
 def test_a_channel_has_its_own_rollout_and_platforms():
     """Its releases reach installations as those of stable do."""
     own = release(3, "2.0b1", "7d", "beta")
     file = release(6, "2.0b1", "7d", "beta", WINDOWS)
-    assert listed([OLD, own]) == [Listed(OLD), Listed(own, is_on_request=True, span=timedelta(days=7))]
+    assert listed([OLD, own]) == [
+        ListedRelease(OLD),
+        ListedRelease(own, is_on_request=True, span=timedelta(days=7)),
+    ]
     assert listed([OLD, own, file], platform=WINDOWS) == [
-        Listed(OLD),
-        Listed(file, is_on_request=True, span=timedelta(days=7)),
+        ListedRelease(OLD),
+        ListedRelease(file, is_on_request=True, span=timedelta(days=7)),
     ]
     late = max(NAMES, key=lambda one: bucket("app", "2.0b1", one))
-    assert listed([OLD, own], Installation(late, "1.0")) == [Listed(OLD)]
+    assert listed([OLD, own], Installation(late, "1.0")) == [ListedRelease(OLD)]
     assert listed([OLD, own], Installation(late, "1.0"), END) == [
-        Listed(OLD),
-        Listed(own, is_on_request=True),
+        ListedRelease(OLD),
+        ListedRelease(own, is_on_request=True),
     ]
 
 
@@ -137,4 +143,4 @@ def test_whom_a_channel_s_rollout_does_not_reach_sees_what_stands_before_it():
     early = min(NAMES, key=lambda one: bucket("app", "2.0b2", one))
     for name, shown in ((late, BETA), (early, new)):
         found = listed([OLD, BETA, new], Installation(name, "1.0"))
-        assert found == [Listed(OLD), Listed(shown, is_on_request=True)]
+        assert found == [ListedRelease(OLD), ListedRelease(shown, is_on_request=True)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.engines import both_engines
 from harness.feeds import GROUPS, bearer, read_appcast, sparkle_chooses, tauri_verifies
-from licserver.domain.offers import Listed, bucket
+from licserver.domain.offers import ListedRelease, bucket
 from licserver.domain.records import Artifact, Release
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.feeds import format_appcast, parse_call, read_license
@@ -69,6 +69,7 @@ async def test_nothing_newer_is_204(site, world, publish):
     assert (await check(site, key))[0] == 204
 
 
+@pytest.mark.sampled(2, "version")
 @pytest.mark.parametrize(
     ("path", "query", "version"),
     [
@@ -105,6 +106,7 @@ async def appcast(site, key=None, **query: str):
     return read_appcast(document)[1]
 
 
+@pytest.mark.slow
 async def test_sparkle_is_offered_what_it_can_verify(site, world, publish):
     """An item with the signature of the very bytes that its link leads to; what is unsigned is not listed."""
     key = world.key()
@@ -128,6 +130,7 @@ async def test_sparkle_is_offered_what_it_can_verify(site, world, publish):
     assert await appcast(site, key) == []
 
 
+@pytest.mark.slow
 async def test_sparkle_chooses_by_channel(site, world, publish):
     """By `allowedChannels` of the app; what license or address name needs no such method."""
     publish("1.4")
@@ -143,6 +146,7 @@ async def test_sparkle_chooses_by_channel(site, world, publish):
         assert [(one.version, one.channel) for one in items] == [("1.5b1", None)]
 
 
+@pytest.mark.slow
 async def test_even_growth_is_left_to_sparkle(site, world, publish):
     """Without a name the app chooses by its group: one seventh at once, all before the plan's end."""
     world.services.products.change("app", public_feed=True)
@@ -168,6 +172,7 @@ async def test_even_growth_is_left_to_sparkle(site, world, publish):
     assert [(one.version, one.interval) for one in await appcast(site)] == [("1.5", None)]
 
 
+@pytest.mark.slow
 async def test_a_named_installation_gets_what_the_rollout_gives_it(site, world, publish):
     """By its domain or license the server decides, as in update checks; steps reach nobody else."""
     world.services.products.change("app", public_feed=True)
@@ -185,6 +190,7 @@ async def test_a_named_installation_gets_what_the_rollout_gives_it(site, world, 
     assert {one.interval for home in homes for one in await appcast(site, domain=home)} == {None}
 
 
+@pytest.mark.slow
 async def test_an_appcast_without_a_right_to_it(site, world, publish, new_key):
     """Refusals are those of an update check; after support the list is empty."""
     publish("1.4")
@@ -204,7 +210,7 @@ def test_any_text_is_xml(name, changelog, link):
     now = datetime(2026, 6, 15, 12, tzinfo=UTC)
     file = Artifact("a", 1, b"")
     release = Release(1, 1, "1.0", changelog, now, file, file_signatures=signatures)
-    document = format_appcast(name, [(Listed(release), f"https://example.com/{quote(link)}")])
+    document = format_appcast(name, [(ListedRelease(release), f"https://example.com/{quote(link)}")])
     title, (item,) = read_appcast(document)
     assert (title == name.replace("\r\n", "\n").replace("\r", "\n")) or not name.isprintable()
     assert item.version == "1.0"
@@ -213,6 +219,7 @@ def test_any_text_is_xml(name, changelog, link):
 # --- who is offered what ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_license_is_judged_as_in_an_update_check(site, world, publish, new_key):
     """Unknown, revoked, expired, of another product; and after its support nothing is offered."""
     world.services.products.change("app", has_support_policy=True)
@@ -236,6 +243,7 @@ async def test_a_license_is_judged_as_in_an_update_check(site, world, publish, n
     assert (await check(site, world.key(support_until=day)))[0] == 200
 
 
+@pytest.mark.slow
 @both_engines
 async def test_without_a_license_only_a_public_feed_answers(site, world, publish):
     """The setting is off by default; unknown products are answered like those without a public feed."""
@@ -256,6 +264,7 @@ async def test_without_a_license_only_a_public_feed_answers(site, world, publish
     assert await check(site) == (204, b"")
 
 
+@pytest.mark.slow
 async def test_a_license_may_come_in_the_query_or_as_a_password(site, world, publish):
     """For apps whose updater sends no headers of their own."""
     key = world.key()
@@ -304,6 +313,7 @@ async def test_an_important_version_says_so(site, world, publish):
     assert (status, answer["version"], answer["critical"]) == (200, "1.5.0", True)
 
 
+@pytest.mark.slow
 async def test_update_checks_of_feeds_count_as_adoption(site, world, publish):
     """With the installed version, if it is one."""
     key = world.key()

@@ -43,6 +43,7 @@ async def test_an_app_with_velopack_updates_itself(site, world, publish, tmp_pat
         await asyncio.to_thread(app.check_for_updates)
 
 
+@pytest.mark.slow
 async def test_velopack_without_a_license(site, world, publish, tmp_path):
     """By a public feed, in the channel that was chosen when the app was packed; and nothing newer is none."""
     publish(
@@ -62,6 +63,7 @@ async def test_velopack_without_a_license(site, world, publish, tmp_path):
     assert await asyncio.to_thread(current.check_for_updates) is None
 
 
+@pytest.mark.slow
 async def test_a_rollout_reaches_apps_with_velopack(site, world, publish):
     """By the id that its client draws for each installation, also without a license."""
     world.services.products.change("app", public_feed=True)
@@ -74,6 +76,7 @@ async def test_a_rollout_reaches_apps_with_velopack(site, world, publish):
     assert await velopack(site) == [("1.4.0", "PhotoLab-1.4.0-full.nupkg")]
 
 
+@pytest.mark.slow
 async def test_what_is_no_package_is_not_in_the_feed(site, world, publish):
     """A setup program, a delta, a version that Velopack does not know; and after support nothing."""
     key = world.key()
@@ -91,6 +94,7 @@ async def test_what_is_no_package_is_not_in_the_feed(site, world, publish):
     assert (await site.call("GET", package, headers=bearer(late)))[0] == 404
 
 
+@pytest.mark.slow
 async def test_a_package_is_for_those_who_have_the_feed(site, world, publish, new_key):
     """The redirect leads to a signed link, of the last file with this name; withdrawn ones are gone."""
     for version, content in (("1.4.0", b"one"), ("1.4.1", b"two")):
@@ -125,3 +129,19 @@ async def test_a_package_is_for_those_who_have_the_feed(site, world, publish, ne
 def test_a_channel_of_velopack_names_a_platform_too(name, sent, expected):
     """What it leaves out is as the client says, or as usual."""
     assert read_velopack_channel(name, *sent) == expected
+
+
+@pytest.mark.slow
+async def test_a_feed_that_is_as_it_was_is_not_sent_again(site, world, publish):
+    """Until a version is added."""
+    world.services.products.change("app", public_feed=True)
+    content = velopack_package("1.4.0")
+    publish("1.4.0", name="PhotoLab-1.4.0-linux-full.nupkg", content=content, is_signed=False)
+    path = "/feeds/app/velopack/releases.linux.json"
+    status, headers, _ = await site.call("GET", path)
+    tag = headers["ETag"]
+    assert status == 200
+    status, headers, body = await site.call("GET", path, headers={"If-None-Match": tag})
+    assert (status, headers["ETag"], body) == (304, tag, b"")
+    status, headers, body = await site.call("GET", path, headers={"If-None-Match": '"another"'})
+    assert (status, headers["ETag"]) == (200, tag)

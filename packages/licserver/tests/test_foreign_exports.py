@@ -1,15 +1,17 @@
 """Lines of other systems' exports as ours; whole files are in `test_moving_in`."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
 from licserver.protocol import license_files
-from licserver.protocol.foreign_exports import PRESETS, Conversion, ForeignLineError, SkippedLineError
-from licserver.protocol.license_files import Problem, Skipped, read_rows
+from licserver.protocol.conversion import Conversion, ForeignLineError, SkippedLineError
+from licserver.protocol.foreign_exports import PRESETS
+from licserver.protocol.license_files import InvalidLine, SkippedLine, read_rows, to_line
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+OPTIONS = {"products": {"": "app"}, "slots": "1", "expires": "never"}
 KEY = "0123456789abcdef"
 EDD = {"License Key": KEY, "License Status": "active", "Product Name": "App"}
 EDD_WHOLE = EDD | {
@@ -46,6 +48,7 @@ KEYGEN_WHOLE = KEYGEN | {
     "metadata": {"email": "jo@example.com"},
 }
 GUMROAD = {"License Key": KEY, "License Key Enabled?": "1", "Item Name": "App"}
+GUMROAD_COLUMNS = dict.fromkeys(PRESETS["gumroad"].columns, "")
 GUMROAD_WHOLE = GUMROAD | {
     "Product ID": "abc",
     "Purchase Email": "jo@example.com",
@@ -75,7 +78,7 @@ WHOLE = {
 def convert(preset, record, products=("",)):
     """Convert one record; its product is `app`."""
     known = dict.fromkeys(products, "app")
-    return Conversion(now=NOW, preset=PRESETS[preset], products=known).convert(record, ())
+    return Conversion(now=NOW, preset=PRESETS[preset], products=known).convert(record, ()).values
 
 
 @pytest.mark.parametrize("system", WHOLE)
@@ -117,7 +120,11 @@ def test_what_was_blocked_is_revoked(system, record, state):
 
 EXPIRED = {"License Status": "expired"}
 VALID = [
-    ("edd", EDD, {"lifetime": True, "expires_on": None, "slots": "unlimited"}),
+    ("edd", EDD, {"lifetime": False, "expires_on": None, "slots": None}),
+    ("edd", EDD | {"Expiration Date": "1970-01-01 00:00:00"}, {"lifetime": True, "expires_on": None}),
+    ("edd", EDD | {"Email": "jo@example.com"}, {"customer_email": "jo@example.com"}),  # up to 3.5
+    ("edd", EDD | {"Activation Limit": "0"}, {"slots": "unlimited"}),
+    ("edd", EDD | {"Activation Limit": ""}, {"slots": "unlimited"}),
     *(("edd", EDD | {"Expiration Date": end}, {"lifetime": True}) for end in ("0", "lifetime", " ")),
     ("edd", EDD | EXPIRED, {"lifetime": False, "expires_on": "2026-11-22"}),
     ("edd", EDD | EXPIRED | {"Expiration Date": "2026-11-23"}, {"expires_on": "2026-11-22"}),
@@ -125,7 +132,11 @@ VALID = [
     ("edd", EDD | {"License Status": " Inactive"}, {"license_key": KEY}),
     ("edd", EDD | {"Purchase Date": "2025-02-03 04:05:06 +0200"}, {"issued_at": "2025-02-03T02:05:06+00:00"}),
     *(("woocommerce", WOO | {"status": state}, {"product": "app"}) for state in ("DELIVERED", "ACTIVE")),
-    ("woocommerce", WOO | {"valid_for": "0"}, {"expires_on": None, "slots": "unlimited"}),
+    (
+        "woocommerce",
+        WOO | {"valid_for": "0", "times_activated_max": " "},
+        {"expires_on": None, "slots": "unlimited"},
+    ),
     ("lemonsqueezy", api(LEMON), {"expires_on": None, "issued_at": None, "note": None}),
     ("lemonsqueezy", api(LEMON, status="inactive"), {"license_key": KEY}),
     ("keygen", api(KEYGEN, status="INACTIVE", maxMachines=None), {"slots": "unlimited"}),
@@ -140,7 +151,7 @@ VALID = [
 
 @pytest.mark.parametrize(("system", "record", "expected"), VALID)
 def test_what_a_line_means(system, record, expected):
-    """Fields that are missing mean no end; what has ended ended yesterday, or before."""
+    """Blank fields mean no end; what has ended ended yesterday, or before."""
     values = convert(system, record)
     assert {name: values[name] for name in expected} == expected
     assert "revoked_at" not in values
@@ -150,6 +161,12 @@ WRONG = [
     ("woocommerce", {**WOO, "valid_for": "365"}, SkippedLineError, "not sold yet"),
     ("gumroad", {**GUMROAD, "License Key": " "}, SkippedLineError, "has no license key"),
     ("gumroad", {**GUMROAD, "Recurring Charge?": 1}, SkippedLineError, "a renewal; the first payment has"),
+    ("gumroad", {**GUMROAD, "Quantity": "2"}, ForeignLineError, "2 were bought; add --quantity slots"),
+    *(
+        ("gumroad", {**GUMROAD, "Quantity": text}, ForeignLineError, "whole number from 1 to 10,000")
+        for text in ("0", "-1", "1.5", "10001", "9" * 5000, "²")
+    ),
+    ("gumroad", {**GUMROAD, "Recurrence": "monthly"}, ForeignLineError, "add --expires YYYY-MM-DD"),
     ("lemonsqueezy", api({"key": KEY}), ForeignLineError, "attributes: key and status are required"),
     ("keygen", {"attributes": KEY}, ForeignLineError, "attributes: key and status are required"),
     ("edd", {**EDD, "License Key": " "}, ForeignLineError, "license_key: is required"),
@@ -188,7 +205,7 @@ def test_a_line_that_is_no_license(system, record, error, reason):
 def test_a_product_is_known_by_any_of_its_names(products, item, slug):
     """An id of Keygen's product or policy; else what stands for all others."""
     conversion = Conversion(now=NOW, preset=PRESETS["keygen"], products=products)
-    assert conversion.convert(api(KEYGEN) | {"relationships": item}, ())["product"] == slug
+    assert conversion.convert(api(KEYGEN) | {"relationships": item}, ()).values["product"] == slug
 
 
 @pytest.mark.parametrize(
@@ -208,17 +225,17 @@ def test_the_product_is_named_as_the_system_names_it(system, record, name):
 def test_slots_of_a_line_without_any():
     """They are those of the command; a line that has some keeps them."""
     conversion = Conversion(now=NOW, preset=PRESETS["gumroad"], products={"": "app"}, slots="2")
-    assert conversion.convert(GUMROAD, ())["slots"] == "2"
+    assert conversion.convert(GUMROAD, ()).values["slots"] == "2"
     mapped = Conversion(now=NOW, columns={"Seats": "slots"}, products={"": "app"}, slots="2")
-    assert mapped.convert({"Seats": "5"}, ())["slots"] == "5"
-    assert (mapped.is_foreign, bool(mapped), bool(Conversion(now=NOW))) == (True, True, False)
+    assert mapped.convert({"Seats": "5"}, ()).values["slots"] == "5"
+    assert (mapped.is_foreign, Conversion(now=NOW).is_foreign) == (True, False)
 
 
 def test_a_file_is_recognised_by_its_columns():
     """A column that is missing is named, of a preset as of a mapping."""
     assert Conversion(now=NOW, preset=PRESETS["edd"]).check_columns([*EDD]) is None
     assert Conversion(now=NOW, preset=PRESETS["gumroad"]).check_columns([*EDD]) == (
-        "this is no export of Gumroad: there is no column 'License Key Enabled?'"
+        "this is no complete export of Gumroad: there is no column 'License Key Enabled?'"
     )
     assert Conversion(now=NOW, preset=PRESETS["keygen"]).check_columns([]) is None
     mapped = Conversion(now=NOW, columns={"Key": "license_key"})
@@ -227,17 +244,17 @@ def test_a_file_is_recognised_by_its_columns():
 
 def test_a_product_that_nobody_named():
     """The message has the option to add."""
-    with pytest.raises(ForeignLineError, match="which product is meant for 'App': --product 'App'=SLUG"):
+    with pytest.raises(ForeignLineError, match="no product is mapped for 'App'; add --product 'App'=SLUG"):
         convert("edd", EDD, products=())
-    with pytest.raises(ForeignLineError, match="which product is meant: --product SLUG"):
+    with pytest.raises(ForeignLineError, match="no product is mapped; add --product SLUG"):
         convert("edd", EDD | {"Product Name": ""}, products=())
 
 
 def test_a_column_can_be_ignored():
     """Although it bears the name of a field."""
-    conversion = Conversion(now=NOW, columns={"note": "", "Key": "license_key"}, products={"": "app"})
-    values = conversion.convert({"note": "private", "Key": KEY}, ("note", "slots"))
-    assert values == {"license_key": KEY, "product": "app"}
+    conversion = Conversion(now=NOW, columns={"note": "", "Key": "license_key"}, **OPTIONS)
+    values = conversion.convert({"note": "private", "Key": KEY}, ("note", "slots")).values
+    assert values == {"license_key": KEY, "product": "app", "slots": "1"}
     ((_, row),) = read_rows("jsonl", [f'{{"note": "private", "Key": "{KEY}"}}'], conversion)
     assert (row.license_key, row.note) == (KEY, None)
 
@@ -246,7 +263,7 @@ def test_a_product_of_ones_own():
     """A file with other columns may name our products."""
     conversion = Conversion(now=NOW, columns={"Key": "license_key"})
     row = {"Key": KEY, "product": " app ", "expires_on": "2027-01-31T12:00", "support_until": " "}
-    values = conversion.convert(row, ("product", "expires_on", "support_until"))
+    values = conversion.convert(row, ("product", "expires_on", "support_until")).values
     assert values == {"product": "app", "expires_on": "2027-01-31", "support_until": " ", "license_key": KEY}
 
 
@@ -261,28 +278,70 @@ def test_a_product_of_ones_own():
 )
 def test_documents_in_a_row(text, found):
     """Pages of an API, lists and single licenses; counted from 1 to the end of what can be read."""
-    conversion = Conversion(now=NOW, columns={"": ""}, products={"": "app"})
+    conversion = Conversion(now=NOW, columns={"": ""}, **OPTIONS)
     rows = [*read_rows("json", text.splitlines(keepends=True), conversion)]
     assert [line for line, _ in rows] == [*range(1, len(found) + 1)]
-    assert [row.message if isinstance(row, Problem) else None for _, row in rows] == found
+    assert [row.message if isinstance(row, InvalidLine) else None for _, row in rows] == found
 
 
 def test_each_kind_of_line_in_a_file():
     """Licenses, lines that are none, and what is wrong; of two columns with a name the first counts."""
-    head = "License Key,License Key Enabled?,Item Name,Recurring Charge?,License Key\n"
-    lines = [head, f"{KEY},1,App,0,other\n", f"{KEY},1,App,1,\n", ",1,App\n"]
-    conversion = Conversion(now=NOW, preset=PRESETS["gumroad"], products={"": "app"})
+    names = [*GUMROAD_COLUMNS, "License Key"]
+    charge = names.index("Recurring Charge?")
+    row = [KEY, *("" for _ in names[2:]), "other"]
+    renewal = [*row[:charge], "1", *row[charge + 1 :]]
+    lines = [to_line(names), to_line(row), to_line(renewal), to_line(row[:3])]
+    conversion = Conversion(now=NOW, preset=PRESETS["gumroad"], **OPTIONS)
     (_, row), (_, skipped), (_, problem) = read_rows("csv", lines, conversion)
     assert (row.license_key, row.slots) == (KEY, 1)
     assert (skipped, problem) == (
-        Skipped(3, "a renewal; the first payment has the key"),
-        Problem(4, "expected 5 cells, found 3"),
+        SkippedLine(3, "a renewal; the first payment has the key"),
+        InvalidLine(4, f"expected {len(names)} cells, found 3"),
     )
-    other = Conversion(now=NOW, preset=PRESETS["edd"])
+    other = Conversion(now=NOW, preset=PRESETS["edd"], slots="1", expires="never")
     ((_, wrong),) = read_rows("csv", lines, other)
-    assert "no export of Easy Digital Downloads" in wrong.message
+    assert "no complete export of Easy Digital Downloads" in wrong.message
     ((_, refused),) = read_rows("jsonl", [json.dumps(EDD)], other)
     assert "--product 'App'=SLUG" in refused.message
+
+
+LINES = {
+    "edd": EDD_WHOLE,
+    "woocommerce": WOO_WHOLE,
+    "lemonsqueezy": LEMON_WHOLE,
+    "keygen": KEYGEN_WHOLE,
+    "gumroad": GUMROAD_COLUMNS | GUMROAD_WHOLE,
+}
+
+
+def read_one(system, record, **options: str):
+    """Read a file of one record in the system's own format."""
+    preset = PRESETS[system]
+    conversion = Conversion(now=NOW, preset=preset, products={"": "app"}, **options)
+    if preset.form == "csv":
+        lines = [to_line([*record]), to_line([*record.values()])]
+    else:
+        lines = [json.dumps({"data": [{"id": "1", "attributes": record}]})]
+    ((_, read),) = read_rows(preset.form, lines, conversion)
+    return read
+
+
+@pytest.mark.parametrize("system", PRESETS)
+@pytest.mark.parametrize("option", ["slots", "expires"])
+def test_a_missing_column_decides_nothing(system, option):
+    """Without the column of the end, or of the slots, a file is refused unless an option says what it is."""
+    preset, options = PRESETS[system], {"slots": "4", "expires": "2028-02-29"}
+    column = preset.slots if option == "slots" else preset.end
+    record = {name: value for name, value in LINES[system].items() if name != column}
+    others = {name: text for name, text in options.items() if name != option}
+    refused = read_one(system, record, **others)
+    assert isinstance(refused, InvalidLine)
+    assert f"there is no column {(column or 'slots')!r}; add --{option} " in refused.message
+    row, whole = read_one(system, record, **options), read_one(system, LINES[system], slots="4")
+    assert (row.slots, row.lifetime) == (4 if option == "slots" else whole.slots, False)
+    assert row.expires_on == (date(2028, 2, 29) if option == "expires" else whole.expires_on)
+    unlimited = read_one(system, record, slots="unlimited", expires="never")
+    assert (unlimited.slots if option == "slots" else unlimited.expires_on) is None
 
 
 def test_documents_have_a_limit(monkeypatch):

@@ -8,14 +8,9 @@ import pytest
 
 from harness import engines
 from harness.engines import postgresql_only, sqlite_only
-from licserver.database.hot_path.store import (
-    LICENSES,
-    LOCKS,
-    LOOKUPS,
-    ActivationRequest,
-    BatchStore,
-    Lookup,
-)
+from licserver.database.hot_path.activations import LOCKS, ActivationRequest
+from licserver.database.hot_path.lookups import LOOKUPS, Lookup
+from licserver.database.hot_path.store import LICENSES, BatchStore
 from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.environments import is_known

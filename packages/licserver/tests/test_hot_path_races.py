@@ -84,7 +84,9 @@ from licserver.errors import LicenseLockedError
 from licserver.domain.records import Environment
 from licserver.domain.decisions import Valid, evaluate_verify
 from licserver.settings import Settings
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.activations import ActivationRequest
+from licserver.database.hot_path.lookups import Lookup
+from licserver.database.hot_path.store import BatchStore
 from licserver.services import open_services
 now = datetime(2026, 6, 15, tzinfo=UTC)
 services = open_services(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment

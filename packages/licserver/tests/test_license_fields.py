@@ -1,5 +1,6 @@
 """No field of a license is forgotten: in database, files, backups, admin API, command line and console."""
 
+import csv
 import io
 import json
 from collections.abc import Mapping
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 
 from harness.engines import sqlite_only
+from harness.transfer import ASSUMED
 from licserver.database.tables.licenses import licenses
 from licserver.domain.records import TERMS, IssuedLicense, LicenseTerms
-from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
+from licserver.protocol import license_files
+from licserver.protocol.license_files import FORMATS, read_rows, to_line, write_head, write_row
 from licserver.services import open_services
 from licserver.services.backup import write_backup
+from licserver.services.license_imports import Existing
 from licserver.services.restore import restore_backup
 from licserver.settings import Settings
 from licserver.web.admin import schemas
@@ -36,6 +40,7 @@ BY_TYPE = {
 TERMS_OF_ALL_KINDS = replace(
     LicenseTerms(**{one.name: BY_TYPE.get(one.type, f"the {one.name}") for one in fields(LicenseTerms)}),
     customer_email="jo@example.com",
+    customer_language="de",
     plan="pro",
     channels=("beta", "nightly"),
 )
@@ -75,6 +80,7 @@ def test_no_text_of_a_license_is_in_the_audit_log(world, license_):
     """A text may be personal data: the log has that it was changed, and neither its old nor its new value."""
     texts = {name: "other@example.com" for name in TERMS if isinstance(getattr(license_, name), str)}
     del texts["subscription_id"], texts["plan"]  # never changes, and is no text about a person
+    texts["customer_language"] = "fr"
     world.services.licenses.change(license_.id.hex(), **texts)
     changed = world.services.audit.list_page().items[0].details
     assert changed == dict.fromkeys(texts, "changed")
@@ -94,6 +100,91 @@ def test_each_field_is_exported_and_imported(world, make_world, license_, form):
     assert columns(imported) == columns(license_)
 
 
+CHANGES = {name: getattr(TERMS_OF_ALL_KINDS, name) for name in TERMS} | {"lifetime": True, "trial": True}
+
+
+def import_row(services, form, row, existing, leave_out=()):
+    """Import a file of one row, maybe without some of its columns; return the changed names and problems."""
+    names = [name for name in license_files.FIELDS if name not in leave_out]
+    lines = (write_head(form) + write_row(form, row)).splitlines(keepends=True)
+    if form == "csv":
+        rows = [[line[name] for name in names] for line in csv.DictReader(lines)]
+        text = "".join(map(to_line, [names, *rows]))
+    else:
+        text = json.dumps({name: value for name, value in json.loads(lines[0]).items() if name in names})
+    with services.transfer.start_import() as incoming:
+        incoming.read(read_rows(form, io.StringIO(text, newline=""), ASSUMED), existing)
+        changed = {name for _, different in incoming.changes.values() for name in different}
+        if not incoming.problems:
+            assert incoming.commit() == 0
+        return changed, [one.message for one in incoming.problems]
+
+
+@pytest.mark.sampled(3, "form")
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("term", TERMS)
+def test_each_term_is_compared_and_changed_by_an_import(world, form, term):
+    """Another value is a difference; `change` stores it, and a file without the column keeps it."""
+    services = world.services
+    services.plans.add("app", "pro", {})
+    key = world.key(slots=2)
+    (exported,) = services.transfer.export()
+    row = replace(exported, **{term: CHANGES[term]})
+    message = f"license_key: is in the database already, with other terms: {API_NAMES.get(term, term)}"
+    assert import_row(services, form, row, Existing.REFUSE) == (set(), [message])
+    changed, problems = import_row(services, form, row, Existing.CHANGE)
+    if term == "subscription_id":
+        assert problems == ["license_key: is in the database already; cannot change subscription"]
+        return
+    assert (changed, problems) == ({term}, [])
+    assert getattr(services.licenses.get(key), term) == CHANGES[term]
+    assert import_row(services, form, row, Existing.REFUSE) == (set(), [])  # again: nothing to do
+    assert import_row(services, form, exported, Existing.CHANGE, {term}) == (set(), [])
+    assert getattr(services.licenses.get(key), term) == CHANGES[term]
+    assert import_row(services, form, exported, Existing.CHANGE) == ({term}, [])
+    assert getattr(services.licenses.get(key), term) == getattr(exported, term)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_end_of_a_license_is_compared_and_changed_by_an_import(world, form):
+    """A revocation comes with its reason, the end of a subscription for all of its licenses."""
+    services = world.services
+    key, other = world.key(subscription_id="sub-1"), world.key(subscription_id="sub-1")
+    exported = next(row for row in services.transfer.export() if row.license_key == key)
+    ended = replace(exported, subscription_ended_at=world.clock())
+    assert import_row(services, form, ended, Existing.REFUSE)[1][0].endswith("terms: subscription_ended_at")
+    assert import_row(services, form, ended, Existing.CHANGE) == ({"subscription_ended_at"}, [])
+    assert [services.licenses.get(one).subscription_ended_at for one in (key, other)] == [world.clock()] * 2
+    assert import_row(services, form, exported, Existing.REFUSE) == (set(), [])  # blank: as the subscription
+    revoked = replace(exported, revoked_at=world.clock(), revoked_reason="refund")
+    assert import_row(services, form, revoked, Existing.CHANGE) == ({"revoked_at", "revoked_reason"}, [])
+    assert services.licenses.get(key).revoked_reason == "refund"
+    assert import_row(services, form, exported, Existing.CHANGE, {"revoked_at", "revoked_reason"}) == (
+        set(),
+        [],
+    )
+    assert services.licenses.get(key).revoked_at is not None
+    assert import_row(services, form, exported, Existing.CHANGE) == ({"revoked_at"}, [])
+    assert services.licenses.get(key).revoked_at is None
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_end_replaces_the_other_one(world, form):
+    """A file that has only one of the two columns changes a license that has the other one."""
+    services = world.services
+    key = world.key(lifetime=True)
+    (exported,) = services.transfer.export()
+    ends = replace(exported, expires_on=date(2031, 1, 2), lifetime=False)
+    assert import_row(services, form, ends, Existing.CHANGE, {"lifetime"}) == ({"expires_on"}, [])
+    assert (services.licenses.get(key).expires_on, services.licenses.get(key).lifetime) == (
+        date(2031, 1, 2),
+        False,
+    )
+    assert import_row(services, form, exported, Existing.CHANGE, {"expires_on"}) == ({"lifetime"}, [])
+    assert (services.licenses.get(key).expires_on, services.licenses.get(key).lifetime) == (None, True)
+
+
+@pytest.mark.slow
 def test_each_field_is_backed_up(world, license_, tmp_path):
     """What is restored is what was there."""
     held = io.BytesIO()
@@ -128,7 +219,7 @@ def test_each_field_is_on_the_command_line(cli):
     cli("product", "add", "app", "--name", "App")
     issue, change = (cli("license", command, "--help") for command in ("issue", "change"))
     options = {"expires_on": "expires", "subscription_id": "subscription", "customer_email": "email"}
-    options["overrides"] = "grant"
+    options |= {"overrides": "grant", "customer_language": "language"}
     names = {name: options.get(name, name).replace("_", "-") for name in TERMS}
     names["allowed"] = "allow"
     assert [name for name, option in names.items() if f"--{option}" not in issue] == []

@@ -3,18 +3,22 @@
 import csv
 import io
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.transfer import ASSUMED
+from licserver.protocol.conversion import Conversion
 from licserver.protocol.license_files import (
     FIELDS,
     FORMATS,
     ActivationRow,
+    InvalidLine,
     LicenseRow,
-    Problem,
     read_rows,
     write_head,
     write_row,
@@ -50,6 +54,7 @@ ROWS = st.builds(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 @given(rows=st.lists(ROWS, max_size=4))
 def test_what_is_written_reads_back(form, rows):
@@ -58,6 +63,7 @@ def test_what_is_written_reads_back(form, rows):
     assert [row for _, row in read_rows(form, io.StringIO(text, newline=""))] == rows
 
 
+@pytest.mark.slow
 @given(row=ROWS)
 def test_no_cell_is_a_formula(row):
     """A spreadsheet runs nothing of an export (CSV injection), at whatever it splits the lines."""
@@ -71,9 +77,45 @@ def test_no_cell_is_a_formula(row):
 def test_what_is_not_given_is_as_for_a_new_license(form):
     """A product is enough: one slot, no end, a key to be drawn."""
     text = {"csv": "product\napp\n", "jsonl": '{"product": "app"}\n'}[form]
-    ((_, row),) = read_rows(form, text.splitlines(keepends=True))
+    ((_, row),) = read_rows(form, text.splitlines(keepends=True), ASSUMED)
     assert row == LicenseRow(product="app")
     assert (row.slots, row.license_key) == (1, None)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("end", ["expires_on", "lifetime", "subscription"])
+def test_a_file_without_a_decisive_column_is_refused(form, end):
+    """How many slots a license has, and when it ends, is not assumed unless an option says it (D-103)."""
+
+    def read(names, **options: Any):
+        text = {
+            "csv": ",".join(["product", *names]) + "\napp" + "," * len(names) + "\n",
+            "jsonl": json.dumps({"product": "app", **dict.fromkeys(names)}),
+        }[form]
+        conversion = replace(Conversion(now=datetime(2026, 1, 1, tzinfo=UTC)), **options)
+        ((_, row),) = read_rows(form, text.splitlines(keepends=True), conversion)
+        return row
+
+    assert read(["slots", end]) == LicenseRow(product="app")  # a blank cell has the default
+    assert "no column 'slots'; add --slots N" in read([end]).message
+    assert "no column 'expires_on' or 'lifetime' or 'subscription'; add --expires" in read(["slots"]).message
+    assert read([end], slots="unlimited").slots is None
+    assert read(["slots"], expires="never") == LicenseRow(product="app")
+    assert read(["slots", end], expires="2027-01-31").expires_on == date(2027, 1, 31)
+    supported = {"supported": {"app"}}
+    assert "'support_until'; add --support-until" in read(["slots", end], **supported).message
+    assert read(["slots", end, "support_until"], **supported).support_until is None
+    assert read(["slots", end], **supported, support_until="never").support_until is None
+    assert read(["slots", end], **supported, support_until="2027-01-31").support_until == date(2027, 1, 31)
+
+
+def test_an_end_of_its_own_is_not_replaced():
+    """`--expires` is for lines without a day, a lifetime or a subscription."""
+    text = "product,slots,expires_on,lifetime,subscription\n"
+    text += "app,1,2030-01-01,,\napp,1,,yes,\napp,1,,,sub\napp,1,,no,\n"
+    conversion = Conversion(now=datetime(2026, 1, 1, tzinfo=UTC), expires="2027-01-31")
+    rows = [row for _, row in read_rows("csv", text.splitlines(keepends=True), conversion)]
+    assert [row.expires_on for row in rows] == [date(2030, 1, 1), None, None, date(2027, 1, 31)]
 
 
 BLANK = [
@@ -85,13 +127,13 @@ BLANK = [
 @pytest.mark.parametrize(("form", "text"), BLANK)
 def test_what_is_blank_is_not_given(form, text):
     """A blank line is none, and a blank field is as if it were not there."""
-    ((_, row),) = read_rows(form, text.splitlines(keepends=True))
+    ((_, row),) = read_rows(form, text.splitlines(keepends=True), ASSUMED)
     assert row == LicenseRow(product="app")
 
 
 def test_a_key_is_taken_as_people_write_it():
     """Blanks around a key and small letters are mended, as the client does (D-02)."""
-    ((_, row),) = read_rows("jsonl", ['{"product": "app", "license_key": " cp-aaaaaa "}'])
+    ((_, row),) = read_rows("jsonl", ['{"product": "app", "license_key": " cp-aaaaaa "}'], ASSUMED)
     assert row.license_key == "CP-AAAAAA"
 
 
@@ -100,7 +142,7 @@ BAD_CSV = {
     "license_key\n": (1, "the first line must name the fields"),
     "": (1, "the first line must name the fields"),
     "\n\n": (1, "the first line must name the fields"),
-    "product,product\n": (1, "named twice"),
+    "product,product\n": (1, "occurs twice"),
     'product,note\napp,"two\nlines"\napp\n': (4, "expected 2 cells, found 1"),
     'product\n"app\n': (2, "invalid CSV"),
     "product,slots\napp,many\n": (2, "slots: must be a whole number"),
@@ -118,7 +160,8 @@ BAD_CSV = {
 def test_what_is_wrong_with_csv(text):
     """The line on which it begins, and what would be right."""
     line, message = BAD_CSV[text]
-    problems = [row for _, row in read_rows("csv", io.StringIO(text, newline="")) if isinstance(row, Problem)]
+    rows = read_rows("csv", io.StringIO(text, newline=""), ASSUMED)
+    problems = [row for _, row in rows if isinstance(row, InvalidLine)]
     assert problems[0].line == line
     assert message in problems[0].message
 
@@ -150,9 +193,9 @@ BAD_JSON = {
 def test_what_is_wrong_with_json_lines(text):
     """The number of the line, blank ones counted; the good lines around it are read all the same."""
     good = '{"product": "app"}\n'
-    found = list(read_rows("jsonl", [good, "\n", text + "\n", good]))
+    found = list(read_rows("jsonl", [good, "\n", text + "\n", good], ASSUMED))
     assert [line for line, _ in found] == [1, 3, 4]
-    assert isinstance(found[1][1], Problem)
+    assert isinstance(found[1][1], InvalidLine)
     assert BAD_JSON[text] in found[1][1].message
 
 
@@ -166,26 +209,26 @@ def test_what_is_wrong_with_json_lines(text):
 )
 def test_a_spreadsheet_of_any_country_is_read(lines):
     """With its delimiter, and with the mark that it begins a file with (D-148)."""
-    ((line, row),) = read_rows("csv", lines)
+    ((line, row),) = read_rows("csv", lines, ASSUMED)
     assert (line, row.product, row.note) == (2, "app", "a,b")
 
 
 def test_lines_are_short():
     """Text as it is, and no blanks; ten digits are a number of slots."""
     assert '"note":"é"' in write_row("jsonl", LicenseRow(product="app", note="é"))
-    ((_, row),) = read_rows("jsonl", ['{"product": "app", "slots": " 4294967295 "}'])
+    ((_, row),) = read_rows("jsonl", ['{"product": "app", "slots": " 4294967295 "}'], ASSUMED)
     assert row.slots == 4294967295
 
 
 def test_seats_and_entitlements_are_read_as_they_are_written():
     """Seats from 1, never unlimited; an entitlement a line."""
     line = {"product": "app", "floating_seats": "5", "overrides": "export\n\nprojects=80"}
-    ((_, row),) = read_rows("jsonl", [json.dumps(line)])
+    ((_, row),) = read_rows("jsonl", [json.dumps(line)], ASSUMED)
     assert (row.floating_seats, row.overrides) == (5, {"export": True, "projects": 80})
     for wrong in ("unlimited", None, ""):
-        rows = read_rows("jsonl", [json.dumps({"product": "app", "floating_seats": wrong})])
+        rows = read_rows("jsonl", [json.dumps({"product": "app", "floating_seats": wrong})], ASSUMED)
         ((_, row),) = rows
-        assert (isinstance(row, Problem), wrong == "unlimited") in {(True, True), (False, False)}
+        assert (isinstance(row, InvalidLine), wrong == "unlimited") in {(True, True), (False, False)}
 
 
 def test_the_fields_are_those_of_a_row():

@@ -103,6 +103,7 @@ FOUND = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collected", [1, license_search.MAX_COLLECTED])
 def test_each_filter_finds_what_it_should_once(shop, monkeypatch, collected):
     """Whatever the size of the pages; in the order named, unless what was found orders them (then a set)."""

@@ -27,6 +27,7 @@ def rows(world):
         return connection.execute(select(tries)).all()
 
 
+@pytest.mark.slow
 async def test_two_servers_count_together(world, users, open_site, open_browser):
     """Ten wrong passwords at either of two processes are all there are, and then the right one is none."""
     first = await open_browser()
@@ -65,6 +66,7 @@ def test_who_come_at_once_are_counted_one_by_one(world):
     assert let == TRIES
 
 
+@pytest.mark.sampled(3, "before", "let")
 @pytest.mark.parametrize(
     ("before", "later", "let"),
     [

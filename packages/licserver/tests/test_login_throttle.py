@@ -84,6 +84,7 @@ def may_try(world, addresses, name, *, is_known=False):
     return sum(world.services.logins.count_attempt(address, name, is_known=is_known) for address in addresses)
 
 
+@pytest.mark.slow
 def test_what_is_let_is_bounded(world):
     """An address, a network, a name, a network at a name; and the reserve of known users by itself."""
     assert may_try(world, ["192.0.2.9"] * 50, "a") == NETWORK_NAME_TRIES

@@ -10,9 +10,9 @@ import pytest
 from harness.engines import sqlite_only
 from harness.fetching import fetch
 from licserver.errors import ArtifactsError, StoreUnavailableError
+from licserver.runtime import logging as logs
+from licserver.runtime.logging import HEADER, LimitedHandler, make_formatter
 from licserver.settings import LogFormat
-from licserver.web import logging as logs
-from licserver.web.logging import HEADER, LimitedHandler, make_formatter
 
 
 def listen(monkeypatch: pytest.MonkeyPatch, name: str = "licserver.web") -> io.StringIO:
@@ -149,6 +149,7 @@ REQUEST_IDS = {
 }
 
 
+@pytest.mark.sampled(3)
 @sqlite_only
 @pytest.mark.parametrize("case", REQUEST_IDS)
 async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, monkeypatch):
@@ -170,6 +171,7 @@ async def test_whose_name_for_a_request_is_taken(case, make_world, open_site, mo
     assert taken or len(headers[HEADER]) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_json_lines_from_the_first_to_the_last(program, workers):
     """With LICSERVER_LOG_FORMAT=json every line is an object, and names the client behind a proxy."""

@@ -55,6 +55,7 @@ def failing_check(cli):
     return str(printed.value)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", LOST)
 def test_a_lost_database_stops_everything(bare_cli, tmp_path, case):
     """Nothing starts and nothing is changed; one sentence says what to do, and a restore does it."""
@@ -84,6 +85,7 @@ def test_a_lost_database_stops_everything(bare_cli, tmp_path, case):
     bare_cli("check")
 
 
+@pytest.mark.slow
 def test_beginning_anew_is_announced(bare_cli):
     """`db create` makes what a lost database was to be, once, and says so in the audit log."""
     bare_cli("product", "add", "app", "--name", "App")
@@ -105,6 +107,7 @@ def test_a_log_without_its_file_is_kept(bare_cli):
     assert log.read_bytes() == b"what was last written"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stage", ["secrets", "an empty file", "tables", "an owner"])
 def test_a_first_run_that_was_killed(bare_cli, stage):
     """Wherever a first command was killed, the next one goes on as if it were the first."""

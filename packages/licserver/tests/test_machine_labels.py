@@ -80,6 +80,7 @@ async def test_a_known_machine_is_named_with_the_next_batch(world, site, caplog)
     assert "Anna" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_labels_are_exported_imported_and_backed_up(world, make_world, activated, form, tmp_path):
     """What is moved or restored has the labels of its machines; a file's label is tidied as a client's is."""
@@ -124,7 +125,7 @@ def test_labels_are_shown_on_the_command_line(cli, tmp_path):
     cli("product", "add", "app", "--name", "App")
     file = tmp_path / "in.jsonl"
     machine = {**HERE._asdict(), **ANNAS._asdict()}
-    file.write_text(json.dumps({"product": "app", "activations": [machine]}))
+    file.write_text(json.dumps({"product": "app", "slots": 1, "expires_on": None, "activations": [machine]}))
     key = cli("import", str(file)).strip()
     assert "Anna's <Mac>  1.4.0" in cli("license", "show", key)
     (shown,) = json.loads(cli("license", "show", key, "--json"))["activations"]

@@ -21,8 +21,8 @@ def world(make_world):
 async def test_mails_are_shown_sent_again_and_previewed(users, alice):
     """What was given up has its reason; the texts are shown with made-up values, and none with a key."""
     key = users.licenses.issue("app", LicenseTerms(customer_email=ADDRESS))[1]
-    assert users.mail.send_key(users.vault.license_id(key))
-    (job,) = users.repositories.queue.claim("mail", users.now(), timedelta(minutes=1), 1)
+    assert users.mail.send_keys([users.vault.license_id(key)])
+    (job,) = users.repositories.queue.claim("mail-keys", users.now(), timedelta(minutes=1), 1)
     users.repositories.queue.bury(job, users.now(), "the mail server answered 550")
     assert "the mail server answered 550" in await alice.get("/console/mail?failed=1")
     assert "1 job given up" in await alice.get("/console/health")
@@ -35,6 +35,7 @@ async def test_mails_are_shown_sent_again_and_previewed(users, alice):
     assert key not in alice.text + await alice.get("/console/mail")
 
 
+@pytest.mark.slow
 async def test_there_is_a_next_page_only_if_there_are_more(users, alice):
     """Fifty are a page; of those that were given up there are none."""
     for _ in range(50):
@@ -55,3 +56,51 @@ async def test_what_is_wrong_is_shown(alice):
     for name, field in [("retry", {"mail": "x"}), ("retry", {"mail": "7"}), ("test", {"address": "nobody"})]:
         await alice.post(f"/console/mail/{name}", **field)
         assert alice.status in {404, 422}
+
+
+@pytest.mark.slow
+async def test_a_key_is_mailed_from_the_page_of_its_license(users, alice):
+    """However often it is wanted, once for each form; the audit log has it, and none without an address."""
+    license_, key = users.licenses.issue("app", LicenseTerms(customer_email=ADDRESS))
+    page = f"/console/licenses/{license_.id.hex()}"
+    for count in (1, 2):
+        assert f"Mail the key to {ADDRESS}" in await alice.get(page)
+        form = alice.once
+        for _ in range(2):
+            await alice.post(f"{page}/mail", once=form)
+        assert len(users.mail.list_jobs().items) == count
+    assert "Mailed the key to the customer" in await alice.get(page)
+    assert key not in alice.text
+    users.licenses.revoke(key)
+    assert "Mail the key to" not in await alice.get(page)
+    nobody, _ = users.licenses.issue("app", LicenseTerms())
+    assert "Mail the key to" not in await alice.get(f"/console/licenses/{nobody.id.hex()}")
+
+
+@pytest.mark.slow
+async def test_keys_are_mailed_when_they_are_issued(users, alice):
+    """All in one mail, in the customer's language; refused as a whole without an address."""
+    await alice.get("/console/licenses/issue")
+    form = {"product": "app", "slots": "1", "count": "3", "mail": "on", "language": "de"}
+    await alice.post("/console/licenses/issue/new", **form)
+    assert (alice.status, "with an e-mail address" in alice.alert) == (422, True)
+    assert users.licenses.search().items == []
+    await alice.post("/console/licenses/issue/new", **form, email=ADDRESS)
+    (job,) = users.mail.list_jobs().items
+    assert users.mail.render(job)["Subject"] == "Ihre 3 Lizenzschlüssel"
+
+
+async def test_keys_are_mailed_by_the_admin_api(users, api):
+    """With a new license if that is wanted, and on request; a mistake issues nothing."""
+    status, wrong = await api("POST", "/licenses", {"product": "app", "mail": True})
+    assert (status, "with an e-mail address" in wrong["detail"]) == (422, True)
+    wanted = {"product": "app", "customer_email": ADDRESS, "customer_language": "fr-CA"}
+    status, issued = await api("POST", "/licenses", {**wanted, "mail": True})
+    assert (status, issued["customer_language"]) == (201, "fr")
+    assert len(users.licenses.search().items) == len(users.mail.list_jobs().items) == 1
+    assert (await api("POST", f"/licenses/{issued['id']}/mail"))[0] == 200
+    assert [users.mail.render(job)["Subject"] for job in users.mail.list_jobs().items] == [
+        "Votre clé de licence pour App"
+    ] * 2
+    await api("POST", f"/licenses/{issued['id']}/revoke", {})
+    assert (await api("POST", f"/licenses/{issued['id']}/mail"))[0] == 422

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import Machine
+from licserver.runtime.logging import MaskingFormatter
 from licserver.security.redaction import contains_key, mask, mask_machine
-from licserver.web.logging import MaskingFormatter
 
 SECRET = b64encode(bytes(range(100, 132))).decode()
 PEM = (

@@ -3,17 +3,19 @@
 import os
 import re
 import time
-from pathlib import Path
+from importlib.resources import files
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.fetching import fetch
+from licserver.runtime.metrics import Meters, Snapshot
 from licserver.services.queues import QueueState
-from licserver.web.metrics import Meters, Snapshot
-from licserver.web.server import bind
+from licserver.serving.server import bind
 
-DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
+DASHBOARD = files("licserver") / "deploy_files" / "grafana-dashboard.json"
+ALERTS = files("licserver") / "deploy_files" / "prometheus-alerts.yml"
 
 
 def text_of(url: str) -> str:
@@ -30,6 +32,7 @@ def read(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "3"])
 def test_every_worker_reports_what_all_have_counted(program, workers):
     """Verdicts and statuses are counted whichever worker answers; no label names a key or a domain."""
@@ -141,7 +144,16 @@ def test_the_dashboard_asks_for_what_there_is():
     labels |= {"endpoint", "status", "verdict"}
     expressions = re.findall(r'"expr": "((?:[^"\\]|\\.)*)"', DASHBOARD.read_text())
     assert len(expressions) >= 6
-    for expression in expressions:
+    alerts = [
+        rule["expr"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
+    ]
+    assert len(alerts) >= 6
+    for metric in ("oldest_due_seconds", "waiting", "dead"):  # of each queue there is a panel and an alert
+        for found in (expressions, alerts):
+            assert any(f"licserver_queue_{metric}" in one for one in found)
+    for found in (expressions, alerts):
+        assert any("licserver_sale_problems" in one for one in found)
+    for expression in (*expressions, *alerts):
         assert set(re.findall(r"licserver_\w+", expression)) <= names, expression
         for group in re.findall(r"(?:by|without) \(([^)]*)\)", expression):
             assert {label.strip() for label in group.split(",")} <= labels, expression

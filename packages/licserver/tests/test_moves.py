@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from licserver.domain.extensions import counted_moves, next_move
+from licserver.domain.moves import Move, counted_moves, next_move
 from licserver.domain.records import Environment
 from licserver.protocol.public_api import (
     DeactivateRequest,
@@ -25,11 +25,41 @@ def days_ago(days: int):
     return NOW - timedelta(days=days)
 
 
+def move(days: float, *environments: Environment):
+    """Return a move of some days ago."""
+    return Move(days_ago(days), frozenset(environments))
+
+
 def test_what_has_a_slot_again_does_not_count():
     """Going back to a computer takes its move off; 30 days do the same."""
-    freed = {A: days_ago(3), B: days_ago(29), C: days_ago(30)}
-    assert counted_moves(freed, {A}, NOW) == [days_ago(29)]
-    assert counted_moves(freed, set(), NOW) == [days_ago(29), days_ago(3)]
+    first, second, third = move(3, A), move(29, B), move(30, C)
+    assert counted_moves([first, second, third], {A}, NOW) == ([second], [third, first])
+    assert counted_moves([first, second, third], set(), NOW) == ([second, first], [third])
+
+
+@pytest.mark.parametrize("computers", [2, 3, 4, 7])
+@pytest.mark.parametrize("allowed", [1, 2, 3, 5, 9])
+def test_only_two_computers_may_take_turns(computers, allowed):
+    """Without an end if the product allows two moves; three are refused after as many as it allows."""
+    environments = [Environment(f"{number}.example", "192.0.2.1") for number in range(computers)]
+    moves: list[Move] = []
+    done = 0
+    for turn in range(60):
+        active = {environments[turn % computers]}
+        counted, _ = counted_moves(moves, active, NOW)
+        if next_move(counted, allowed, NOW) != NOW:
+            break
+        moves, done = [*counted, Move(NOW - timedelta(hours=60 - turn), frozenset(active))], turn + 1
+        assert len(moves) <= allowed
+    assert done == (60 if computers == 2 and allowed > 1 else allowed)
+
+
+def test_a_computer_with_many_addresses_is_one_move():
+    """It is back as soon as one of them has a slot again."""
+    laptop = [Environment("laptop", f"192.0.2.{number}") for number in range(8)]
+    moves = [move(1, *laptop)]
+    assert counted_moves(moves, {A}, NOW) == (moves, [])
+    assert counted_moves(moves, {laptop[5]}, NOW) == ([], moves)
 
 
 @pytest.mark.parametrize(
@@ -37,14 +67,14 @@ def test_what_has_a_slot_again_does_not_count():
     [
         ([], 0, None),
         ([], 1, NOW),
-        ([days_ago(29)], 2, NOW),
-        ([days_ago(29)], 1, NOW + timedelta(days=1)),
-        ([days_ago(29), days_ago(10)], 1, NOW + timedelta(days=20)),  # the vendor allows fewer by now
+        ([29], 2, NOW),
+        ([29], 1, NOW + timedelta(days=1)),
+        ([29, 10], 1, NOW + timedelta(days=20)),  # the vendor allows fewer by now
     ],
 )
 def test_the_next_move_is_possible_when_an_earlier_one_is_30_days_old(counted, allowed, expected):
     """Too many moves name the day on which there is one again."""
-    assert next_move(counted, allowed, NOW) == expected
+    assert next_move([move(days, A) for days in counted], allowed, NOW) == expected
 
 
 def test_a_request_names_key_and_domain():

@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import logging
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from licserver.domain.decisions import is_imported_key, mask_key
-from licserver.protocol.foreign_exports import PRESETS, Conversion
+from licserver.protocol.conversion import Conversion
+from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import read_rows
 from licserver.services import LicenseFilter
 
@@ -108,6 +110,7 @@ def gumroad(keys, blocked):
     row = {"Purchase ID": "x", "Item Name": "My App", "Purchase Email": "jo@example.com", "Product ID": "abc"}
     row |= {"Purchase Time (UTC timezone)": "2025-02-03 04:05:06 UTC", "Subscription End Date": "2027-01-31"}
     row |= {"Recurring Charge?": 0, "License Key": "", "License Key Enabled?": 1, "Fully Refunded?": 0}
+    row |= {"Access Revoked?": 0, "Disputed?": 0, "Dispute Won?": 0, "Quantity": 1, "Recurrence": ""}
     rows = [{**row, "License Key": key, "Fully Refunded?": int(key in blocked)} for key in keys]
     extra = [
         {**row, "License Key": keys[0], "Recurring Charge?": 1},
@@ -144,6 +147,7 @@ def import_export(world, system, text):
         return (0 if incoming.wrong else incoming.commit()), incoming.problems, plan
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("count", [4, pytest.param(10_000, marks=pytest.mark.slow)])
 async def test_the_licenses_of_another_system_move_in(world, site, system, count, caplog):
@@ -188,6 +192,127 @@ def test_what_a_vendor_does_with_such_a_key(world):
     assert world.services.licenses.change(key, note=f"see {key}").note == f"see {mask_key(key)}"
 
 
+SAMPLES = Path(__file__).parents[3] / "docs/server/exports"
+LIFETIME, REVOKED = "lifetime", "revoked"
+SAMPLE_LICENSES = {  # slots, end, and the customer of each license in the sample
+    "edd": [
+        (3, "2027-01-31", "ada@example.com"),
+        (None, LIFETIME, "bo@example.com"),
+        (3, "2024-05-06", "cy@example.com"),
+        (3, REVOKED, "di@example.com"),
+    ],
+    "woocommerce": [(3, "2027-01-31", None), (None, None, None), (3, REVOKED, None)],
+    "lemonsqueezy": [
+        (3, "2027-01-31", "ada@example.com"),
+        (None, None, "bo@example.com"),
+        (3, REVOKED, "cy@example.com"),
+    ],
+    "keygen": [(3, "2027-01-31", "ada@example.com"), (None, None, None), (3, REVOKED, None)],
+    "gumroad": [
+        (2, None, "ada@example.com"),
+        (10, None, "bo@example.com"),
+        (2, REVOKED, "di@example.com"),
+        (2, "2027-02-03", "ed@example.com"),
+    ],
+}
+
+
+@pytest.mark.parametrize("system", PRESETS)
+def test_the_sample_of_each_export_is_imported(world, system):
+    """The files of the guide have all columns that each system writes, and each kind of line."""
+    preset = PRESETS[system]
+    world.services.products.change("app", accepts_imported_keys=True)
+    conversion = world.services.transfer.make_conversion(
+        system, products=["app"], slots=None if preset.slots else "2", quantity="slots"
+    )
+    text = (SAMPLES / f"{system}.{preset.form}").read_text("utf-8")
+    with world.services.transfer.start_import() as incoming:
+        incoming.read(read_rows(preset.form, io.StringIO(text, newline=""), conversion))
+        assert (incoming.problems, incoming.warnings) == ([], [])
+        incoming.commit()
+    licenses = sorted(world.services.licenses.list_all(), key=lambda one: text.index(one.masked_key[:5]))
+    imported = [
+        (
+            one.slots,
+            (
+                REVOKED
+                if one.revoked_at
+                else LIFETIME
+                if one.lifetime
+                else one.expires_on and str(one.expires_on)
+            ),
+            one.customer_email,
+        )
+        for one in licenses
+    ]
+    assert imported == SAMPLE_LICENSES[system]
+
+
+@pytest.mark.parametrize("system", PRESETS)
+def test_no_column_that_decides_may_be_missing(world, system):
+    """Without a column for product, block, end or number a file is refused, and the column named."""
+    preset = PRESETS[system]
+    conversion = world.services.transfer.make_conversion(
+        system, products=["app"], quantity="slots", slots=None if preset.slots else "1"
+    )
+    columns = [*preset.columns, *filter(None, (preset.end, preset.slots, preset.quantity))]
+    text = (SAMPLES / f"{system}.{preset.form}").read_text("utf-8")
+    for column in columns:
+        (_, first), *_ = read_rows(
+            preset.form, io.StringIO(text.replace(f"{column}", "Other"), newline=""), conversion
+        )
+        assert f"no column {column!r}" in first.message
+
+
+@pytest.mark.slow
+def test_copies_become_slots_or_licenses(bare_cli, tmp_path):
+    """As the vendor chooses, and a second import makes no license again."""
+    cli, sample = bare_cli, str(SAMPLES / "gumroad.csv")
+    cli("product", "add", "app", "--name", "App", "--accept-imported-keys")
+    command = ("import", sample, "--preset", "gumroad", "--product", "app", "--slots", "2")
+    assert "line 3: quantity: 5 were bought; add --quantity slots" in cli(*command, expect=2)
+    assert "line 3: create C84E0…925D app, 10 slots" in cli(*command, "--quantity", "slots", "--dry-run")
+    plan = cli(*command, "--quantity", "licenses", "--dry-run")
+    assert plan.count("line 3: create a new key app, 2 slots, customer email") == 4
+    assert "8 licenses can be imported" in plan
+    keys = cli(*command, "--quantity", "licenses").split()
+    assert len(keys) == 4
+    assert all(
+        json.loads(cli("license", "show", key, "--json"))["customer_email"] == "bo@example.com"
+        for key in keys
+    )
+    assert "0 licenses can be imported, 4 unchanged" in cli(*command, "--quantity", "licenses", "--dry-run")
+    assert len(json.loads(cli("license", "list", "--json"))) == 8
+    assert "with other terms: slots" in cli(*command, "--quantity", "slots", expect=2)
+    mine = tmp_path / "mine.csv"
+    mine.write_text("product,Copies,lifetime\napp,3,yes\n")
+    mapped = ("import", str(mine), "--map", "Copies=quantity", "--slots", "2")
+    assert "app, 6 slots, for a lifetime" in cli(*mapped, "--quantity", "slots", "--dry-run")
+    assert len(cli(*mapped, "--quantity", "licenses").split()) == 3
+
+
+def test_a_subscription_that_goes_on_needs_an_end(world):
+    """A membership of Gumroad without an end is no license for ever, unless the vendor says so."""
+    world.services.products.change("app", accepts_imported_keys=True)
+    text = (SAMPLES / "gumroad.csv").read_text("utf-8").replace("2027-02-03", "")
+
+    def read(**options: str):
+        conversion = world.services.transfer.make_conversion(
+            "gumroad", products=["app"], slots="1", quantity="slots", **options
+        )
+        with world.services.transfer.start_import() as incoming:
+            incoming.read(read_rows("csv", io.StringIO(text, newline=""), conversion))
+            return incoming.problems, [one.detail for one in incoming.plan() if one.line == 5]
+
+    ((problem,), _) = read()
+    assert (problem.line, "a subscription with regular payments has no end here" in problem.message) == (
+        5,
+        True,
+    )
+    assert read(expires="never") == ([], ["app, 1 slot, customer email, note"])
+    assert read(expires="2027-12-31")[1] == ["app, 1 slot, until 2027-12-31, customer email, note"]
+
+
 WRONG = {
     "short": "must have 8 to 1,024",
     "x" * 1025: "must have 8 to 1,024",
@@ -209,6 +334,7 @@ def test_what_cannot_be_imported_is_reported(world, key):
     assert not is_imported_key(key)
 
 
+@pytest.mark.slow
 def test_the_command(bare_cli, tmp_path):
     """Wrong preset, missing column, a key twice, other terms, a spreadsheet's file, and a line too long."""
     cli, file = bare_cli, tmp_path / "keys.csv"
@@ -231,7 +357,9 @@ def test_the_command(bare_cli, tmp_path):
     assert unchanged["lines"][0]["license_key"] == mask_key(key)
     assert f"line 2: change {mask_key(key)} revoked_at" in cli(*old, "--dry-run", "--existing", "change")
     cli(*old, "--existing", "change")
-    assert json.loads(cli("license", "show", key, "--json"))["revoked_reason"] == "in the imported file"
+    assert (
+        json.loads(cli("license", "show", key, "--json"))["revoked_reason"] == "disabled in the former system"
+    )
     file.write_text(edd([key], ()).replace(",3,", ",5,"))
     cli(*old, "--existing", "change")
     shown = json.loads(cli("license", "show", key, "--json"))
@@ -239,7 +367,9 @@ def test_the_command(bare_cli, tmp_path):
     file.write_text(edd([KEYS["edd"][1]] * 2, ()))
     output = cli(*old, "--dry-run", expect=2)
     assert f"line 3: refuse {mask_key(KEYS['edd'][1])} license_key: is also in line 2" in output
-    assert "no export of Gumroad" in cli("import", str(file), "--preset", "gumroad", "--slots", "1", expect=2)
+    assert "no complete export of Gumroad" in cli(
+        "import", str(file), "--preset", "gumroad", "--slots", "1", expect=2
+    )
     assert "add --slots N" in cli("import", str(file), "--preset", "gumroad", expect=2)
     assert "JSON document" in cli("import", str(file), "--preset", "keygen", expect=2)
 
@@ -247,12 +377,16 @@ def test_the_command(bare_cli, tmp_path):
         "\ufeffKey;Seats;Product;Colour\r\nA-key-0001;2;;red\r\nB-key-0002;;;blue\r\n", encoding="utf-8"
     )
     mapped = ("import", str(file), "--map", "Key=license_key", "--product", "app", "--slots", "unlimited")
+    mapped = (*mapped, "--expires", "never")
     assert "there is no column 'Seat'" in cli(*mapped, "--map", "Seat=slots", expect=2)
     assert "write COLUMN=FIELD" in cli(*mapped, "--map", "Seats=seats", expect=2)
     output = cli(*mapped, "--map", "Seats=slots", "--dry-run")
     assert "2 slots" in output.splitlines()[0]
     assert "unlimited slots" in output.splitlines()[1]
     assert cli(*mapped, "--map", "Seats=slots") == ""
+    assert "--expires 'soon': write a day like 2027-01-31, or never" in cli(
+        *mapped, "--expires", "soon", expect=2
+    )
     file.write_text("license_key,expire_on\nC-key-0003,2027-01-31\n")
     assert "there is no field 'expire_on'" in cli("import", str(file), "--product", "app", expect=2)
     file.write_text("Key\n" + "x" * (5 << 20) + "\n")

@@ -13,7 +13,7 @@ import pytest
 from harness.engines import both_engines
 from harness.manifests import oracle
 from licserver.domain.decisions import Valid, mask_key
-from licserver.domain.extensions import NO_ADDRESS
+from licserver.domain.offline_files import NO_ADDRESS
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.offline_files import BEGIN, END
@@ -183,7 +183,7 @@ def test_neither_customer_nor_sweep_frees_a_machine_with_a_file(world):
     world.services.offline_files.issue(key, request(), 100)
     license_ = world.services.licenses.get(key)
     with pytest.raises(HeldOfflineError, match="2026-09-23") as held:
-        world.services.self_service.deactivate(license_, ID)
+        world.services.moves.deactivate(license_, ID)
     assert held.value.retry_at == NOON + timedelta(days=100)
     settings = world.settings.model_copy(update={"activation_days": 30})
     sweeper = Services(replace(world.services.context, settings=settings)).retention
@@ -201,7 +201,7 @@ def test_a_file_that_has_ended_holds_nothing(world):
     key = world.key(slots=1)
     world.services.offline_files.issue(key, request(), 10)
     world.clock.forward(days=10)
-    assert world.services.self_service.deactivate(world.services.licenses.get(key), ID) == 1
+    assert world.services.moves.deactivate(world.services.licenses.get(key), ID) == 1
 
 
 def test_an_export_keeps_the_end(world):

@@ -8,8 +8,14 @@ from hashlib import sha256
 import pytest
 
 from licserver.domain.decisions import Valid, VerifyRefusal
-from licserver.domain.extensions import NO_ADDRESS, evaluate_offline, file_end
-from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy, LicenseSnapshot
+from licserver.domain.offline_files import NO_ADDRESS, evaluate_offline, file_end
+from licserver.domain.records import (
+    Environment,
+    EnvironmentMatch,
+    EnvironmentPolicy,
+    IssuedLicense,
+    LicenseSnapshot,
+)
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey, to_base64url
 from licserver.protocol.offline_files import BEGIN, END, MachineRequest, parse_request, sign_file
@@ -66,21 +72,29 @@ def test_what_is_no_request_is_refused(text):
         parse_request(text)
 
 
+LATE = NOON + timedelta(days=90)
+
+
 @pytest.mark.parametrize(
     ("terms", "expected"),
     [
-        ({}, NOON + timedelta(days=30)),
-        ({"lifetime": True, "subscription_ended_at": NOON}, NOON + timedelta(days=30)),
+        ({}, NOON + timedelta(days=60)),
+        ({"lifetime": True, "subscription_ended_at": NOON}, NOON + timedelta(days=60)),
+        ({"lifetime": True, "subscription_id": "s"}, NOON + timedelta(days=60)),
         ({"expires_on": date(2026, 6, 20)}, datetime(2026, 6, 21, tzinfo=UTC)),
-        ({"expires_on": date(2026, 7, 15)}, NOON + timedelta(days=30)),
-        ({"expires_on": date(2026, 7, 14)}, datetime(2026, 7, 15, tzinfo=UTC)),
-        ({"expires_on": date.max}, NOON + timedelta(days=30)),
+        ({"expires_on": date(2026, 8, 14)}, NOON + timedelta(days=60)),
+        ({"expires_on": date(2026, 8, 13)}, datetime(2026, 8, 14, tzinfo=UTC)),
+        ({"expires_on": date.max}, NOON + timedelta(days=60)),
         ({"subscription_ended_at": NOON + timedelta(days=3)}, NOON + timedelta(days=3)),
+        ({"subscription_id": "s", "subscription_ended_at": LATE}, NOON + timedelta(days=60)),
+        ({"subscription_id": "s"}, NOON + timedelta(days=38)),
+        ({"subscription_id": "s", "expires_on": date(2026, 7, 1)}, datetime(2026, 7, 2, tzinfo=UTC)),
     ],
 )
 def test_a_file_ends_with_its_license(terms, expected):
     """After its days, or with the license if that is earlier."""
-    assert file_end(license_(**terms), NOON, 30) == expected
+    issued = {"id": b"", "encrypted_key": b"", "product_id": 1, "product_slug": "app", "product_name": "App"}
+    assert file_end(IssuedLicense(**issued, issued_at=NOON, **terms), NOON, 60) == expected
 
 
 @pytest.mark.parametrize(

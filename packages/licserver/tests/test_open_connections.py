@@ -28,7 +28,7 @@ MIB = 1 << 20
 VERIFY = b"POST /api/v1/licenses/verify HTTP/1.1\r\nHost: x\r\n"
 SLOW_BODY = VERIFY + b"Content-Length: 500\r\n\r\n{"
 WITHOUT_LIMIT = """
-import runpy, licserver.web.server as serving
+import runpy, licserver.serving.server as serving
 serving.raise_descriptor_limit = lambda: None
 runpy.run_module("licserver", run_name="__main__", alter_sys=True)
 """
@@ -101,6 +101,7 @@ def verify(port, key, source="127.0.0.1"):
         return link.getresponse().status, time.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sources", "descriptors", "count"),
     [
@@ -118,6 +119,7 @@ def test_idle_connections_end_no_service(serve, arguments, sources, descriptors,
             assert (status, seconds < 2) == (200, True)
 
 
+@pytest.mark.slow
 def test_one_address_has_its_share_and_loses_the_oldest(serve):
     """Above the limit its own oldest idle connections are closed; nobody else's, and none that works."""
     with (
@@ -132,6 +134,7 @@ def test_one_address_has_its_share_and_loses_the_oldest(serve):
         assert wait_for_open(idle, 14) == idle[-14:]
 
 
+@pytest.mark.slow
 def test_an_address_whose_connections_all_work_gets_no_more(serve):
     """Bodies that do not come hold an address's share, and no other address's."""
     settings = {"connection_limit": "20", "body_timeout": "60"}

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from harness.receiver import receiver
-from licserver.web.outbound import MAX_ANSWER, post
+from licserver.jobs.outbound import MAX_ANSWER, post
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
@@ -39,7 +39,7 @@ async def test_an_address_that_cannot_be_read_is_a_failure_as_any_other():
 
 async def test_http_is_for_ones_own_networks_only(monkeypatch):
     """Even if a public name is reached."""
-    monkeypatch.setattr("licserver.web.outbound.is_permitted", lambda *_: True)
+    monkeypatch.setattr("licserver.jobs.outbound.is_permitted", lambda *_: True)
     answer = await post("http://127.0.0.1:1/", b"{}", {})
     assert answer == (None, "http is for networks of LICSERVER_WEBHOOK_NETWORKS only; use https")
 

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from licserver.security.outbound_addresses import is_permitted, parse_address
+from licserver.security.outbound_addresses import is_permitted, parse_address, read_host
 
 DENIED = """
     0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 127.0.0.1 127.255.255.254 169.254.169.254 172.16.0.1
@@ -45,3 +45,42 @@ def test_what_is_no_address_is_an_error(text):
     """A name was not resolved."""
     with pytest.raises(ValueError, match="does not appear to be"):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f.1",
+            "0177.0.0.1",
+            "0x7f000001",
+            "127.0.0.1.",
+            "localhost",
+        ),
+        *("LOCALHOST", "app.localhost", "::1", "::ffff:10.0.0.1", "10.1", "0", "169.254.169.254", "0x"),
+    ],
+)
+def test_an_address_is_known_in_any_form(host):
+    """Those of `inet_aton`, which systems accept."""
+    address = read_host(host)
+    assert address is not None
+    assert not is_permitted(address)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["hooks.example", "1.2.3.4.5", "256.1.1.1", "09.1", "1.2.3.456", "127.0.0.x", "4294967296", "1.16777216"],
+)
+def test_a_name_is_no_address(host):
+    """It may lead anywhere, which is found out with each request."""
+    assert read_host(host) is None
+
+
+def test_a_public_address_is_one():
+    """It needs no name."""
+    assert [*map(str, map(read_host, ("8.8.8.8", "8.526344", "2606:4700::1111")))] == [
+        *("8.8.8.8", "8.8.8.8", "2606:4700::1111")
+    ]

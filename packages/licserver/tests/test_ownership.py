@@ -90,6 +90,7 @@ def test_what_root_makes_belongs_to_the_owner_and_is_private(place):
     assert b"operator" in run(place, "audit")[1]
 
 
+@pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize(
     "name",

@@ -16,8 +16,8 @@ from backports import zstd
 from harness.engines import both_engines
 from licserver.database.dump import take_snapshot
 from licserver.domain.records import Artifact, Release
+from licserver.jobs.patches import PatchesFailedError, register_patches
 from licserver.services.patches import find_bases, make_patch
-from licserver.web.patches import PatchesFailedError, register_patches
 
 OLD = random.Random(1).randbytes(100_000)
 NEW = OLD[:60_000] + b"what is new" + OLD[70_000:]
@@ -81,6 +81,12 @@ def test_a_patch_is_made_once_and_is_part_of_backups(published):
 
 
 @pytest.fixture
+def world(make_world):
+    """A world whose server makes patches."""
+    return make_world(patch_limit=1 << 20)
+
+
+@pytest.fixture
 def published(world):
     """A vendor with two versions and the patch between them."""
     world.publish("1.0", OLD, name="app.zip")
@@ -131,6 +137,7 @@ async def test_a_withdrawn_version_has_no_patch(published, site):
     assert [base.version for base, _ in made] == ["1.1", "1.0"]
 
 
+@pytest.mark.slow
 async def test_a_running_server_makes_the_patches_of_a_release(world, open_site, tmp_path):
     """Publishing leaves a job, which a server does; a client that asks a moment later gets the patch."""
     for version, content in (("1.0", OLD), ("1.1", NEW)):
@@ -145,6 +152,7 @@ async def test_a_running_server_makes_the_patches_of_a_release(world, open_site,
             await asyncio.sleep(0.05)  # the background looks each second
 
 
+@pytest.mark.slow
 async def test_what_no_patch_can_be_made_for_fails_its_job_alone(world):
     """The process that makes patches says why, and exits; the job is repeated by the queue's schedule."""
     queues = {}
@@ -157,7 +165,7 @@ async def test_what_no_patch_can_be_made_for_fails_its_job_alone(world):
 
 PARENT = """
 import multiprocessing, os, signal, time
-from licserver.web.patches import end_with_parent
+from licserver.jobs.patches import end_with_parent
 
 def work():
     end_with_parent()

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from licserver.web.server import bind
+from licserver.serving.server import bind
 
 AMBIGUOUS = [
     "/console/products/%2e%2e%2f%2e%2e%2f%2e%2e%2fapi",
@@ -64,6 +64,7 @@ def test_an_ambiguous_path_is_refused(listeners, path):
             assert b"Content-Type: application/" + kind in answer
 
 
+@pytest.mark.slow
 def test_a_query_may_have_what_a_path_may_not(listeners):
     """Encoded slashes, dots and NULs of a query reach their handler."""
     answer = get(listeners["public"], "/api/v1/update-check?domain=a%2F..%2Fb%5c%00&slug=../x/./y")

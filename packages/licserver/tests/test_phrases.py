@@ -2,7 +2,7 @@
 
 import pytest
 
-from licserver.domain.text import extract_words, parse_terms, plural, say_details
+from licserver.domain.text import extract_words, format_details, parse_terms, plural
 
 
 @pytest.mark.parametrize(("number", "word"), [(0, "slots"), (1, "slot"), (2, "slots")])
@@ -35,7 +35,7 @@ def test_the_word_for_so_many(number, word):
 )
 def test_details_say_which_field_they_are_of(details, text):
     """What was and what is, lists as lists, and nothing of what goes without saying."""
-    assert say_details(details) == text
+    assert format_details(details) == text
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ import json
 import pytest
 
 from harness.engines import both_engines, sqlite_only
+from harness.transfer import ASSUMED
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.license_files import read_rows
-from licserver.services.transfer import Existing
-from licserver.sources import SourceKind
-from licserver.sources.records import Item, SaleEvent, SaleKind, dump_events
+from licserver.services.license_imports import Existing
+from licserver.services.sales import dump_content
+from licserver.shops import ShopKind
+from licserver.shops.facts import Line, Lines, Order, OrderState
 
 PRO = {"export": True, "projects": 50}
 
@@ -49,7 +51,7 @@ def test_a_plan_in_use_stays(world):
     with pytest.raises(ConflictError, match="by 1 license and 0 mappings"):
         services.plans.remove("app", "pro")
     services.licenses.change(key, plan="")
-    services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+    services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
     services.sources.map("shop", "price_1", "app", plan="pro")
     with pytest.raises(ConflictError, match="by 0 licenses and 1 mapping "):
         services.plans.remove("app", "pro")
@@ -63,7 +65,7 @@ def test_only_plans_of_the_product(world):
     services = world.services
     world.product("other")
     services.plans.add("other", "pro", PRO)
-    services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+    services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
     key = world.key()
     for attempt in (
         lambda: world.key(plan="pro"),
@@ -73,7 +75,7 @@ def test_only_plans_of_the_product(world):
     ):
         with pytest.raises(NotFoundError, match="app has no plan 'pro'"):
             attempt()
-    rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app", "plan": "pro"})))
+    rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app", "plan": "pro"})), ASSUMED)
     with services.transfer.start_import() as incoming:
         incoming.read(rows)
         assert [one.message for one in incoming.problems] == [
@@ -85,7 +87,7 @@ def test_a_plan_that_goes_while_a_file_is_read(world):
     """The import is refused as a whole."""
     services = world.services
     services.plans.add("app", "pro", PRO)
-    rows = read_rows("csv", io.StringIO("product,plan,overrides\napp,pro,projects=80\n"))
+    rows = read_rows("csv", io.StringIO("product,plan,overrides\napp,pro,projects=80\n"), ASSUMED)
     with services.transfer.start_import() as incoming:
         incoming.read(rows)
         assert incoming.problems == []
@@ -102,7 +104,7 @@ def test_an_import_changes_plan_and_overrides(world):
     key = world.key()
     lines = f"license_key,product,plan,overrides\n{key},app,pro,export=none\n"
     with services.transfer.start_import() as incoming:
-        incoming.read(read_rows("csv", io.StringIO(lines)), Existing.CHANGE)
+        incoming.read(read_rows("csv", io.StringIO(lines), ASSUMED), Existing.CHANGE)
         assert incoming.commit() == 0
     found = services.licenses.get(key)
     assert (found.plan, found.overrides, services.plans.resolve(found)) == (
@@ -135,6 +137,7 @@ def test_the_history_says_which_entitlements_changed(world):
     }
 
 
+@pytest.mark.slow
 @sqlite_only
 def test_the_command_line(cli):
     """Plans, and licenses with them."""
@@ -183,6 +186,7 @@ async def test_the_admin_api(api):
         assert status == 422
 
 
+@pytest.mark.slow
 async def test_the_console(world, alice):
     """A plan is added, edited and removed on the product's page; a license's page shows what it grants."""
     here = "/console/products/app"
@@ -204,11 +208,11 @@ async def test_a_sale_issues_with_the_plan_of_its_price(world):
     """The mapping names it."""
     services = world.services
     services.plans.add("app", "pro", PRO)
-    services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+    services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
     assert services.sources.map("shop", "price_1", "app", plan="pro").plan == "pro"
-    sold = SaleEvent(
-        kind=SaleKind.PURCHASED, occurred_at=world.clock(), order_id="1", items=(Item(("price_1",)),)
-    )
-    values = {"type": "a", "content": dump_events((sold,)), "state": "waiting"}
+    paid = Order(id="1", reported_at=world.clock(), state=OrderState.PAID, paid_at=world.clock())
+    line = Line("1", ("price_1",), "price_1", 1)
+    lines = Lines(order_id="1", reported_at=world.clock(), lines=(line,))
+    values = {"type": "a", "content": dump_content([paid, lines]), "state": "waiting"}
     services.sales.process(services.repositories.sales.add_event("shop", "1", world.clock(), **values))
     assert [one.plan for one in services.licenses.list_all()] == ["pro"]

@@ -112,6 +112,7 @@ def test_the_check_looks_at_each_file_that_is_offered(world, publish):
     assert f"lacks the file of app 1.0 for {WINDOWS}" in files.message
 
 
+@pytest.mark.slow
 @engines.sqlite_only
 def test_the_command_line_publishes_for_platforms(cli, tmp_path):
     """A file each; the list has a line each, and a pre-release says who is offered it."""
@@ -132,6 +133,7 @@ def test_the_command_line_publishes_for_platforms(cli, tmp_path):
     )
 
 
+@pytest.mark.slow
 @engines.sqlite_only
 async def test_the_admin_api_publishes_for_platforms(api):
     """The field of the form, the parameter of the address, and the pages of the list know platforms."""
@@ -151,12 +153,13 @@ async def test_the_admin_api_publishes_for_platforms(api):
     assert listed == [("2.0rc1", None), ("1.0", WINDOWS), ("1.0", None)]
 
 
+@pytest.mark.slow
 @engines.sqlite_only
 async def test_the_console_publishes_for_platforms(world, alice):
     """The form suggests names; the page of a version shows its files, and who is offered a pre-release."""
     world.publish("1.0")
     await alice.get("/console/products/app")
-    assert f'<option value="{MACOS}">' in alice.text
+    assert f"<option>{MACOS}</option>" in alice.text
     path = "/console/products/app/releases"
     await alice.upload(path, {"csrf": alice.csrf, "version": "1.0", "changelog": "", "platform": WINDOWS})
     assert f"File for {WINDOWS}" in alice.text

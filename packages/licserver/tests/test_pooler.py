@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from harness.standstill import Standstill
+from harness.transfer import ASSUMED
 from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.schema import read_version
@@ -73,7 +74,7 @@ async def test_under_load_no_call_fails_and_no_setting_leaks(world, open_site, n
         for _ in range(3):
             world.services.licenses.issue_batches("app", LicenseTerms())
             with world.services.transfer.start_import() as incoming:
-                incoming.read(read_rows("jsonl", [json.dumps({"product": "app"})] * 1200))
+                incoming.read(read_rows("jsonl", [json.dumps({"product": "app"})] * 1200, ASSUMED))
                 assert incoming.commit() == 1200
                 assert len(list(incoming.generated_keys())) == 1200
             write_backup(world.services, io.BytesIO(), world.clock())
@@ -119,7 +120,7 @@ def test_an_import_keeps_its_session_and_gives_it_up(world, postgres, database, 
         world.services.transfer.start_import() as incoming,
     ):
         neighbour()  # wants a session, too
-        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 3))
+        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 3, ASSUMED))
         assert direct.execute(staged).fetchone() == (3,)
         neighbour()
         assert incoming.commit() == 3

@@ -10,7 +10,8 @@ import pytest
 from harness.engines import sqlite_only
 from licserver.domain.records import LicenseTerms
 from licserver.errors import SettingsError
-from licserver.web import create_app, rate_limits
+from licserver.web import rate_limits
+from licserver.web.app import create_app
 from licserver.web.rate_limits import WINDOW, Counter, TokenBucket
 
 PROXY = "127.0.0.1"
@@ -118,6 +119,7 @@ MISSES = {
 }
 
 
+@pytest.mark.sampled(7, "status")
 @sqlite_only
 @pytest.mark.parametrize(("request_", "status"), MISSES.values(), ids=MISSES.keys())
 async def test_misses_are_answered_so_often_and_then_are_429(make_world, open_site, request_, status):
@@ -225,6 +227,7 @@ async def test_a_flood_is_turned_away_before_anything_is_done_for_it(make_world,
     assert (await site.call("GET", "/healthz"))[0] == 200  # from this machine: not counted
 
 
+@pytest.mark.sampled(1, "where")
 @sqlite_only
 @pytest.mark.parametrize("where", ["/api/v1/update-check", "/admin/api/v1/products", "/console/sign-in"])
 async def test_after_a_burst_an_address_is_served_after_the_announced_time(make_world, open_site, where):
@@ -283,6 +286,7 @@ def wait_longer(monkeypatch, times):
     monkeypatch.setattr(rate_limits, "_REDIS_TIMEOUT", times * rate_limits._REDIS_TIMEOUT)
 
 
+@pytest.mark.slow
 @sqlite_only
 async def test_servers_with_one_redis_count_misses_together(make_world, open_site, redis, monkeypatch):
     """What one server has counted the other knows; and no address is counted for ever."""
@@ -296,6 +300,7 @@ async def test_servers_with_one_redis_count_misses_together(make_world, open_sit
     assert all(0 < redis.lifetime(name) <= 2 * WINDOW for name in redis.names())
 
 
+@pytest.mark.slow
 @sqlite_only
 async def test_who_floods_one_server_is_refused_by_the_others(make_world, open_site, redis, monkeypatch):
     """What an address takes here is taken there within a second (D-257); another address is not affected."""

@@ -81,6 +81,7 @@ WRONG = [  # arguments in whose place a key may be typed
 ]
 
 
+@pytest.mark.sampled(9)
 @sqlite_only
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
 def test_a_key_in_the_wrong_place_is_not_repeated(cli, tmp_path, arguments):
@@ -96,6 +97,7 @@ def test_a_key_in_the_wrong_place_is_not_repeated(cli, tmp_path, arguments):
     assert key not in complaint
 
 
+@pytest.mark.slow
 @sqlite_only
 def test_json_shows_keys_only_to_who_asks_for_them(cli, tmp_path):
     """Every command masks keys, for people and as JSON, and never prints a secret."""
@@ -146,7 +148,7 @@ def test_a_crash_is_printed_in_full_and_masked(cli, monkeypatch):
 
 PAST_THE_LOG = """
 import logging, sys, threading, warnings
-from licserver.web.logging import set_up_logging
+from licserver.runtime.logging import set_up_logging
 
 class Odd:
     def __del__(self):
@@ -179,6 +181,7 @@ def test_what_python_prints_past_the_log_is_masked_too():
         assert f"{what} {mask_key(key)}" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workers",
     [

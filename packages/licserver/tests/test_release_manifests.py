@@ -37,6 +37,7 @@ MANIFEST = Manifest("app", "1.0", len(FILE), sha256(FILE).digest(), NOW, NOW + t
 # --- both ways with another library -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         Manifest,

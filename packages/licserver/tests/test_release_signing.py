@@ -74,6 +74,7 @@ async def test_an_unsigned_release_is_sent_as_before(site, world):
     assert (status, body["error"]) == (404, "not_signed")
 
 
+@pytest.mark.slow
 async def test_the_companion_address_takes_what_a_download_takes(site, world, zip_file, clock):
     """Without a good link nobody finds out which products and versions there are."""
     world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
@@ -89,6 +90,7 @@ async def test_the_companion_address_takes_what_a_download_takes(site, world, zi
     assert (await site.call("POST", MANIFEST_PATH))[0] == 405
 
 
+@pytest.mark.slow
 async def test_the_very_next_update_check_sends_a_renewed_manifest(site, world, zip_file, clock):
     """A server that has read the release before sees the new manifest at once, whoever renewed it."""
     world.services.releases.publish("app", "1.0", zip_file, "", sign_with_keys([KEY]))
@@ -108,6 +110,7 @@ async def test_the_very_next_update_check_sends_a_renewed_manifest(site, world, 
     assert (await site.call("GET", f"{MANIFEST_PATH}?{link}"))[2].decode() == second
 
 
+@pytest.mark.slow
 async def test_an_unsigned_release_can_be_signed_later(site, world, zip_file):
     """A vendor who begins to sign need not publish everything again."""
     world.services.releases.publish("app", "1.0", zip_file)
@@ -117,6 +120,7 @@ async def test_an_unsigned_release_can_be_signed_later(site, world, zip_file):
     assert (await ask(site, key))[0] is not None
 
 
+@pytest.mark.slow
 async def test_each_version_has_its_own_manifest(site, world, zip_file):
     """Publishing and withdrawing change the version and its manifest together."""
     key = world.key()
@@ -246,6 +250,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("options", "expected"), WRONG.values(), ids=WRONG)
 def test_wrong_use_is_reported_in_one_line_and_publishes_nothing(cli, tmp_path, zip_file, options, expected):
     """And no message repeats anything of a key."""

@@ -9,7 +9,8 @@ from pydantic import SecretStr
 from harness.cluster import wait_for
 from licserver.database import migrate
 from licserver.database.engine import connect
-from licserver.database.hot_path.store import BatchStore, Lookup
+from licserver.database.hot_path.lookups import Lookup
+from licserver.database.hot_path.store import BatchStore
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms
 from licserver.errors import SettingsError
 from licserver.services import LicenseFilter, open_services

@@ -81,6 +81,7 @@ def test_an_upgrade_frees_nobody(activate):
     assert world.services.retention.sweep().activations == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("into", ENGINES)
 def test_a_restore_frees_nobody(activate, into, tmp_path, request):
     """A backup knows nothing of who was seen since it was made: all get the days of the setting anew."""
@@ -177,7 +178,7 @@ def test_uses_and_webhooks_go_in_batches(activate, monkeypatch):
     repositories, now = world.services.repositories, world.clock()
     license_id = world.services.vault.license_id(world.key())
     for number in range(9):
-        repositories.uses.add_id(license_id, f"{number:032x}", now)
+        repositories.uses.add_id(license_id, f"{number:032x}", "exports", 1, now)
         repositories.webhooks.add_deliveries(f"msg_{number}", "license.issued", "{}", [], now)
     engine = world.services.database.engine
 

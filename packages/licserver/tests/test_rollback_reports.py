@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from licserver.protocol.extensions import RollbackReport, parse_report, report_response
 from licserver.protocol.public_api import InvalidRequest
+from licserver.protocol.rollbacks import RollbackReport, parse_report, report_response
 
 SENT = {"license_key": "CP-X", "slug": "app", "version": "1.5", "domain": "https://A.example/"}
 

@@ -131,6 +131,7 @@ def test_an_older_program_makes_no_backup(world, next_step):
         write_backup(world.services, io.BytesIO(), world.clock())
 
 
+@pytest.mark.slow
 @both_engines
 def test_without_a_way_back_nothing_is_taken_back(world, next_step, monkeypatch):
     """Neither a step that has none, nor one of another program."""
@@ -143,6 +144,7 @@ def test_without_a_way_back_nothing_is_taken_back(world, next_step, monkeypatch)
         migrate.downgrade(world.services.database)
 
 
+@pytest.mark.slow
 def test_a_step_that_older_programs_serve_only_adds():
     """What the older tables have stays; new columns may be left out by who inserts a row."""
     script = ScriptDirectory.from_config(migrate.make_config())

@@ -9,11 +9,11 @@ import pytest
 from licserver.domain.decisions import Offer, UpdateRefusal
 from licserver.domain.offers import (
     Installation,
-    Reach,
+    RolloutOptions,
     apply_rollout,
     bucket,
-    candidates,
     current_share,
+    find_candidates,
     parse_plan,
 )
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release, Rollout
@@ -95,11 +95,15 @@ def test_what_is_no_plan_is_refused(text):
 
 @pytest.mark.parametrize(
     ("reach", "match"),
-    [(Reach("7w"), "no rollout"), (Reach(None, "x"), "'x'"), (Reach(None, "1.1"), "not higher")],
+    [
+        (RolloutOptions("7w"), "no rollout"),
+        (RolloutOptions(None, "x"), "'x'"),
+        (RolloutOptions(None, "1.1"), "not higher"),
+    ],
 )
 def test_what_no_version_can_have_is_refused(reach, match):
     """A plan that cannot be read, and a limit that is no version or above the version itself."""
-    Reach("7d", "1.0").check("1.0")
+    RolloutOptions("7d", "1.0").check("1.0")
     with pytest.raises(InvalidInputError, match=match):
         reach.check("1.0")
 
@@ -118,6 +122,7 @@ def test_100_000_installations_join_as_planned_and_stay(rollout):
     assert before == len(EVERYBODY)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("other", [("app", "1.6"), ("app", "1.5.1"), ("other", "1.5")])
 def test_two_releases_do_not_begin_with_the_same_customers(other):
     """Chi-square over the tenths of both: 81 degrees of freedom stay below 126 in 999 of 1,000 cases."""
@@ -132,19 +137,19 @@ def test_a_rollout_stands_before_what_reaches_everybody():
     first, second = release("1.6", WEEK), release("1.5", STEPS)
     own = release("1.5", STEPS, platform="windows-x86_64")
     early = release("1.7rc1")
-    assert candidates([old, full, first, second, own, early]) == (first, second, full)
-    assert candidates([old, full, first, second, own], platform="windows-x86_64") == (first, own, full)
+    assert find_candidates([old, full, first, second, own, early]) == (first, second, full)
+    assert find_candidates([old, full, first, second, own], platform="windows-x86_64") == (first, own, full)
     beta = release("1.7b1", WEEK, channel="beta")
-    assert candidates([old, full, first, beta, early], ["beta"]) == (beta, first, full)
-    assert candidates([old, full, first, beta]) == (first, full)
-    assert candidates([first]) == (first,)
-    assert candidates([]) == ()
+    assert find_candidates([old, full, first, beta, early], ["beta"]) == (beta, first, full)
+    assert find_candidates([old, full, first, beta]) == (first, full)
+    assert find_candidates([first]) == (first,)
+    assert find_candidates([]) == ()
 
 
 def offered(releases, installation, now):
     """Return the version that is offered, and whether it is important; None for no version."""
-    found = candidates(releases)
-    product = Product(1, "app", "App", latest=found[0], others=found[1:])
+    found = find_candidates(releases)
+    product = Product(1, "app", "App", candidates=found)
     verdict = Offer(product, found[0], LicenseSnapshot(b"", 1, "App"), downloadable=True)
     verdict = apply_rollout(verdict, installation, now)
     if isinstance(verdict, UpdateRefusal):
@@ -175,6 +180,7 @@ def test_a_rollout_reaches_some(installation, version):
     assert offered([OLD, NEW], installation, after(days=5)) == ("1.5", False)
 
 
+@pytest.mark.slow
 def test_nobody_is_offered_the_version_before_again():
     """From each installation's first offer of the new version on, it is offered that."""
     for one in EVERYBODY[:500]:
@@ -203,24 +209,24 @@ def test_an_important_version_is_offered_at_once_to_those_below_the_limit():
 def test_a_later_version_is_important_too_but_takes_its_time():
     """Where the version that mended the fault is offered, the next one comes by its share, and is marked."""
     mended = release("1.4", critical_below="1.2")
-    rollout, limit = Reach("10%").begin("1.5", [mended, release("1.6", critical_below="1.4")], START)
+    rollout, limit = RolloutOptions("10%").begin("1.5", [mended, release("1.6", critical_below="1.4")], START)
     new = release("1.5", rollout, critical_below=limit)
     assert (rollout, limit) == (Rollout("10%", START), "1.2")
     assert offered([mended, new], Installation(LATE, "1.1"), after()) == ("1.4", True)
     assert offered([mended, new], Installation(EARLY, "1.1"), after()) == ("1.5", True)
-    assert Reach(None, "1.3").begin("1.5", [mended], START) == (None, "1.3")
+    assert RolloutOptions(None, "1.3").begin("1.5", [mended], START) == (None, "1.3")
     withdrawn = release("1.4", critical_below="1.2", withdrawn_at=START)
-    assert Reach().begin("1.5", [withdrawn], START) == (None, None)
+    assert RolloutOptions().begin("1.5", [withdrawn], START) == (None, None)
 
 
 def test_a_further_file_of_a_version_has_its_rollout():
     """It cannot have one of its own."""
     there = release("1.5", STEPS, critical_below="1.2")
-    assert Reach().begin("1.5", [release("1.4"), there], after(days=1)) == (STEPS, "1.2")
+    assert RolloutOptions().begin("1.5", [release("1.4"), there], after(days=1)) == (STEPS, "1.2")
     with pytest.raises(
         InvalidInputError, match=r"1\.5 has a file already.* which are the same for all its files"
     ):
-        Reach("7d").begin("1.5", [there], START)
+        RolloutOptions("7d").begin("1.5", [there], START)
 
 
 def test_other_verdicts_stay():

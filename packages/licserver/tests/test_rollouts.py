@@ -6,7 +6,7 @@ import pytest
 
 from harness import engines
 from harness.admin import form
-from licserver.domain.offers import Reach, bucket, current_share
+from licserver.domain.offers import RolloutOptions, bucket, current_share
 from licserver.errors import InvalidInputError
 
 engine_name = engines.engine_name
@@ -23,7 +23,7 @@ def publish(world, tmp_path):
     file.write_bytes(b"zip")
 
     def publish(version, rollout=None, critical_below=None, **more: str):
-        reach = Reach(rollout, critical_below)
+        reach = RolloutOptions(rollout, critical_below)
         return world.services.releases.publish("app", version, file, reach=reach, **more)
 
     return publish
@@ -36,6 +36,7 @@ async def check(site, key, domain, version="1.0", **more: str):
     return answer
 
 
+@pytest.mark.slow
 async def test_a_version_reaches_more_and_more_installations(site, world, publish):
     """The others keep the version before; changes are seen at once, and at the end nobody is left out."""
     key, rollouts = world.key(), world.services.rollouts
@@ -63,6 +64,7 @@ async def test_a_version_reaches_more_and_more_installations(site, world, publis
         rollouts.change("app", "1.6", paused=True)
 
 
+@pytest.mark.slow
 async def test_what_is_withdrawn_below_a_rollout_is_offered_no_more(site, world, publish):
     """The version before that is; and with none left, there is no version for those left out."""
     key = world.key()
@@ -78,6 +80,7 @@ async def test_what_is_withdrawn_below_a_rollout_is_offered_no_more(site, world,
     assert (await check(site, key, EARLY))["version"] == "1.5"
 
 
+@pytest.mark.slow
 async def test_all_files_of_a_version_have_its_rollout(site, world, publish):
     """A platform whose file comes later is not ahead, and no file has a rollout of its own."""
     key = world.key()
@@ -93,6 +96,7 @@ async def test_all_files_of_a_version_have_its_rollout(site, world, publish):
         publish("1.5", platform="macos-arm64", rollout="7d")
 
 
+@pytest.mark.slow
 async def test_a_rollout_stays_within_its_channel(site, world, publish):
     """Who may not see the channel is offered what is stable; who may, the newest of both that reaches it."""
     key = world.key()
@@ -150,6 +154,7 @@ def test_a_share_does_not_fall_by_its_rounding_either(world, publish):
     assert (rollout.plan, current_share(rollout, world.clock()) > before) == ("50.01%", True)
 
 
+@pytest.mark.slow
 async def test_an_installation_that_went_back_is_counted_once(site, world, publish, activate):
     """For its platform's file, and only if it is activated; nothing can be guessed by it."""
     key, other = world.key(slots=2), world.product("other")
@@ -187,7 +192,7 @@ def test_the_command_line_has_rollouts(cli, tmp_path):
     assert "paused at       -" not in cli(*rollout, "--pause")
     assert json.loads(cli(*rollout, "--resume", "--json"))["paused_at"] is None
     assert json.loads(cli(*rollout, "--share", "50%", "--json"))["percent"] == 50
-    assert "never falls" in cli(*rollout, "--share", "20", expect=2)
+    assert "never decreases" in cli(*rollout, "--share", "20", expect=2)
     assert "write it like 50%" in cli(*rollout, "--share", "half", expect=2)
     assert "one of" in cli(*rollout, "--pause", "--finish", expect=2)
     assert json.loads(cli(*rollout, "--finish", "--json"))["plan"] is None

@@ -14,7 +14,7 @@ from harness.commands import kill_all
 from licserver.database.repositories.queue import JobState
 from licserver.services import open_services
 from licserver.settings import Settings
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 
 pytestmark = pytest.mark.crash
 CRASHES, ORDERS, MOST_DONE = 3, 1_000, 20
@@ -40,7 +40,7 @@ def test_a_kill_loses_no_sale_and_repeats_none(program) -> None:
     program.stock(count=1)
     settings = Settings(data_dir=program.folder)
     with closing(open_services(settings)) as services:
-        services.sources.add("shop", SourceKind.STANDARD, "SHOP_SECRET")
+        services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
         services.sources.map("shop", "app", "app")
     accepted, waiting = [], 0
     for crash in range(CRASHES):

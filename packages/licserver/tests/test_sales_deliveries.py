@@ -9,7 +9,7 @@ from harness.engines import both_engines
 from harness.sales import BOUGHT, add, licenses, process, receive, states, work
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services.sources import BadSignatureError, MissingSecretError
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 
@@ -75,6 +75,7 @@ ADJUSTED = {"action": "refund", "status": "approved", "transaction_id": "t"}
 SUBSCRIBED = {"order_id": "1", "external_id": "app", "subscription_id": "s"}
 
 
+@pytest.mark.sampled(7, "kind", "status")
 @both_engines
 @pytest.mark.parametrize(
     ("kind", "body", "status"),
@@ -82,14 +83,14 @@ SUBSCRIBED = {"order_id": "1", "external_id": "app", "subscription_id": "s"}
         (
             "stripe",
             shops.stripe("checkout.session.completed", {**SOLD, "metadata": {"\0\n": 1}}),
-            "unreadable",
+            "dead",
         ),
         (
             "stripe",
             shops.stripe("checkout.session.completed", {**SOLD, "metadata": {"x" * 99_999: 1}}),
-            "unreadable",
+            "dead",
         ),
-        ("stripe", shops.stripe("checkout.session.completed", {**SOLD, "line_items": LINES}), "unreadable"),
+        ("stripe", shops.stripe("checkout.session.completed", {**SOLD, "line_items": LINES}), "dead"),
         ("paddle", shops.paddle("adjustment.updated", {**ADJUSTED, "action": "\0"}), "ignored"),
         ("paddle", shops.paddle("adjustment.updated", {**ADJUSTED, "items": [{"type": []}]}), "accepted"),
         (
@@ -99,7 +100,7 @@ SUBSCRIBED = {"order_id": "1", "external_id": "app", "subscription_id": "s"}
         ),
         ("woocommerce", shops.woo(line_items=[{"product_id": "", "quantity": 1}]), "unreadable"),
         ("woocommerce", shops.woo(refunds=[{"total": "9e999999"}] * 2), "unreadable"),
-        ("woocommerce", shops.woo("x" * 100 + "\0"), "ignored"),
+        ("woocommerce", shops.woo("x" * 100 + "\0"), "accepted"),
         (
             "standard",
             shops.standard("purchase.refunded", "9999-12-31T23:59:59-12:00", order_id=1),
@@ -128,10 +129,13 @@ SUBSCRIBED = {"order_id": "1", "external_id": "app", "subscription_id": "s"}
     ],
 )
 def test_a_hostile_delivery_is_a_line_for_a_person(world, kind, body, status):
-    """A shop may send anything: what makes no sense is stored with a reason, and never fails."""
+    """A shop may send anything: what makes no sense is stored with a reason, and never fails.
+
+    What is `dead` could be read, and is for a person: it is not mapped.
+    """
     add(world, kind)
     receipt = receive(world, kind, body)
-    assert receipt.status == status
+    assert receipt.status == ("accepted" if status == "dead" else status)
     assert receipt.reason.isprintable()
     assert len(receipt.reason) <= 500
     work(world)
@@ -144,7 +148,9 @@ def test_what_fails_for_good_is_rolled_back_and_shown(world, monkeypatch):
     add(world, "standard", mapped=False)
     world.services.sources.map("standard", "app", "app", slots=1)
     fail = InvalidInputError("the terms are wrong")
-    monkeypatch.setattr("licserver.services.sales.SaleWorker._follow", lambda *_: (_ for _ in ()).throw(fail))
+    monkeypatch.setattr(
+        "licserver.services.sales.SaleWorker._end_subscriptions", lambda *_: (_ for _ in ()).throw(fail)
+    )
     bought = {"order_id": "1", "external_id": "app", "subscription_id": "s1", "paid_through": "2026-07-15"}
     receive(world, "standard", shops.standard("purchase.completed", **bought))
     work(world)
@@ -195,18 +201,17 @@ def test_what_a_vendor_types_is_checked(world):
     """What cannot be is refused; a secret that was typed by mistake is not shown."""
     sources = world.services.sources
     for wrong in ({"name": "A b"}, {"tolerance": 0}, {"grace_days": 400}, {"secret_env": "whsec_4f8a1c"}):
-        values = {"name": "shop", "kind": SourceKind.STANDARD, "secret_env": "A_SECRET", **wrong}
+        values = {"name": "shop", "kind": ShopKind.STANDARD, "secret_env": "A_SECRET", **wrong}
         with pytest.raises(InvalidInputError) as problem:
             sources.add(**values)
         assert "whsec" not in str(problem.value)
     with pytest.raises(InvalidInputError, match="LICSERVER_"):
-        sources.add("shop", SourceKind.STANDARD, "LICSERVER_SHOP")
+        sources.add("shop", ShopKind.STANDARD, "LICSERVER_SHOP")
     assert (
-        sources.add("shop", SourceKind.STANDARD, "NEW_SECRET, OLD_SECRET").secret_env
-        == "NEW_SECRET,OLD_SECRET"
+        sources.add("shop", ShopKind.STANDARD, "NEW_SECRET, OLD_SECRET").secret_env == "NEW_SECRET,OLD_SECRET"
     )
     with pytest.raises(InvalidInputError, match="already"):
-        sources.add("shop", SourceKind.STANDARD, "A_SECRET")
+        sources.add("shop", ShopKind.STANDARD, "A_SECRET")
     for wrong in ({}, {"tolerance": 0}, {"grace_days": 400}, {"secret_env": "whsec_4f8a1c"}):
         with pytest.raises(InvalidInputError):
             sources.change("shop", **wrong)
@@ -239,7 +244,6 @@ def test_a_purchase_without_a_price_is_no_matter_of_mapping(world):
     process(world, "stripe", shops.stripe("checkout.session.completed", session))
     (event,) = world.services.sources.list_events("stripe", "dead").items
     assert "by hand" in event.reason
-    assert "licserver_item" in event.reason
     assert "map" not in event.reason
 
 
@@ -249,7 +253,7 @@ def test_a_purchase_without_a_price_is_no_matter_of_mapping(world):
         ("stripe", "paddle", None, 0, "no header stripe-signature; is this a shop of another kind"),
         ("stripe", "stripe", None, 11, "signed 10 s ago or earlier"),
         ("stripe", "stripe", "whsec_of-another-webhook", 0, "copy the one that the shop shows for this"),
-        ("stripe", "stripe", "sk_live_an-api-key", 0, "STRIPE_SECRET holds no signing secret of stripe"),
+        ("stripe", "stripe", "sk_live_an-api-key", 0, "STRIPE_SECRET holds no signing secret of Stripe"),
         ("standard", "standard", "whsec_no-base64", 0, "STANDARD_SECRET holds no signing secret"),
         ("lemonsqueezy", "lemonsqueezy", "eyJ0" * 11, 0, "LEMONSQUEEZY_SECRET holds no signing secret"),
     ],

@@ -138,6 +138,7 @@ def test_what_is_in_the_database_outlives_an_upgrade(database):
     assert after["products"]["release_changes"] == 0
 
 
+@pytest.mark.slow
 def test_a_product_with_files_of_platforms_alone_is_shown_with_the_newest(database):
     """Its row named no release before 0028."""
     migrate.migrate(database, lambda config: command.upgrade(config, "0027"))
@@ -179,6 +180,7 @@ def next_step(tmp_path, monkeypatch):
     return write
 
 
+@pytest.mark.slow
 def test_what_refers_to_a_table_outlives_its_recreation(database, next_step):
     """SQLite changes a column by making the table anew, while others refer to its rows."""
     migrate.upgrade(database)
@@ -239,6 +241,7 @@ def test_the_program_knows_all_revisions_without_alembic():
     assert script.get_revision("head").module.oldest_program == schema.OLDEST_PROGRAM
 
 
+@pytest.mark.slow
 def test_a_change_that_no_migration_made_is_found(database):
     """What somebody changed by hand is named."""
     migrate.upgrade(database)
@@ -260,6 +263,7 @@ def test_an_upgrade_that_fails_changes_nothing(database):
     assert parts(database) == before
 
 
+@pytest.mark.slow
 def test_two_who_upgrade_at_once_do_not_meet(url, database):
     """The second waits for the first and finds nothing to do."""
     start = Barrier(2)
@@ -330,6 +334,7 @@ def test_tables_without_a_version_are_not_touched(url, database):
     assert parts(database) == before
 
 
+@pytest.mark.slow
 def test_serving_does_not_import_alembic(program):
     """It takes as long as all the rest of a command, so only `db` imports it."""
     done = program.run("product", "list", env={**program.environ, "PYTHONPROFILEIMPORTTIME": "1"})
@@ -337,6 +342,7 @@ def test_serving_does_not_import_alembic(program):
     assert "alembic" not in done.stderr
 
 
+@pytest.mark.slow
 def test_many_who_meet_at_a_fresh_file_all_get_in(tmp_path):
     """Commands and workers that start at once on an empty folder do not tell each other that it is locked."""
     for number in range(10):

@@ -5,7 +5,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from licserver.domain.extensions import (
+from licserver.domain.records import IssuedLicense
+from licserver.domain.seats import (
     GrantedSeat,
     HeldSeats,
     NoSeat,
@@ -14,9 +15,8 @@ from licserver.domain.extensions import (
     SeatRequest,
     evaluate_seat,
 )
-from licserver.domain.records import IssuedLicense
-from licserver.protocol.extensions import SeatCall, parse_seat, released_response, seat_response
 from licserver.protocol.public_api import InvalidRequest
+from licserver.protocol.seats import SeatCall, parse_seat, released_response, seat_response
 
 NOW = datetime(2026, 6, 15, tzinfo=UTC)
 LEASE = timedelta(minutes=2)

@@ -73,6 +73,7 @@ async def test_never_more_seats_are_held_than_were_sold(program, make_database_u
     if url := make_database_url():
         program.environ["LICSERVER_DATABASE_URL"] = url
     program.environ["LICSERVER_SEAT_LEASE"] = str(LEASE)
+    program.environ["LICSERVER_WRITE_LIMIT"] = "0"
     keys = program.stock(floating_seats=SEATS, count=ROUNDS)
     granted = kills = 0
     settings = Settings(data_dir=program.folder, database_url=url, seat_lease=LEASE)

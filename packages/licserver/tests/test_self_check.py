@@ -14,11 +14,11 @@ from licserver.database.repositories.webhooks import DELIVERIES
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key, new_secrets
-from licserver.services.mail import MAIL
+from licserver.services.mail import NOTICES
 from licserver.services.queues import measure_queues
 from licserver.services.self_check import Finding, Level, ask_base_url, check_installation
 from licserver.settings import Settings
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
 
 ADMIN = {"admin_listen": "127.0.0.1:8081"}
 BASE = {"base_url": "https://l.example", "trusted_proxies": "127.0.0.1", **ADMIN}
@@ -52,7 +52,7 @@ def test_all_is_well(make_world, clock):
 def test_a_shop_without_its_secret_is_reported(make_world, clock, monkeypatch):
     """Without any secret its deliveries are refused; with one of two they are taken; both are reported."""
     world = make_world()
-    world.services.sources.add("shop", SourceKind.STRIPE, "NEW_SHOP_SECRET,OLD_SHOP_SECRET")
+    world.services.sources.add("shop", ShopKind.STRIPE, "NEW_SHOP_SECRET,OLD_SHOP_SECRET")
     assert bad(found(world.settings, clock()))["source shop"].level is Level.FAILED
     monkeypatch.setenv("NEW_SHOP_SECRET", "whsec_something")
     only_one = bad(found(world.settings, clock()))["source shop"]
@@ -70,8 +70,8 @@ def test_jobs_that_nobody_does_are_reported(make_world, clock):
     world = make_world(mail_host="mail.example", mail_sender="shop@example.com")
     queue = world.repositories.queue
     for key in ("running", "failed", "dead"):
-        queue.add(MAIL, key, {}, clock())
-    _, failed, dead = queue.claim(MAIL, clock(), timedelta(hours=1), 3)
+        queue.add(NOTICES, key, {}, clock())
+    _, failed, dead = queue.claim(NOTICES, clock(), timedelta(hours=1), 3)
     queue.retry(failed, clock() + timedelta(hours=1), "no connection")
     queue.add(DELIVERIES, "forgotten", {}, clock())
     clock.forward(minutes=5)
@@ -79,12 +79,12 @@ def test_jobs_that_nobody_does_are_reported(make_world, clock):
     clock.forward(minutes=5)
     late = bad(found(world.settings, clock()))["webhooks"]
     assert (late.level, late.message) == (Level.WARNING, "1 job waiting, the oldest is due for 10 minutes")
-    world.services.sources.add("shop", SourceKind.STANDARD, "A_SECRET")
+    world.services.sources.add("shop", ShopKind.STANDARD, "A_SECRET")
     world.services.sources.take("shop", b"{")
     assert bad(found(world.settings, clock()))["sales"].message == "1 job given up"
     queue.bury(dead, clock(), "550")
     assert bad(found(world.settings, clock()))["mail"].message == "1 job given up"
-    measured = {one.name: one[1:] for one in measure_queues(world.repositories, world.settings, clock())}
+    measured = {one.name: one[1:4] for one in measure_queues(world.repositories, world.settings, clock())}
     nothing = (0, 0, 0)
     assert measured == {"sales": (0, 0, 1), "webhooks": (600, 1, 0), "mail": (0, 2, 1), "patches": nothing}
 
@@ -153,13 +153,14 @@ FAULTS: dict[str, tuple[Callable[[Any, Path], object], str, Level, str]] = {
 
 
 def test_signing_keys_without_a_base_url_are_reported(make_world, clock):
-    """The address is part of what is signed."""
+    """The signature covers the address."""
     settings = Settings(data_dir=make_world().settings.data_dir)
     add_signing_key(settings, PrivateKey.generate(), clock())
     finding = bad(found(settings, clock()))["signing keys"]
-    assert (finding.level, "part of what is signed" in finding.message) == (Level.FAILED, True)
+    assert (finding.level, "the signature covers the address" in finding.message) == (Level.FAILED, True)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.skipif(os.name == "nt", reason="there are no file modes on Windows")
 @pytest.mark.parametrize("case", [*SETTINGS, *FAULTS])
 def test_what_is_wrong_is_reported_with_advice(case, make_world, clock):

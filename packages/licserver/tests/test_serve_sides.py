@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from harness.engines import sqlite_only
+from licserver.serving.server import DrainingRunner, bind
 from licserver.web.app import create_app
-from licserver.web.server import DrainingRunner, bind
 
 forking = pytest.mark.skipif(os.name == "nt", reason="workers need fork, which Windows does not have")
 
@@ -58,6 +58,7 @@ class Caller:
         self._writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "busy", "count"),
     [("1", "admin", 1), pytest.param("2", "public", 8, marks=[forking, pytest.mark.slow])],
@@ -121,7 +122,7 @@ async def test_who_is_accepted_in_the_moment_of_the_end_is_answered(world, turns
 @forking
 def test_a_copy_of_the_admin_socket_has_nobody_wait_in_accept(world, monkeypatch):
     """Each worker makes a copy as it begins, and what that is set to holds for all who share the socket."""
-    workers = pytest.importorskip("licserver.web.workers")  # needs fork
+    workers = pytest.importorskip("licserver.serving.workers")  # needs fork
     monkeypatch.setattr(workers, "run", lambda *_: None)
     (public,), (admin,) = bind("127.0.0.1", 0), bind("127.0.0.1", 0)
     listener = public.fileno()

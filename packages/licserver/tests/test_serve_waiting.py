@@ -15,8 +15,9 @@ import pytest
 from harness.cluster import wait_for
 from licserver.database import migrate
 from licserver.database.engine import connect
+from licserver.runtime import shutdown
+from licserver.serving import waiting
 from licserver.settings import StandaloneSettings
-from licserver.web import shutdown, waiting
 
 BACK_WITHIN = 2.0  # seconds: docs/server/postgresql.md
 

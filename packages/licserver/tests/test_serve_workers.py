@@ -17,7 +17,7 @@ from licserver.database import migrate
 from licserver.database.engine import connect
 
 if sys.platform.startswith("linux"):
-    from licserver.web import workers as startups
+    from licserver.serving import workers as startups
 
 pytestmark = [
     pytest.mark.crash,
@@ -189,7 +189,7 @@ def test_what_can_never_begin_ends_at_once_in_a_line(program):
 HOLD_THE_SECOND_WORKER = """
 import os, time
 from licserver.cli import main
-from licserver.web.workers import WorkerStartup
+from licserver.serving.workers import WorkerStartup
 
 note = WorkerStartup.note
 

@@ -207,6 +207,7 @@ def test_terms_that_cannot_be_issue_nothing(world, terms):
     assert list(world.services.licenses.list_all()) == []
 
 
+@pytest.mark.slow
 def test_many_keys_come_in_batches_that_are_in_the_books(world):
     """Each batch is durable when it is handed out; stopping between two keeps the first."""
     batches = world.services.licenses.issue_batches("app", LicenseTerms(), ISSUE_BATCH + 5)

@@ -14,7 +14,7 @@ from licserver.database.engine import connect
 from licserver.errors import StoreUnavailableError
 from licserver.services import open_services
 from licserver.services.self_check import Level, check_installation
-from licserver.web.waiting import may_return
+from licserver.serving.waiting import may_return
 
 RECOVERY = 2.0  # seconds: docs/server/postgresql.md
 NOTICED = 4.0  # seconds: docs/server/postgresql.md

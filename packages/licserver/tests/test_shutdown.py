@@ -19,18 +19,18 @@ from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.postgres import LAST_WAIT
 from licserver.errors import StoreUnavailableError
-from licserver.web import background, shutdown
+from licserver.jobs.worker import BackgroundWorker
+from licserver.runtime import shutdown
+from licserver.serving.connections import Runner
+from licserver.serving.name_lookups import MOST, look_up_apart
+from licserver.serving.server import make_runner
 from licserver.web.app import create_app
-from licserver.web.background import BackgroundWorker
-from licserver.web.connections import Runner
-from licserver.web.name_lookups import MOST, look_up_apart
-from licserver.web.server import make_runner
 
 forking = pytest.mark.skipif(os.name == "nt", reason="workers need fork, which Windows does not have")
 
 PROGRAM = """
 import asyncio, logging, time
-from licserver.web.shutdown import ProcessEnd
+from licserver.runtime.shutdown import ProcessEnd
 
 class Blocked(logging.Handler):
     def emit(self, record):
@@ -135,7 +135,7 @@ async def test_a_download_that_nobody_reads_is_broken_off(world, tmp_path):
 @sqlite_only
 async def test_a_job_that_is_cancelled_cleans_up(world, monkeypatch):
     """The process ends after it, and not in the middle of what it does then."""
-    monkeypatch.setattr(background, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr("licserver.jobs.worker.DRAIN_SECONDS", 0.01)
     began, cleaned_up = asyncio.Event(), []
 
     async def job(_job):

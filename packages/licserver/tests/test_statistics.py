@@ -65,6 +65,7 @@ async def test_each_verdict_is_counted_once(world, site, new_key):
     }
 
 
+@pytest.mark.slow
 @both_engines
 async def test_a_refusal_is_kept_with_its_license(world, site, alice):
     """Where, why, how often and when: found by the machine, bounded, and gone after 30 days."""
@@ -114,6 +115,7 @@ async def test_an_app_that_invents_versions(world, site, monkeypatch):
     assert counted(world) == {("15", "update", "app", "other"): 5}
 
 
+@pytest.mark.sampled(2, "policy", "calls_from")
 @pytest.mark.parametrize(
     ("policy", "calls_from", "is_seen"),
     [

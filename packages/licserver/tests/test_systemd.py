@@ -1,4 +1,4 @@
-"""The notifications to a supervisor. `nox -s deploy` runs the units of `deploy/` under a real systemd."""
+"""The notifications to a supervisor. `nox -s deploy` runs our units under a real systemd."""
 
 import socket
 import sys
@@ -9,6 +9,7 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux's")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "abstract"), [pytest.param("1", False, marks=pytest.mark.slow), ("2", True)]
 )

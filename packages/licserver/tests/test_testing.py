@@ -10,6 +10,7 @@ from harness.fetching import verify
 from licserver.testing import serve_licenses
 
 
+@pytest.mark.slow
 def test_another_projects_story(license_server):
     """A key is issued, works, runs out when time passes, and a release is published: all on a real port."""
     license_server.add_product("my-app", "My App")

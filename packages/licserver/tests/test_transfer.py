@@ -14,6 +14,7 @@ import pytest
 
 from harness import engines
 from harness.engines import postgresql_only, sqlite_only
+from harness.transfer import ASSUMED
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import Environment, EnvironmentPolicy
@@ -33,7 +34,7 @@ def exported(world: Any, form: str) -> str:
 def import_text(world: Any, form: str, text: str) -> tuple[int, list[tuple[int, str]], list[tuple[int, str]]]:
     """Import a file's text: how many, what is wrong, and the keys that were drawn."""
     with world.services.transfer.start_import() as incoming:
-        incoming.read(read_rows(form, io.StringIO(text, newline="")))
+        incoming.read(read_rows(form, io.StringIO(text, newline=""), ASSUMED))
         if incoming.problems:
             return 0, [tuple(one) for one in incoming.problems], []
         return incoming.commit(), [], list(incoming.generated_keys())
@@ -41,7 +42,7 @@ def import_text(world: Any, form: str, text: str) -> tuple[int, list[tuple[int, 
 
 def sorted_rows(form: str, text: str) -> list[Any]:
     """What a file says, line by line, sorted."""
-    return sorted((row for _, row in read_rows(form, io.StringIO(text, newline=""))), key=repr)
+    return sorted((row for _, row in read_rows(form, io.StringIO(text, newline=""), ASSUMED)), key=repr)
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ def test_a_subscription_that_ends_while_keys_are_moved_ends_for_them(world):
     line = json.dumps({"product": "app", "license_key": key, "subscription": "going"})
     with ThreadPoolExecutor(1) as elsewhere:
         with world.services.transfer.start_import() as incoming:
-            incoming.read(read_rows("jsonl", [line]))
+            incoming.read(read_rows("jsonl", [line], ASSUMED))
             with incoming._staged.committing():
                 ending = elsewhere.submit(world.services.subscriptions.end, "going")
                 wait([ending], timeout=0.3)  # who would not wait for the move is done long before
@@ -174,7 +175,7 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
     key = generate_license_key()
     text = json.dumps({"product": "app", "license_key": key})
     with world.services.transfer.start_import() as incoming:
-        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250 + [text]))
+        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250 + [text], ASSUMED))
         assert import_text(world, "jsonl", text)[0] == 1
         with pytest.raises(ConflictError, match="meanwhile"):  # noqa: PT012 - either of the two, by the engine
             if ahead:
@@ -185,7 +186,7 @@ def test_a_key_that_comes_meanwhile_is_noticed(world, ahead):
 
 def test_what_no_other_import_explains_is_not_reported_as_one(world, monkeypatch):
     """Rows that a table refuses for another reason are the database's complaint, and nothing is moved."""
-    monkeypatch.setattr("licserver.services.transfer.extract_words", lambda *_: ["twice", "twice"])
+    monkeypatch.setattr("licserver.services.license_imports.extract_words", lambda *_: ["twice", "twice"])
     with pytest.raises(StoreUnavailableError, match=r"(?i)unique"):
         import_text(world, "jsonl", '{"product": "app"}')
     assert not list(world.services.licenses.list_all())
@@ -200,7 +201,7 @@ def test_an_empty_file_brings_nothing(world):
 def test_while_keys_are_moved_a_release_is_published(world):
     """A move may take minutes: it keeps nobody from its product, and in the end it hurries."""
     with world.services.transfer.start_import() as incoming:
-        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250))
+        incoming.read(read_rows("jsonl", ['{"product": "app"}'] * 250, ASSUMED))
         incoming.prepare()
         assert incoming._staged._connection.connection.driver_connection.is_throttled
         assert not list(world.services.licenses.list_all())  # nobody sees a part of it
@@ -210,6 +211,7 @@ def test_while_keys_are_moved_a_release_is_published(world):
     assert len(list(world.services.licenses.list_all())) == 250
 
 
+@pytest.mark.slow
 @sqlite_only
 @pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_many_keys_need_little_memory_and_no_lock(world, count):
@@ -226,7 +228,7 @@ def test_many_keys_need_little_memory_and_no_lock(world, count):
     waited: list[float] = []
     with world.services.transfer.start_import() as incoming:
         tracemalloc.start()
-        incoming.read(read_rows("jsonl", lines()))
+        incoming.read(read_rows("jsonl", lines(), ASSUMED))
         held = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert incoming.commit() == count
@@ -235,6 +237,7 @@ def test_many_keys_need_little_memory_and_no_lock(world, count):
     assert sum(1 for _ in world.services.licenses.list_all()) == count + 1
 
 
+@pytest.mark.slow
 def test_the_commands(bare_cli, tmp_path):
     """Export, import, a dry run, faults by line, and private files."""
     cli = bare_cli
@@ -251,7 +254,7 @@ def test_the_commands(bare_cli, tmp_path):
     assert "0 licenses can be imported, 3 unchanged" in cli("import", str(file), "--dry-run", *there)
     new = tmp_path / "new.jsonl"
     new.write_text('{"product": "app"}\n{"product": "app"}\n')
-    drawn = cli("import", str(new), *there).split()
+    drawn = cli("import", str(new), "--slots", "1", "--expires", "never", *there).split()
     assert len(drawn) == 2
     assert drawn[0] in cli("license", "show", drawn[0], "--reveal", *there)
     assert "cannot read" in cli("import", str(tmp_path / "no.csv"), *there, expect=2)
@@ -271,6 +274,7 @@ def test_what_was_imported_is_found(world):
     assert world.clock() - timedelta(days=1) < world.services.licenses.search().items[0].issued_at
 
 
+@pytest.mark.slow
 def test_many_rows_at_once_are_what_few_would_be(world):
     """However a database takes rows by the thousand, no text gains or loses anything."""
     note = "tab\t, \\N, \\., 'quoted', \"too\", é, \U0001f600"

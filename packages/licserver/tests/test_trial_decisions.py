@@ -5,10 +5,10 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from licserver.domain.extensions import TrialRefusal, evaluate_new, evaluate_started
 from licserver.domain.records import IssuedLicense
-from licserver.protocol.extensions import TrialRequest, parse_trial, refusal_response, trial_response
+from licserver.domain.trials import TrialRefusal, evaluate_new, evaluate_started
 from licserver.protocol.public_api import InvalidRequest
+from licserver.protocol.trials import TrialRequest, parse_trial, trial_refusal_response, trial_response
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 LAST_DAY = date(2026, 6, 29)  # 14 days after that
@@ -112,5 +112,5 @@ def test_a_trial_is_answered_with_its_key(terms, expiry, lifetime):
 )
 def test_each_refusal_has_a_code(refusal, status, code, message):
     """Apps branch on the code, people read the sentence."""
-    answer = refusal_response(refusal)
+    answer = trial_refusal_response(refusal)
     assert (answer.status, json.loads(answer.content)) == (status, {"error": code, "message": message})

@@ -39,6 +39,7 @@ async def test_the_whole_file_comes_with_its_headers(site, key):
 PARTS = {"first bytes": ("bytes=0-9", 0, 10), "the last bytes": ("bytes=-40", SIZE - 40, SIZE)}
 
 
+@pytest.mark.sampled(2, "if_range", "requested_range", "start", "end")
 @pytest.mark.parametrize(("requested_range", "start", "end"), PARTS.values(), ids=PARTS.keys())
 @pytest.mark.parametrize("if_range", [None, ETAG])
 async def test_a_part_comes_as_a_part(site, key, requested_range, start, end, if_range):
@@ -155,6 +156,7 @@ async def test_an_artifact_cut_under_a_download_breaks_the_connection(site, worl
     assert "early" in line
 
 
+@pytest.mark.slow
 async def test_many_downloads_at_once_are_each_whole(site, key):
     """Thirty at the same moment, whole and in parts, do not mix."""
     link = await site.link(key)
@@ -162,3 +164,28 @@ async def test_many_downloads_at_once_are_each_whole(site, key):
         *(site.call("GET", link, headers={"Range": f"bytes={n}-{n + 999}"}) for n in range(30))
     )
     assert [body for _, _, body in answers] == [CONTENT[n : n + 1000] for n in range(30)]
+
+
+@pytest.mark.sampled(3, "method")
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "tags",
+    [ETAG, f"W/{ETAG}", f'"another", {ETAG}', "*", f'{ETAG}, "another"'],
+    ids=["it", "weak", "second", "any", "first"],
+)
+async def test_a_file_that_the_client_has_is_not_sent_again(site, key, method, tags):
+    """304 with its validator and without its bytes, also if a part is asked for (RFC 9110, 13.2.2)."""
+    for further in ({}, {"Range": "bytes=0-9"}):
+        sent = {"If-None-Match": tags, **further}
+        status, headers, body = await site.call(method, await site.link(key), headers=sent)
+        assert (status, body, headers["ETag"]) == (304, b"", ETAG)
+        assert "Content-Disposition" not in headers
+    status, _, _ = await site.call("GET", await site.link(key) + "0", headers={"If-None-Match": tags})
+    assert status == 403
+
+
+async def test_another_file_is_sent(site, key):
+    """One that the client has not."""
+    for tags in ('"another"', "", ETAG.strip('"'), f'"{ETAG}"'):
+        status, _, body = await site.call("GET", await site.link(key), headers={"If-None-Match": tags})
+        assert (status, body) == (200, CONTENT)

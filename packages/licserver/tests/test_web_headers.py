@@ -18,6 +18,7 @@ ADDRESSES = [
 ]
 
 
+@pytest.mark.sampled(1, "base_url")
 @pytest.mark.parametrize("base_url", [None, "http://l.example", "https://l.example/sub"])
 async def test_no_answer_is_kept_guessed_at_or_led_elsewhere(make_world, open_site, base_url):
     """`no-store` and `nosniff` on all, HSTS where customers come by https, and no redirect to https."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from licserver.web import connections
+from licserver.serving import connections
 
 VERIFY, UPDATE, DOWNLOAD = "/api/v1/licenses/verify", "/api/v1/update-check", "/api/v1/update-download"
 PATHS = {VERIFY: {"POST"}, UPDATE: {"GET", "HEAD"}, DOWNLOAD: {"GET", "HEAD"}, "/healthz": {"GET", "HEAD"}}
@@ -175,6 +175,7 @@ async def survives(site, data):
     assert (await site.call("GET", "/healthz"))[0] == 200
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
 async def test_broken_http_is_no_failure_of_the_server(site, data):
     """Whatever comes over the socket is the sender's fault, or nothing."""
@@ -218,6 +219,7 @@ RUBBISH = st.one_of(
 )
 
 
+@pytest.mark.slow
 async def test_no_bytes_make_the_server_fail(site):
     """Two hundred requests of half-correct HTTP, with raw bytes in every place, never give a 5xx."""
     loop = asyncio.get_running_loop()

@@ -2,16 +2,19 @@
 
 from urllib.parse import urlencode
 
+import pytest
+
 PATH = "/api/v1/update-check"
 
 
 async def test_the_set_base_url_wins_over_the_host(open_site, make_world):
-    """Once it is set, nobody's Host header gets into a link (D-30)."""
-    world = make_world(base_url="https://l.example/sub/")
+    """Once it is set, no Host header gets into a link (D-30), neither an address nor another allowed name."""
+    world = make_world(base_url="https://l.example/sub/", allowed_hosts="other.example")
     world.publish("1.0")
     site = await open_site(world)
-    _, answer = await site.check(world.key(), headers={"Host": "evil.example"})
-    assert answer["download_url"].startswith("https://l.example/sub/api/v1/update-download?")
+    for host in ("192.0.2.1", "other.example"):
+        _, answer = await site.check(world.key(), headers={"Host": host})
+        assert answer["download_url"].startswith("https://l.example/sub/api/v1/update-download?")
 
 
 HOSTS = [b"", b" ", b"\xff", b"a b", b"a/b", b"a?b", b"a#b", b"me:you@a", b'a"b', b"a<b>", b"x" * 300]
@@ -49,3 +52,16 @@ async def test_no_query_makes_the_server_fail(site, world):
     for query in ODD:
         request = f"GET {PATH}?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         assert (await site.raw(request.encode())).split(b" ")[1] in {b"401", b"422"}, query[:50]
+
+
+LONG = {"/healthz": b"414", "/nothing": b"414", PATH: b"422", "/admin/api/v1/products": b"414"}
+
+
+@pytest.mark.sampled(2, "path", "status")
+@pytest.mark.parametrize(("path", "status"), LONG.items(), ids=LONG)
+async def test_a_long_address_is_not_decoded(site, path, status):
+    """More than 4,096 characters are a 414; an update check refuses them as it does other queries (D-299)."""
+    for length, expected in ((5000, status), (4096 - len("/healthz?a="), b"200")):
+        target = path if length == 5000 else "/healthz"
+        request = f"GET {target}?a={'%' * length} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        assert (await site.raw(request.encode())).split(b" ")[1] == expected

@@ -4,6 +4,8 @@ import contextlib
 import json
 import re
 
+import pytest
+
 from licserver.domain.records import Role
 from licserver.errors import BuryJobError
 from licserver.services.lists import write_cursor
@@ -12,6 +14,7 @@ from licserver.web.console.pages.outgoing import WEBHOOK_ACTIONS
 HOOK = "https://hooks.example/in"
 
 
+@pytest.mark.slow
 async def test_an_owner_manages_endpoints(users, alice):
     """A secret is shown once; tests and repeated deliveries are sent, an endpoint is disabled and removed."""
     await alice.get("/console/webhooks")
@@ -71,6 +74,7 @@ async def test_support_looks_and_a_disabled_endpoint_is_shown(world, users, open
         assert bob.status == 403
 
 
+@pytest.mark.slow
 def test_the_command_line_manages_endpoints(cli):
     """Each command once."""
     added = json.loads(cli("webhook", "add", HOOK, "--events", "license.issued, license.revoked", "--json"))

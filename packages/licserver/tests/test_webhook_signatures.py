@@ -8,12 +8,12 @@ from importlib import import_module
 import pytest
 
 from licserver.protocol.webhooks import (
+    DeliveryOutcome,
     EventType,
-    Outcome,
     derive_event_id,
+    evaluate_response,
     format_event,
     format_secret,
-    judge_response,
     next_attempt,
     signed_headers,
 )
@@ -60,20 +60,20 @@ def test_a_secret_is_read_as_it_was_written():
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
-        (200, Outcome.DELIVERED),
-        (204, Outcome.DELIVERED),
-        (299, Outcome.DELIVERED),
-        (199, Outcome.FAILED),
-        (302, Outcome.FAILED),
-        (400, Outcome.FAILED),
-        (410, Outcome.GONE),
-        (500, Outcome.FAILED),
-        (None, Outcome.FAILED),
+        (200, DeliveryOutcome.DELIVERED),
+        (204, DeliveryOutcome.DELIVERED),
+        (299, DeliveryOutcome.DELIVERED),
+        (199, DeliveryOutcome.FAILED),
+        (302, DeliveryOutcome.FAILED),
+        (400, DeliveryOutcome.FAILED),
+        (410, DeliveryOutcome.GONE),
+        (500, DeliveryOutcome.FAILED),
+        (None, DeliveryOutcome.FAILED),
     ],
 )
 def test_a_status_decides_what_follows(status, outcome):
     """Only 2xx is a success; a redirect is not."""
-    assert judge_response(status) is outcome
+    assert evaluate_response(status) is outcome
 
 
 def test_ten_attempts_are_made_in_three_days():

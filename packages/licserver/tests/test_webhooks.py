@@ -9,18 +9,20 @@ import pytest
 import standardwebhooks
 from aiohttp import web
 from openapi_schema_validator import OAS31Validator
+from sqlalchemy import update
 
 from harness.engines import both_engines
 from harness.receiver import receiver
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS, WantedEvents
+from licserver.database.tables.events import jobs
 from licserver.domain.decisions import VerifyRefusal
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, RetryJobError
+from licserver.jobs.webhooks import SHARE, register_webhooks
+from licserver.jobs.worker import BackgroundWorker
 from licserver.protocol.webhooks import EventType, data_schema, describe_webhooks
-from licserver.web.background import BackgroundWorker
 from licserver.web.statistics import StatisticsCounter
-from licserver.web.webhooks import register_webhooks
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 HOOK = "https://hooks.example/in"
@@ -172,6 +174,54 @@ async def test_an_event_arrives_signed_and_without_a_key(make_world):
     assert (delivery.status, delivery.answer, delivery.attempts) == (200, "thanks", 1)
 
 
+@pytest.mark.slow
+@both_engines
+async def test_silent_endpoints_delay_no_other_one(make_world):
+    """Each endpoint has a share of the requests: three that never answer, and a hundred events for each."""
+    world, got, held = make_world(webhook_networks=LOOPBACK), [], asyncio.Event()
+
+    async def accept(request):
+        got.append(request.headers["webhook-id"])
+        return web.Response()
+
+    async def be_silent(_request):
+        held.count = getattr(held, "count", 0) + 1
+        await held.wait()
+
+    async with receiver(accept) as url, receiver(be_silent) as silent:
+        for _ in range(3):
+            world.services.webhooks.add(silent, ["license.revoked"])
+        world.services.webhooks.add(url, ["license.revoked"])
+        for key in [world.key() for _ in range(100)]:
+            world.services.licenses.revoke(key)
+        worker = BackgroundWorker(world.repositories, world.clock)
+        register_webhooks(worker, world.services)
+        async for _ in worker.running(None):
+            async with asyncio.timeout(14):  # a silent one is given 15 seconds
+                while len(got) < 100:  # noqa: ASYNC110 - the receiver is not ours
+                    await asyncio.sleep(0.02)
+            held.set()
+    assert len({*got}) == 100
+    assert held.count == 3 * SHARE
+
+
+def test_a_delivery_of_an_earlier_program_is_its_endpoints_too(world, sent):
+    """A program before schema 0035 names no owner: its deliveries are claimed together until named."""
+    endpoint, service, _ = sent
+    queue = world.repositories.queue
+    with world.services.database.writing() as connection:
+        connection.execute(update(jobs).values(owner=None))
+    assert queue.find_owners(DELIVERIES, world.clock()) == [""]
+    world.repositories.webhooks.name_owners()
+    assert queue.find_owners(DELIVERIES, world.clock()) == [endpoint]
+    (job,) = queue.claim(DELIVERIES, world.clock(), timedelta(minutes=1), 10, owner=endpoint)
+    service.record(job, 200, "")
+    with world.services.database.writing() as connection:
+        connection.execute(update(jobs).values(owner=None))
+    service.redeliver(job.id)
+    assert queue.find_owners(DELIVERIES, world.clock()) == [endpoint]
+
+
 def states(world, state):
     """Queues that have a job of a state."""
     return [name for name in (EVENTS, DELIVERIES) if world.repositories.queue.list_page(name, state)]
@@ -264,3 +314,16 @@ def test_an_unknown_event_is_refused(world):
     """With the names of all."""
     with pytest.raises(InvalidInputError, match=r"license\.issued"):
         world.services.webhooks.add(HOOK, ["license.sold"])
+
+
+def test_an_endpoint_that_is_never_sent_to_is_refused_at_once(world, make_world):
+    """Not after five days of failed deliveries. A name may lead anywhere, and is checked later."""
+    for host in ("127.0.0.1", "0x7f.1", "localhost", "[::1]", "10.0.0.1:8443", "169.254.169.254"):
+        with pytest.raises(InvalidInputError, match=r"not a public address.*LICSERVER_WEBHOOK_NETWORKS"):
+            world.services.webhooks.add(f"https://{host}/in")
+    world = make_world(webhook_networks=LOOPBACK)
+    world.services.webhooks.add("http://127.0.0.1:8080/in")
+    world.services.webhooks.add("http://hooks.internal/in")
+    with pytest.raises(InvalidInputError, match="must begin with https"):
+        world.services.webhooks.add("http://8.8.8.8/in")
+    world.services.webhooks.add("https://8.8.8.8/in")

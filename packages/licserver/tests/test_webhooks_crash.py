@@ -16,10 +16,10 @@ from harness.commands import kill_all
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.domain.records import LicenseTerms
+from licserver.jobs.webhooks import register_webhooks
+from licserver.jobs.worker import BackgroundWorker
 from licserver.services import open_services
 from licserver.settings import Settings
-from licserver.web.background import BackgroundWorker
-from licserver.web.webhooks import register_webhooks
 
 pytestmark = pytest.mark.crash
 CRASHES, LICENSES = 3, 60

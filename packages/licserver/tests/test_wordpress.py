@@ -100,6 +100,7 @@ def test_on_the_command_line(cli, tmp_path):
     assert "'newest' is no version for tested" in wrong
 
 
+@pytest.mark.slow
 async def test_through_the_admin_api(api):
     """Published with fields, changed by PATCH; null removes, and one key publishes no other fields."""
     path, file = "/products/app/releases", ("app.zip", b"zip")
@@ -122,6 +123,7 @@ async def test_through_the_admin_api(api):
     assert wordpress_fields((await api("GET", f"{path}/1.5"))[1])["tested"] == "6.8"
 
 
+@pytest.mark.slow
 async def test_in_the_console(world, alice):
     """In the form of a new version, on its page and in the list; what is wrong is reported and not lost."""
     await alice.get("/console/products/app")
@@ -144,6 +146,7 @@ async def test_in_the_console(world, alice):
     assert "Changed what WordPress shows of" in alice.text
 
 
+@pytest.mark.slow
 async def test_a_version_that_wordpress_orders_otherwise(api, alice, publish, cli, tmp_path):
     """Command, admin API and the version's page say so when it is published; others have no warning."""
     publish("1.1.0")

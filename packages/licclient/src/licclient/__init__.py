@@ -8,8 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from licclient._client import LicenseClient
-from licclient._clock import Clock
-from licclient._model import Entitlements, EntitlementValue, FileFlaw, License, Quota, Reason, Source, Update
+from licclient._core.clock import Clock
+from licclient._core.model import (
+    Entitlements,
+    EntitlementValue,
+    FileFlaw,
+    License,
+    Outage,
+    Quota,
+    Reason,
+    Source,
+    Update,
+)
 from licclient.errors import (
     DeactivationError,
     DownloadCancelledError,
@@ -23,23 +33,25 @@ from licclient.errors import (
     NotEntitledError,
     QuotaExceededError,
     ServiceUnavailableError,
+    StateUnreadableError,
     UntrustedResponseError,
     UnusableArchiveError,
 )
 
 if TYPE_CHECKING:
     from licclient._async_client import AsyncLicenseClient
+    from licclient._core.records import Document
+    from licclient._core.runners import Deliver
+    from licclient._core.settings import ClientSettings
+    from licclient._core.status import LicenseState, LicenseStatus
+    from licclient._core.storage import Storage
+    from licclient._core.typed_key import KeyFlaw
     from licclient._explain import explain
-    from licclient._flows.downloads import Cancel, Progress
-    from licclient._flows.updates import UpdateCheck
-    from licclient._part_file import Downloaded
-    from licclient._records import Document
-    from licclient._seat import AsyncSeat, OnLost, Seat
-    from licclient._settings import ClientSettings
-    from licclient._status import LicenseState, LicenseStatus
-    from licclient._storage import Storage
-    from licclient._typed_key import KeyFlaw
-    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate, Worker
+    from licclient._seats.seat import AsyncSeat, OnLost, Seat
+    from licclient._updates.check import UpdateCheck
+    from licclient._updates.download import Cancel, Progress
+    from licclient._updates.part_file import Downloaded
+    from licclient._worker import AsyncWorker, OnStatus, OnUpdate, Worker
 
 __version__ = "0.1.0"
 
@@ -74,6 +86,7 @@ __all__ = [
     "OnLost",
     "OnStatus",
     "OnUpdate",
+    "Outage",
     "Progress",
     "Quota",
     "QuotaExceededError",
@@ -81,6 +94,7 @@ __all__ = [
     "Seat",
     "ServiceUnavailableError",
     "Source",
+    "StateUnreadableError",
     "Storage",
     "UntrustedResponseError",
     "UnusableArchiveError",
@@ -96,16 +110,17 @@ __all__ = [
 _LATER = {
     "_async_client": ("AsyncLicenseClient",),
     "_explain": ("explain",),
-    "_flows.downloads": ("Cancel", "Progress"),
-    "_flows.updates": ("UpdateCheck",),
-    "_part_file": ("Downloaded",),
-    "_records": ("Document",),
-    "_seat": ("AsyncSeat", "OnLost", "Seat"),
-    "_settings": ("ClientSettings",),
-    "_status": ("LicenseState", "LicenseStatus"),
-    "_storage": ("Storage",),
-    "_typed_key": ("KeyFlaw",),
-    "_worker": ("AsyncWorker", "Deliver", "OnStatus", "OnUpdate", "Worker"),
+    "_updates.download": ("Cancel", "Progress"),
+    "_updates.check": ("UpdateCheck",),
+    "_updates.part_file": ("Downloaded",),
+    "_core.records": ("Document",),
+    "_core.runners": ("Deliver",),
+    "_seats.seat": ("AsyncSeat", "OnLost", "Seat"),
+    "_core.settings": ("ClientSettings",),
+    "_core.status": ("LicenseState", "LicenseStatus"),
+    "_core.storage": ("Storage",),
+    "_core.typed_key": ("KeyFlaw",),
+    "_worker": ("AsyncWorker", "OnStatus", "OnUpdate", "Worker"),
 }
 
 

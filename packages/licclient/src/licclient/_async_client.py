@@ -1,13 +1,13 @@
 """`AsyncLicenseClient`: the methods of `LicenseClient`, with the same flows run for an event loop."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from os import PathLike
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
-from licclient import _flows
+from licclient import _features
 from licclient._base_client import (
     CLOSE_SECONDS,
     AsyncLicensed,
@@ -17,68 +17,106 @@ from licclient._base_client import (
     P,
     R,
     S_co,
+    Y,
     check_download,
     check_entitled,
     check_entitlement,
+    read_wait,
     split_entitlement,
+    verify_cached,
+    verify_forced,
 )
-from licclient._model import License, Update
+from licclient._core.clock import monotonic
+from licclient._core.lazy import lazy
+from licclient._core.model import License, Update
 from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
     import asyncio
 
-    from licclient._async_transport import AsyncTransport
-    from licclient._flows.downloads import Cancel, Progress
-    from licclient._flows.runners import Flow
-    from licclient._part_file import Downloaded
-    from licclient._seat import AsyncSeat, OnLost
-    from licclient._status import LicenseStatus
-    from licclient._worker import AsyncWorker, Deliver, OnStatus, OnUpdate
+    from licclient import _doctor, _worker
+    from licclient._core import async_transport, network, storage
+    from licclient._core.async_transport import AsyncTransport
+    from licclient._core.runners import Deliver, Flow
+    from licclient._core.status import LicenseStatus
+    from licclient._seats.seat import AsyncSeat, OnLost
+    from licclient._updates.check import UpdateCheck
+    from licclient._updates.download import Cancel, Progress
+    from licclient._updates.part_file import Downloaded
+    from licclient._worker import AsyncWorker, OnStatus, OnUpdate
+else:
+    asyncio = lazy("asyncio")
+    async_transport = lazy("licclient._core.async_transport")
+    network = lazy("licclient._core.network")
+    storage = lazy("licclient._core.storage")
+    _doctor = lazy("licclient._doctor")
+    _worker = lazy("licclient._worker")
 
 
 class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
 
-    Use it as an asynchronous context manager, or call `aclose`; a closed client opens again with the next
-    call. Cancelling a task returns at once; what it was writing is written whole. `progress` is called in the
-    event loop; cancelling the task ends a download like `cancel` does.
+    Use it as an asynchronous context manager, or call `aclose`. A closed client raises `RuntimeError`.
+    Cancelling a task returns at once; what it was writing is written whole. `progress` is called in the event
+    loop; cancelling the task ends a download like `cancel` does.
     """
 
     _is_async = True
     _refresh: "asyncio.Task[None] | None"
+    _question: "asyncio.Task[License | LicclientError] | None"
 
     async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
-        return await self._run(_flows.verification.verify(self._context, key, force=force))
+        return await self._run(_features.verification.verify(self._session, key, force=force))
 
     async def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
-        found = await self._run(_flows.activation.activate(self._context, key))
+        found = await self._run(_features.activation.activate(self._session, key, verify_cached))
         self._nudge()
         return found
 
     async def start_trial(self) -> License:
         """Start the trial of this computer; as `LicenseClient.start_trial`."""
-        found = await self._run(_flows.activation.start_trial(self._context))
+        found = await self._run(_features.trials.start_trial(self._session, verify_forced))
         self._nudge()
         return found
 
-    async def require(self, entitlement: str | None = None) -> License:
-        """Return the license of the activated key, or raise; as `LicenseClient.require`."""
-        import asyncio
+    async def require(
+        self, entitlement: str | None = None, *, wait: float | timedelta | None = None
+    ) -> License:
+        """Return the license of the activated key, or raise; as `LicenseClient.require`.
 
+        A coroutine keeps no loop from running, so without `wait` it waits in the loop of windows, too.
+        """
         check_entitlement(entitlement)
-        known, is_due = await on_thread(_flows.activation.remembered_license, self._context)
+        seconds = None if wait is None else read_wait(wait)
+        known, is_due = await on_thread(_features.require.remembered_license, self._session, seconds)
         if known is None:
-            return check_entitled(await self.verify(), entitlement)
+            return check_entitled(await self._confirm(seconds), entitlement)
         if is_due and self._may_refresh():
             self._refresh = asyncio.create_task(self._verify_quietly(), name="licclient-refresh")
         return check_entitled(known, entitlement)
 
     async def _verify_quietly(self) -> None:
         with suppress(LicclientError, OSError, RuntimeError):
-            await self.verify()
+            flow = _features.verification.verify(self._own_session, None, force=False, is_background=True)
+            await self._run(flow)
+
+    async def _confirm(self, seconds: float | None) -> License:
+        if seconds is None:
+            return await self._run(_features.require.confirm(self._session))
+        loop, question = asyncio.get_running_loop(), self._question
+        if question is None or question.done() or question.get_loop() is not loop:
+            question = self._question = loop.create_task(self._ask(), name="licclient-refresh")
+        done, _ = await asyncio.wait([question], timeout=seconds)
+        outcome = question.result() if done else _features.require.not_asked()
+        return _features.session.license_or_raise(outcome)
+
+    async def _ask(self) -> License | LicclientError:
+        try:
+            return await self._run(_features.require.confirm(self._own_session))
+        except LicclientError as problem:
+            return problem
 
     @overload
     def licensed(
@@ -87,47 +125,77 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     @overload
     def licensed(
-        self, entitlement: str | None = None, /, *, otherwise: None = None
+        self, function: Callable[P, AsyncGenerator[Y, R]], /
+    ) -> Callable[P, AsyncGenerator[Y, R]]: ...
+
+    @overload
+    def licensed(
+        self,
+        entitlement: str | None = None,
+        /,
+        *,
+        otherwise: None = None,
+        wait: float | timedelta | None = None,
     ) -> AsyncLicensed[Never]: ...
 
     @overload
     def licensed(
-        self, entitlement: str | None = None, /, *, otherwise: AsyncOtherwise[S_co]
+        self,
+        entitlement: str | None = None,
+        /,
+        *,
+        otherwise: AsyncOtherwise[S_co],
+        wait: float | timedelta | None = None,
     ) -> AsyncLicensed[S_co]: ...
 
     @overload
     def licensed(
-        self, entitlement: str | None = None, /, *, otherwise: Otherwise[S_co]
+        self,
+        entitlement: str | None = None,
+        /,
+        *,
+        otherwise: Otherwise[S_co],
+        wait: float | timedelta | None = None,
     ) -> AsyncLicensed[S_co]: ...
 
     def licensed(
-        self, function: Callable[..., Any] | str | None = None, *, otherwise: Callable[..., Any] | None = None
+        self,
+        function: Callable[..., Any] | str | None = None,
+        *,
+        otherwise: Callable[..., Any] | None = None,
+        wait: float | timedelta | None = None,
     ) -> Any:
         """Decorate an `async def` that needs a license; as `LicenseClient.licensed`.
 
-        `otherwise` may be an `async def`, too.
+        `otherwise` may be an `async def`, too. One that yields ends without items if there is no license.
         """
         name, decorated = split_entitlement(function)
-        decorate = AsyncLicensed[Any](partial(self.require, name), otherwise, name)
+        seconds = None if wait is None else read_wait(wait)
+        decorate = AsyncLicensed[Any](partial(self.require, name, wait=seconds), otherwise, name)
         return decorate if decorated is None else decorate(decorated)
+
+    async def reset(self) -> None:
+        """Forget what this app remembers on this computer; as `LicenseClient.reset`."""
+        await on_thread(_features.activation.reset, self._session)
+        self._nudge()
 
     async def forget_key(self) -> None:
         """Forget the key on this computer; as `LicenseClient.forget_key`."""
-        await on_thread(_flows.activation.forget_key, self._context)
+        await on_thread(_features.activation.forget_key, self._session)
         self._nudge()
 
     async def deactivate(self, key: str | None = None) -> None:
         """Free the slot of this computer, and forget the key; as `LicenseClient.deactivate`."""
-        await self._run(_flows.activation.deactivate(self._context, key))
+        await self._run(_features.activation.deactivate(self._session, key))
         self._nudge()
 
     async def request_license_file(self) -> str:
         """Return the request for a license file; as `LicenseClient.request_license_file`."""
-        return await on_thread(_flows.activation.request_file, self._context)
+        return await on_thread(_features.offline.request_file, self._session)
 
     async def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
         """Install a license file; as `LicenseClient.install_license_file`."""
-        found = await on_thread(_flows.activation.install_file, self._context, file)
+        found = await on_thread(_features.offline.install_file, self._session, file)
         self._nudge()
         return found
 
@@ -135,29 +203,27 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         self, key: str | None = None, *, on_lost: "OnLost | None" = None, deliver: "Deliver | None" = None
     ) -> "AsyncSeat":
         """Return a floating seat, for `async with`; as `LicenseClient.seat`."""
-        from licclient._seat import AsyncSeat
-
-        return self._create_seat(AsyncSeat, key, on_lost, deliver)
+        return self._create_seat(_features.seats.AsyncSeat, key, on_lost, deliver)
 
     async def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement; as `LicenseClient.consume`."""
-        return await self._run(_flows.consumption.consume(self._context, entitlement, amount))
+        return await self._run(_features.uses.consume(self._session, entitlement, amount))
 
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""
-        return await on_thread(_flows.activation.status, self._context)
+        return await on_thread(_features.status.status, self._session)
 
-    async def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
-        """Return a newer version to download, or None; as `LicenseClient.check_for_update`."""
-        return await self._run(_flows.updates.check_for_update(self._context, key, force=force))
+    async def check_for_update(self, key: str | None = None, *, force: bool = False) -> "UpdateCheck":
+        """Return whether there is a newer version to download; as `LicenseClient.check_for_update`."""
+        return await self._run(_features.updates.check_for_update(self._session, key, force=force))
 
     async def skip_update(self, update: Update) -> None:
         """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
-        await on_thread(_flows.updates.skip_update, self._context, update)
+        await on_thread(_features.updates.skip_update, self._session, update)
 
     async def is_skipped(self, update: Update) -> bool:
         """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
-        return await on_thread(_flows.updates.is_skipped, self._context, update)
+        return await on_thread(_features.updates.is_skipped, self._session, update)
 
     async def download(
         self,
@@ -165,15 +231,18 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         to: str | PathLike[str],
         progress: "Progress | None" = None,
         cancel: "Cancel | None" = None,
+        *,
+        key: str | None = None,
     ) -> "Downloaded":
         """Download an update, verified, into a folder; as `LicenseClient.download`."""
-        from licclient._storage import read_folder
-
+        self._check_open()
         check_download(update, progress, cancel)
-        flow = _flows.downloads.download(self._context, update, read_folder("to", to), progress)
+        flow = _features.downloads.download(
+            self._session, update, storage.read_folder("to", to), progress, key
+        )
         transport = await on_thread(self._transport)  # one for all of it, as in `LicenseClient`
         is_cancelled = None if cancel is None else cancel.is_set
-        return await _flows.runners.run_async(flow, lambda: transport, is_cancelled)
+        return await _features.runners.run_async(flow, lambda: transport, is_cancelled)
 
     def start(
         self,
@@ -189,9 +258,7 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
             async with client.start(on_status=show):
                 ...
         """
-        from licclient._worker import AsyncWorker
-
-        return self._start_worker(AsyncWorker, on_status, on_update, deliver)
+        return self._start_worker(_worker.AsyncWorker, on_status, on_update, deliver)
 
     async def stop(self) -> None:
         """Stop the background worker, if one runs; as `LicenseClient.stop`."""
@@ -200,51 +267,48 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
 
     async def diagnose(self) -> str:
         """Find out why something does not work; as `LicenseClient.diagnose`."""
-        from licclient._doctor import diagnose
-        from licclient._network import on_daemon_thread
-
-        edges = self._context, self._agent, self._given_transport
-        _, report = await on_daemon_thread(lambda: diagnose(*edges))
+        edges = self._session, self._agent, self._given_transport
+        _, report = await network.on_daemon_thread(lambda: _doctor.diagnose(*edges))
         return report
 
     async def aclose(self) -> None:
-        """Stop what runs in the background, which takes less than a second, and close what is open."""
-        import asyncio
-
+        """Stop background work, which takes less than a second, and close all connections."""
         until = monotonic() + CLOSE_SECONDS
         await self.stop()
         for seat in list(self._held_seats):
             await seat.release(max(until - monotonic(), 0.0))
-        refresh, self._refresh = self._refresh, None
+        tasks = filter(None, (self._refresh, self._question))
+        self._refresh = self._question = None
         # One of another loop ended with that loop, or is for that loop to end.
-        if refresh is not None and refresh.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait([refresh], timeout=max(until - monotonic(), 0.0))
-            refresh.cancel()
-        transport, self._open_transport = self._open_transport, None
+        for task in [task for task in tasks if task.get_loop() is asyncio.get_running_loop()]:
+            await asyncio.wait([task], timeout=max(until - monotonic(), 0.0))
+            task.cancel()
+        with self._opening:
+            self._is_closed = True
+            transport = self._open_transport
         if transport is not None:
             await transport.aclose()
 
     async def __aenter__(self) -> Self:
+        self._check_open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _run(self, flow: "Flow[R]") -> R:
-        return await _flows.runners.run_async(flow, self._transport)
+        return await _features.runners.run_async(flow, self._transport)
 
     def _transport(self) -> "AsyncTransport":
         with self._opening:
             if self._open_transport is None:
-                from licclient._async_transport import AsyncTransport
-
-                edges = self._context.settings, self._agent, self._given_transport
-                self._open_transport = AsyncTransport(*edges)
+                edges = self._own_session.settings, self._agent, self._given_transport
+                self._open_transport = async_transport.AsyncTransport(*edges)
+                if self._is_closed:  # for what was under way
+                    self._open_transport.refuse()
             return self._open_transport
 
 
 async def on_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Do on a thread what may wait for the disk or the keyring."""
-    import asyncio
-
-    return await asyncio.to_thread(work, *args, **kwargs)
+    """Do on a thread what may wait for the disk or the keyring; the loop's end does not wait for it."""
+    return await network.on_daemon_thread(partial(work, *args, **kwargs))

@@ -6,37 +6,58 @@ What is imported within functions is not needed by an application that makes its
 import inspect
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import wraps
 from os import PathLike
-from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
 import licclient
-from licclient import _flows
-from licclient._clock import Clock
-from licclient._model import License, is_entitlement_name
+from licclient import _features
+from licclient._core.arguments import check_text, read_seconds, refuse_copies
+from licclient._core.clock import Clock, monotonic
+from licclient._core.lazy import lazy
+from licclient._core.model import License, is_entitlement_name
 from licclient.errors import LicclientError, NotEntitledError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
-    from licclient._async_transport import AsyncTransport
-    from licclient._flows.context import Context
-    from licclient._flows.updates import UpdateCheck
-    from licclient._model import Settings
-    from licclient._seat import AsyncSeat, OnLost, Seat
-    from licclient._settings import ClientSettings
-    from licclient._storage import Storage
-    from licclient._transport import Transport
-    from licclient._worker import AsyncWorker, Callbacks, Deliver, OnStatus, OnUpdate, Worker
+    from licclient import _worker as _worker_module
+    from licclient._core import network, process, records, requests
+    from licclient._core import settings as settings_module
+    from licclient._core import storage as storage_module
+    from licclient._core.async_transport import AsyncTransport
+    from licclient._core.model import Settings
+    from licclient._core.runners import Deliver, Flow
+    from licclient._core.session import LicenseFileStore, Session
+    from licclient._core.settings import ClientSettings
+    from licclient._core.storage import Storage
+    from licclient._core.transport import Transport
+    from licclient._seats.seat import AsyncSeat, OnLost, Seat
+    from licclient._updates import check as check_module
+    from licclient._worker import AsyncWorker, Callbacks, OnStatus, OnUpdate, Worker
+else:
+    network = lazy("licclient._core.network")
+    process = lazy("licclient._core.process")
+    records = lazy("licclient._core.records")
+    requests = lazy("licclient._core.requests")
+    settings_module = lazy("licclient._core.settings")
+    storage_module = lazy("licclient._core.storage")
+    check_module = lazy("licclient._updates.check")
+    _worker_module = lazy("licclient._worker")
 
 
 REFRESH_EVERY: Final = 60.0
 """Seconds between two refreshes that `require` starts behind an answer: a click is no reason to ask again."""
+
+MAX_WAIT: Final = 3600.0
+"""Most seconds that `require` waits; threads cannot wait for any time."""
 
 CLOSE_SECONDS: Final = 0.8
 """How long closing waits for what runs in the background, the worker's end included."""
@@ -53,6 +74,9 @@ class BaseClient(Generic[_W, _T]):
     _worker: _W | None
     _open_transport: _T | None
     _refresh: Any
+    """A request behind an answer from the disk."""
+    _question: Any
+    """A request whose answer `require` did not wait for."""
 
     @overload
     def __init__(
@@ -104,37 +128,41 @@ class BaseClient(Generic[_W, _T]):
         storage: "Storage | None" = None,
         **options: Any,
     ) -> None:
-        from licclient._protocol.requests import is_in_the_clear
-        from licclient._records import places_for
-        from licclient._settings import ClientSettings, read_settings
-        from licclient._storage import StateFolder, read_folder
-
         given = (
             replace(base_url, **options)
-            if isinstance(base_url, ClientSettings)
-            else ClientSettings(base_url, **options)
+            if isinstance(base_url, settings_module.ClientSettings)
+            else settings_module.ClientSettings(base_url, **options)
         )
-        settings = read_settings(given)
+        settings = settings_module.read_settings(given)
         self._given = given
-        if is_in_the_clear(settings.server):
+        if requests.is_in_the_clear(settings.server):
             message = "base_url is http: license keys travel in the clear, and anyone in between can answer"
             warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
         check_edges(clock, storage)
         check_transport(transport, is_async=self._is_async)
         if given.state_dir is None:
-            state = StateFolder(None, places_for(settings))
+            state = storage_module.StateFolder(
+                None, records.places_for(settings), settings.timeout.total_seconds()
+            )
         else:
-            state = StateFolder(read_folder("state_dir", given.state_dir))
-        self._context = _flows.context.create_context(settings, clock, storage or state)
+            folder = storage_module.read_folder("state_dir", given.state_dir)
+            state = storage_module.StateFolder(folder, patience=settings.timeout.total_seconds())
+        self._own_session = _features.session.create_session(
+            settings, clock, storage or state, open_license_files
+        )
+        self._is_closed = False
         self._agent = f"licclient/{licclient.__version__}"
-        self._opening = threading.Lock()
         self._given_transport: Any = transport
         # Also when a client is constructed again, as for a test with a fake service.
-        self._worker = self._open_transport = self._refresh = None
+        self._renew()
+        process.renew_in_child(self, BaseClient._renew)
+
+    def _renew(self) -> None:
+        """Start with nothing open; in a child process what the parent has open stays the parent's."""
+        self._opening = threading.Lock()
+        self._worker = self._open_transport = self._refresh = self._question = None
         self._held_seats: WeakSet[Any] = WeakSet()  # a seat that is held is kept by its thread or task
-        self._dialogs: WeakSet[Any] = (
-            WeakSet()
-        )  # those of licclient.dialogs; open ones are closed with the client
+        self._dialogs: WeakSet[Any] = WeakSet()  # those of licclient.dialogs; open ones are closed with us
         self._guard = threading.Lock()
         self._refreshed_at: float | None = None
 
@@ -144,9 +172,19 @@ class BaseClient(Generic[_W, _T]):
         return self._given
 
     @property
-    def last_update_check(self) -> "UpdateCheck":
-        """Result of the latest `check_for_update` of this client, with the reason if that returned None."""
-        return self._context.last_update_check or _flows.updates.NOT_CHECKED
+    def state_folder(self) -> "Path | None":
+        """The folder of the app's state; it may not exist yet. None if there is none, as with `storage=`."""
+        return self._own_session.storage.folder()
+
+    @property
+    def _session(self) -> "Session":
+        """What the flows of a method use; raise `RuntimeError` if the client is closed (D-297)."""
+        self._check_open()
+        return self._own_session
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this client is closed: create another one, or close it later")
 
     def _transport(self) -> _T:
         """Return what sends requests; made for the first one, since that loads httpx."""
@@ -154,31 +192,31 @@ class BaseClient(Generic[_W, _T]):
 
     def _start_worker(
         self,
-        worker: Callable[["Context", Callable[[], _T], "Callbacks"], _W],
+        worker: Callable[["Session", Callable[[], _T], "Callbacks"], _W],
         on_status: "OnStatus | None",
         on_update: "OnUpdate | None",
         deliver: "Deliver | None",
     ) -> _W:
-        from licclient._worker import Callbacks
-
-        check_callbacks(self._context.settings, on_status, on_update, deliver)
+        check_callbacks(self._session.settings, on_status, on_update, deliver)
         with self._guard:
             if self._worker is not None and self._worker.is_running:
                 raise RuntimeError("this client has a worker that runs already")
-            callbacks = Callbacks(on_status, on_update, deliver)
-            self._worker = worker(self._context, self._transport, callbacks)
+            callbacks = _worker_module.Callbacks(on_status, on_update, deliver)
+            self._worker = worker(self._session, self._transport, callbacks)
             return self._worker
 
     def _create_seat(
         self,
-        seat: "Callable[[Context, Callable[[], _T], str | None, OnLost | None, Deliver | None], _S]",
+        seat: "Callable[[Session, Callable[[], _T], str | None, OnLost | None, Deliver | None], _S]",
         key: str | None,
         on_lost: "OnLost | None",
         deliver: "Deliver | None",
     ) -> _S:
+        check_text("key", key)
         check_call("on_lost", on_lost)
         check_call("deliver", deliver)
-        new = seat(self._context, self._transport, key, on_lost, deliver)
+        new = seat(self._session, self._transport, key, on_lost, deliver)
+        new.check_open = self._check_open
         self._held_seats.add(new)
         return new
 
@@ -195,7 +233,29 @@ class BaseClient(Generic[_W, _T]):
             return True
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._context.settings.server!r})"
+        return f"{type(self).__name__}({self._own_session.settings.server!r})"
+
+    def __reduce__(self) -> Never:
+        """Refuse copies: locks and connections belong to one object, and to one process."""
+        refuse_copies(self, f"create another one, with {type(self).__name__}(client.settings)")
+
+
+# --- how features reach each other ----------------------------------------------------------------
+
+
+def open_license_files(session: "Session") -> "LicenseFileStore":
+    """Load the feature that holds the license file."""
+    return _features.offline.open_license_files(session)
+
+
+def verify_cached(session: "Session", key: str) -> "Flow[License]":
+    """Verify a key, for features that remember one."""
+    return _features.verification.verify(session, key, force=False)
+
+
+def verify_forced(session: "Session", key: str) -> "Flow[License]":
+    """Verify a key by a call, for features that obtain one."""
+    return _features.verification.verify(session, key, force=True)
 
 
 # --- what an app hands in, looked at before anything is done with it -----------------------------
@@ -226,9 +286,7 @@ def check_edges(clock: object, storage: object) -> None:
 
 def check_download(update: object, progress: object, cancel: object) -> None:
     """Raise `TypeError` for what cannot be downloaded, reported to, or asked whether it `is_set`."""
-    from licclient._flows.updates import check_update
-
-    check_update(update)
+    check_module.check_update(update)
     check_call("progress", progress)
     if cancel is not None and not callable(getattr(cancel, "is_set", None)):
         raise TypeError("cancel must have is_set(), such as threading.Event has")
@@ -242,7 +300,7 @@ def check_callbacks(
     check_call("on_update", on_update)
     check_call("deliver", deliver)
     if on_update is not None:
-        _flows.updates.installed_version(settings)
+        _features.updates.installed_version(settings)
 
 
 def check_call(name: str, value: object) -> None:
@@ -252,7 +310,7 @@ def check_call(name: str, value: object) -> None:
     if not callable(value):
         raise TypeError(f"{name} must be callable")
     if inspect.iscoroutinefunction(value):
-        raise TypeError(f"{name} must be a plain function: nobody awaits what it returns")
+        raise TypeError(f"{name} must be a plain function: its result is never awaited")
 
 
 # --- @client.licensed -----------------------------------------------------------------------------
@@ -260,6 +318,7 @@ def check_call(name: str, value: object) -> None:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Y = TypeVar("Y")
 S_co = TypeVar("S_co", covariant=True)
 
 Otherwise = Callable[[LicclientError], License | S_co]
@@ -286,6 +345,11 @@ def check_entitlement(name: object) -> None:
             f"an entitlement is named by up to 40 lower-case letters, digits and _ . -, not by this"
             f" {type(name).__name__}; a license key goes to verify(key), or activate(key) once"
         )
+
+
+def read_wait(wait: object) -> float:
+    """Return a time to wait in seconds; `TypeError` for none, `ValueError` for less than none."""
+    return read_seconds("wait", wait, MAX_WAIT, is_zero_allowed=True)
 
 
 def split_entitlement(given: Any) -> tuple[str | None, Any]:
@@ -325,16 +389,19 @@ class Licensed(_Licensed, Generic[S_co]):
     ) -> Callable[P, Coroutine[Any, Any, R | S_co]]: ...
 
     @overload
+    def __call__(
+        self, function: Callable[P, AsyncGenerator[Y, R]], /
+    ) -> Callable[P, AsyncGenerator[Y, R]]: ...
+
+    @overload
     def __call__(self, function: Callable[P, R], /) -> Callable[P, R | S_co]: ...
 
     def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
         check_function(function)
-        if inspect.iscoroutinefunction(function):
+        if runs_in_loop(function):
 
             async def check() -> License:
-                from licclient._network import on_daemon_thread
-
-                return await on_daemon_thread(self._check)
+                return await network.on_daemon_thread(self._check)
 
             return AsyncLicensed[Any](check, self._otherwise, self._entitlement)(function)
 
@@ -357,27 +424,67 @@ class Licensed(_Licensed, Generic[S_co]):
 class AsyncLicensed(_Licensed, Generic[S_co]):
     """Decorate functions of the asynchronous client; arguments as for `Licensed`."""
 
+    @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Callable[P, Coroutine[Any, Any, R | S_co]]:
+    ) -> Callable[P, Coroutine[Any, Any, R | S_co]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[P, AsyncGenerator[Y, R]], /
+    ) -> Callable[P, AsyncGenerator[Y, R]]: ...
+
+    def __call__(self, function: Callable[..., Any], /) -> Callable[..., Any]:
         check_function(function)
-        if not inspect.iscoroutinefunction(function):
+        if not runs_in_loop(function):
             # It would wait for the license in the event loop, or run without one.
             raise TypeError("AsyncLicenseClient.licensed decorates only `async def` functions")
 
         @wraps(function)
-        async def checked(*args: P.args, **kwargs: P.kwargs) -> Any:
-            try:
-                await self._check()
-            except LicclientError as problem:
-                if self._otherwise is None:
-                    raise
-                result = self._otherwise(problem)
-                if inspect.isawaitable(result):
-                    result = await result
-                if not isinstance(result, License):
-                    return result
-                check_entitled(result, self._entitlement)
-            return await function(*args, **kwargs)
+        async def checked(*args: Any, **kwargs: Any) -> Any:
+            is_licensed, result = await self._ask()
+            return await function(*args, **kwargs) if is_licensed else result
 
-        return checked
+        @wraps(function)
+        async def checked_items(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            is_licensed, _ = await self._ask()  # a generator has no place for another result
+            if not is_licensed:
+                return
+            async with aclosing(function(*args, **kwargs)) as items:
+                step, value = items.asend, None
+                with suppress(StopAsyncIteration):
+                    while True:
+                        item = await step(value)
+                        try:
+                            step, value = items.asend, (yield item)
+                        except GeneratorExit:  # `aclosing` closes it
+                            raise
+                        except BaseException as problem:  # noqa: BLE001 - what the caller throws in
+                            step, value = items.athrow, problem
+
+        return checked_items if _is_kind(inspect.isasyncgenfunction, function) else checked
+
+    async def _ask(self) -> tuple[bool, Any]:
+        """Return whether there is a license, and what `otherwise` returned in its place."""
+        try:
+            await self._check()
+        except LicclientError as problem:
+            if self._otherwise is None:
+                raise
+            result = self._otherwise(problem)
+            if inspect.isawaitable(result):
+                result = await result
+            if not isinstance(result, License):
+                return False, result
+            check_entitled(result, self._entitlement)
+        return True, None
+
+
+def runs_in_loop(function: Callable[..., Any]) -> bool:
+    """Return whether a function's body runs in an event loop, in which nothing may wait."""
+    return _is_kind(inspect.iscoroutinefunction, function) or _is_kind(inspect.isasyncgenfunction, function)
+
+
+def _is_kind(is_of_kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+    """Return whether a function, or an object that can be called like one, is of a kind."""
+    return is_of_kind(function) or is_of_kind(getattr(type(function), "__call__", None))  # noqa: B004 - its kind

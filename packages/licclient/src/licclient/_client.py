@@ -4,12 +4,12 @@ What is imported within functions is not needed by a start that is answered from
 """
 
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from functools import partial
 from os import PathLike
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
-from licclient import _flows
+from licclient import _features
 from licclient._base_client import (
     CLOSE_SECONDS,
     BaseClient,
@@ -21,25 +21,40 @@ from licclient._base_client import (
     check_download,
     check_entitled,
     check_entitlement,
+    read_wait,
     split_entitlement,
+    verify_cached,
+    verify_forced,
 )
-from licclient._model import License, Update
+from licclient._core.clock import monotonic
+from licclient._core.lazy import lazy
+from licclient._core.model import License, Update
+from licclient._core.window_loop import patience
 
 if TYPE_CHECKING:
-    from licclient._flows.downloads import Cancel, Progress
-    from licclient._flows.runners import Flow
-    from licclient._part_file import Downloaded
-    from licclient._seat import OnLost, Seat
-    from licclient._status import LicenseStatus
-    from licclient._transport import Transport
-    from licclient._worker import Deliver, OnStatus, OnUpdate, Refresh, Worker
+    from licclient import _doctor, _worker
+    from licclient._core import storage
+    from licclient._core import transport as transport_module
+    from licclient._core.runners import Deliver, Flow
+    from licclient._core.status import LicenseStatus
+    from licclient._core.transport import Transport
+    from licclient._seats.seat import OnLost, Seat
+    from licclient._updates.check import UpdateCheck
+    from licclient._updates.download import Cancel, Progress
+    from licclient._updates.part_file import Downloaded
+    from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
+else:
+    storage = lazy("licclient._core.storage")
+    transport_module = lazy("licclient._core.transport")
+    _doctor = lazy("licclient._doctor")
+    _worker = lazy("licclient._worker")
 
 
 class LicenseClient(BaseClient["Worker", "Transport"]):
     """Verifies license keys, and finds and downloads updates.
 
-    Safe to share among threads. Use it as a context manager, or call `close`; a closed client opens again
-    with the next call.
+    Safe to share among threads. Use it as a context manager, or call `close`. A closed client raises
+    `RuntimeError`.
 
     Args:
         base_url: Address of the license service; or a `ClientSettings` with the address and all options.
@@ -62,26 +77,27 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
 
     _is_async = False
     _refresh: "Refresh | None"
+    _question: "Refresh | None"
 
     def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds: from a fresh cache (D-41), else from the server.
 
-        However many threads and processes ask in the same moment, one of them makes the call, and the others
+        Of threads and processes that call it at the same time, one sends the request, and the others
         take its result (D-58).
 
         Args:
             key: White space and lower case are repaired (D-02). None for the key that was activated.
-            force: Ask the server also when the cache is fresh.
+            force: Send a request also when the cache is fresh.
 
         Raises:
             NotActivatedError: No key was given, and none was activated on this computer.
-            LicenseRefusedError: The server said no, or the key is for another product.
+            LicenseRefusedError: The server refused the key, or it is for another product.
             InvalidRequestError: There is no key in `key`, or the server called the request malformed.
             ServiceUnavailableError: No answer, and neither cache nor grace holds.
             UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
-        flow = _flows.verification.verify(self._context, key, force=force)
-        return _flows.runners.run(flow, self._transport)
+        flow = _features.verification.verify(self._session, key, force=force)
+        return _features.runners.run(flow, self._transport)
 
     def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it when it is good.
@@ -94,10 +110,10 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             key: As typed or pasted: spaces, case, dashes of every kind and missing ones are repaired.
 
         Raises:
-            MistypedKeyError: It cannot be a key, and says what is wrong; nobody was asked.
-            LicclientError: As `verify`; whatever was remembered before stays.
+            MistypedKeyError: It cannot be a key; has the flaw. No request was sent.
+            LicclientError: As `verify`; the remembered state stays.
         """
-        found = self._run(_flows.activation.activate(self._context, key))
+        found = self._run(_features.activation.activate(self._session, key, verify_cached))
         self._nudge()
         return found
 
@@ -110,37 +126,40 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             LicenseRefusedError: For the reason `TRIAL_ENDED`, `TRIAL_NOT_OFFERED`, or `TRIAL_LIMIT`: too many
                 were started today; or as `verify`.
-            LicclientError: As `verify`; whatever was remembered before stays.
+            LicclientError: As `verify`; the remembered state stays.
             ValueError: The client was made without `slug`.
         """
-        found = self._run(_flows.activation.start_trial(self._context))
+        found = self._run(_features.trials.start_trial(self._session, verify_forced))
         self._nudge()
         return found
 
-    def require(self, entitlement: str | None = None) -> License:
+    def require(self, entitlement: str | None = None, *, wait: float | timedelta | None = None) -> License:
         """Return the license of the activated key, or raise.
 
         It does not wait for the network while anything remembered holds, grace included: it returns that
-        and refreshes it in the background (D-59). When nothing holds it asks the server first, at most once a
-        minute after a refusal (D-119).
+        and refreshes it in the background (D-59). When nothing is valid it sends a request, and waits for the
+        answer. A refusal or an outage is raised again for a minute, without a request (D-119).
 
         Args:
             entitlement: A feature that the license must include, such as ``"export"``: a flag that is set, a
                 number that is not 0, or a text.
+            wait: For how many seconds to wait for the answer, at most; it is asked for in the background all
+                the same. None for the time limit, and in the event loop of Tk or Qt for 0: a click must not
+                block the windows.
 
         Raises:
             NotActivatedError: No key has been activated on this computer.
             NotEntitledError: The license does not include the feature.
+            ServiceUnavailableError: As `verify`; with `Outage.PENDING` if the answer was not waited for.
             LicclientError: As `verify`.
         """
         check_entitlement(entitlement)
-        known, is_due = _flows.activation.remembered_license(self._context)
+        seconds = None if wait is None else read_wait(wait)
+        known, is_due = _features.require.remembered_license(self._session, seconds)
         if known is None:
-            return check_entitled(self.verify(), entitlement)
+            return check_entitled(self._confirm(patience(seconds)), entitlement)
         if is_due and self._may_refresh():
-            from licclient._worker import Refresh
-
-            self._refresh = Refresh(self.verify)
+            self._refresh = _worker.Refresh(self._verify_in_background)
         return check_entitled(known, entitlement)
 
     @overload
@@ -152,15 +171,31 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
     def licensed(self, function: Callable[P, R], /) -> Callable[P, R]: ...
 
     @overload
-    def licensed(self, entitlement: str | None = None, /, *, otherwise: None = None) -> Licensed[Never]: ...
+    def licensed(
+        self,
+        entitlement: str | None = None,
+        /,
+        *,
+        otherwise: None = None,
+        wait: float | timedelta | None = None,
+    ) -> Licensed[Never]: ...
 
     @overload
     def licensed(
-        self, entitlement: str | None = None, /, *, otherwise: Otherwise[S_co]
+        self,
+        entitlement: str | None = None,
+        /,
+        *,
+        otherwise: Otherwise[S_co],
+        wait: float | timedelta | None = None,
     ) -> Licensed[S_co]: ...
 
     def licensed(
-        self, function: Callable[..., Any] | str | None = None, *, otherwise: Callable[..., Any] | None = None
+        self,
+        function: Callable[..., Any] | str | None = None,
+        *,
+        otherwise: Callable[..., Any] | None = None,
+        wait: float | timedelta | None = None,
     ) -> Any:
         """Decorate a function that needs a license: `require` is called before each call of it.
 
@@ -175,23 +210,38 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             @client.licensed("export")                        # the license must include this feature
             def export(): ...
 
-        A decorated `async def` waits on a thread.
+        A decorated `async def` waits on a thread; one that yields ends without items if there is no license.
 
         Args:
             function: The function to decorate; or a feature's name, as of `require`.
             otherwise: Called with the error when there is no license. If it returns a `License`, as
                 `ask_for_key` does, the function runs; anything else is returned in its place.
+            wait: As of `require`.
 
         Raises:
             TypeError: What is decorated is not a function: a license key, a class.
         """
         name, decorated = split_entitlement(function)
-        decorate = Licensed[Any](partial(self.require, name), otherwise, name)
+        seconds = None if wait is None else read_wait(wait)
+        decorate = Licensed[Any](partial(self.require, name, wait=seconds), otherwise, name)
         return decorate if decorated is None else decorate(decorated)
+
+    def reset(self) -> None:
+        """Forget what this app remembers on this computer, as if it had just been installed.
+
+        For support: it also removes damaged and unreadable state. The installation id stays, so the
+        computer keeps its activation slot; so does what guards against tricks, such as uses that were not
+        reported. The server is not notified.
+
+        Raises:
+            StateUnreadableError: The key may still be there: its file can be neither read nor removed.
+        """
+        _features.activation.reset(self._session)
+        self._nudge()
 
     def forget_key(self) -> None:
         """Forget the key on this computer. The server is not notified, so the slot stays in use."""
-        _flows.activation.forget_key(self._context)
+        _features.activation.forget_key(self._session)
         self._nudge()
 
     def deactivate(self, key: str | None = None) -> None:
@@ -203,16 +253,16 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             NotActivatedError: No key was given, and none was activated on this computer.
             DeactivationError: The customer has freed too many slots lately, or only the vendor's support can;
-                `retry_at` says when it will be possible. The key stays, and the app goes on working.
+                `retry_at` is when it will be possible. The key stays, and the app continues to work.
             LicenseRefusedError: The server does not know the key.
             ServiceUnavailableError: No answer; nothing was forgotten.
         """
-        self._run(_flows.activation.deactivate(self._context, key))
+        self._run(_features.activation.deactivate(self._session, key))
         self._nudge()
 
     def request_license_file(self) -> str:
         """Return the request for a license file for this computer; a `ValueError` without `public_keys`."""
-        return _flows.activation.request_file(self._context)
+        return _features.offline.request_file(self._session)
 
     def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
         """Install a license file, by its path or content: it holds until its end without any request.
@@ -222,7 +272,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             OSError: It cannot be read.
             ValueError: The client was made without `public_keys`.
         """
-        found = _flows.activation.install_file(self._context, file)
+        found = _features.offline.install_file(self._session, file)
         self._nudge()
         return found
 
@@ -239,9 +289,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         Raises:
             TypeError: Something that cannot be called, or a coroutine function.
         """
-        from licclient._seat import Seat
-
-        return self._create_seat(Seat, key, on_lost, deliver)
+        return self._create_seat(_features.seats.Seat, key, on_lost, deliver)
 
     def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement of the activated license, such as ``"exports"``.
@@ -253,47 +301,48 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             How much is left of the period.
 
         Raises:
-            QuotaExceededError: It does not fit into what is left; `resets_at` is when the next period begins.
+            QuotaExceededError: It exceeds the rest of the quota; `resets_at` is when the next period begins.
             NotEntitledError: The license has no such metered entitlement.
             NotActivatedError: No key has been activated on this computer.
             LicenseRefusedError: The license does not hold, or not on this computer.
             ServiceUnavailableError: No answer, and nothing is left to be used without one.
             UntrustedResponseError: As `verify`.
         """
-        return self._run(_flows.consumption.consume(self._context, entitlement, amount))
+        return self._run(_features.uses.consume(self._session, entitlement, amount))
 
     def status(self) -> "LicenseStatus":
-        """Return what a settings page shows; asks nobody, and raises for nothing."""
-        return _flows.activation.status(self._context)
+        """Return the state for a settings page; sends no request, and raises no error."""
+        return _features.status.status(self._session)
 
-    def check_for_update(self, key: str | None = None, *, force: bool = False) -> Update | None:
-        """Return a newer version that the customer may download, or None; `last_update_check` has the reason.
+    def check_for_update(self, key: str | None = None, *, force: bool = False) -> "UpdateCheck":
+        """Return whether there is a newer version that the customer may download: `update`, or why none.
 
-        Refusals and outages are None as well. Without `force` the server is asked at most once per
-        `check_every`; in between, what it offered is returned again (D-46, D-48).
+        Refusals and outages are reported in the result. Without `force` a request is sent at most once per
+        `check_every`, or after no answer once in 30 to 60 minutes; in between, what it offered is returned
+        again (D-46, D-48, D-50).
 
         Args:
             key: As in `verify`.
-            force: Ask the server now, such as after a click on "Check now".
+            force: Send a request now, such as after a click on "Check now".
 
         Raises:
             ValueError: The client was made without `slug` or `version`.
         """
-        return self._run(_flows.updates.check_for_update(self._context, key, force=force))
+        return self._run(_features.updates.check_for_update(self._session, key, force=force))
 
     def skip_update(self, update: Update) -> None:
         """Remember that a person does not want this version; in place of the one skipped before (D-87).
 
-        It changes nothing but what `is_skipped` says: it is for windows that offer updates unasked.
+        It changes only the result of `is_skipped`: it is for windows that offer updates on their own.
 
         Raises:
             TypeError: No `Update`.
         """
-        _flows.updates.skip_update(self._context, update)
+        _features.updates.skip_update(self._session, update)
 
     def is_skipped(self, update: Update) -> bool:
-        """Return whether this very version was skipped, in this app, by this user; asks nobody."""
-        return _flows.updates.is_skipped(self._context, update)
+        """Return whether this version was skipped, in this app, by this user; sends no request."""
+        return _features.updates.is_skipped(self._session, update)
 
     def download(
         self,
@@ -301,17 +350,21 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         to: str | PathLike[str],
         progress: "Progress | None" = None,
         cancel: "Cancel | None" = None,
+        *,
+        key: str | None = None,
     ) -> "Downloaded":
         """Download an update into a folder, and verify it; an earlier try is resumed (D-48, D-55).
 
         Args:
-            update: From `check_for_update`.
-            to: The folder; made if it is missing. A file of the same name is replaced.
+            update: `update` of `check_for_update`, or that of `on_update`.
+            to: The folder; made if it is missing. Another file of the same name stays: the new one gets a
+                number.
             progress: Called some twenty times a second with the bytes that are there, the bytes in all, and
                 the speed in bytes a second; not backwards unless the server replaced the file meanwhile.
                 What it raises ends the download; the part stays.
             cancel: Looked at ten times a second; when it `is_set`, such as a `threading.Event`, the download
                 ends, and the part stays.
+            key: The key that was passed to `check_for_update`. None for the key that was activated.
 
         Returns:
             The file, under the name that the server gave it, made safe; with its size and digest. If the
@@ -330,13 +383,14 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             TypeError: An argument is not what it must be.
             ValueError: The client was made without `slug` or `version`, or `to` is blank.
         """
-        from licclient._storage import read_folder
-
+        self._check_open()
         check_download(update, progress, cancel)
-        flow = _flows.downloads.download(self._context, update, read_folder("to", to), progress)
+        flow = _features.downloads.download(
+            self._session, update, storage.read_folder("to", to), progress, key
+        )
         transport = self._transport()  # one for all of it: closing the client ends the download
         is_cancelled = cancel.is_set if cancel is not None else lambda: False
-        return _flows.runners.run(flow, lambda: transport, is_cancelled)
+        return _features.runners.run(flow, lambda: transport, is_cancelled)
 
     def start(
         self,
@@ -349,8 +403,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
 
         It reports the remembered status at once, then each change, and an update once. What no longer holds
         at its start, or when a suspended computer wakes up, is checked within half a minute; what holds and
-        is due within four hours, so that not all apps ask at nine (D-137). It ends within a second, by its
-        own `stop`, by `close` or as a context manager, and then calls nobody back any more (D-59).
+        is due within four hours, so that apps spread their requests (D-137). It ends within a second, by its
+        own `stop`, by `close` or as a context manager, and then runs no callback any more (D-59).
 
         Args:
             on_status: Called with a `LicenseStatus`; its `update` is left to `on_update`.
@@ -363,12 +417,10 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
 
         Raises:
             RuntimeError: The client has one that runs.
-            TypeError: Something that cannot be called, or a coroutine function: nobody would await it.
+            TypeError: An argument is not callable, or a coroutine function, which would not be awaited.
             ValueError: `on_update`, and the client was made without `slug` or `version`.
         """
-        from licclient._worker import Worker
-
-        return self._start_worker(Worker, on_status, on_update, deliver)
+        return self._start_worker(_worker.Worker, on_status, on_update, deliver)
 
     def stop(self) -> None:
         """Stop the background worker, if one runs; no callback is called any more."""
@@ -379,14 +431,12 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         """Find out why something does not work: a report for an e-mail to support, as of `licclient doctor`.
 
         It looks at name, proxy, TLS, the service and its clock, state folder, keyring and license. The key in
-        it is masked, and the service is asked nothing about it. May take half a minute when a lot is wrong.
+        it is masked, and no request contains it. May take half a minute when a lot is wrong.
         """
-        from licclient._doctor import diagnose
-
-        return diagnose(self._context, self._agent, self._given_transport)[1]
+        return _doctor.diagnose(self._session, self._agent, self._given_transport)[1]
 
     def close(self) -> None:
-        """Stop what runs in the background, which takes less than a second, and close what is open.
+        """Stop background work, which takes less than a second, and close all connections.
 
         Dialogs of this client are closed, too: `ask_for_key` and `offer_update` return.
         """
@@ -396,26 +446,53 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         self.stop()
         for seat in list(self._held_seats):
             seat.release(max(until - monotonic(), 0.0))
-        if self._refresh is not None:
-            self._refresh.join(until - monotonic())
+        self._wait_for_refresh(until - monotonic())
         with self._opening:
-            transport, self._open_transport = self._open_transport, None
+            self._is_closed = True
+            transport = self._open_transport
         if transport is not None:
             transport.close()
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _wait_for_refresh(self, seconds: float) -> None:
+        until = monotonic() + seconds
+        for refresh in (self._refresh, self._question):
+            if refresh is not None:
+                refresh.join(until - monotonic())
+
     def _run(self, flow: "Flow[R]") -> R:
-        return _flows.runners.run(flow, self._transport)
+        return _features.runners.run(flow, self._transport)
+
+    def _verify_in_background(self) -> License:
+        flow = _features.verification.verify(self._own_session, None, force=False, is_background=True)
+        return self._run(flow)
+
+    def _confirm(self, seconds: float | None) -> License:
+        """Send a request, and wait so long for the response; None for no limit of its own."""
+
+        def ask() -> License:
+            return self._run(_features.require.confirm(self._own_session))
+
+        if seconds is None:
+            return ask()
+        with self._guard:
+            if self._question is None or not self._question.is_running:
+                self._question = _worker.Refresh(ask)
+            question = self._question
+        outcome = question.wait(seconds) or _features.require.not_asked()
+        return _features.session.license_or_raise(outcome)
 
     def _transport(self) -> "Transport":
         with self._opening:
             if self._open_transport is None:
-                from licclient._transport import Transport
-
-                self._open_transport = Transport(self._context.settings, self._agent, self._given_transport)
+                edges = self._own_session.settings, self._agent, self._given_transport
+                self._open_transport = transport_module.Transport(*edges)
+                if self._is_closed:  # for what was under way
+                    self._open_transport.refuse()
             return self._open_transport

@@ -1,6 +1,6 @@
-"""Finds out what is wrong: the report of `LicenseClient.diagnose`, which a customer can paste into an e-mail.
+"""Diagnosis: the report of `LicenseClient.diagnose`, which a customer can paste into an e-mail.
 
-Each check stands alone. The license key appears masked and a proxy without its password, and no request
+Each check is independent. The license key appears masked and a proxy without its password, and no request
 contains the key: a diagnosis takes no activation slot.
 """
 
@@ -14,23 +14,30 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Final
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from licclient._activation import describe_keyring
-from licclient._computer import own_platform
-from licclient._flows.activation import status
-from licclient._flows.context import Context
-from licclient._flows.runners import run, send_with_retries
-from licclient._flows.verification import installation_domain
-from licclient._model import License, Settings
-from licclient._network import run_with_deadline, system_proxy
-from licclient._policy import is_version
-from licclient._protocol.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call, is_in_the_clear
-from licclient._protocol.responses import REDIRECTS, Reply
-from licclient._status import LicenseState, LicenseStatus
-from licclient._storage import StateFolder
-from licclient.errors import ServiceUnavailableError
+from licclient._core.activations import describe_keyring
+from licclient._core.computer import own_platform
+from licclient._core.happy_eyeballs import connect
+from licclient._core.lazy import lazy
+from licclient._core.model import License, Settings
+from licclient._core.network import run_with_deadline, system_proxy
+from licclient._core.policy import is_version
+from licclient._core.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call, is_in_the_clear
+from licclient._core.responses import REDIRECTS, Reply
+from licclient._core.runners import run, send_with_retries
+from licclient._core.session import Session
+from licclient._core.status import LicenseState, LicenseStatus
+from licclient._core.storage import NEW_FILE, StateFolder
+from licclient._status import status
+from licclient.errors import ServiceUnavailableError, StateUnreadableError
+
+if TYPE_CHECKING:
+    from licclient._core import transport as transport_module
+else:
+    transport_module = lazy("licclient._core.transport")
 
 SECONDS: Final = 10.0
 """Time limit of one check."""
@@ -48,13 +55,13 @@ class Finding:
     text: str
 
 
-def diagnose(context: Context, agent: str, transport: Any) -> tuple[list[Finding], str]:
+def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding], str]:
     """Run every check on a client; return the findings, and the report as text.
 
     The way to the service is not checked if the app passed a `transport`.
     """
-    settings = context.settings
-    folder = context.storage.folder()
+    settings = session.settings
+    folder = session.storage.folder()
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "name": lambda: _check_name(settings.server),
         "proxy": lambda: _check_proxy(settings.server),
@@ -65,24 +72,26 @@ def diagnose(context: Context, agent: str, transport: Any) -> tuple[list[Finding
         found += [_noted(name, "not checked: the app has its own transport") for name in checks]
         checks = {}
     checks |= {
-        "service": lambda: _check_service(settings, agent, transport, context.now()),
+        "service": lambda: _check_service(settings, agent, transport, session.now()),
         "version": lambda: _check_version(settings.version),
-        "state folder": lambda: _check_folder(folder, context),
+        "state folder": lambda: _check_folder(folder, session),
         "keyring": lambda: [_noted("keyring", "not used" if folder is None else describe_keyring())],
-        "installation": lambda: [_noted("installation", installation_domain(context))],
+        "installation": lambda: [_noted("installation", session.domain())],
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
-        "license": lambda: [_check_license(status(context))],
-        "license file": lambda: [_check_file(context)],
+        "license": lambda: [_check_license(status(session))],
+        "license file": lambda: [_check_file(session)],
         "pinned keys": lambda: [_noted("pinned keys", _format_keys(settings))],
     }
     for name, check in checks.items():
         try:
             found += check()
+        except StateUnreadableError as problem:
+            found.append(_wrong(name, f"{problem.reason}: {_shorten(Path(problem.path or ''))}"))
         except Exception as problem:  # noqa: BLE001 - one check that fails must not hide the others
             found.append(_wrong(name, f"the check itself failed ({type(problem).__name__})"))
     marks: Mapping[bool | None, str] = {True: "ok", False: "!!", None: "  "}
-    lines = [f"licclient doctor, {context.now():%Y-%m-%d %H:%M:%S} UTC"]
+    lines = [f"licclient doctor, {session.now():%Y-%m-%d %H:%M:%S} UTC"]
     lines += [f"{marks[one.is_fine]} {one.name + ':':14} {one.text}" for one in found]
     wrong = [one.name for one in found if one.is_fine is False]
     lines.append(f"Look at: {', '.join(wrong)}." if wrong else "Nothing wrong was found.")
@@ -171,10 +180,10 @@ def _check_tls(server: str) -> Iterator[Finding]:
     def shake_hands() -> str:
         import truststore  # noqa: PLC0415 - loads the system's trust store
 
-        context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        session = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         with (
-            socket.create_connection((host, parts.port or 443), timeout=SECONDS) as line,
-            context.wrap_socket(line, server_hostname=host) as secured,
+            connect(host, parts.port or 443, SECONDS) as line,
+            session.wrap_socket(line, server_hostname=host) as secured,
         ):
             return secured.version() or "TLS"
 
@@ -191,9 +200,7 @@ def _check_tls(server: str) -> Iterator[Finding]:
 
 
 def _check_service(settings: Settings, agent: str, given: Any, now: datetime) -> Iterator[Finding]:
-    from licclient._transport import Transport  # noqa: PLC0415 - loads httpx
-
-    transport = Transport(settings, agent, given)
+    transport = transport_module.Transport(settings, agent, given)
     try:
         # An update check without any field: a service that works answers 422.
         url = settings.server + UPDATE_CHECK_PATH
@@ -235,11 +242,11 @@ def _check_version(version: str | None) -> Iterator[Finding]:
         yield _wrong("version", f"{version} is not a version of PEP 440, so no update is ever offered")
 
 
-def _check_folder(folder: Path | None, context: Context) -> Iterator[Finding]:
-    slots = "" if context.settings.domain else ", and each start takes an activation slot"
+def _check_folder(folder: Path | None, session: Session) -> Iterator[Finding]:
+    slots = "" if session.settings.domain else ", and each start takes an activation slot"
     lost = f"the license key is forgotten at exit{slots}"
     if folder is None:
-        if isinstance(context.storage, StateFolder):
+        if isinstance(session.storage, StateFolder):
             yield _wrong("state folder", f"there is none, because no home folder was found; {lost}")
         else:
             yield _noted("state folder", "none: the app has its own storage")
@@ -247,11 +254,22 @@ def _check_folder(folder: Path | None, context: Context) -> Iterator[Finding]:
     nearest = folder
     while not nearest.exists() and nearest.parent != nearest:
         nearest = nearest.parent
-    may_write = os.access(nearest, os.W_OK | os.X_OK)
+    may_write = _can_write(nearest)
     kinds = ", ".join(sorted({path.name.partition("-")[0] for path in folder.glob("*.state")}))
     content = f"contains {kinds}" if kinds else "empty" if folder.exists() else "not created yet"
     text = f"{_shorten(folder)}: {content}" + ("" if may_write else f"; cannot be written: {lost}")
     yield Finding("state folder", may_write, text)
+
+
+def _can_write(folder: Path) -> bool:
+    """Return whether a file can be made in a folder; Windows knows only when it is tried."""
+    probe = folder / f".licclient-{token_hex(8)}"
+    try:
+        os.close(os.open(probe, os.O_WRONLY | NEW_FILE, 0o600))
+        probe.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def _shorten(folder: Path) -> str:
@@ -262,13 +280,14 @@ def _shorten(folder: Path) -> str:
         return str(folder)
 
 
-def _check_file(context: Context) -> Finding:
-    if not context.settings.public_keys:
+def _check_file(session: Session) -> Finding:
+    if not session.settings.public_keys:
         return _noted("license file", "not possible: the app pins no public keys")
-    found = context.license_file()
+    found = session.license_file()
     if found is None:
         return _noted("license file", "none for this app on this computer")
-    until = f"of key {found.file.masked_key}, until {found.file.ends_at:%Y-%m-%d %H:%M} UTC"
+    about = found.describe(session.now(), None)
+    until = f"of key {about.key_hint}, until {found.ends_at:%Y-%m-%d %H:%M} UTC"
     if isinstance(found.result, License):
         return _fine("license file", until)
     return _wrong("license file", f"{until}; {found.result.message}")

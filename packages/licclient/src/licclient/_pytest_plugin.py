@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def license_clock() -> "LicenseClock":
-    """A clock that stands at noon of 2030-01-15, UTC, until the test moves it; that of `license_service`."""
+    """A clock that shows noon of 2030-01-15, UTC, until the test moves it; that of `license_service`."""
     from licclient.testing import LicenseClock  # noqa: PLC0415 - every pytest run loads this file
 
     return LicenseClock()

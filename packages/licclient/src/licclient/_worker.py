@@ -10,32 +10,42 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Never, Self
 
-from licclient._flows.activation import status
-from licclient._flows.context import Context
-from licclient._flows.runners import Flow, Notify, Wait, run, run_async
-from licclient._flows.updates import check_for_update, checks_of
-from licclient._flows.verification import find_subject, installation_domain, last_outcome, verify_online
-from licclient._model import Update
-from licclient._records import read_round
-from licclient._status import LicenseStatus, next_update_check, next_verify
-from licclient.errors import LicclientError
+from licclient._core.arguments import refuse_copies
+from licclient._core.foreign import is_failure
+from licclient._core.lazy import lazy
+from licclient._core.log import debug
+from licclient._core.model import License, Update
+from licclient._core.records import read_update_check
+from licclient._core.runners import STOP_SECONDS, Flow, Notify, Wait, run, run_async
+from licclient._core.session import Session, find_subject, last_outcome
+from licclient._core.status import LicenseStatus, next_update_check, next_verify
+from licclient._status import status
+from licclient._updates.check import check_for_update, checks_of
+from licclient._verification.flow import verify_online
+from licclient.errors import LicclientError, StateUnreadableError
 
 if TYPE_CHECKING:
-    from licclient._async_transport import AsyncTransport
-    from licclient._flows.runners import Event
-    from licclient._transport import Transport
+    import asyncio
+
+    from licclient._core.async_transport import AsyncTransport
+    from licclient._core.runners import Event
+    from licclient._core.transport import Transport
+    from licclient._uses import flow as flow_module
+else:
+    asyncio = lazy("asyncio")
+    flow_module = lazy("licclient._uses.flow")
 
 
 SLICE: Final = 30.0
 """Seconds of one wait: so late is a suspended computer, or another process's activation, noticed."""
 
 LEAST_PAUSE: Final = 0.5
-"""Seconds between two looks, whatever the schedule says."""
+"""Seconds between two looks, whatever the schedule."""
 
 ASLEEP: Final = timedelta(minutes=10)
-"""When nobody has looked for so long, the computer was suspended: its waking is a start like any (D-137)."""
+"""After so long without a look, the computer was suspended: its waking is a start like any (D-137)."""
 
 
 class Callbacks:
@@ -98,67 +108,73 @@ class _Times:
 
 
 def work(
-    context: Context, callbacks: Callbacks, wake: "Event", report_error: Callable[[Exception], object]
+    session: Session, callbacks: Callbacks, wake: "Event", report_error: Callable[[BaseException], object]
 ) -> Flow[None]:
     """Work until `callbacks` is over, or the flow is closed.
 
     `wake` ends a wait; `report_error` gets what a callback of the application raised.
     """
-    pause = context.worker_pause  # the clock of a test: each jump is time that passes, awake
-    times = _Times(now := context.now(), now, asleep=ASLEEP if pause is None else timedelta.max)
+    pause = session.worker_pause  # the clock of a test: each jump is time that passes, awake
+    times = _Times(now := session.now(), now, asleep=ASLEEP if pause is None else timedelta.max)
+    shown: tuple[datetime | None, datetime | None] | None = None
     while not callbacks.is_over:
         seconds = SLICE if pause is None else pause
         try:
-            yield from _turn(context, callbacks, times)
-            now = times.look(context.now())
-            first = min((at for at in plan(context, times, now) if at is not None), default=None)
+            yield from _turn(session, callbacks, times)
+            now = times.look(session.now())
+            planned = plan(session, times, now)
+            if planned != shown:
+                debug("Next verify: %s; next update check: %s.", *(at or "none" for at in planned))
+                shown = planned
+            first = min((at for at in planned if at is not None), default=None)
             if first is not None and pause is None:
                 seconds = min(max((first - now).total_seconds(), LEAST_PAUSE), SLICE)
-        except Exception as problem:  # noqa: BLE001 - an app's callback that fails must not end the worker
+        except StateUnreadableError:  # by the next look it may be readable
+            pass
+        except BaseException as problem:  # an app's callback that fails must not end the worker
+            if not is_failure(problem):
+                raise
             yield Notify(partial(report_error, problem))
         if not callbacks.is_over:
             yield Wait(seconds, wake)
 
 
-def _turn(context: Context, callbacks: Callbacks, times: _Times) -> Flow[None]:
-    yield from callbacks.report(status(context))
-    now = times.look(context.now())
-    verify_at, _ = plan(context, times, now)
+def _turn(session: Session, callbacks: Callbacks, times: _Times) -> Flow[None]:
+    yield from callbacks.report(status(session))
+    now = times.look(session.now())
+    verify_at, _ = plan(session, times, now)
     if verify_at is not None and verify_at <= now:
         with suppress(LicclientError):
-            found = yield from verify_online(context, None, force=False)  # also beside a license file
+            found = yield from verify_online(
+                session, None, force=False, is_background=True
+            )  # also beside a license file
             if found.entitlements:
-                from licclient._flows.consumption import settle_uses  # noqa: PLC0415 - for apps that count uses
-
-                yield from settle_uses(context, found)
-        times.verified_at = context.now()
-        yield from callbacks.report(status(context))
-    now = times.look(context.now())
-    _, check_at = plan(context, times, now)
+                yield from flow_module.report_uses(session, found)
+        times.verified_at = session.now()
+        yield from callbacks.report(status(session))
+    now = times.look(session.now())
+    _, check_at = plan(session, times, now)
     if check_at is not None and check_at <= now and not callbacks.is_over:
-        yield from check_for_update(context, None, force=False)
-        times.checked_at = context.now()
-    yield from callbacks.report(status(context), with_update=True)
+        yield from check_for_update(session, None, force=False)
+        times.checked_at = session.now()
+    yield from callbacks.report(status(session), with_update=True)
 
 
-def plan(context: Context, times: _Times, now: datetime) -> tuple[datetime | None, datetime | None]:
+def plan(session: Session, times: _Times, now: datetime) -> tuple[datetime | None, datetime | None]:
     """Return when to verify and when to check for updates; None for not at all. Leaves a keyring asleep."""
-    found = context.activations.find()
+    found = session.activations.find()
     if found is None:
         return None, None
-    subject = find_subject(context, None, found, installation_domain(context), 0)
-    held, last = context.successes.find(subject), last_outcome(context, subject)
-    name, settings = subject.name, context.settings
+    subject = find_subject(session, None, found, session.domain(), 0)
+    held, last = session.successes.find(subject), last_outcome(session, subject)
+    name, settings = subject.name, session.settings
     verify_at = next_verify(name, held, last, times.verified_at, times.started_at, now, settings)
-    checks = None if settings.version is None else checks_of(context, found)
+    checks = None if settings.version is None else checks_of(session, found)
     if held is None or checks is None:
         return verify_at, None
-    done = read_round(context.storage.load(checks))
+    done = read_update_check(session.storage.load(checks))
     return verify_at, next_update_check(name, done, times.checked_at, times.started_at, now, settings)
 
-
-STOP_SECONDS: Final = 0.8
-"""How long stopping waits for a call on its way; then it is left alone: it reports to nobody any more."""
 
 OnStatus = Callable[[LicenseStatus], object]
 """Called with the status: at once, and then whenever it changes."""
@@ -166,22 +182,16 @@ OnStatus = Callable[[LicenseStatus], object]
 OnUpdate = Callable[[Update], object]
 """Called with an update, once."""
 
-Deliver = Callable[[Callable[[], object]], object]
-"""Runs a function on a thread of the app's choice; `licclient.deliver` has some.
-
-Defined here because freezers collect both toolkits for whoever imports that module.
-"""
-
 
 class Worker:
     """The background worker of a `LicenseClient`, as a thread; its `start` makes one."""
 
     def __init__(
-        self, context: Context, open_transport: "Callable[[], Transport]", callbacks: Callbacks
+        self, session: Session, open_transport: "Callable[[], Transport]", callbacks: Callbacks
     ) -> None:
         self._callbacks = callbacks
         self._wake = threading.Event()
-        flow = work(context, callbacks, self._wake, _report)
+        flow = work(session, callbacks, self._wake, _report)
         self._thread = threading.Thread(
             target=lambda: run(flow, open_transport), name="licclient-worker", daemon=True
         )
@@ -197,11 +207,15 @@ class Worker:
         self._wake.set()
 
     def stop(self) -> None:
-        """End it. Afterwards nobody is called back; a call on its way is waited for at most a second."""
+        """End it. No callback runs afterwards; a call on its way is waited for at most a second."""
         self._callbacks.is_over = True
         self._wake.set()
         if self._thread is not threading.current_thread():
             self._thread.join(STOP_SECONDS)
+
+    def __reduce__(self) -> Never:
+        """Refuse copies."""
+        refuse_copies(self, "call client.start of another client")
 
     def __enter__(self) -> Self:
         return self
@@ -210,7 +224,7 @@ class Worker:
         self.stop()
 
 
-def _report(problem: Exception) -> None:
+def _report(problem: BaseException) -> None:
     seen = (type(problem), problem, problem.__traceback__, threading.current_thread())
     threading.excepthook(threading.ExceptHookArgs(seen))
 
@@ -219,14 +233,12 @@ class AsyncWorker:
     """The twin of `Worker`, as a task of the running event loop; it calls back in the loop."""
 
     def __init__(
-        self, context: Context, open_transport: "Callable[[], AsyncTransport]", callbacks: Callbacks
+        self, session: Session, open_transport: "Callable[[], AsyncTransport]", callbacks: Callbacks
     ) -> None:
-        import asyncio  # noqa: PLC0415 - the synchronous client does not pay for it
-
         self._callbacks = callbacks
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        flow = work(context, callbacks, self._wake, self._report)
+        flow = work(session, callbacks, self._wake, self._report)
         self._task = self._loop.create_task(run_async(flow, open_transport), name="licclient-worker")
 
     @property
@@ -239,18 +251,20 @@ class AsyncWorker:
         self._wake.set()
 
     def cancel(self) -> None:
-        """End it without waiting; nobody is called back any more."""
+        """End it without waiting; no callback runs afterwards."""
         self._callbacks.is_over = True
         if not self._loop.is_closed():
             self._task.cancel()
 
     async def stop(self) -> None:
         """End it; as `Worker.stop`."""
-        import asyncio  # noqa: PLC0415 - the synchronous client does not pay for it
-
         self.cancel()
         if self._task is not asyncio.current_task() and not self._loop.is_closed():
             await asyncio.wait([self._task], timeout=STOP_SECONDS)
+
+    def __reduce__(self) -> Never:
+        """Refuse copies."""
+        refuse_copies(self, "call client.start of another client")
 
     async def __aenter__(self) -> Self:
         return self
@@ -258,8 +272,8 @@ class AsyncWorker:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def _report(self, problem: Exception) -> None:
-        # Without the task: from Python 3.12 on, its context would be entered, in which this is called.
+    def _report(self, problem: BaseException) -> None:
+        # Without the task: from Python 3.12 on, its session would be entered, in which this is called.
         self._loop.call_exception_handler({"message": "a callback of licclient failed", "exception": problem})
 
 
@@ -270,17 +284,31 @@ class Refresh:
     of a refusal (D-176). What it writes is written whole or not at all.
     """
 
-    def __init__(self, verify: Callable[[], object]) -> None:
+    def __init__(self, verify: Callable[[], License]) -> None:
         self._verify = verify
+        self._outcome: License | LicclientError | None = None
         self._thread = threading.Thread(target=self._run, name="licclient-refresh", daemon=True)
         atexit.register(self.join, STOP_SECONDS)
         with suppress(RuntimeError):  # no more threads: then the answer from the disk is all there is
             self._thread.start()
 
     def _run(self) -> None:
-        with suppress(LicclientError, OSError, RuntimeError):
-            self._verify()
+        with suppress(OSError, RuntimeError):
+            try:
+                self._outcome = self._verify()
+            except LicclientError as problem:
+                self._outcome = problem
         atexit.unregister(self.join)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is still on its way."""
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float) -> License | LicclientError | None:
+        """Return what came of it; None if it takes longer than so many seconds."""
+        self.join(seconds)
+        return self._outcome
 
     def join(self, seconds: float) -> None:
         """Wait for it so long."""

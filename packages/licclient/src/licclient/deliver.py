@@ -14,13 +14,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from licclient._core.arguments import wrong_type
 from licclient.dialogs._calls import after_dialogs, post_to_tk
 
 if TYPE_CHECKING:
     import tkinter as tk
     from asyncio import AbstractEventLoop
 
-    from licclient._worker import Deliver
+    from licclient._core.runners import Deliver
 
 __all__ = ["to_loop", "to_qt", "to_tk"]
 
@@ -31,6 +32,8 @@ def to_tk(root: "tk.Misc") -> "Deliver":
     Args:
         root: The app's main window.
     """
+    if not (callable(getattr(root, "register", None)) and hasattr(root, "tk")):
+        raise wrong_type("root", "a window of Tk, such as the app's tkinter.Tk()", root)
     return after_dialogs(post_to_tk(root))
 
 
@@ -51,7 +54,7 @@ def post_to_qt() -> "Deliver":
         raise ImportError("licclient.deliver.to_qt needs PySide6: pip install 'licclient[qt]'") from problem
 
     class Post(QObject):
-        """Lives on the thread that made it; Qt carries what is emitted over to it."""
+        """Lives on the thread that made it; Qt delivers its signals there."""
 
         come: Any = Signal(object)
 
@@ -68,7 +71,7 @@ def post_to_qt() -> "Deliver":
     post = Post()
 
     def deliver(call: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the app has ended: nobody is there to be called
+        with suppress(RuntimeError):  # the app has ended: there is no callback any more
             post.come.emit(call)
 
     return deliver
@@ -78,8 +81,10 @@ def to_loop(loop: "AbstractEventLoop") -> "Deliver":
     """Call back in an event loop of asyncio, from whichever thread.
 
     Args:
-        loop: As from `asyncio.get_running_loop()`. Once it is closed, nobody is called back.
+        loop: As from `asyncio.get_running_loop()`. Once it is closed, no callback runs.
     """
+    if not callable(getattr(loop, "call_soon_threadsafe", None)):
+        raise wrong_type("loop", "an event loop of asyncio", loop)
 
     def deliver(call: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # the loop is closed, maybe just now

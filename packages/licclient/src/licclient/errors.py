@@ -4,15 +4,16 @@ LicclientError
 ├── NotActivatedError        no key has been entered on this computer      → ask for one
 ├── LicenseRefusedError      the server refused the key                    → block the feature, show why
 ├── NotEntitledError         the license does not include a feature        → offer the upgrade
-├── QuotaExceededError       all that the license includes for now is used  → say when it goes on
+├── QuotaExceededError       all that the license includes for now is used  → show when it is available again
 ├── InvalidRequestError      the request was malformed (422)               → a bug or a wrong setting
-│   └── MistypedKeyError     what was typed cannot be a key; no request    → show what is wrong with it
+│   └── MistypedKeyError     the typed text cannot be a key; no request    → show the flaw
 ├── ServiceUnavailableError  no trustworthy response, and no grace period  → try later
-├── DeactivationError        the slot of this computer stays taken         → say when, or whom to ask
-├── LicenseFileError         a license file cannot be used here            → say why, ask for another
-├── NoSeatError              no floating seat                              → say when, or whom to ask
+├── DeactivationError        the slot of this computer stays taken         → show when, or refer to support
+├── LicenseFileError         a license file cannot be used here            → show why, request another
+├── NoSeatError              no floating seat                              → show when, or refer to support
+├── StateUnreadableError     the stored state cannot be read now           → try again; show the path
 ├── UntrustedResponseError   a response or file is not what was promised   → treat as an attack
-├── UnusableArchiveError     a verified file that must not be unpacked     → keep this version, tell support
+├── UnusableArchiveError     a verified file that must not be unpacked     → keep this version, inform support
 └── DownloadCancelledError   the application cancelled                     → nothing; a later try resumes
 
 Pure modules return these as values; the clients raise them. None of them ever contains a license key.
@@ -22,10 +23,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from licclient._model import FileFlaw, Reason
+from licclient._core.lazy import lazy
+from licclient._core.model import FileFlaw, Outage, Reason
 
 if TYPE_CHECKING:
-    from licclient._typed_key import KeyFlaw
+    from licclient._core import texts
+    from licclient._core.typed_key import KeyFlaw
+else:
+    texts = lazy("licclient._core.texts")
 
 __all__ = [
     "DeactivationError",
@@ -40,6 +45,7 @@ __all__ = [
     "NotEntitledError",
     "QuotaExceededError",
     "ServiceUnavailableError",
+    "StateUnreadableError",
     "UntrustedResponseError",
     "UnusableArchiveError",
 ]
@@ -50,7 +56,12 @@ class LicclientError(Exception):
 
     Attributes:
         message: What happened, in English or in the server's words; `explain` translates.
+        http_status: Status of the response that it is about; None without one.
+        request_id: The id of that request in the server's log (`X-Request-ID`), or None.
     """
+
+    http_status: int | None = None
+    request_id: str | None = None
 
     # `args` stay those of the constructor (`BaseException.__new__` sets them), so every error can be pickled.
     def __init__(self, message: str = "") -> None:
@@ -64,9 +75,7 @@ class NotActivatedError(LicclientError):
     """No key was given, and none has been activated on this computer."""
 
     def __init__(self) -> None:
-        from licclient._texts import text_of  # noqa: PLC0415 - most starts show no message
-
-        super().__init__(text_of("error.not_activated", "en"))
+        super().__init__(texts.text_of("error.not_activated", "en"))
 
 
 class LicenseRefusedError(LicclientError):
@@ -74,12 +83,14 @@ class LicenseRefusedError(LicclientError):
 
     Attributes:
         reason: Why, to branch on.
+        is_trial: Whether the license was a trial, as far as this computer knows.
     """
 
-    def __init__(self, reason: Reason, message: str) -> None:
+    def __init__(self, reason: Reason, message: str, *, is_trial: bool = False) -> None:
         super().__init__(message)
         self.args = (reason, message)
         self.reason = reason
+        self.is_trial = is_trial
 
 
 class NotEntitledError(LicclientError):
@@ -90,15 +101,13 @@ class NotEntitledError(LicclientError):
     """
 
     def __init__(self, entitlement: str) -> None:
-        from licclient._texts import text_of  # noqa: PLC0415 - as above
-
-        super().__init__(text_of("error.not_entitled", "en"))
+        super().__init__(texts.text_of("error.not_entitled", "en"))
         self.args = (entitlement,)
         self.entitlement = entitlement
 
 
 class QuotaExceededError(LicclientError):
-    """A use does not fit into what is left of a metered entitlement; nothing was counted.
+    """A use exceeds the rest of a metered entitlement; nothing was counted.
 
     Attributes:
         entitlement: Its name.
@@ -106,9 +115,9 @@ class QuotaExceededError(LicclientError):
     """
 
     def __init__(self, entitlement: str, resets_at: datetime) -> None:
-        from licclient._texts import format_date, text_of  # noqa: PLC0415 - as above
-
-        super().__init__(text_of("error.quota_exceeded", "en", format_date(resets_at.date(), "en")))
+        super().__init__(
+            texts.text_of("error.quota_exceeded", "en", texts.format_date(resets_at.date(), "en"))
+        )
         self.args = (entitlement, resets_at)
         self.entitlement = entitlement
         self.resets_at = resets_at
@@ -118,7 +127,7 @@ class InvalidRequestError(LicclientError):
     """The request was malformed (spec 4.1, D-11). It does not mean that the key is good or bad.
 
     Attributes:
-        errors: Field name → what is wrong with it.
+        errors: Field name → its flaw.
     """
 
     def __init__(self, errors: Mapping[str, Sequence[str]]) -> None:
@@ -137,9 +146,7 @@ class MistypedKeyError(InvalidRequestError):
     """
 
     def __init__(self, flaw: "KeyFlaw", detail: str = "") -> None:
-        from licclient._texts import text_of  # noqa: PLC0415 - as above
-
-        super().__init__({"license_key": [text_of(f"flaw.{flaw.value}", "en", detail)]})
+        super().__init__({"license_key": [texts.text_of(f"flaw.{flaw.value}", "en", detail)]})
         self.args = (flaw, detail)
         self.flaw = flaw
         self.detail = detail
@@ -149,12 +156,16 @@ class ServiceUnavailableError(LicclientError):
     """No trustworthy response came (D-40), and neither cache nor grace period holds (D-42).
 
     Attributes:
-        retry_after: Seconds after which the service asked to retry; None when it did not say.
+        retry_after: Seconds after which the service wants a retry, or None.
+        outage: Why, to branch on.
     """
 
-    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", retry_after: float | None = None, outage: Outage = Outage.UNREACHABLE
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.outage = outage
 
 
 class DeactivationError(LicclientError):
@@ -199,8 +210,35 @@ class NoSeatError(LicclientError):
         self.retry_at = retry_at
 
 
+class StateUnreadableError(LicclientError):
+    """A file of the state folder cannot be read; nothing was changed (D-52).
+
+    Attributes:
+        reason: In the system's words, such as `Permission denied`.
+        path: The file; None for a storage without files.
+    """
+
+    def __init__(self, reason: str, path: str | None = None) -> None:
+        where = reason if path is None else f"{reason}: {path}"
+        super().__init__(
+            f"The license data of this app cannot be read ({where}). Nothing was changed."
+            " Try again; if that does not help, check the folder's permissions."
+        )
+        self.args = (reason, path)
+        self.reason = reason
+        self.path = path
+
+
 class UntrustedResponseError(LicclientError):
-    """No pinned key signed this response (D-62) or this version (D-67), or the file is a different one."""
+    """No pinned key signed this response (D-62) or this version (D-67), or the file is a different one.
+
+    Attributes:
+        is_clock_wrong: Whether it is only the time that does not fit: the clock of this computer is wrong.
+    """
+
+    def __init__(self, message: str = "", *, is_clock_wrong: bool = False) -> None:
+        super().__init__(message)
+        self.is_clock_wrong = is_clock_wrong
 
 
 class UnusableArchiveError(LicclientError):

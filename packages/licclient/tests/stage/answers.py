@@ -66,7 +66,7 @@ REPLIES: dict[str, tuple[int, Any]] = {
     "a number beyond all numbers": (200, _JSON.replace(b"null", b"1e999999999")),
     "invalid UTF-8": (200, _JSON.replace(b"Notes", b"N\xfftes")),
     "UTF-16": (200, json.dumps(GOOD).encode("utf-16")),
-    "a byte order mark": (200, b"\xef\xbb\xbf" + _JSON),
+    "two byte order marks": (200, b"\xef\xbb\xbf" * 2 + _JSON),
     "a script that calls back": (200, b"callback(" + _JSON + b")"),
     # --- other statuses
     "status 201": (201, GOOD),

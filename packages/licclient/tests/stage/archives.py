@@ -33,6 +33,7 @@ def entry(name: str, mode: int = stat.S_IFREG | 0o644, **changes: int) -> zipfil
     info.compress_type = zipfile.ZIP_DEFLATED
     info.create_system = 3
     info.external_attr = mode << 16
+    info.flag_bits = 0 if name.isascii() else 0x800
     for field, value in changes.items():
         setattr(info, field, value)
     return info

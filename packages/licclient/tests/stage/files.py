@@ -86,8 +86,7 @@ FILES: dict[str, Script] = {
     "no length and no digest": http(
         200, chunked(CONTENT), Transfer_Encoding="chunked", **HEADERS | {"Repr_Digest": ""}
     ),
-    "no length": http(200, chunked(CONTENT), Transfer_Encoding="chunked", **HEADERS),
-    "no framing at all": HEAD.replace(b"Content-Length", b"X-Length") + CONTENT,
+    "no framing at all": HEAD.replace(b"Content-Length", b"X-Length") + CONTENT[:-1],
     "no end": lambda _: endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536),
     "no end in chunks": lambda _: endless(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b"x" * 65536 + b"\r\n"
@@ -102,10 +101,11 @@ FILES: dict[str, Script] = {
     "another file each time": _another_each_time(),
     # --- packed
     "gzip": http(200, PACKED, Content_Encoding="gzip", **HEADERS),
-    "gzip that keeps its promise": http(
-        200, PACKED, Content_Encoding="gzip", **HEADERS | {"Repr_Digest": digest(PACKED)}
+    "gzip without a digest": http(200, PACKED, Content_Encoding="gzip", **HEADERS | {"Repr_Digest": ""}),
+    "an unknown encoding": http(200, CONTENT[::-1], Content_Encoding="br", **HEADERS),
+    "a patch that nobody asked for": http(
+        200, PACKED, Unencoded_Digest=digest(CONTENT), **HEADERS | {"Repr_Digest": digest(PACKED)}
     ),
-    "an unknown encoding": http(200, CONTENT, Content_Encoding="br", **HEADERS),
     # --- parts
     "a part that nobody asked for": http(206, CONTENT, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **HEADERS),
     "a part from elsewhere": _part(f"bytes 5-{SIZE - 1}/{SIZE}"),
@@ -150,6 +150,36 @@ FILES: dict[str, Script] = {
         [GOOD_FILE[:-100]], drip(CONTENT[-100:], pause=0.1)
     ),
 }
+
+_CHUNKED = {"Transfer_Encoding": "chunked", **HEADERS}
+
+PROVEN: dict[str, Script] = {
+    **{
+        f"Content-Encoding: {encoding}": http(200, CONTENT, Content_Encoding=encoding, **HEADERS)
+        for encoding in (
+            "aws-chunked",
+            "aws-chunked,gzip",
+            "gzip",
+            "br",
+            "utf-8",
+            "binary",
+            "none",
+            "x",
+            "dcz",
+        )
+    },
+    "chunks": http(200, chunked(CONTENT), **_CHUNKED),
+    "many chunks": http(200, chunked(*(CONTENT[at : at + 7] for at in range(0, SIZE, 7))), **_CHUNKED),
+    "until the end of the connection": HEAD.replace(b"Content-Length", b"X-Length") + CONTENT,
+    "chunks beside a wrong length": http(200, chunked(CONTENT), Content_Length="5", **_CHUNKED),
+    "a page": http(200, CONTENT, Content_Type="text/html", **HEADERS),
+    "text": http(200, CONTENT, Content_Type="text/plain; charset=utf-16", **HEADERS),
+    "another legacy digest": http(200, CONTENT, Content_MD5="1B2M2Y8AsgTpgAmY7PhCfg==", **HEADERS),
+    "a strange disposition": http(200, CONTENT, **HEADERS | {"Content_Disposition": "form-data; =;"}),
+    "no entity tag": http(200, CONTENT, **HEADERS | {"ETag": ""}),
+    "a weak entity tag": http(200, CONTENT, **HEADERS | {"ETag": 'W/"v2"'}),
+}
+"""The file with its digest, whatever the other headers say: what the digest proves is the file."""
 
 UNVERIFIED: dict[str, Script] = {
     "no digest": http(200, CONTENT, ETag='"v2"', Content_Disposition=HEADERS["Content_Disposition"]),

@@ -4,12 +4,12 @@ from typing import Any
 
 from licclient import License
 from licclient import _worker as background
-from licclient._flows.verification import verify
+from licclient._verification.flow import verify
 
 
 def recalled(client: Any, key: str | None) -> License | None:
     """Return what a client's `verify` answers by itself; None when it has to ask the server."""
-    flow = verify(client._context, key, force=False)
+    flow = verify(client._session, key, force=False)
     try:
         next(flow)
     except StopIteration as done:

@@ -12,27 +12,27 @@ class Keyring(keyring.backend.KeyringBackend):
     priority = 5
 
     def __init__(self) -> None:
-        super().__init__()
-        self.kept = {}
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kept: dict[tuple[str, str], str] = {}
         self.woken = 0
         self._is_locked = False
         self._opened = threading.Event()
         self._opened.set()
 
-    def lock(self):
+    def lock(self) -> None:
         """Give no key from now on."""
         self._is_locked = True
 
-    def unlock(self):
+    def unlock(self) -> None:
         """Give keys again."""
         self._is_locked = False
 
-    def stand_open(self):
+    def stand_open(self) -> threading.Event:
         """Let whoever asks wait for a person; returns what is set when that person has come."""
         self._opened.clear()
         return self._opened
 
-    def get_password(self, service, username):
+    def get_password(self, service: str, username: str) -> str | None:
         """Look it up."""
         self.woken += 1
         self._opened.wait(20)
@@ -40,12 +40,12 @@ class Keyring(keyring.backend.KeyringBackend):
             raise keyring.errors.KeyringLocked
         return self.kept.get((service, username))
 
-    def set_password(self, service, username, password):
+    def set_password(self, service: str, username: str, password: str) -> None:
         """Keep it, or not."""
         self.woken += 1
         self.kept[service, username] = password
 
-    def delete_password(self, service, username):
+    def delete_password(self, service: str, username: str) -> None:
         """Forget it."""
         self.woken += 1
         if self.kept.pop((service, username), None) is None:
@@ -55,7 +55,7 @@ class Keyring(keyring.backend.KeyringBackend):
 class Broken(Keyring):
     """A keyring that is there and fails."""
 
-    def set_password(self, service, username, password):
+    def set_password(self, service: str, username: str, password: str) -> None:
         """Keep it, or not."""
         raise keyring.errors.KeyringLocked(password)
 
@@ -63,7 +63,7 @@ class Broken(Keyring):
 class Forgetful(Keyring):
     """A keyring that takes everything and keeps nothing."""
 
-    def set_password(self, service, username, password):
+    def set_password(self, service: str, username: str, password: str) -> None:
         """Keep it, or not."""
 
 
@@ -74,10 +74,10 @@ class Chain(Keyring):
         super().__init__()
         self.backends = backends
 
-    def get_password(self, service, username):
+    def get_password(self, service: str, username: str) -> str | None:
         """Ask the first one."""
         return self.backends[0].get_password(service, username)
 
-    def set_password(self, service, username, password):
+    def set_password(self, service: str, username: str, password: str) -> None:
         """Leave it to the first one."""
         self.backends[0].set_password(service, username, password)

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from licclient._signatures.public_keys import PREFIX, read_public_key
+from licclient._core.public_keys import PREFIX, read_public_key
 
 CONTENT = random.Random(2).randbytes(50_000)
 OTHER = random.Random(3).randbytes(50_000)

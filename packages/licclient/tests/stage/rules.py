@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from licclient._model import Settings
-from licclient._settings import ClientSettings, read_settings
+from licclient._core.model import Settings
+from licclient._core.settings import ClientSettings, read_settings
 
 
 def settings(server: str = "https://store.example", **changes: Any) -> Settings:

@@ -17,7 +17,7 @@ class Kind(StrEnum):
     """Where a rule comes from."""
 
     LITERAL = "literal"
-    """The specification says so."""
+    """A literal rule of the specification."""
     READING = "reading"
     """The specification leaves it open, and this project decided it; the section is the decision's id."""
     EXTENSION = "extension"
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 class DeviationError(Exception):
-    """A rule is broken; the message says what was expected and what was seen."""
+    """A rule is broken; the message has the expected and the actual value."""
 
 
 class NotApplicableError(Exception):
@@ -109,6 +109,11 @@ def expect(wanted: bool, message: str) -> None:
     """Raise `DeviationError` unless a condition holds."""
     if not wanted:
         raise DeviationError(mask_secrets(message))
+
+
+def printable(text: str) -> str:
+    """Replace what controls a terminal, and what XML cannot hold."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
 
 
 def mask_secrets(text: str) -> str:

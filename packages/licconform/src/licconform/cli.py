@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from licconform import __version__
-from licconform.cases import Case, Kind, SetupError
+from licconform.cases import Case, Kind, SetupError, printable
 from licconform.client.run import CASES as CLIENT_CASES
 from licconform.client.run import run_client_cases
 from licconform.client.subject import Command
@@ -63,7 +63,7 @@ def report_options(command: Callable[..., None]) -> Callable[..., None]:
 def server(base_url: str, seed: str, public_key: str | None, **options: Any) -> None:
     """Test a server."""
     try:
-        seeds = SeedCommand(shlex.split(seed, posix=os.name != "nt"))
+        seeds = SeedCommand(split_command(seed))
     except ValueError as error:
         raise click.UsageError(f"--seed: {error}") from error
 
@@ -71,6 +71,17 @@ def server(base_url: str, seed: str, public_key: str | None, **options: Any) -> 
         return run_server_cases(base_url, seeds, public_key=public_key, **more)
 
     _run(run, SERVER_CASES, f"Server {base_url}", **options)
+
+
+def split_command(text: str, *, is_windows: bool = os.name == "nt") -> list[str]:
+    """Split a command line into its parts; on Windows, where a backslash is one, quotes are around a part.
+
+    Raise `ValueError` for a quote that is not closed.
+    """
+    if not is_windows:
+        return shlex.split(text)
+    parts = shlex.split(text, posix=False)
+    return [part[1:-1] if part[0] == part[-1] and part[0] in "\"'" else part for part in parts]
 
 
 @main.command()
@@ -93,7 +104,7 @@ def client(command: tuple[str, ...], jobs: int | None, *, has_clock: bool, **opt
 
 @main.command()
 def states() -> None:
-    """List what the seed command of a server is asked for."""
+    """List the states that the seed command of a server must create."""
     click.echo("SEED key STATE: make a product and a key in STATE; print it as JSON.\n")
     for name, meaning in STATES.items():
         click.echo(f"  {name:28} {meaning}")
@@ -129,7 +140,7 @@ def _run(
         click.echo(format_summary(results))
         _write(results, title, **files)
     except (SetupError, OSError) as error:
-        click.echo(f"licconform: {error}", err=True)
+        click.echo(f"licconform: {printable(str(error))}", err=True)
         sys.exit(NOT_RUN)
     if not any(result.outcome is not Outcome.SKIPPED for result in results):
         sys.exit(NOT_RUN)

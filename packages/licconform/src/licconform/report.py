@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from licconform.cases import Kind
+from licconform.cases import Kind, printable
 from licconform.runner import BAD, Outcome, Result
 
 _COLORS = {
@@ -49,7 +49,7 @@ def format_junit(title: str, results: Sequence[Result]) -> bytes:
             classname=f"{case.kind}.{case.section.replace('.', '_')}",
             time=f"{result.seconds:.3f}",
         )
-        message = _printable(result.message)
+        message = printable(result.message)
         if result.outcome in BAD:
             ET.SubElement(element, "failure", message=case.rule).text = message
         elif result.outcome is not Outcome.PASSED:
@@ -89,7 +89,7 @@ def _format_table(kind: Kind, results: Sequence[Result]) -> str:
 
 def _format_row(result: Result) -> str:
     case = result.case
-    message = f"<pre>{html.escape(_printable(result.message))}</pre>" if result.message else ""
+    message = f"<pre>{html.escape(printable(result.message))}</pre>" if result.message else ""
     color = _COLORS[result.outcome]
     return (
         f'<tr><td style="color:{color}">{result.outcome}<td>{html.escape(case.section)}'
@@ -111,8 +111,3 @@ aria-label="{label}: {text}"><title>{label}: {text}</title>
 <g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">
 <text x="{left / 2}" y="14">{label}</text><text x="{left + right / 2}" y="14">{text}</text></g></svg>
 """
-
-
-def _printable(text: str) -> str:
-    """Replace what XML cannot hold."""
-    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from licconform.cases import Case, DeviationError, NotApplicableError, SetupError, mask_secrets
+from licconform.cases import Case, DeviationError, NotApplicableError, SetupError, mask_secrets, printable
 
 Subject = TypeVar("Subject")
 
@@ -55,7 +55,7 @@ def run_cases(
             outcome, message = Outcome.EXPECTED_FAILURE, f"{xfails[case.name]}: {message}"
         elif outcome is Outcome.PASSED and case.name in xfails:
             outcome, message = Outcome.UNEXPECTED_PASS, "It passes: remove it from the expected failures."
-        return Result(case, outcome, mask_secrets(message), time.perf_counter() - started)
+        return Result(case, outcome, printable(mask_secrets(message)), time.perf_counter() - started)
 
     results = []
     with ThreadPoolExecutor(jobs) as pool:
@@ -81,7 +81,7 @@ def _run_one(
         return Outcome.FAILED, str(deviation)
     except SetupError:
         raise
-    except Exception:  # noqa: BLE001 - a response nobody thought of is a deviation, not the end of the run
+    except Exception:  # noqa: BLE001 - an unforeseen response is a deviation, not the end of the run
         return Outcome.FAILED, traceback.format_exc(limit=-2)
     return Outcome.PASSED, ""
 

@@ -8,7 +8,7 @@ class LicserverError(Exception):
 
 
 class InvalidInputError(LicserverError):
-    """The request cannot be fulfilled; the message says what would be valid."""
+    """The request cannot be fulfilled; the message describes valid values."""
 
 
 class NotFoundError(InvalidInputError):
@@ -24,7 +24,7 @@ class TooManyMovesError(ConflictError):
 
     Args:
         message: What happened, and what to do.
-        retry_at: When the next one may be freed; None for never.
+        retry_at: When the next slot may be freed; None for never.
     """
 
     def __init__(self, message: str, retry_at: datetime | None) -> None:
@@ -41,7 +41,7 @@ class HeldOfflineError(TooManyMovesError):
 
 
 class SettingsError(InvalidInputError):
-    """A setting is invalid; the message names the variable and says what would be valid."""
+    """A setting is invalid; the message names the variable and the valid values."""
 
 
 class SecretsError(LicserverError):
@@ -53,7 +53,7 @@ class ArtifactsError(LicserverError):
 
 
 class BackupError(LicserverError):
-    """A file is no backup or is damaged, or a backup could not be written."""
+    """A file is no backup or damaged, or a backup could not be written."""
 
 
 class StoreError(LicserverError):
@@ -62,6 +62,10 @@ class StoreError(LicserverError):
 
 class StoreUnavailableError(StoreError):
     """The database is unreachable, full or locked; a retry may succeed."""
+
+
+class NotWritableError(StoreUnavailableError):
+    """The database is full, or only lets itself be read."""
 
 
 class StatementRefusedError(StoreUnavailableError):
@@ -73,9 +77,9 @@ class LicenseLockedError(StoreUnavailableError):
 
 
 class RetryJobError(LicserverError):
-    """A background job failed and is to be repeated, at `at` or by its queue's schedule.
+    """A background job failed and is repeated, at `at` or by its queue's schedule.
 
-    The message is stored and shown: it has neither keys nor what a customer typed.
+    The message is stored and shown: it contains neither keys nor a customer's input.
     """
 
     def __init__(self, message: str, at: datetime | None = None) -> None:
@@ -84,4 +88,4 @@ class RetryJobError(LicserverError):
 
 
 class BuryJobError(LicserverError):
-    """A background job failed for good, and waits for somebody to revive it; the message is stored."""
+    """A background job failed for good, until a user retries it; the message is stored."""

@@ -13,14 +13,17 @@ import platformdirs
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from licserver.domain.languages import LANGUAGES
+from licserver.domain.mail_addresses import parse_sender
 from licserver.errors import SettingsError
+from licserver.limits import MAX_BODY_SECONDS
 
 PREFIX = "LICSERVER_"
 
-# Kubernetes sets these in every pod if a Service is named licserver.
+# Kubernetes sets these variables in every pod if a Service is named licserver.
 _OF_KUBERNETES = re.compile(r"LICSERVER_(SERVICE_(HOST|PORT\w*)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 
-# pydantic's type of an error → what to type, where its own message does not say it
+# pydantic's type of an error → a message with valid values, which pydantic's own lacks
 _MESSAGES = {
     "bool_parsing": "must be true or false",
     "int_parsing": "must be a whole number",
@@ -33,8 +36,7 @@ _LAST_PORT = 65535
 _LISTEN = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()=+-]+)*/?")
 _COLOR = re.compile("#[0-9A-Fa-f]{6}")
-_MAILBOX = r"[^<>@,;:\"\\\s]{1,64}@[A-Za-z0-9.-]{1,253}"
-_SENDER = re.compile(rf"[^<>@,;:\"\\]{{1,100}}<{_MAILBOX}>|{_MAILBOX}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 _MIN_ACTIVATION_DAYS = 30  # a customer may be on holiday, and a client verifies only once a day (spec 1)
 
 
@@ -46,7 +48,7 @@ class LogFormat(enum.StrEnum):
 
 
 class MailTls(enum.StrEnum):
-    """How the connection to the mail server is encrypted."""
+    """The encryption of the connection to the mail server."""
 
     STARTTLS = "starttls"
     TLS = "tls"
@@ -62,7 +64,9 @@ class Settings(BaseSettings):
             PgBouncer that pools by transaction; default: a file in the data folder.
         replica_url: URL of a standby of the PostgreSQL database, for lists and exports; default: none.
         base_url: The address that customers use, without a trailing slash; part of every download link.
-            Default: the ``Host`` of each request, which is safe only if nobody else can reach the server.
+            Default: the ``Host`` of each request, which is safe only if no stranger can reach the server.
+        allowed_hosts: Further names, separated by commas, besides that of the base URL, such as one that a
+            proxy sends as ``Host``; requests for other names are refused with 421.
         trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` counts.
         ipv6_prefix: The leading bits of an IPv6 address that distinguish environments.
         backup_dir: The folder of the backups that the console makes; default: `backups` in the data folder.
@@ -75,17 +79,24 @@ class Settings(BaseSettings):
         log_limit: Equal warnings or errors that a process logs in a minute, before it counts them; 0 for
             no limit.
         metrics_listen: The address for Prometheus, ``127.0.0.1:9464``; default: no metrics.
-        activation_days: `licserver sweep` frees a slot that was not seen for so many days; 0 for never,
-            otherwise at least 30.
+        activation_days: A slot that was not seen for so many days is freed; 0 for never, otherwise at least
+            30.
+        unlimited_activation_days: The same, of licenses with unlimited slots, which lose nothing by it.
+        activation_limit: New activations in a day of a license with unlimited slots, half of them at once; 0
+            for no limit.
+        use_limit: Uses of metered entitlements in a day, of a license, half of them at once; 0 for no limit.
         last_seen_days: A machine's "last seen" is stored every so many days, 1 to 7.
-        audit_days: `licserver sweep` deletes lines of the audit log after so many days; 0 for never.
+        audit_days: Lines of the audit log are deleted after so many days; 0 for never.
         body_timeout: Seconds until a request's body must have arrived.
         header_timeout: Seconds from a connection to the end of its first request's head.
         send_timeout: Seconds in which a client must receive some of a response, and a MiB of a file.
         miss_limit: Guesses of an address in a minute; 0 for no limit.
         flood_limit: Requests of an address in a minute; 0 for no limit.
+        write_limit: Requests of an address in a minute that write, such as those for floating seats; 0 for no
+            limit, also for each license.
         connection_limit: Connections of an address in a process; 0 for no limit.
         trial_address_limit: New trials of a product in a day, from one address or IPv6 /64; 0 for no limit.
+        trial_network_limit: The same, from one network (IPv4 /24, IPv6 /48).
         trial_limit: New trials of a product in a day; 0 for no limit.
         redis_url: Where several servers count guesses and floods together, ``redis://host:6379/0``; default:
             each process counts its own.
@@ -109,6 +120,7 @@ class Settings(BaseSettings):
         mail_user: Name to log in with; needs encryption.
         mail_password: Its password.
         mail_sender: The sender's address, ``Example Software <licenses@example.com>``.
+        mail_language: Of mails to customers whose language is not known, such as ``de``.
         mail_ending_days: Days before its end that a license's customer gets a mail; 0 for none.
         mail_activations: Whether customers get a mail when a new computer is activated.
         mail_admin: Where a mail goes when a webhook endpoint was disabled; default: nowhere.
@@ -124,6 +136,7 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = None  # may contain a password
     replica_url: SecretStr | None = None  # as above
     base_url: str | None = None
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
     ipv6_prefix: int = Field(default=128, ge=1, le=128)
     backup_dir: Path | None = None
@@ -135,15 +148,20 @@ class Settings(BaseSettings):
     log_limit: int = Field(default=10, ge=0)
     metrics_listen: str | None = None
     activation_days: int = Field(default=0, ge=0, le=36_500)
+    unlimited_activation_days: int = Field(default=90, ge=0, le=36_500)
+    activation_limit: int = Field(default=1_000, ge=0)
+    use_limit: int = Field(default=10_000, ge=0)
     last_seen_days: int = Field(default=1, ge=1, le=7)
-    audit_days: int = Field(default=0, ge=0, le=36_500)
-    body_timeout: float = Field(default=10.0, gt=0, le=600)
+    audit_days: int = Field(default=730, ge=0, le=36_500)
+    body_timeout: float = Field(default=MAX_BODY_SECONDS, gt=0, le=600)
     header_timeout: float = Field(default=10.0, gt=0, le=600)
     send_timeout: float = Field(default=300.0, gt=0, le=3600)
     miss_limit: int = Field(default=60, ge=0)
     flood_limit: int = Field(default=12_000, ge=0)
+    write_limit: int = Field(default=1_800, ge=0)
     connection_limit: int = Field(default=256, ge=0)
     trial_address_limit: int = Field(default=5, ge=0)
+    trial_network_limit: int = Field(default=50, ge=0)
     trial_limit: int = Field(default=1_000, ge=0)
     redis_url: SecretStr | None = None  # may contain a password
     admin_listen: str | None = None
@@ -166,12 +184,13 @@ class Settings(BaseSettings):
     mail_host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.:-]{1,253}$")
     mail_ending_days: int = Field(default=14, ge=0, le=365)
     mail_activations: bool = False
+    mail_language: str = Field(default=LANGUAGES[0], pattern=r"^[a-z]{2,3}$")
     mail_admin: str | None = Field(default=None, pattern=r"^[^@\s,;<>]{1,64}@[^@\s,;<>]{1,180}$")
     paddle_api_key: SecretStr | None = None
     drain_delay: float = Field(default=0.0, ge=0, le=600)
     drain_timeout: float = Field(default=30.0, ge=0, le=3600)
 
-    @field_validator("trusted_proxies", "webhook_networks", mode="before")
+    @field_validator("allowed_hosts", "trusted_proxies", "webhook_networks", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         return (
@@ -196,6 +215,13 @@ class Settings(BaseSettings):
         ):
             raise ValueError("must look like https://licenses.example.com")
         return value.rstrip("/")
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_HOST_NAME.fullmatch(name) for name in value):
+            raise ValueError("must be names without a port, separated by commas, like licenses.example.com")
+        return value
 
     @field_validator("replica_url")
     @classmethod
@@ -222,7 +248,7 @@ class Settings(BaseSettings):
             raise ValueError("must look like s3://bucket/prefix; credentials go into the AWS_* variables")
         return value.rstrip("/")
 
-    @field_validator("activation_days")
+    @field_validator("activation_days", "unlimited_activation_days")
     @classmethod
     def _check_activation_days(cls, value: int) -> int:
         if 0 < value < _MIN_ACTIVATION_DAYS:
@@ -239,8 +265,8 @@ class Settings(BaseSettings):
     @field_validator("mail_sender")
     @classmethod
     def _check_mail_sender(cls, value: str | None) -> str | None:
-        if value is not None and not (value.isprintable() and _SENDER.fullmatch(value)):
-            raise ValueError("must look like Example Software <licenses@example.com>")
+        if value is not None:
+            parse_sender(value)
         return value
 
     @field_validator("mail_host")
@@ -302,10 +328,10 @@ class StandaloneSettings(Settings):
 
 
 def check_names() -> None:
-    """Refuse unknown ``LICSERVER_*`` variables: pydantic-settings would ignore a misspelt one.
+    """Refuse unknown ``LICSERVER_*`` variables: pydantic-settings would ignore a misspelt name.
 
     Raises:
-        SettingsError: naming the variable and the most similar setting.
+        SettingsError: A variable is unknown; the message has the most similar setting.
     """
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in os.environ:
@@ -320,7 +346,7 @@ def load_settings(**given: Any) -> Settings:
     """Read the settings from the environment; arguments override it, None counts as not given.
 
     Raises:
-        SettingsError: for an invalid value, and for an unknown variable.
+        SettingsError: A value is invalid, or a variable is unknown.
     """
     check_names()
     try:

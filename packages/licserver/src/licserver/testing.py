@@ -1,4 +1,4 @@
-"""A real license server for the tests of other projects, on a free port, with its own data folder.
+"""A license server for the tests of other projects, on a free port, with its own data folder.
 
 Installing licserver adds the pytest fixture `license_server`::
 
@@ -24,11 +24,11 @@ from typing import Any
 from aiohttp import web
 
 from licserver.clock import Clock, system_clock
-from licserver.domain.records import EnvironmentPolicy, LicenseTerms, Product, Release
+from licserver.domain.records import DEFAULT_POLICY, EnvironmentPolicy, LicenseTerms, Product, Release
 from licserver.services import Services, open_services
+from licserver.serving.connections import Runner
+from licserver.serving.server import create_app_with_jobs
 from licserver.settings import StandaloneSettings
-from licserver.web import create_app
-from licserver.web.connections import Runner
 
 __all__ = ["LicenseServer", "MovedClock", "serve_licenses"]
 
@@ -46,7 +46,7 @@ class MovedClock:
         return self._clock() + self._by
 
     def forward(self, **by: float) -> None:
-        """Change the offset, by the arguments of `datetime.timedelta`; negative ones go back."""
+        """Move the clock by the arguments of `datetime.timedelta`; negative values move it back."""
         self._by += timedelta(**by)
 
 
@@ -62,7 +62,7 @@ class LicenseServer:
         self._thread = threading.Thread(target=self._main, name="license-server", daemon=True)
 
     def add_product(
-        self, slug: str, name: str | None = None, environment: str = "domain", **more: Any
+        self, slug: str, name: str | None = None, environment: str = DEFAULT_POLICY, **more: Any
     ) -> Product:
         """Add a product, by default for desktop apps; see `services.products.add`."""
         return self.services.products.add(slug, name or slug, EnvironmentPolicy(environment), **more)
@@ -82,7 +82,7 @@ class LicenseServer:
         platform: str = "",
         channel: str = "",
     ) -> Release:
-        """Publish a file ``slug-version.zip`` of these bytes, for one platform or for all."""
+        """Publish a file ``slug-version.zip`` of these bytes, for a platform or for all."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{slug}-{version}.zip"
             file.write_bytes(content)
@@ -114,7 +114,7 @@ class LicenseServer:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        app = create_app(self.services, self.clock)
+        app = create_app_with_jobs(self.services, self.clock)
         runner = Runner(app, self.services.settings, shutdown_timeout=1, access_log=None)
         await runner.setup()
         try:
@@ -131,7 +131,7 @@ def serve_licenses(folder: Path, clock: Clock = system_clock, **settings: Any) -
     """Run a license server without products on a free port of this machine.
 
     Args:
-        folder: For its data.
+        folder: The data folder.
         clock: The time before a test moves it.
         **settings: Of `licserver.settings.Settings`; the environment is ignored.
     """

@@ -11,32 +11,46 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import licclient
 from licclient._cli._output import (
     Output,
+    flush_output,
     format_entitlements,
     format_origin,
     format_term,
     progress_bar,
     update_document,
+    write,
 )
 from licclient._client import LicenseClient
-from licclient._clock import real_clock
-from licclient._computer import AUTO
-from licclient._model import Reason, Source, write_entitlements
-from licclient._protocol.requests import hide_keys
-from licclient._typed_key import repair_key
+from licclient._core.clock import real_clock
+from licclient._core.computer import AUTO
+from licclient._core.lazy import lazy
+from licclient._core.model import Reason, Source, write_entitlements
+from licclient._core.requests import hide_keys
+from licclient._core.typed_key import repair_key
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,
     LicclientError,
     LicenseFileError,
     LicenseRefusedError,
+    StateUnreadableError,
     UntrustedResponseError,
     UnusableArchiveError,
 )
+
+if TYPE_CHECKING:
+    from licclient import _doctor as _doctor_module
+    from licclient import install
+    from licclient._updates import part_file
+    from licclient._updates.check import UpdateCheck
+else:
+    _doctor_module = lazy("licclient._doctor")
+    part_file = lazy("licclient._updates.part_file")
+    install = lazy("licclient.install")
 
 YES: Final = 0
 NO: Final = 1
@@ -50,13 +64,20 @@ _STDIN: Final = "-"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     try:
+        return _main(argv)
+    finally:
+        flush_output()
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    try:
         args = _parse(argv)
         with Output(as_json=args.json) as output:
             return _run(args, output)
     except _WrongUseError as wrong:
         return _print_wrong_use(wrong, as_json="--json" in (sys.argv if argv is None else argv))
     except KeyboardInterrupt:
-        print("licclient: interrupted", file=sys.stderr)
+        write("licclient: interrupted", sys.stderr)
         return INTERRUPTED
 
 
@@ -81,8 +102,7 @@ def _run(args: argparse.Namespace, output: Output) -> int:
 def _print_wrong_use(wrong: "_WrongUseError", *, as_json: bool) -> int:
     if as_json:
         return Output(as_json=True).error(WRONG_USE, "wrong_use", str(wrong))
-    wrong.parser.print_usage(sys.stderr)
-    print(f"{wrong.parser.prog}: error: {wrong}", file=sys.stderr)
+    write(f"{wrong.parser.format_usage()}{wrong.parser.prog}: error: {wrong}", sys.stderr)
     return WRONG_USE
 
 
@@ -172,9 +192,10 @@ def _install_file(args: argparse.Namespace, output: Output, client: LicenseClien
 
 
 def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
-    found = client.check_for_update(args.key, force=args.force)
+    check = client.check_for_update(args.key, force=args.force)
+    found = check.update
     if found is None:
-        return _print_no_update(args, output, client)
+        return _print_no_update(args, output, check)
     lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
     lines += ["The installed version is no longer supported."] if found.is_required else []
     lines += ["This is an important update."] if found.is_critical else []
@@ -185,11 +206,11 @@ def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> i
 
 def _download(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
     # A person is waiting, so `check_every` does not apply.
-    found = client.check_for_update(args.key, force=True)
-    if found is None:
-        return _print_no_update(args, output, client)
+    check = client.check_for_update(args.key, force=True)
+    if check.update is None:
+        return _print_no_update(args, output, check)
     with progress_bar(sys.stderr, shown=not args.json) as progress:
-        file = client.download(found, args.to, progress)
+        file = client.download(check.update, args.to, progress, key=args.key)
     document = {
         "path": str(file.path),
         "size": file.size,
@@ -204,20 +225,17 @@ def _download(args: argparse.Namespace, output: Output, client: LicenseClient) -
 
 
 def _apply(args: argparse.Namespace, output: Output) -> int:
-    from licclient._part_file import Downloaded  # noqa: PLC0415 - rarely needed
-    from licclient.install import Installation  # noqa: PLC0415 - as above
-
     file = Path(args.file)
-    downloaded = Downloaded(file, file.stat().st_size, args.sha256.lower(), args.version, is_verified=True)
-    installed = Installation(args.to).apply(downloaded)
+    downloaded = part_file.Downloaded(
+        file, file.stat().st_size, args.sha256.lower(), args.version, is_verified=True
+    )
+    installed = install.Installation(args.to).apply(downloaded)
     output.result({"version": installed.version, "folder": str(installed.folder)}, str(installed.folder))
     return YES
 
 
 def _roll_back(args: argparse.Namespace, output: Output) -> int:
-    from licclient.install import Installation  # noqa: PLC0415 - rarely needed
-
-    found = Installation(args.folder).roll_back()
+    found = install.Installation(args.folder).roll_back()
     if found is None:
         output.result({"version": None, "folder": None}, "There is no previous version.")
         return NO
@@ -226,21 +244,18 @@ def _roll_back(args: argparse.Namespace, output: Output) -> int:
 
 
 def _doctor(_: argparse.Namespace, output: Output, client: LicenseClient) -> int:
-    from licclient._doctor import diagnose  # noqa: PLC0415 - rarely needed
-
-    edges = client._context, client._agent, client._given_transport  # noqa: SLF001 - all of it is examined
-    findings, report = diagnose(*edges)
+    edges = client._session, client._agent, client._given_transport  # noqa: SLF001 - all of it is examined
+    findings, report = _doctor_module.diagnose(*edges)
     document = [{"name": one.name, "ok": one.is_fine, "message": one.text} for one in findings]
     output.result({"findings": document}, report)
     return NO if any(one.is_fine is False for one in findings) else YES
 
 
-def _print_no_update(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
-    found = client.last_update_check
-    if found.error is not None:
-        return _print_failure(args, output, found.error)
-    document = {"update": None, "message": found.message, "required": found.is_update_required}
-    output.result(document, found.message)
+def _print_no_update(args: argparse.Namespace, output: Output, check: "UpdateCheck") -> int:
+    if check.error is not None:
+        return _print_failure(args, output, check.error)
+    document = {"update": None, "message": check.message, "required": check.is_update_required}
+    output.result(document, check.message)
     return NO
 
 
@@ -249,7 +264,7 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
         case LicenseRefusedError():
             no = _NO.get(args.run, {"update": None})
             document = {**no, "reason": problem.reason.value, "message": problem.message}
-            is_update = problem.reason is Reason.NO_VERSION  # which says nothing about the license
+            is_update = problem.reason is Reason.NO_VERSION  # which does not concern the license
             output.result(document, problem.message if is_update else f"Refused: {problem.message}")
             return NO
         case DeactivationError():
@@ -260,6 +275,8 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
             return output.error(WRONG_USE, "invalid_request", problem.message)
         case UntrustedResponseError():
             return output.error(NO_ANSWER, "untrusted", problem.message)
+        case StateUnreadableError():
+            return output.error(NO_ANSWER, "state_unreadable", problem.message)
         case LicenseFileError():
             return output.error(NO_ANSWER, "license_file", problem.message)
         case UnusableArchiveError():
@@ -316,11 +333,11 @@ _ARGUMENTS: Final = {
     "--domain": ("D", "where it is installed (LICCLIENT_DOMAIN); default: an id of this installation"),
     "--slug": ("SLUG", "the app's slug (LICCLIENT_SLUG)"),
 }
-"""What several commands have: what stands for the value in the help, and the help."""
+"""Options of several commands: the placeholder of the value in the help, and the help."""
 
 _TEXTS: Final = ("server", "state_dir", "product", "slug", "platform", "domain", "label")
 _LISTS: Final = ("public_key", "release_key", "channel")
-"""Repeatable; in the environment a list, separated by spaces. `_TEXTS` may stand there too."""
+"""Repeatable; in the environment a list, separated by spaces. `_TEXTS` are accepted there too."""
 
 
 class _WrongUseError(Exception):
@@ -343,7 +360,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser, environ = _parser(), os.environ
+    parser, environ = create_parsers()["licclient"], os.environ
     absent = dict.fromkeys((*_TEXTS, *_LISTS, "key", "installed"))
     defaults = argparse.Namespace(json=False, require_digest=False, **absent)
     args, unknown = parser.parse_known_args(argv, defaults)
@@ -360,8 +377,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def _parser() -> argparse.ArgumentParser:
-    common = _Parser(add_help=False)
+def create_parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the program's parser, then those of its commands, by the words before their options."""
+    common = _Parser(prog="licclient", add_help=False)  # else it looks for its own name in `sys.argv`
     group = common.add_argument_group("common options, before or after the command")
     _add_arguments(group, "--server --state-dir --public-key --release-key")
     group.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
@@ -383,8 +401,8 @@ def _parser() -> argparse.ArgumentParser:
         commands[name] = command
 
     verify, download, apply = commands["verify"], commands["download"], commands["apply"]
-    verify.add_argument("--force", action="store_true", help="ask the server even if the cache is fresh")
-    commands["check"].add_argument("--force", action="store_true", help="ask the server now")
+    verify.add_argument("--force", action="store_true", help="send a request even if the cache is fresh")
+    commands["check"].add_argument("--force", action="store_true", help="send a request now")
     download.add_argument("--to", required=True, metavar="DIR", help="folder for the file")
     download.add_argument(
         "--require-digest", action="store_true", help="refuse a file that comes without its digest"
@@ -395,7 +413,7 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument("--to", required=True, metavar="DIR", help="the app's own folder")
     commands["roll-back"].add_argument("folder", metavar="DIR", help="the app's own folder")
     commands["install-file"].add_argument("file", metavar="FILE", help="the license file")
-    return parser
+    return {"licclient": parser, **{f"licclient {name}": command for name, command in commands.items()}}
 
 
 def _add_arguments(parser: argparse._ActionsContainer, names: str, *, is_hidden: bool = False) -> None:

@@ -1,5 +1,6 @@
 """What the command line prints: results, errors, a progress bar."""
 
+import errno
 import json
 import logging
 import os
@@ -11,10 +12,11 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, Self, TextIO
 
-from licclient._model import Entitlements, EntitlementValue, License, Quota, Source, Update
-from licclient._texts import amount, span
+from licclient._core.model import Entitlements, EntitlementValue, License, Quota, Source, Update
+from licclient._core.texts import amount, span
 
 _BAR_CELLS: Final = 24
+
 
 _OPTIONS: Final = {
     "base_url": "--server",
@@ -45,27 +47,72 @@ class Output(logging.Handler):
                 self.complain(message)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message of the log until the end: the result often says the same."""
+        """Keep a message of the log until the end: the result often repeats it."""
         self._complaints[record.getMessage()] = None
 
     def result(self, document: dict[str, Any], *lines: str) -> None:
         """Print the result: the document with `--json`, else the lines."""
         self._printed.update(lines)
         for line in [json.dumps(document)] if self._as_json else map(_printable, lines):
-            print(line)
+            write(line, sys.stdout)
 
     def error(self, status: int, kind: str, message: str) -> int:
         """Print an error, and return the exit status."""
         self._printed.add(message)
-        if self._as_json:
-            print(json.dumps({"error": kind, "message": _name_options(message)}))
-        else:
-            self.complain(message)
+        try:
+            if self._as_json:
+                write(json.dumps({"error": kind, "message": _name_options(message)}), sys.stdout)
+                return status
+        except OSError:  # perhaps the error that is to be printed: a full disk
+            pass
+        self.complain(message)
+        if sys.stdout is not None:
+            try:
+                sys.stdout.flush()
+            except OSError:
+                _drop(sys.stdout)  # or the status would be 120
         return status
 
     def complain(self, message: str) -> None:
         """Print a message to the standard error."""
-        print(f"licclient: {_printable(_name_options(message))}", file=sys.stderr)
+        write(f"licclient: {_printable(_name_options(message))}", sys.stderr)
+
+
+def write(line: str, stream: TextIO | None) -> None:
+    """Print a line at once. A reader that is gone, as in `licclient … | true`, changes no exit status.
+
+    Raises:
+        OSError: if the line cannot be written, as on a full disk.
+    """
+    if stream is None:  # a program without a console
+        return
+    try:
+        print(line, file=stream, flush=True)
+    except OSError as problem:
+        if not _has_no_reader(problem):
+            raise
+        _drop(stream)
+
+
+def flush_output() -> None:
+    """Print what the parser of arguments has left in memory; Python itself reports what else goes wrong."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError as problem:
+            if _has_no_reader(problem):
+                _drop(stream)
+
+
+def _has_no_reader(problem: OSError) -> bool:
+    return problem.errno == (errno.EINVAL if os.name == "nt" else errno.EPIPE)
+
+
+def _drop(stream: TextIO) -> None:
+    """Lead a stream to nowhere: Python would report unwritten output at its end, and exit with 120."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _name_options(message: str) -> str:

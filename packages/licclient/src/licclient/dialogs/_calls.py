@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import tkinter as tk
 
-    from licclient._worker import Deliver
+    from licclient._core.runners import Deliver
 
 _TK_MILLISECONDS: Final = 50
 

@@ -4,18 +4,20 @@ No toolkit is named here. Everything but the work itself happens on the thread o
 """
 
 import threading
-import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from licclient._base_client import BaseClient
 from licclient._client import LicenseClient
+from licclient._core.arguments import check_flag, check_text, wrong_type
+from licclient._core.environment import open_page
+from licclient._core.runners import Deliver
+from licclient._core.texts import pick_tag
 from licclient._explain import system_languages
-from licclient._flows.updates import installed_version
-from licclient._texts import pick_tag
-from licclient._worker import Deliver
+from licclient._updates.check import check_update, installed_version
 from licclient.dialogs._states import (
     Action,
     Activation,
@@ -23,15 +25,16 @@ from licclient.dialogs._states import (
     Ended,
     Event,
     Offer,
+    Opened,
     Pressed,
     Progressed,
     Tone,
     View,
 )
-from licclient.errors import LicclientError
+from licclient.errors import LicclientError, StateUnreadableError
 
 if TYPE_CHECKING:
-    from licclient._model import Update
+    from licclient._core.model import Update
 
 State = Activation | Offer
 
@@ -68,7 +71,7 @@ class Driver:
         self._to = to
         self._cancel = threading.Event()
         self._thread = threading.get_ident()
-        client._dialogs.add(self)  # noqa: SLF001 - no app's business
+        client._dialogs.add(self)  # noqa: SLF001 - not for apps
         window.draw(state.view())
 
     def show_in_turn(self, show: Callable[[], object]) -> None:
@@ -82,6 +85,7 @@ class Driver:
     def _show(self, show: Callable[[], object]) -> None:
         if not self.is_over:
             show()
+            self.handle(Opened())
             self._report()
 
     def _report(self) -> None:
@@ -120,7 +124,7 @@ class Driver:
 
     def open_link(self, url: str) -> None:
         """Open a page in the browser, on a thread: some browsers are waited for."""
-        threading.Thread(target=webbrowser.open, args=(url,), name="licclient-link", daemon=True).start()
+        threading.Thread(target=open_page, args=(url,), name="licclient-link", daemon=True).start()
 
     def handle(self, event: Event) -> None:
         """Handle an event, on the thread of the windows."""
@@ -162,6 +166,10 @@ class Driver:
 
     def _do(self, work: Command, cancel: threading.Event) -> object:
         match work, self.state:
+            case Command.CHECK, Activation():
+                return self._client.require()
+            case Command.CHECK_AGAIN, Activation():
+                return self._client.verify(force=True)
             case Command.ACTIVATE, Activation(typed=key):
                 return self._client.activate(key)
             case Command.START_TRIAL, Activation():
@@ -185,10 +193,10 @@ class Driver:
 
 
 def check_client(client: object) -> None:
-    """Raise `TypeError` for what is no `LicenseClient` (D-88)."""
+    """Raise `TypeError` for anything but a `LicenseClient` (D-88)."""
     if not isinstance(client, LicenseClient):
         advice = ": create LicenseClient(client.settings) for them" if isinstance(client, BaseClient) else ""
-        raise TypeError(f"the dialogs need a LicenseClient, not {type(client).__name__}{advice}")
+        raise TypeError(f"client must be a LicenseClient, not {type(client).__name__}{advice}")
 
 
 def wrong_thread(toolkit: str, deliver: str) -> RuntimeError:
@@ -212,20 +220,34 @@ def begin_activation(
 ) -> Activation:
     """Return the first state of the dialog that asks for a key; `ValueError` for a trial without a slug."""
     check_client(client)
-    if trial and client.settings.slug is None:
+    if problem is not None and not isinstance(problem, BaseException):
+        raise wrong_type("problem", "an error or None", problem)
+    if check_flag("trial", trial) and client.settings.slug is None:
         raise ValueError("a trial needs slug= when the client is made")
-    return Activation(_pick_tag(language), problem, offers_trial=trial, settings=client.settings)
+    return Activation.begin(
+        _pick_tag(language), problem, hint=_find_hint(client), offers_trial=trial, settings=client.settings
+    )
+
+
+def _find_hint(client: LicenseClient) -> str | None:
+    """Return the end of the key that was entered on this computer, to show."""
+    with suppress(StateUnreadableError):
+        found = client._session.activations.find()  # noqa: SLF001 - not for apps
+        return None if found is None else found.hint
+    return None
 
 
 def begin_offer(client: LicenseClient, update: "Update", language: str | None) -> Offer:
     """Return the first state of the dialog that offers an update; `ValueError` without slug or version."""
     check_client(client)
+    check_update(update)
     installed_version(client.settings)
     changelog = in_short_lines(update.changelog_text)
     return Offer(_pick_tag(language), update, changelog=changelog, settings=client.settings)
 
 
 def _pick_tag(language: str | None) -> str:
+    check_text("language", language, 'a string such as "de", or None')
     return pick_tag(system_languages() if language is None else [language])
 
 
@@ -257,7 +279,7 @@ def colour_of(tone: Tone, *, on_dark: bool) -> str | None:
 
 
 def marked(view: View) -> str:
-    """Return the message with a mark before it: what is wrong must be seen without seeing colours."""
+    """Return the message with a mark before it: errors must be visible without colours."""
     return f"{_MARKS[view.tone]}{view.message}" if view.message else ""
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from licclient._core.model import License, Outage, Reason, Update
+from licclient._core.settings import ClientSettings
+from licclient._core.texts import amount, format_date, join_sentences, span, text_of
+from licclient._core.typed_key import Mistyped, repair_key
 from licclient._explain import explain
-from licclient._model import License, Reason, Update
-from licclient._part_file import Downloaded
-from licclient._settings import ClientSettings
-from licclient._texts import amount, format_date, span, text_of
-from licclient._typed_key import Mistyped, repair_key
+from licclient._updates.part_file import Downloaded
 from licclient.errors import (
     DownloadCancelledError,
     LicclientError,
@@ -25,6 +25,8 @@ from licclient.errors import (
     NotEntitledError,
     QuotaExceededError,
     ServiceUnavailableError,
+    StateUnreadableError,
+    UntrustedResponseError,
 )
 
 MOST_WORDS: Final = 500
@@ -115,6 +117,11 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """The window is shown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pressed:
     """A button, its key, or the window's own way to be closed."""
 
@@ -137,24 +144,28 @@ class Ended:
     outcome: object
 
 
-Event = Typed | Pressed | Progressed | Ended
+Event = Opened | Typed | Pressed | Progressed | Ended
 
 
 class Command(StrEnum):
     """What the driver does for a dialog; each but the last two ends in an `Ended`."""
 
     ACTIVATE = "activate"  # verify the key in the field, and remember it when it is good
+    CHECK = "check"  # ask about the key of this computer, unless that was done less than a minute ago
+    CHECK_AGAIN = "check_again"  # ask about it in any case
     START_TRIAL = "start_trial"  # start the trial of this computer, and remember its key
     DOWNLOAD = "download"  # download the update; `Progressed` comes again and again
     SKIP = "skip"  # remember that this version is not wanted
     STOP = "stop"  # cancel the download, whose `Ended` is still to come
-    CLOSE = "close"  # close the window, and cancel what is running
+    CLOSE = "close"  # close the window, and cancel the running call
 
 
 # --- the dialogs ------------------------------------------------------------------------------
 
 
 class _Phase(StrEnum):
+    CHECKING = "checking"
+    UNCHECKED = "unchecked"
     TYPING = "typing"
     ASKING = "asking"
     LICENSED = "licensed"
@@ -182,9 +193,11 @@ class _Dialog:
 
 @dataclass(frozen=True, slots=True)
 class Activation(_Dialog):
-    """The dialog that asks for a license key.
+    """The dialog that asks for a license key, or checks the one that is there.
 
-    `problem` is why there is no license, `typed` the text in the field, `outcome` the license.
+    `problem` is why there is no license, `hint` the end of the key that was entered before, `typed` the text
+    in the field, `outcome` the license. If the service has not been asked about that key, the dialog does so
+    as soon as it is shown, and closes with the license.
     """
 
     problem: BaseException | None = None
@@ -192,10 +205,32 @@ class Activation(_Dialog):
     outcome: License | None = None
     phase: _Phase = _Phase.TYPING
     offers_trial: bool = False
+    hint: str | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        language: str,
+        problem: BaseException | None,
+        *,
+        hint: str | None,
+        offers_trial: bool,
+        settings: ClientSettings,
+    ) -> "Activation":
+        """Return the first state."""
+        phase = _Phase.TYPING
+        if hint is not None and can_help(problem):
+            is_new = isinstance(problem, ServiceUnavailableError) and problem.outage is Outage.PENDING
+            phase = _Phase.CHECKING if is_new else _Phase.UNCHECKED
+        return cls(language, problem, phase=phase, offers_trial=offers_trial, hint=hint, settings=settings)
 
     def step(self, event: Event) -> tuple["Activation", Command | None]:
-        """Return the state after an event, and what is to be done."""
+        """Return the state after an event, and the command to run."""
+        if self.phase in (_Phase.CHECKING, _Phase.UNCHECKED):
+            return self._step_of_check(event)
         match event, self.phase:
+            case Pressed(Action.SKIP), _Phase.TYPING if self._can_check_again():
+                return replace(self, problem=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
             case Typed(text), _Phase.TYPING if text != self.typed:
                 # Follow a flaw that was shown, and show none before (D-86); a refusal was of another key.
                 found = _repair(text) if isinstance(self.problem, MistypedKeyError) else None
@@ -206,7 +241,7 @@ class Activation(_Dialog):
                     return replace(self, problem=found), None
                 # The field then shows the repaired key.
                 return replace(self, typed=found, problem=None, phase=_Phase.ASKING), Command.ACTIVATE
-            case Pressed(Action.SKIP), _Phase.TYPING if self.offers_trial:
+            case Pressed(Action.SKIP), _Phase.TYPING if self._can_start_trial():
                 return replace(self, problem=None, phase=_Phase.ASKING), Command.START_TRIAL
             case (Pressed(Action.GO), _Phase.LICENSED) | (Pressed(Action.LEAVE | Action.CLOSE), _):
                 return self, Command.CLOSE
@@ -217,14 +252,47 @@ class Activation(_Dialog):
             case _:
                 return self, None
 
+    def _step_of_check(self, event: Event) -> tuple["Activation", Command | None]:
+        """As `step`, while the key that is there is checked, or could not be checked."""
+        match event, self.phase:
+            case Opened(), _Phase.CHECKING:
+                return self, Command.CHECK
+            case Ended(License() as license_), _Phase.CHECKING:
+                return replace(self, outcome=license_), Command.CLOSE  # without another click
+            case Ended(BaseException() as problem), _Phase.CHECKING:
+                phase = _Phase.UNCHECKED if can_help(problem) else _Phase.TYPING
+                return replace(self, problem=problem, phase=phase), None
+            case Pressed(Action.GO), _Phase.UNCHECKED:
+                return replace(self, problem=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
+            case Pressed(Action.SKIP), _Phase.UNCHECKED:
+                return replace(self, problem=None, phase=_Phase.TYPING), None
+            case Pressed(Action.LEAVE | Action.CLOSE), _:
+                return self, Command.CLOSE
+            case _:
+                return self, None
+
     def view(self) -> View:
         """Return what the window shows."""
-        product = self.settings.product
-        title = self._say("activation.title", product) if product else self._say("activation.title_alone")
-        intro, label = self._say("activation.intro"), self._say("activation.label")
-        view = View(title=title, heading=title, intro=intro, label=label, body=self.typed)
+        heading, label = self._heading(), self._say("activation.label")
+        view = View(title=heading, heading=heading, intro=self._intro(), label=label, body=self.typed)
         activate, leave = self._button("button.activate"), self._button("button.not_now")
+        again = self._button("button.again")
         match self.phase:
+            case _Phase.CHECKING:
+                again = replace(again, is_enabled=False)
+                message = self._say("activation.asking")
+                return replace(view, body=self.hint or "", message=message, bar=Bar(), go=again, leave=leave)
+            case _Phase.UNCHECKED:
+                return replace(
+                    view,
+                    body=self.hint or "",
+                    message=self._remark(),
+                    tone=Tone.BAD,
+                    links=links_for(self.problem, self.settings, self.language),
+                    go=again,
+                    leave=leave,
+                    skip=self._button("button.other_key"),
+                )
             case _Phase.ASKING:
                 activate = replace(activate, is_enabled=False)
                 return replace(
@@ -243,28 +311,92 @@ class Activation(_Dialog):
                     links=links_for(self.problem or NotActivatedError(), self.settings, self.language),
                     go=activate,
                     leave=leave,
-                    skip=self._button("button.trial") if self.offers_trial else None,
+                    skip=self._second_button(),
                 )
 
+    def _heading(self) -> str:
+        match self.phase, self.problem:
+            case ((_Phase.CHECKING | _Phase.UNCHECKED), _):
+                return self._say("activation.check_title")
+            case _Phase.LICENSED, _ if self.outcome is not None and self.outcome.is_trial:
+                return self._say("activation.trial_title")
+            case _Phase.LICENSED, _:
+                return self._of_product("activation.done_title", "activation.done_alone")
+            case _, LicenseRefusedError(reason=Reason.TRIAL_ENDED) | LicenseRefusedError(
+                reason=Reason.EXPIRED, is_trial=True
+            ):
+                return self._say("activation.trial_over_title")
+            case _, LicenseRefusedError(reason=Reason.EXPIRED):
+                return self._say("activation.expired_title")
+            case _:
+                return self._of_product("activation.title", "activation.title_alone")
+
+    def _of_product(self, code: str, code_alone: str) -> str:
+        product = self.settings.product
+        return self._say(code, cut_short(product)) if product else self._say(code_alone)
+
+    def _intro(self) -> str:
+        match self.phase:
+            case _Phase.CHECKING | _Phase.UNCHECKED:
+                return self._say("activation.known")
+            case _Phase.LICENSED:
+                return ""
+            case _:
+                return self._say("activation.intro" if self.hint is None else "activation.intro_other")
+
+    def _second_button(self) -> Button | None:
+        if self._can_start_trial():
+            return self._button("button.trial")
+        return self._button("button.again") if self._can_check_again() else None
+
+    def _can_start_trial(self) -> bool:
+        is_over = isinstance(self.problem, LicenseRefusedError) and (
+            self.problem.is_trial or self.problem.reason is Reason.TRIAL_ENDED
+        )
+        return self.offers_trial and not is_over
+
+    def _can_check_again(self) -> bool:
+        """Whether the key that is there was refused: it may have been renewed, or a slot freed, since."""
+        is_of_this_key = self.hint is not None and not self.typed
+        return (
+            is_of_this_key and not self._can_start_trial() and isinstance(self.problem, LicenseRefusedError)
+        )
+
     def _remark(self) -> str:
-        # A person who opens the dialog to enter a key knows that there is none.
+        # A person opening the dialog to enter a key knows that there is none.
         if self.problem is None or isinstance(self.problem, NotActivatedError):
             return ""
         remark = say_problem(self.problem, self.language)
         # License files need pinned keys.
-        if self.settings.public_keys and isinstance(self.problem, ServiceUnavailableError):
-            remark += " " + self._say("activation.never_online")
+        if self.settings.public_keys and is_offline(self.problem):
+            remark = join_sentences(remark, self._say("activation.never_online"), self.language)
         return remark
 
     def _thanks(self) -> str:
-        if self.outcome is None or self.outcome.expiry is None:
+        license_ = self.outcome
+        if license_ is None or license_.expiry is None:
             return self._say("activation.done")
-        return self._say("activation.done_until", format_date(self.outcome.expiry, self.language))
+        code = "activation.trial_until" if license_.is_trial else "activation.done_until"
+        return self._say(code, format_date(license_.expiry, self.language))
+
+
+def can_help(problem: BaseException | None) -> bool:
+    """Return whether the same key may be found good if it is checked again, and nothing else would help."""
+    return isinstance(problem, ServiceUnavailableError | UntrustedResponseError | StateUnreadableError)
+
+
+def is_offline(problem: BaseException | None) -> bool:
+    """Return whether a problem is an outage that ends when the computer is online."""
+    return isinstance(problem, ServiceUnavailableError) and problem.outage is Outage.UNREACHABLE
 
 
 def _repair(typed: str) -> str | MistypedKeyError:
     key = repair_key(typed)
     return MistypedKeyError(key.flaw, key.detail) if isinstance(key, Mistyped) else key
+
+
+_CUT: Final = (Outage.UNREACHABLE, Outage.UNUSABLE)
+"""What interrupts a download; it goes on when the person tries again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +415,7 @@ class Offer(_Dialog):
     changelog: str = field(default="", repr=False)
 
     def step(self, event: Event) -> tuple["Offer", Command | None]:
-        """Return the state after an event, and what is to be done."""
+        """Return the state after an event, and the command to run."""
         match event, self.phase:
             case Pressed(Action.GO), _Phase.OFFERED:
                 return replace(self, problem=None, far=None, phase=_Phase.COMING), Command.DOWNLOAD
@@ -350,7 +482,7 @@ class Offer(_Dialog):
         return " \u00b7 ".join(facts)
 
     def _remark(self) -> str:
-        if isinstance(self.problem, ServiceUnavailableError):
+        if isinstance(self.problem, ServiceUnavailableError) and self.problem.outage in _CUT:
             return self._say("update.cut")
         if self.problem is not None:
             return say_problem(self.problem, self.language)

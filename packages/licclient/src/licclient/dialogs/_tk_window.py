@@ -14,6 +14,7 @@ from tkinter import font as tkfont
 from tkinter import ttk
 from typing import TYPE_CHECKING, Any, Final
 
+from licclient._core.arguments import check_flag
 from licclient.dialogs._calls import caller_waits, post_to_tk
 from licclient.dialogs._driver import (
     KEY_LETTERS,
@@ -30,13 +31,16 @@ from licclient.dialogs._states import Action, Bar, Link, View
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
 
+_GRAB_MILLISECONDS: Final = 100
+"""How often a grab is tried again."""
+
 _GAP: Final = 12
 _WHOLE_BAR: Final = 100.0
 _PREFIX: Final = "Licclient."
 
 
 def check_parent(parent: object) -> None:
-    """Raise `TypeError` for what is no window, and `RuntimeError` on another thread than that of Tk."""
+    """Raise `TypeError` for anything but a window, and `RuntimeError` on another thread than that of Tk."""
     if not isinstance(parent, tk.Misc):
         raise TypeError(
             f"parent must be a window of Tk, such as the app's tkinter.Tk(), not {type(parent).__name__}"
@@ -69,6 +73,8 @@ class TkDialog(tk.Toplevel):
         dark: bool | None = None,
     ) -> None:
         check_parent(parent)
+        if dark is not None:
+            check_flag("dark", dark)
         super().__init__(parent)
         self.withdraw()
         self._parent = parent.winfo_toplevel()
@@ -101,10 +107,18 @@ class TkDialog(tk.Toplevel):
         before = self.tk.call("grab", "current", str(self))
         if before:
             self.tk.call("grab", "release", before)
-        self.grab_set()
+        self._take_grab()
         self.wait_window()
         if before and self.tk.call("winfo", "exists", before):
             self.tk.call("grab", "set", before)
+
+    def _take_grab(self) -> None:
+        """Take the grab, as soon as no other app has it, such as for an open menu."""
+        try:
+            self.grab_set()
+        except tk.TclError:
+            if self.winfo_exists():
+                self.after(_GRAB_MILLISECONDS, self._take_grab)
 
     # --- what the driver asks for -------------------------------------------------------------
 

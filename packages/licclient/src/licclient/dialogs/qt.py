@@ -41,9 +41,10 @@ except ModuleNotFoundError as problem:
         raise
     raise ImportError("licclient.dialogs.qt needs PySide6: pip install 'licclient[qt]'") from problem
 
-from licclient._model import License
-from licclient._part_file import Downloaded
-from licclient._storage import read_folder
+from licclient._core.arguments import check_flag, wrong_type
+from licclient._core.model import License
+from licclient._core.storage import read_folder
+from licclient._updates.part_file import Downloaded
 from licclient.deliver import post_to_qt
 from licclient.dialogs._calls import caller_waits
 from licclient.dialogs._driver import (
@@ -62,7 +63,7 @@ from licclient.dialogs._states import Action, Bar, Link, Typed, View
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
-    from licclient._model import Update
+    from licclient._core.model import Update
     from licclient.errors import LicclientError
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
@@ -85,7 +86,7 @@ def ask_for_key(
     language: str | None = None,
     trial: bool = False,
 ) -> "License | None":
-    """Ask a person for a license key, until the service says yes or the dialog is closed.
+    """Ask a person for a license key, until the service accepts one or the dialog is closed.
 
     Args:
         client: Verifies the key, and remembers it when it is good.
@@ -119,7 +120,7 @@ def offer_update(
 
     Args:
         client: Downloads and verifies it.
-        update: From `check_for_update` or `on_update`.
+        update: `update` of `check_for_update`, or that of `on_update`.
         to: The folder for the file.
         parent: As for `ask_for_key`.
         asked: Whether the person asked for updates: then also a version is offered that was skipped (D-87).
@@ -135,7 +136,7 @@ def offer_update(
     """
     check_client(client)
     _check_thread()
-    if not asked and client.is_skipped(update):
+    if not check_flag("asked", asked) and client.is_skipped(update):
         return None
     return UpdateDialog(client, update, to, parent, language=language).run()
 
@@ -169,6 +170,8 @@ class _Dialog(QDialog):
         self, parent: QWidget | None, client: "LicenseClient", state: State, to: Path | None = None
     ) -> None:
         _check_thread()
+        if parent is not None and not isinstance(parent, QWidget):
+            raise wrong_type("parent", "a QWidget or None", parent)
         super().__init__(parent)
         self._build()
         self._driver = Driver(self, post_to_qt(), client, state, to)
@@ -358,12 +361,14 @@ class ActivationDialog(_Dialog):
         self._field = QLineEdit(self)
         self._field.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._field.setMinimumHeight(round(self._field.fontMetrics().lineSpacing() * 1.9))
-        self._field.textChanged.connect(lambda text: self._driver.handle(Typed(text)))
+        self._field.textEdited.connect(lambda text: self._driver.handle(Typed(text)))  # by a person
         return self._field
 
     def _draw_body(self, view: View) -> None:
         if self._field.text() != view.body:
             self._field.setText(view.body)
+        if view.is_editable and self._field.isReadOnly():
+            self._field.setFocus()
         self._field.setReadOnly(not view.is_editable)
 
 

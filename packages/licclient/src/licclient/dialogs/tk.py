@@ -16,16 +16,17 @@ from os import PathLike
 from tkinter import ttk
 from typing import TYPE_CHECKING
 
-from licclient._model import License
-from licclient._part_file import Downloaded
-from licclient._storage import read_folder
+from licclient._core.arguments import check_flag
+from licclient._core.model import License
+from licclient._core.storage import read_folder
+from licclient._updates.part_file import Downloaded
 from licclient.dialogs._driver import KEY_LETTERS, begin_activation, begin_offer, check_client
 from licclient.dialogs._states import Action, Typed, View
 from licclient.dialogs._tk_window import TkDialog, bind_letter, check_parent, text_colours
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
-    from licclient._model import Update
+    from licclient._core.model import Update
     from licclient.errors import LicclientError
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
@@ -40,7 +41,7 @@ def ask_for_key(
     dark: bool | None = None,
     trial: bool = False,
 ) -> "License | None":
-    """Ask a person for a license key, until the service says yes or the dialog is closed.
+    """Ask a person for a license key, until the service accepts one or the dialog is closed.
 
     Args:
         client: Verifies the key, and remembers it when it is good.
@@ -76,7 +77,7 @@ def offer_update(
 
     Args:
         client: Downloads and verifies it.
-        update: From `check_for_update` or `on_update`.
+        update: `update` of `check_for_update`, or that of `on_update`.
         to: The folder for the file.
         parent: As for `ask_for_key`.
         asked: Whether the person asked for updates: then also a version is offered that was skipped (D-87).
@@ -93,7 +94,7 @@ def offer_update(
     """
     check_client(client)
     check_parent(parent)
-    if not asked and client.is_skipped(update):
+    if not check_flag("asked", asked) and client.is_skipped(update):
         return None
     return UpdateDialog(client, update, to, parent, language=language, dark=dark).run()
 
@@ -112,6 +113,11 @@ class ActivationDialog(TkDialog):
         trial: bool = False,
     ) -> None:
         super().__init__(parent, client, begin_activation(client, problem, language, trial=trial), dark=dark)
+        name = self._variable()
+        # Read from the variable: the field learns of a change later.
+        self._tk_objects["text"].trace_add(
+            "write", lambda *_: self._driver.handle(Typed(str(self.getvar(name))))
+        )
         self._field.focus_set()
 
     @property
@@ -127,7 +133,6 @@ class ActivationDialog(TkDialog):
 
     def _make_body(self, frame: ttk.Frame) -> tk.Widget:
         text = self._tk_objects["text"] = tk.StringVar(self)
-        text.trace_add("write", lambda *_: self._driver.handle(Typed(self._field.get())))
         self._field = ttk.Entry(
             frame, textvariable=text, width=KEY_LETTERS, font="TkFixedFont", style=self._style("TEntry")
         )
@@ -137,9 +142,15 @@ class ActivationDialog(TkDialog):
 
     def _draw_body(self, view: View) -> None:
         if self._field.get() != view.body:
-            self.setvar(str(self._field["textvariable"]), view.body)
+            self.setvar(self._variable(), view.body)
             self._field.icursor("end")
+        if view.is_editable and self._field.instate(["readonly"]):
+            self._field.focus_set()
         self._field.state(["!readonly" if view.is_editable else "readonly"])
+
+    def _variable(self) -> str:
+        """Return the full name of the field's variable: a key's binding calls us from a procedure of Tk."""
+        return f"::{self._field['textvariable']}"
 
     def _select_all(self, _: object) -> str:
         self._field.selection_range(0, "end")
@@ -188,7 +199,7 @@ class UpdateDialog(TkDialog):
         bind_letter(self._changelog, "Control", "a", self._select_all)
         style = self._style("Vertical.TScrollbar")
         bar = ttk.Scrollbar(self._box, command=self._changelog.yview, style=style)
-        # Tab passes over what takes no text; but whoever reads without a mouse wants to scroll.
+        # Tab skips widgets without text input; but users without a mouse need to scroll.
         self._changelog.configure(yscrollcommand=bar.set, state="disabled", takefocus=1)
         self._box.columnconfigure(0, weight=1)
         self._box.rowconfigure(0, weight=1)

@@ -1,4 +1,4 @@
-"""Pure: the directory of a zip → a plan for unpacking it, or what is wrong with it (D-80).
+"""Pure: the directory of a zip → a plan for unpacking it, or its flaw (D-80).
 
 The whole directory is checked before a file is created, by the same rules on every platform: a vendor finds
 out on the own machine, not on a customer's.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from licclient._protocol.downloads import is_device_name
+from licclient._core.download_headers import is_device_name
 from licclient.errors import UnusableArchiveError
 
 MAX_ENTRIES: Final = 100_000
@@ -34,6 +34,8 @@ DEFLATED: Final = 8
 """The two methods that every zip tool writes, and whose memory is bounded; LZMA may ask for gigabytes."""
 
 _ENTRY: Final = b"PK\x01\x02"
+_UTF8: Final = 0x800
+_UNIX: Final = frozenset({3, 19})  # 19 is macOS
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _FORBIDDEN: Final = re.compile(r'[<>:"|?*\\]')
 
@@ -46,6 +48,7 @@ class ZipEntry(Protocol):
     file_size: int
     compress_size: int
     compress_type: int
+    create_system: int
     flag_bits: int
     external_attr: int
 
@@ -71,6 +74,11 @@ class Plan:
     folders: tuple[str, ...]
     files: tuple[Entry, ...]
     size: int
+
+    @property
+    def has_program(self) -> bool:
+        """Whether the archive marks any file as executable."""
+        return any(file.executable for file in self.files)
 
 
 def check_directory(size: int) -> None:
@@ -119,7 +127,7 @@ def read_plan(entries: Sequence[ZipEntry]) -> Plan:
 def _read_name(one: ZipEntry) -> tuple[list[str], bool]:
     """Return the parts of a name, and whether it is a folder's."""
     # `zipfile` ends a name at a NUL, and on Windows replaces backslashes: check the original name.
-    name = one.filename
+    name = _decode_name(one)
     try:
         length = len(name.encode())
     except UnicodeEncodeError:
@@ -138,6 +146,21 @@ def _read_name(one: ZipEntry) -> tuple[list[str], bool]:
         if flaw := _name_flaw(part):
             raise _bad(one, flaw)
     return parts, is_folder
+
+
+def _decode_name(one: ZipEntry) -> str:
+    """Return a name in the encoding that the archive states, or that Unix tools use without stating it.
+
+    `zipfile` reads undeclared names as code page 437.
+    """
+    if one.flag_bits & _UTF8 or one.orig_filename.isascii() or one.filename != one.orig_filename:
+        return one.filename  # the last: it has a field with the name in UTF-8 and a check
+    try:
+        if one.create_system in _UNIX:
+            return one.orig_filename.encode("cp437").decode()
+    except UnicodeError:
+        pass
+    raise _bad(one, "has a name whose encoding is not stated; pack it with names in UTF-8")
 
 
 def _name_flaw(part: str) -> str | None:

@@ -5,6 +5,7 @@ Only stored and deflated entries get this far, so memory stays small.
 """
 
 import os
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from hashlib import file_digest
@@ -13,14 +14,18 @@ from pathlib import Path
 from typing import IO, Final
 from zipfile import ZipFile
 
-from licclient._computer import demand_room
+from licclient._core.computer import demand_room
+from licclient._core.storage import NEW_FILE, disk_name, look_at, open_plain, sync_file, sync_folder
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
 
 _BLOCK: Final = 256 * 1024
-_FLAGS: Final = (
-    os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_PROGRAMS: Final = (
+    b"#!",
+    b"\x7fELF",
+    *map(bytes.fromhex, ("feedface", "feedfacf", "cefaedfe", "cffaedfe", "cafebabe")),  # of macOS
 )
+"""How a program of Unix begins: executable in an archive that was made without permissions, as on Windows."""
 
 
 class _ArchiveFile(BufferedReader):
@@ -45,7 +50,34 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
         UntrustedResponseError: The file is not the verified one.
         UnusableArchiveError: It is not a zip, or contains what must not be unpacked.
     """
-    with _ArchiveFile(FileIO(archive)) as file:
+    with _opened(archive, size, sha256) as zipped:
+        plan = read_plan(zipped.infolist())
+        demand_room(folder.parent, plan.size, "the new version")
+        _fill(folder, plan, zipped)
+
+
+def is_unpacked(archive: Path, size: int, sha256: str, folder: Path) -> bool:
+    """Return whether a folder has all files of a zip, with their sizes; True if the zip is gone meanwhile.
+
+    Raises as `unpack` does.
+    """
+    try:
+        with _opened(archive, size, sha256) as zipped:
+            plan = read_plan(zipped.infolist())
+    except FileNotFoundError:
+        return True
+
+    def is_there(entry: Entry) -> bool:
+        status = look_at(folder / disk_name(entry.path))
+        return status is not None and stat.S_ISREG(status.st_mode) and status.st_size == entry.size
+
+    return all(map(is_there, plan.files))
+
+
+@contextmanager
+def _opened(archive: Path, size: int, sha256: str) -> Generator[ZipFile]:
+    """Open a zip that is the verified one."""
+    with open_plain(archive) as plain, _ArchiveFile(FileIO(plain.fileno(), closefd=False)) as file:
         if os.fstat(file.fileno()).st_size != size or file_digest(file, "sha256").hexdigest() != sha256:
             raise UntrustedResponseError(
                 "The file is not the one that was downloaded and verified: its digest differs."
@@ -53,19 +85,7 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
         with _reading():
             zipped = ZipFile(file)
         with zipped:
-            plan = read_plan(zipped.infolist())
-            demand_room(folder.parent, plan.size, "the new version")
-            _fill(folder, plan, zipped)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; Windows does so by itself."""
-    if os.name != "nt":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            yield zipped
 
 
 @contextmanager
@@ -82,34 +102,36 @@ def _reading() -> Generator[None]:
 def _fill(folder: Path, plan: Plan, zipped: ZipFile) -> None:
     folder.mkdir()
     for path in plan.folders:
-        (folder / path).mkdir(exist_ok=True)  # where case makes no difference, two may be one
+        (folder / disk_name(path)).mkdir(exist_ok=True)  # where case makes no difference, two may be one
     infos = zipped.infolist()
     for entry in plan.files:
         with _reading():
             source = zipped.open(infos[entry.index])
         with source:
-            _write(folder / entry.path, entry, source)
+            start = _read(source)
+            is_program = entry.executable or (not plan.has_program and start.startswith(_PROGRAMS))
+            _write(folder / disk_name(entry.path), entry, 0o777 if is_program else 0o666, start, source)
     for path in reversed(plan.folders):
-        sync_folder(folder / path)
+        sync_folder(folder / disk_name(path))
     sync_folder(folder)
 
 
-def _write(path: Path, entry: Entry, source: IO[bytes]) -> None:
-    # The umask applies; of the permissions in the zip only "executable" is used.
-    descriptor = os.open(path, _FLAGS, 0o777 if entry.executable else 0o666)
-    with open(descriptor, "wb") as target:  # noqa: PTH123 - a descriptor, for its mode
+def _write(path: Path, entry: Entry, mode: int, block: bytes, source: IO[bytes]) -> None:
+    """Write a file of which the first block was read; the umask applies to its mode."""
+    with os.fdopen(os.open(path, os.O_WRONLY | NEW_FILE, mode), "wb") as target:
         left = entry.size
-        while block := _read(source):
+        while block:
             left -= len(block)
             if left < 0:
                 break
             target.write(block)
+            block = _read(source)
         if left:
             raise UnusableArchiveError(
                 f"An entry of the archive does not have its declared size: {entry.path!r}"
             )
         target.flush()
-        os.fsync(target.fileno())
+        sync_file(target)
 
 
 def _read(source: IO[bytes]) -> bytes:

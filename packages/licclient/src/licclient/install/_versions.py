@@ -1,4 +1,4 @@
-"""Pure: which version of an app is current, which was before it, and what is left over (D-81).
+"""Pure: which version of an app is current, which was before it, and which ones are unused (D-81).
 
 The pointer is a text file with two lines: the name of the current version's folder, then of the previous
 one. A launcher in any language can read it.
@@ -7,7 +7,14 @@ one. A launcher in any language can read it.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from licclient._core.lazy import lazy
+
+if TYPE_CHECKING:
+    from packaging import version as packaging_version
+else:
+    packaging_version = lazy("packaging.version")
 
 POINTER: Final = "current.txt"
 """The file of the pointer, in the installation's folder."""
@@ -35,13 +42,11 @@ def folder_name(version: str, sha256: str) -> str:
 
     Raise `ValueError` for no version of PEP 440, or no digest.
     """
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - a launcher only reads
-
     if not _DIGEST.fullmatch(sha256):
         raise ValueError("sha256 must be 64 lower-case hexadecimal digits")
     try:
-        name = f"{Version(version)}-{sha256[:16]}"
-    except InvalidVersion:
+        name = f"{packaging_version.Version(version)}-{sha256[:16]}"
+    except packaging_version.InvalidVersion:
         name = ""
     if not _FOLDER.fullmatch(name):
         raise ValueError(f"version must be one of PEP 440, such as 1.4.0, not {version[:80]!r}")
@@ -70,7 +75,7 @@ def write_pointer(pointer: Pointer) -> bytes:
 def leftovers(pointer: Pointer | None, names: Collection[str], needed: Collection[str]) -> list[str]:
     """Return which of our own folders in the folder of versions are not needed any more.
 
-    Without a pointer whole versions are kept; what is `needed` is kept, whatever the pointer says.
+    Without a pointer whole versions are kept; `needed` ones are kept, whatever the pointer has.
     """
     made = [name for name in names if name.startswith((DRAFT, DISCARDED))]
     if pointer is not None:

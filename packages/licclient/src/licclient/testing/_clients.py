@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from licclient._typed_key import mask_key
+from licclient._core.typed_key import mask_key
+from licclient.testing._arguments import checked
 
 if TYPE_CHECKING:
-    from licclient._records import Document
+    from licclient._core.records import Document
 
 START: Final = datetime(2030, 1, 15, 12, tzinfo=UTC)
 """Where a `LicenseClock` starts: always the same, so that a test that passes today passes tomorrow."""
@@ -27,13 +28,17 @@ class LicenseClock:
 
     worker_pause: Final = 0.02
 
+    @checked
     def __init__(self, now: datetime = START) -> None:
+        if now.tzinfo is None:
+            raise ValueError("now must have a time zone, such as datetime.UTC")
         self.now = now
 
     def __call__(self) -> datetime:
         """Return the time."""
         return self.now
 
+    @checked
     def move(self, span: timedelta | None = None, /, **parts: float) -> None:
         """Move the clock, back if negative: by `timedelta(days=1)`, or as `days=1, hours=2`."""
         self.now += timedelta(**parts) if span is None else span

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from licclient._texts import TABLES, text_of
+from licclient._core.texts import TABLES, text_of
 from licclient.dialogs._driver import Driver, watchers
 from licclient.dialogs._states import Action, Typed
 
@@ -106,6 +106,6 @@ def _watch(driver: Driver) -> None:
     answer = next((one for one in _answers if one.driver in (driver, None)), None)
     if answer is not None:
         answer.go_on(driver)
-    elif _answers:  # nobody would close it
+    elif _answers:  # no test would close it
         _answers[-1].problem = f"another dialog was shown: {driver.state.view().heading!r}"
         driver.press(Action.CLOSE)

@@ -9,15 +9,16 @@ from hashlib import sha256
 from importlib.util import find_spec
 from math import ceil
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx
 from packaging.version import Version
 
-from licclient._model import Entitlements, Quota, read_entitlements, write_entitlements
-from licclient._policy import is_newer, is_version
-from licclient._protocol.responses import MANIFEST_HEADER
-from licclient._settings import read_slug
-from licclient._typed_key import is_license_key
+from licclient._core.model import Entitlements, Quota, read_entitlements, write_entitlements
+from licclient._core.policy import is_newer, is_version
+from licclient._core.responses import MANIFEST_HEADER
+from licclient._core.settings import read_slug
+from licclient._core.typed_key import is_license_key
 from licclient.testing._clients import LicenseClock, Misbehaviour
 from licclient.testing._signing import Signer
 
@@ -331,7 +332,7 @@ class Endpoints:
         content, digest = release.content, sha256(release.content)
         sent = {
             "Content-Type": "application/octet-stream",
-            "Content-Disposition": f'attachment; filename="{release.filename}"',
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(release.filename, safe='')}",
             "Repr-Digest": f"sha-256=:{b64encode(digest.digest()).decode()}:",
             "ETag": f'"{digest.hexdigest()}"',
             "Accept-Ranges": "bytes",

@@ -2,8 +2,9 @@
 
 import gc
 import sys
+import warnings
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import cached_property
@@ -11,16 +12,21 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
 import httpx
-from packaging.version import Version
 
 from licclient._async_client import AsyncLicenseClient
 from licclient._client import LicenseClient
-from licclient._model import EntitlementValue
-from licclient._protocol.extensions import CONSUME_PATH, ROLLED_BACK_PATH, SEAT_PATH, TRIAL_PATH
-from licclient._protocol.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
-from licclient._protocol.responses import MANIFEST_HEADER, read_json_object
-from licclient._settings import ClientSettings, read_slug
-from licclient._typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, mask_key, repair_key
+from licclient._core.model import EntitlementValue
+from licclient._core.policy import is_version
+from licclient._core.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
+from licclient._core.responses import MANIFEST_HEADER, read_json_object
+from licclient._core.settings import ClientSettings, read_slug
+from licclient._core.typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, mask_key, repair_key
+from licclient._seats.protocol import SEAT_PATH
+from licclient._trials.protocol import TRIAL_PATH
+from licclient._updates.rollbacks import ROLLED_BACK_PATH
+from licclient._uses.protocol import CONSUME_PATH
+from licclient.errors import LicclientError
+from licclient.testing._arguments import checked
 from licclient.testing._clients import LicenseClock, MemoryStorage, Misbehaviour, SeenRequest
 from licclient.testing._endpoints import (
     DOWNLOAD_PATH,
@@ -31,6 +37,11 @@ from licclient.testing._endpoints import (
     check_grants,
 )
 from licclient.testing._signing import Signer, file_content, read_file_request
+
+MAX_FILE_DAYS: Final = 36_500
+
+REFRESH_SECONDS: Final = 5.0
+"""How long a change of the service waits for a request that is on its way."""
 
 BASE_URL: Final = "https://licenses.example.com"
 
@@ -68,6 +79,7 @@ class LicenseService:
         requests: What has arrived, oldest first.
     """
 
+    @checked
     def __init__(self, clock: LicenseClock | None = None) -> None:
         self.clock = clock or LicenseClock()
         self.transport = httpx.MockTransport(self._handle)
@@ -78,9 +90,11 @@ class LicenseService:
         self._misbehaviour: Misbehaviour | None = None
         self._clients: list[LicenseClient] = []
         self._attached: list[tuple[LicenseClient | AsyncLicenseClient, dict[str, Any]]] = []
+        self._apps: list[ClientSettings] = []  # of the clients on this computer
 
     # --- clients ------------------------------------------------------------------------------
 
+    @checked
     def client(self, settings: ClientSettings | str = BASE_URL, **options: Any) -> LicenseClient:
         """Return a client of this service, which closes it.
 
@@ -93,11 +107,13 @@ class LicenseService:
         self._clients.append(LicenseClient(own_settings, **edges))
         return self._clients[-1]
 
+    @checked
     def async_client(self, settings: ClientSettings | str = BASE_URL, **options: Any) -> AsyncLicenseClient:
         """Return an asynchronous client of this service, which the test closes."""
         own_settings, edges = self._prepare(settings, options)
         return AsyncLicenseClient(own_settings, **edges)
 
+    @checked
     def attach(self, client: LicenseClient | AsyncLicenseClient) -> None:
         """Make a client that exists already, such as a module's, one of this service until this is closed.
 
@@ -142,7 +158,28 @@ class LicenseService:
             settings = replace(settings, public_keys=[self.public_key])
         if settings.release_keys is not None:
             settings = replace(settings, release_keys=[self.release_key])
+        if edges["storage"] is self.storage:
+            self._apps.append(settings)
+            if self._is_away:
+                self._confirm_activation()
         return settings, edges
+
+    @property
+    def _is_away(self) -> bool:
+        return self._is_offline or self._misbehaviour in _WRONG_RESPONSES or self._misbehaviour == "slow"
+
+    def _confirm_activation(self) -> None:
+        """Let the apps find the answer that they got when their key was entered earlier."""
+        license_ = self._endpoints.licenses.get(self.storage.key or "")
+        if license_ is None or not license_.is_activated or license_.domains:
+            return
+        edges: dict[str, Any] = {"transport": httpx.MockTransport(self._answer)}
+        edges |= {"storage": self.storage, "clock": self.clock}
+        for settings in self._apps:
+            with warnings.catch_warnings(), suppress(LicclientError):
+                warnings.simplefilter("ignore", UserWarning)  # the app's own client has warned of http
+                with LicenseClient(settings, **edges) as client:
+                    client.verify(self.storage.key)
 
     @property
     def public_key(self) -> str:
@@ -160,6 +197,7 @@ class LicenseService:
 
     # --- what the vendor does -----------------------------------------------------------------
 
+    @checked
     def issue(
         self,
         product: str,
@@ -189,7 +227,8 @@ class LicenseService:
             seats: How many may use it at the same time by `client.seat`; None for none.
             channels: Whose releases it is offered besides stable ones (D-227).
             key: The key, also one that was sold elsewhere (D-185); None to make one up.
-            activated: Whether the app finds this key on its computer, as if it had been entered earlier.
+            activated: Whether the app finds this key on its computer, as if it had been entered earlier. An
+                app that asks for the first time while the service is away has the answer of that time.
 
         Returns:
             The license key.
@@ -209,20 +248,29 @@ class LicenseService:
         if activated:
             self.storage.key = key
             self._endpoints.licenses[key].is_activated = True
+            if self._is_away:
+                self._confirm_activation()
         return key
 
+    @checked
     def issue_file(self, key: str, request: str, *, days: int = 365) -> bytes:
         """Issue a license file for a client that pins `public_key`, and made the request.
 
         Raises:
             ValueError: A verify of that client would be refused.
         """
-        domain, slug = read_file_request(request)
+        known_slug = self._license(key).slug
+        if not 1 <= days <= MAX_FILE_DAYS:
+            raise ValueError(f"days must be from 1 to {MAX_FILE_DAYS}")
+        try:
+            domain, slug = read_file_request(request)
+        except ValueError:
+            raise ValueError("request must be the text that request_license_file returned") from None
         fields = {"license_key": key, "domain": domain, "ip": "0.0.0.0"}  # noqa: S104 - no address
         answer = self._endpoints.verify(fields).json()
         if not answer["valid"]:
             raise ValueError(f"no license file is issued: {answer['reason']}")
-        slug = self._license(key).slug or slug
+        slug = known_slug or slug
         return self._signer.sign_file(file_content(answer, key, domain, slug, days, self.clock()))
 
     def _license(self, key: str) -> IssuedLicense:
@@ -236,42 +284,51 @@ class LicenseService:
         number = len(self._endpoints.licenses) + 1
         return "-".join([PREFIX, *["TEST00"] * (GROUPS - 1), f"{number:0{GROUP_LENGTH}}"])
 
+    @checked
     def offer_trials(self, product: str, *, slug: str, days: int = 14) -> None:
         """Offer trials of a product from now on; `expire` ends one."""
         self._endpoints.trials[read_slug(slug) or ""] = product, days
 
+    @checked
     def convert(self, key: str, *, expires: date | None = None) -> None:
         """Make a purchased license of a trial, as when it was bought."""
         license_ = self._license(key)
         license_.is_trial, license_.expires = False, expires
 
+    @checked
     def revoke(self, key: str) -> None:
         """Revoke a license, as after a refund."""
         self._license(key).revoked = True
 
+    @checked
     def reinstate(self, key: str) -> None:
         """Take a revocation back."""
         self._license(key).revoked = False
 
+    @checked
     def entitle(self, key: str, entitlements: Mapping[str, EntitlementValue]) -> None:
         """Change what a license grants; an app learns of it with the next answer."""
         self._license(key).entitlements = check_grants(entitlements)
 
+    @checked
     def take_back_seats(self, key: str) -> None:
         """Take all floating seats of a license back: the apps learn so when they renew them."""
         license_ = self._license(key)
         license_.lost_seats |= license_.held_seats.keys()
         license_.held_seats = {}
 
+    @checked
     def expire(self, key: str) -> None:
         """Let a license end yesterday."""
         license_ = self._license(key)
         license_.lifetime, license_.expires = False, self.clock().date() - timedelta(days=1)
 
+    @checked
     def end_support(self, key: str) -> None:
         """Let the support period end yesterday: newer versions are listed, but without a link (D-25)."""
         self._license(key).support_until = self.clock().date() - timedelta(days=1)
 
+    @checked
     def publish(
         self,
         version: str,
@@ -303,13 +360,17 @@ class LicenseService:
             TypeError: An argument has the wrong type.
             ValueError: PEP 440 cannot read the version, or it is no slug.
         """
-        Version(version)
-        Version(critical_below or "0")
+        for argument, value in (("version", version), ("critical_below", critical_below or "0")):
+            if not is_version(value):
+                raise ValueError(
+                    f"{argument} must be a version of PEP 440, such as 1.4.0, not {value[:40]!r}"
+                )
         name = filename or f"{slug or 'app'}-{version}.zip"
         now = self.clock()
         place = (platform, channel, rolled_out, critical_below)
         self._endpoints.releases.append(Release(version, slug, changelog, content, name, now, *place))
 
+    @checked
     def support_from(self, version: str, *, slug: str) -> None:
         """Support no version below this one from now on (D-229)."""
         self._endpoints.minimum_versions[slug] = version
@@ -318,18 +379,31 @@ class LicenseService:
 
     def go_offline(self) -> None:
         """Be out of reach from now on."""
+        self._wait_for_refreshes()
         self._is_offline = True
+        self._confirm_activation()
 
     def come_back(self) -> None:
         """Be in reach again, and behave."""
+        self._wait_for_refreshes()
         self._is_offline = False
         self._misbehaviour = None
 
+    @checked
     def misbehave(self, how: "Misbehaviour | str") -> None:
         """Go wrong from now on, until `come_back`; raise `ValueError` for an unknown word."""
         if how not in list(Misbehaviour):
-            raise ValueError(f"misbehave takes one of {', '.join(Misbehaviour)}; not {how}")
+            raise ValueError(f"how must be one of {', '.join(Misbehaviour)}; not {how[:40]!r}")
+        self._wait_for_refreshes()
         self._misbehaviour = Misbehaviour(how)
+        if self._is_away:
+            self._confirm_activation()
+
+    def _wait_for_refreshes(self) -> None:
+        """Let what `require` began behind an answer meet the service as it was then."""
+        for client in (*self._clients, *(attached for attached, _ in self._attached)):
+            if isinstance(client, LicenseClient):
+                client._wait_for_refresh(REFRESH_SECONDS)  # noqa: SLF001 - not for apps
 
     @contextmanager
     def offline(self) -> Iterator[None]:
@@ -342,29 +416,33 @@ class LicenseService:
 
     # --- what was asked -----------------------------------------------------------------------
 
+    @checked
     def count(self, kind: str | None = None) -> int:
         """Return how many requests there were, in all or of a kind, as of `SeenRequest`."""
         if kind not in (None, "other", *_KINDS.values()):
-            raise ValueError(f"a request is one of {', '.join(_KINDS.values())}, other; not {kind}")
+            raise ValueError(
+                f"kind must be one of {', '.join(_KINDS.values())}, other; not {str(kind)[:40]!r}"
+            )
         return sum(kind in (None, request.kind) for request in self.requests)
 
     def _handle(self, request: httpx.Request) -> httpx.Response:
-        url, headers = str(request.url), dict(request.headers)
-        query = dict(parse_qsl(request.url.query.decode(), keep_blank_values=True))
-        fields = read_json_object(request.content) if request.method == "POST" else query
-        kind = next((kind for path, kind in _KINDS.items() if request.url.path.endswith(path)), "other")
-        self.requests.append(SeenRequest(kind, fields.get("license_key"), fields, headers))
+        kind, fields = _parse(request)
+        self.requests.append(SeenRequest(kind, fields.get("license_key"), fields, dict(request.headers)))
         if self._is_offline:
             raise httpx.ConnectError("the fake service is offline", request=request)
         if self._misbehaviour is Misbehaviour.SLOW:
             raise httpx.ReadTimeout("the fake service is slow", request=request)
         if wrong := _WRONG_RESPONSES.get(self._misbehaviour):
             return httpx.Response(**wrong)
+        return self._answer(request, is_signed=self._misbehaviour is not Misbehaviour.UNSIGNED)
+
+    def _answer(self, request: httpx.Request, *, is_signed: bool = True) -> httpx.Response:
+        url, headers, (kind, fields) = str(request.url), dict(request.headers), _parse(request)
         try:
             response = self._respond(request.method, kind, url.partition("?")[0], fields, headers)
         except RefusedError as refused:
             response = refused.response
-        if self._misbehaviour is Misbehaviour.UNSIGNED:
+        if not is_signed:
             response.headers.pop(MANIFEST_HEADER, None)
         elif kind != "download" and "accept-signature" in headers:
             call = Call(request.method, url, headers, request.content, max_bytes=0)
@@ -391,3 +469,11 @@ class LicenseService:
                 raise RefusedError(404, "not_found", "There is nothing at this address.")
             case _:
                 raise RefusedError(405, "method_not_allowed", "Method not allowed.")
+
+
+def _parse(request: httpx.Request) -> tuple[str, dict[str, Any]]:
+    """Return a request's kind, and its fields."""
+    kind = next((kind for path, kind in _KINDS.items() if request.url.path.endswith(path)), "other")
+    if request.method == "POST":
+        return kind, read_json_object(request.content)
+    return kind, dict(parse_qsl(request.url.query.decode(), keep_blank_values=True))

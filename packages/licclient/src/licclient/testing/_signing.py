@@ -6,16 +6,22 @@ from base64 import b32decode, b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from hashlib import sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from licclient._protocol.requests import Call
-from licclient._protocol.responses import Reply
-from licclient._signatures.license_files import TYPE as FILE_TYPE
-from licclient._signatures.license_files import key_digest
-from licclient._signatures.public_keys import PublicKey, encode
-from licclient._signatures.releases import TYPE
-from licclient._signatures.responses import COMPONENTS, TAG, content_digest, signature_base
-from licclient._typed_key import mask_key
+from licclient._core.lazy import lazy
+from licclient._core.public_keys import PublicKey, encode
+from licclient._core.requests import Call
+from licclient._core.responses import Reply
+from licclient._core.signed_responses import COMPONENTS, TAG, content_digest, signature_base
+from licclient._core.typed_key import mask_key
+from licclient._offline.license_files import TYPE as FILE_TYPE
+from licclient._offline.license_files import key_digest
+from licclient._updates.signed_releases import TYPE
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+else:
+    ed25519 = lazy("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 _SIGNATURE_LIFETIME: Final = timedelta(minutes=5)
 _NONCE: Final = re.compile(r';nonce="([^"]*)"')
@@ -25,9 +31,7 @@ class Signer:
     """An Ed25519 key pair, the same for each run of a test; needs the extra `licclient[signed]`."""
 
     def __init__(self, name: str) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-        self._private = Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).digest())
+        self._private = ed25519.Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).digest())
         self.public = PublicKey(self._private.public_key().public_bytes_raw())
 
     def sign_response(

@@ -1,4 +1,4 @@
-"""Cases of the client's cache: when it asks again, and what holds without an answer."""
+"""Cases of the client's cache: when it sends a request, and which licenses are valid without a response."""
 
 from datetime import UTC, datetime
 
@@ -33,7 +33,7 @@ def _(client: Client) -> None:
     client.expect_verifies(1)
 
 
-@CASES.case("cache-force", "spec 1", "If the customer asks for a re-check, a request is sent.")
+@CASES.case("cache-force", "spec 1", "If the customer requests a re-check, a request is sent.")
 def _(client: Client) -> None:
     client.verify(expected=YES)
     client.verify(force=True, expected=YES)
@@ -55,7 +55,7 @@ def _(client: Client) -> None:
     client.expect_verifies(2)
 
 
-@CASES.case("cache-refusal", "spec 1", "A refusal is not cached: the next verify asks again.")
+@CASES.case("cache-refusal", "spec 1", "A refusal is not cached: the next verify sends a request.")
 def _(client: Client) -> None:
     client.service.verify = [REVOKED, success()]
     client.verify(expected=NO)
@@ -143,7 +143,7 @@ def _(client: Client) -> None:
     client.verify(expected=NO)
 
 
-@CASES.case("clock-ahead", "D-43", "A clock that was ahead once locks nobody out.")
+@CASES.case("clock-ahead", "D-43", "A clock that was ahead once locks no customer out.")
 def _(client: Client) -> None:
     client.later(24 * 400)
     client.verify()

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
+
+from licconform.cases import expect
 
 KEY: Final = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 OTHER_KEY: Final = "CP-ZZZZZZ-YYYYYY-XXXXXX-WWWWWW-VVVVVV"
@@ -76,6 +78,32 @@ class Request:
             return None
 
 
+class Requests(list[Request]):
+    """Requests in their order; reading one that was not sent is a deviation of the client."""
+
+    def __init__(self, requests: Iterable[Request] = (), *, path: str = "") -> None:
+        super().__init__(requests)
+        self._path = path
+
+    def _at(self, position: int) -> Request:
+        self.expect_any()
+        return self[position]
+
+    def expect_any(self) -> None:
+        """Compare their number with zero."""
+        expect(bool(self), f"expected a request of {{base_url}}{self._path}, but the client sent none")
+
+    @property
+    def first(self) -> Request:
+        """The first request."""
+        return self._at(0)
+
+    @property
+    def last(self) -> Request:
+        """The last request."""
+        return self._at(-1)
+
+
 Script: TypeAlias = Reply | list[Reply]
 """One reply, or several: the last one is repeated."""
 
@@ -89,7 +117,7 @@ class Service:
         self.update: Script = self.offer()
         self.file: Script = file_reply()
         self.elsewhere: Script = Reply(404, "Not found.")
-        self.requests: list[Request] = []
+        self.requests = Requests()
         self._lock = threading.Lock()
 
     def offer(self, **changes: Any) -> Reply:
@@ -124,9 +152,9 @@ class Service:
                 return script
             return script.pop(0) if len(script) > 1 else script[0]
 
-    def requests_for(self, path: str) -> list[Request]:
+    def requests_for(self, path: str) -> Requests:
         """Return the requests for a path, such as `/api/v1/update-check`."""
-        return [request for request in self.requests if request.path == path]
+        return Requests((request for request in self.requests if request.path == path), path=path)
 
 
 def success(**changes: Any) -> Reply:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from licconform.cases import Catalogue, NotApplicableError, SetupError, expect
-from licconform.client.service import INSTALLED, KEY, SLUG, Request, Service
+from licconform.client.service import INSTALLED, KEY, SLUG, Requests, Service
 
 YES, NO, NO_ANSWER = 0, 1, 3
 """Exit statuses: valid, offered or downloaded; a definite no; no response of the service."""
@@ -111,17 +111,17 @@ class Client:
     # --- what happened ----------------------------------------------------------------------------
 
     @property
-    def verifies(self) -> list[Request]:
+    def verifies(self) -> Requests:
         """The requests of verify so far."""
         return self.service.requests_for("/api/v1/licenses/verify")
 
     @property
-    def checks(self) -> list[Request]:
+    def checks(self) -> Requests:
         """The update checks so far."""
         return self.service.requests_for("/api/v1/update-check")
 
     @property
-    def fetches(self) -> list[Request]:
+    def fetches(self) -> Requests:
         """The requests of the file so far."""
         return self.service.requests_for("/api/v1/update-download")
 

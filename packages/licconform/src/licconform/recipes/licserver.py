@@ -32,7 +32,7 @@ PRODUCTS: dict[str, dict[str, Any]] = {
     "support-expired": {"support_policy": True},
     "support-unset": {"support_policy": True},
 }
-"""State → what is unusual about the product."""
+"""State → unusual settings of the product."""
 LICENSES: dict[str, dict[str, Any]] = {
     "no-expiry": {"expires_on": None},
     "lifetime": {"expires_on": None, "lifetime": True},
@@ -47,7 +47,7 @@ LICENSES: dict[str, dict[str, Any]] = {
     "support-expired": {"support_until": PAST},
     "entitled": {"overrides": {"export": True, "exports": {"limit": 5, "per": "month"}, "region": "eu"}},
 }
-"""State → what is unusual about the license."""
+"""State → unusual settings of the license."""
 RELEASES = {
     "no-versions": [],
     "unordered": ["1.9.0", "1.10.0", "1.9.1"],

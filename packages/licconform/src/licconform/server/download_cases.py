@@ -57,7 +57,7 @@ def changed_links(url: str) -> list[str]:
     query = parse_qsl(parts.query, keep_blank_values=True)
     links = []
     for index, (name, value) in enumerate(query):
-        # The first character: the last one of a text in base64 may hold bits that nobody reads.
+        # The first character: the last one of a text in base64 may hold bits that are not decoded.
         first = "1" if value[:1] != "1" else "2"
         for new in ([(name, first + value[1:])], []):
             changed = [*query[:index], *new, *query[index + 1 :]]

@@ -118,7 +118,7 @@ def _(server: Server) -> None:
 def signed(
     server: Server, method: str, url: str, body: bytes, nonce: str, digest: str | None = None
 ) -> Answer:
-    """Send a request that asks for a signature."""
+    """Send a request for a signed response."""
     if server.public_key is None:
         raise NotApplicableError("Signed answers are tested with --public-key.")
     accept_signature = (
@@ -141,7 +141,7 @@ def signed_verify(server: Server, key: str) -> tuple[Answer, bytes, str]:
 @CASES.table(
     "signed",
     "extension D-60",
-    "The answer is signed for who asks for it ({0}).",
+    "The response is signed on request ({0}).",
     [("success", "lifetime", 200), ("revoked", "revoked", 403), ("unknown", UNKNOWN, 404)],
 )
 def _(server: Server, state: str, status: int) -> None:
@@ -151,7 +151,7 @@ def _(server: Server, state: str, status: int) -> None:
     check_signature(answer, server.public_key or "", body, nonce)
 
 
-@CASES.case("signed-update", "extension D-60", "The answer to an update check is signed for who asks for it.")
+@CASES.case("signed-update", "extension D-60", "The response to an update check is signed on request.")
 def _(server: Server) -> None:
     key = server.shared("valid")
     query = f"license_key={key.license_key}&slug={key.slug}&current_version=1&domain=signed.example.org"
@@ -160,7 +160,7 @@ def _(server: Server) -> None:
     check_signature(answer, server.public_key or "", b"", nonce)
 
 
-@CASES.case("signed-on-request", "extension D-60", "An answer is not signed if nobody asks for it.")
+@CASES.case("signed-on-request", "extension D-60", "A response is not signed without a request for it.")
 def _(server: Server) -> None:
     if server.public_key is None:
         raise NotApplicableError("Signed answers are tested with --public-key.")

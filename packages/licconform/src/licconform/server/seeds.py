@@ -40,7 +40,7 @@ STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A license key in some state, with what the server should say about it."""
+    """A license key in some state, with the expected response."""
 
     license_key: str
     slug: str
@@ -95,7 +95,7 @@ class SeedCommand:
 
 
 class KeyStore:
-    """Asks the seeds for keys: a new one for a case that changes it, else one for all cases."""
+    """Requests keys from the seed command: a new one for a case that changes it, else one for all cases."""
 
     def __init__(self, seeds: Seeds) -> None:
         self._seeds = seeds

@@ -15,7 +15,7 @@ from licconform.cases import Catalogue, DeviationError, SetupError, expect, mask
 from licconform.server.seeds import KeyStore, Seed
 
 _PATIENCE: Final = 70.0
-"""Seconds that a 429 may ask to wait."""
+"""The longest `Retry-After` of a 429 that is waited for, in seconds."""
 _HANGS_UP: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.DecodingError)
 """What a server that goes wrong over one request looks like; others may be answered."""
 IP: Final = "192.0.2.10"

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from licserver.artifacts import ArtifactRedirect, Digests, Pieces
+from licserver.artifacts.folder import ArtifactRedirect, Digests, Pieces
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, InvalidInputError, SettingsError
 from licserver.protocol.downloads import attachment
@@ -55,7 +55,7 @@ class ArtifactBucket:
     """Implements `Artifacts`, with the keys ``{prefix}/{digest}/{tag of the file's name}``.
 
     The name is a property of the object, because obstore's presigned addresses cannot carry it. So a file
-    with two names is two objects. Without an `endpoint` it is AWS.
+    with two names is stored as two objects. The default endpoint is AWS.
     """
 
     def __init__(self, bucket: str, prefix: str, endpoint: str | None, *, redirect: bool) -> None:
@@ -84,7 +84,7 @@ class ArtifactBucket:
                 prefix=self._prefix or None,
                 client_options={**client, "allow_http": allow_http},
                 retry_config=retry,
-                **config,  # type: ignore[arg-type] # one key of many
+                **config,  # type: ignore[arg-type] # obstore types each key of its configuration
             )
 
     @contextmanager
@@ -92,7 +92,7 @@ class ArtifactBucket:
         try:
             yield
         except (FileNotFoundError, BaseError, TimeoutError) as error:
-            about = f", asked for artifact {artifact.sha256.hex()}," if artifact else ""
+            about = f", requested artifact {artifact.sha256.hex()}," if artifact else ""
             raise ArtifactsError(f"bucket {self._bucket!r}{about} {_reason(error)}") from None
 
     def store(self, source: BinaryIO, file_name: str) -> Artifact:
@@ -126,7 +126,7 @@ class ArtifactBucket:
         with self._translated():
             try:
                 return bool(obstore.head(self._reader, _key(artifact))["size"] == artifact.size)
-            except (FileNotFoundError, PermissionDeniedError):  # S3 says 403 for both without ListBucket
+            except (FileNotFoundError, PermissionDeniedError):  # S3 responds 403 for both without ListBucket
                 return False
 
     def probe(self) -> None:
@@ -174,8 +174,8 @@ class ArtifactBucket:
         key, now = _key(artifact), monotonic()
         if self._known.get(key, now) > now:
             return
-        found = await obstore.head_async(self._reader, key)
-        if found["size"] != artifact.size:
+        metadata = await obstore.head_async(self._reader, key)
+        if metadata["size"] != artifact.size:
             raise ArtifactsError(
                 f"artifact {artifact.sha256.hex()} has another size than when it was published"
             )
@@ -187,14 +187,14 @@ class ArtifactBucket:
         """Read a span with one request for each piece, so that a slow client keeps none open."""
         key, end = _key(artifact), start + length
         for offset in range(start, end, _PIECE_BYTES):
-            wanted = min(_PIECE_BYTES, end - offset)
+            length_ = min(_PIECE_BYTES, end - offset)
             try:
                 with self._translated(artifact):
-                    piece = await obstore.get_range_async(self._reader, key, start=offset, length=wanted)
+                    piece = await obstore.get_range_async(self._reader, key, start=offset, length=length_)
             except ArtifactsError:
                 self._known.pop(key, None)
                 raise
-            if len(piece) != wanted:
+            if len(piece) != length_:
                 raise ArtifactsError(f"artifact {artifact.sha256.hex()} ended early")
             yield memoryview(piece)
 
@@ -215,14 +215,14 @@ def _read_again(source: BinaryIO, artifact: Artifact) -> Iterator[bytes]:
 
 _NO_KEY: Final = f"{'0' * 64}/probe"  # no artifact has this key
 _NO_OBJECT: Final = frozenset({"NoSuchKey", "AccessDenied"})
-"""Codes for a missing object; the second one without permission to list the bucket."""
+"""Codes for a missing object; the second code without permission to list the bucket."""
 
 _CREDENTIALS: Final = re.compile(r"/latest/api/token|169\.254\.169\.254|169\.254\.170\.2|/latest/meta-data")
 """Where obstore looks for the role of a cloud machine, if the environment has no credentials."""
 
 
 def _reason(error: Exception) -> str:
-    """Describe an error by the bucket's code, and nothing else of its response."""
+    """Describe an error by the bucket's code only; the rest of the response may hold secrets."""
     text = str(error)
     if _CREDENTIALS.search(text):
         return "cannot be used without credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

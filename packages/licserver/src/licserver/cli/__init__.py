@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from licserver import __version__
+from licserver.cli.output import echo
 from licserver.errors import InvalidInputError, LicserverError
 from licserver.security.private_files import user_name
 from licserver.security.redaction import mask
@@ -28,7 +29,7 @@ _HELP = """Verify license keys and serve updates of downloadable software.
 
 \b
 Try it:    licserver demo
-For real:  licserver product add my-app --name "My App" --environment domain
+For real:  licserver product add my-app --name "My App"
            licserver release publish my-app 1.0 my-app-1.0.zip
            licserver license issue my-app
            licserver serve
@@ -43,6 +44,7 @@ _COMMANDS: Final = {  # name → module and function in this package, and help
     "plan": ("products:plan_group", "Choose what licenses are entitled to."),
     "release": ("releases:release_group", "Publish, sign, list and withdraw versions."),
     "license": ("licenses:license_group", "Issue license keys, and change what they allow."),
+    "customer": ("personal_data:customer_group", "Export or erase one person's data."),
     "subscription": ("sources:subscription_group", "End and resume subscriptions."),
     "source": ("sources:source_group", "Take sales from shops."),
     "secret": ("access:secret_group", "List and rotate the secrets that sign download links."),
@@ -53,12 +55,14 @@ _COMMANDS: Final = {  # name → module and function in this package, and help
     "import": ("transfer:import_", "Import licenses from a file."),
     "export": ("transfer:export", "Export all licenses to a file."),
     "sweep": ("installation:sweep", "Delete what is older than the settings allow."),
+    "clock": ("installation:clock", "Show whether this machine's clock is believed, or accept it."),
     "check": ("installation:check", "Check the installation, with advice."),
     "token": ("access:token_group", "Manage tokens of the admin API."),
     "webhook": ("notifications:webhook_group", "Notify programs of yours of what happens."),
     "mail": ("notifications:mail_group", "Show mails to customers, and try the settings."),
-    "audit": ("access:audit", "Show who changed what."),
-    "db": ("installation:database_group", "Create, upgrade, check and count the database."),
+    "deploy-files": ("deploy_files:deploy_files", "Write files for systemd, proxies and containers."),
+    "audit": ("access:audit", "Show changes and their authors."),
+    "db": ("database:database_group", "Create, upgrade, check and count the database."),
 }
 
 
@@ -136,7 +140,7 @@ def main(arguments: list[str] | None = None) -> None:
         licserver.main(arguments, prog_name="licserver", standalone_mode=False)
         code = 0
     except click.exceptions.NoArgsIsHelpError as help_wanted:
-        click.echo(help_wanted.message, err=True)
+        echo(help_wanted.message, err=True)
         code = EXIT_WRONG_USE
     except click.ClickException as wrong:
         code = _fail(_format_wrong_use(wrong), EXIT_WRONG_USE)
@@ -153,7 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", EXIT_INTERRUPTED)
     except Exception as problem:  # noqa: BLE001 - printed completely
-        click.echo(mask(traceback.format_exc()), err=True, nl=False)
+        echo(mask(traceback.format_exc()), err=True, nl=False)
         code = EXIT_FAILED
         _explain_denial(problem, started_as)
     sys.exit(code)
@@ -166,7 +170,7 @@ def _format_wrong_use(wrong: click.ClickException) -> str:
         return message
     if isinstance(wrong, click.NoSuchOption) and wrong.option_name in _AFTER_COMMAND:
         example = f"licserver product list {_AFTER_COMMAND[wrong.option_name]}"
-        return f"No such option {wrong.option_name!r} here: it stands after the command, as in `{example}`."
+        return f"No such option {wrong.option_name!r} here: place it after the command, as in `{example}`."
     is_explained = isinstance(wrong, click.BadParameter) and not isinstance(wrong, click.MissingParameter)
     if is_explained or "Did you mean" in message:
         return message
@@ -182,7 +186,7 @@ def _explain_denial(problem: Exception, started_as: int) -> None:
     denied = os.strerror(errno.EACCES) in str(problem) or isinstance(problem, ImportError)
     if denied and _user_id() != started_as:
         name = user_name(_user_id())
-        click.echo(
+        echo(
             f"licserver: root's commands act as {name}, the owner of the data folder: use a path that "
             f"{name} can access, or - for standard input or output",
             err=True,
@@ -191,5 +195,5 @@ def _explain_denial(problem: Exception, started_as: int) -> None:
 
 def _fail(message: str, code: int) -> int:
     # Masked: a key may have been typed in the wrong place.
-    click.echo(f"licserver: {mask(' '.join(message.split()))}", err=True)
+    echo(f"licserver: {mask(' '.join(message.split()))}", err=True)
     return code

@@ -24,10 +24,11 @@ from licserver.cli.common import (
     services_command,
     settings_command,
 )
+from licserver.cli.output import echo
 from licserver.clock import system_clock
 from licserver.database.repositories.tokens import Token
 from licserver.domain.records import Role, Scope
-from licserver.domain.text import say_details
+from licserver.domain.text import format_details
 from licserver.errors import InvalidInputError, LicserverError, SecretsError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
@@ -95,7 +96,7 @@ def change_password(services: Services, printer: Printer, name: str, *, password
     """Change the password of the user NAME, and end their sessions."""
     services.users.get(name)
     services.users.set_password(name, _ask_password(from_stdin=password_stdin))
-    printer.result({"user": name}, f"changed the password of {name}, who is signed out everywhere")
+    printer.result({"user": name}, f"changed the password of {name}, and signed out all sessions")
 
 
 @services_command("remove", user_group)
@@ -109,9 +110,9 @@ def remove_user(services: Services, printer: Printer, name: str) -> None:
 @services_command("reset-second-factor", user_group)
 @name_argument
 def reset_second_factor(services: Services, printer: Printer, name: str) -> None:
-    """Remove the second factor of the user NAME, who has lost it and the recovery codes."""
+    """Remove the second factor of the user NAME, after the loss of it and the recovery codes."""
     services.second_factors.reset(name)
-    printer.result({"user": name}, f"removed the second factor of {name}, who is signed out everywhere")
+    printer.result({"user": name}, f"removed the second factor of {name}, and signed out all sessions")
 
 
 def _ask_password(*, from_stdin: bool) -> str:
@@ -255,7 +256,7 @@ def _record_change(settings: Settings, action: str, object_: tuple[str, str], **
         with closing(open_command_services(settings)) as services:
             services.audit.record(action, object_, **details)
     except (LicserverError, OSError) as error:
-        click.echo(f"warning: done, but not recorded in the audit log: {mask(str(error))}", err=True)
+        echo(f"warning: done, but not recorded in the audit log: {mask(str(error))}", err=True)
 
 
 # --- keys that sign responses -----------------------------------------------------------------
@@ -325,12 +326,12 @@ def _key_record(key: SigningKey) -> dict[str, Any]:
 @click.option("--license", "license_", metavar="KEY", help="Only changes of this license (key or id).")
 @limit_option
 def audit(services: Services, printer: Printer, license_: str | None, limit: int) -> None:
-    """Show who changed what, the latest first."""
+    """Show changes and their authors, the latest first."""
     object_ = None if license_ is None else ("license", services.licenses.get(license_).id.hex())
     records = (
         {"at": entry.at, "who": f"{entry.actor.kind}:{entry.actor.name}", "action": entry.action}
         | {"kind": entry.object_kind, "object": entry.object_id}
-        | {"details": entry.details if printer.as_json else say_details(entry.details)}
+        | {"details": entry.details if printer.as_json else format_details(entry.details)}
         for entry in services.audit.list_page(AuditFilter(object=object_), limit=limit).items
     )
     printer.table(records, (24, 16, 20, 12, 32, 0), "no changes yet")

@@ -2,7 +2,6 @@
 
 import functools
 import getpass
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,8 @@ from typing import Any
 
 import click
 
+from licserver.cli.output import echo
+from licserver.domain.characters import dump_json
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
@@ -177,18 +178,18 @@ class Printer:
 
     def result(self, record: dict[str, Any], sentence: str) -> None:
         """Print the result of a change."""
-        click.echo(_to_json(record) if self.as_json else sentence)
+        echo(_to_json(record) if self.as_json else sentence)
 
     def details(self, record: dict[str, Any]) -> None:
         """Print one object, a field a line."""
         if self.as_json:
-            click.echo(_to_json(record))
+            echo(_to_json(record))
             return
         width = max(map(len, record))
         for name, value in record.items():
             lines = (value if isinstance(value, list) else [value]) or ["-"]
             for label, line in zip([name.replace("_", " "), *[""] * len(lines)], lines, strict=False):
-                click.echo(f"{label:{width}}  {_cell(line)}")
+                echo(f"{label:{width}}  {_cell(line)}")
 
     def table(self, records: Iterable[dict[str, Any]], widths: Sequence[int], empty: str) -> None:
         """Print a list of any length while it is read.
@@ -201,19 +202,19 @@ class Printer:
         count = 0
         for count, record in enumerate(records, 1):
             if self.as_json:
-                click.echo(("[" if count == 1 else ",") + _to_json(record))
+                echo(("[" if count == 1 else ",") + _to_json(record))
                 continue
             if count == 1:
-                click.echo(_line([name.replace("_", " ").upper() for name in record], widths))
-            click.echo(_line([_cell(value) for value in record.values()], widths))
+                echo(_line([name.replace("_", " ").upper() for name in record], widths))
+            echo(_line([_cell(value) for value in record.values()], widths))
         if self.as_json:
-            click.echo("]" if count else "[]")
+            echo("]" if count else "[]")
         elif not count:
-            click.echo(empty)
+            echo(empty)
 
 
 def _to_json(record: dict[str, Any]) -> str:
-    return json.dumps(record, default=_plain, ensure_ascii=False)
+    return dump_json(record, default=_plain)
 
 
 def _plain(value: Any) -> str:
@@ -241,4 +242,4 @@ def _cell(value: Any) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S} UTC"
         case _:
-            return str(value)
+            return str(value).replace("\n", "\\n")  # a line break would look like a further row

@@ -25,13 +25,16 @@ from uuid import UUID
 import click
 
 from licserver.cli.common import json_option
+from licserver.cli.output import echo
 from licserver.cli.serve import bind
 from licserver.clock import system_clock
 from licserver.database.repositories.statistics import CountKey, add_counts
-from licserver.domain.records import EnvironmentPolicy, LicenseTerms
+from licserver.domain.records import LicenseTerms
 from licserver.protocol.license_files import ActivationRow, LicenseRow
+from licserver.runtime.logging import set_up_logging
 from licserver.security.private_files import become_owner
 from licserver.services import Services, open_services
+from licserver.serving import server
 from licserver.settings import StandaloneSettings, check_names
 
 _PORT = 8080
@@ -66,9 +69,6 @@ def demo(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
 
     It listens on 127.0.0.1 only, and deletes everything when it stops (Ctrl-C).
     """
-    from licserver.web import server  # noqa: PLC0415 - aiohttp would double the time of all other commands
-    from licserver.web.logging import set_up_logging  # noqa: PLC0415 - as above
-
     check_names()
     if data_dir is not None:
         become_owner(data_dir)
@@ -78,6 +78,7 @@ def demo(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
         # Until the server handles it: before that, it would leave the folder behind.
         _block_sigterm(blocked=True)
         sock = stack.enter_context(_listen(port))
+        echo("Preparing products, licenses and statistics: a few seconds", err=True)
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="licserver-demo-", dir=data_dir))
         )
@@ -96,18 +97,18 @@ def demo(port: int | None, data_dir: Path | None, *, as_json: bool) -> None:
             if as_json:
                 console = {"console": f"{address}/console", "user": _USER, "password": password}
                 account = {"account": f"{address}/account"}
-                click.echo(
+                echo(
                     json.dumps({"listening": address, **console, **account, "product": _SLUG, **asdict(keys)})
                 )
                 return
-            click.echo(_introduction(address, password, keys))
-            click.echo(f"listening on {address}")
+            echo(_introduction(address, password, keys))
+            echo(f"listening on {address}")
 
         asyncio.run(server.serve(services, [sock], announce))
 
 
 def _listen(port: int | None) -> socket.socket:
-    """Open the socket; where nobody asked for a port, and the usual one is taken, on any that is free."""
+    """Open the socket, on any free port if the default port is in use and no other was requested."""
     try:
         return bind("127.0.0.1", _PORT if port is None else port)[0]
     except OSError as error:
@@ -157,7 +158,7 @@ In an app of yours, which takes the valid license key:
 
 A store of your own begins with these; `{licserver} user add NAME` lets you into its console:
 
-{licserver} product add my-app --name "My App" --environment domain
+{licserver} product add my-app --name "My App"
 {licserver} license issue my-app --slots 3
 {licserver} serve
 """
@@ -198,7 +199,7 @@ _WEEKDAYS: Final = (1.0, 1.1, 1.1, 1.0, 0.9, 0.6, 0.5)
 def _fill(services: Services, folder: Path) -> _DemoKeys:
     """Fill an empty installation; files to publish are written into the folder."""
     for slug, name, versions in _PRODUCTS:
-        services.products.add(slug, name, EnvironmentPolicy.DOMAIN)
+        services.products.add(slug, name)
         for version in versions:
             file = folder / f"{slug}-{version}.zip"
             file.write_bytes(_make_zip(name, version))

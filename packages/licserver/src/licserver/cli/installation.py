@@ -1,136 +1,37 @@
 """Commands on a whole installation: its database, its self-check, backups, old data."""
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import IO, BinaryIO, Final, TypeVar
 
 import click
 
-from licserver.cli import Commands
 from licserver.cli.common import (
     Printer,
     data_dir_option,
     json_option,
     load_command_settings,
-    open_command_services,
     pick,
     services_command,
     settings_command,
 )
+from licserver.cli.output import TerminalFile, echo
 from licserver.clock import system_clock
-from licserver.database import schema
-from licserver.database.engine import Database, connect
-from licserver.database.timelines import Timelines
 from licserver.domain.text import plural
-from licserver.errors import InvalidInputError, SettingsError, StoreError
-from licserver.security import secrets_file
+from licserver.errors import InvalidInputError, SettingsError, StoreUnavailableError
 from licserver.security.private_files import new_file
 from licserver.services import Services
 from licserver.services.backup import Summary, write_backup
 from licserver.services.restore import restore_backup
-from licserver.services.self_check import Finding, Level, check_installation
+from licserver.services.self_check import Finding, Level, check_installation, describe_clock
 from licserver.settings import Settings
-
-# `migrate` is imported by the commands, because Alembic would double the time of all others.
-
-
-database_group = Commands("db", help="Create, upgrade, check and count the database.")
-
-
-@contextmanager
-def _connected(settings: Settings, *, create: bool = False) -> Iterator[Database]:
-    """Connect to the database; unless `create`, to an existing SQLite file only."""
-    missing = StoreError("there is no database yet; the first command that needs one creates it")
-    if create:
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    elif settings.database_url is None and not settings.data_dir.is_dir():
-        raise missing
-    with closing(connect(settings.database, Timelines(settings.data_dir))) as database:
-        if not (create or database.file is None or database.file.exists()):
-            raise missing
-        yield database
-
-
-@settings_command("create", database_group)
-def create_database(settings: Settings, printer: Printer) -> None:
-    """Create a new database for secrets whose database is lost; it knows no license key."""
-    from licserver.database import migrate  # noqa: PLC0415
-
-    with _connected(settings, create=True) as database:
-        schema.check_new(database)
-        secrets_file.open_vault(settings)
-        migrate.upgrade(database)
-    with closing(open_command_services(settings, new_database=True)) as services:
-        services.audit.record("database.create", ("installation", "-"))
-    printer.result({"to": schema.HEAD}, f"created: schema {schema.HEAD}")
-
-
-@settings_command("upgrade", database_group)
-def upgrade_database(settings: Settings, printer: Printer) -> None:
-    """Upgrade the database to the schema of this program; on PostgreSQL the servers go on."""
-    from licserver.database import migrate  # noqa: PLC0415
-
-    with _connected(settings, create=True) as database:
-        if schema.read_version(database) is None:
-            schema.check_expected(database, None, expected=_is_expected(settings))
-            schema.check_new(database)
-        before = migrate.upgrade(database)
-    if before is not None and before > schema.HEAD:
-        printer.result({"from": before, "to": before}, f"the schema is {before}, which serves this program")
-        return
-    done = f"{f'upgraded from {before}' if before else 'set up'}: schema {schema.HEAD}"
-    sentence = f"the schema is {schema.HEAD} already" if before == schema.HEAD else done
-    printer.result({"from": before, "to": schema.HEAD}, sentence)
-
-
-@settings_command("downgrade", database_group)
-def downgrade_database(settings: Settings, printer: Printer) -> None:
-    """Take back the last step of the schema, once no server of this version runs any more."""
-    from licserver.database import migrate  # noqa: PLC0415
-
-    with _connected(settings) as database:
-        after = migrate.downgrade(database)
-    printer.result({"from": schema.HEAD, "to": after}, f"taken back from {schema.HEAD}: schema {after}")
-
-
-def _is_expected(settings: Settings) -> bool:
-    """Return whether there are secrets that require an existing database."""
-    if settings.secrets is None and not (settings.data_dir / secrets_file.SECRETS_FILE).exists():
-        return False
-    vault = secrets_file.read_vault(secrets_file.read_secrets(settings), secrets_file.SECRETS_FILE)
-    return secrets_file.expects_database(settings, vault)
-
-
-@settings_command("check", database_group)
-def check_database(settings: Settings, printer: Printer) -> None:
-    """Compare the database's schema with that of this program; exit code 1 if they differ."""
-    from licserver.database import migrate  # noqa: PLC0415
-
-    with _connected(settings) as database:
-        version = schema.read_version(database)
-        schema.check_version(database, version)
-        is_newer = version != schema.HEAD
-        if not is_newer and (found := migrate.differences(database)):
-            raise StoreError(f"the database differs from schema {schema.HEAD}: {'; '.join(found)}")
-    ending = f"which serves this program ({schema.HEAD})" if is_newer else "as it should be"
-    printer.result({"version": version, "ok": True}, f"the schema is {version}, {ending}")
-
-
-@settings_command("status", database_group)
-def show_status(settings: Settings, printer: Printer) -> None:
-    """Show the database's engine, its schema, and how much it holds."""
-    from licserver.database import migrate  # noqa: PLC0415
-
-    with _connected(settings) as database:
-        found = migrate.read_status(database)
-    shown = {"engine": found.engine, "database": found.place, "version": found.version, "head": found.head}
-    printer.details({**shown, **found.counts})
-
 
 # --- self-check -----------------------------------------------------------------------------------
 
@@ -161,9 +62,9 @@ def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
         Printer(as_json=True).result({"ok": not failed, "findings": document}, "")
     else:
         for one in findings:
-            click.echo(f"{_SIGNS[one.level]}  {one.about}: {one.message}")
+            echo(f"{_SIGNS[one.level]}  {one.about}: {one.message}")
             if one.advice:
-                click.echo(f"      → {one.advice}")
+                echo(f"      → {one.advice}")
     if failed:
         sys.exit(1)
 
@@ -205,7 +106,7 @@ def in_background() -> Iterator[Callable[[Callable[[], R]], R]]:
 
 
 def is_piped(file: Path) -> bool:
-    """Return whether a name stands for standard input or output."""
+    """Return whether a name means standard input or output."""
     return str(file) == "-"
 
 
@@ -213,7 +114,11 @@ def is_piped(file: Path) -> bool:
 def written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
     """Open a private file, or standard output, for a block that writes it."""
     if is_piped(file):
-        yield sys.stdout.buffer
+        output: BinaryIO = sys.stdout.buffer
+        if sys.stdout.isatty():
+            output = io.BufferedWriter(TerminalFile(output))
+        yield output
+        output.flush()
         sys.stdout.buffer.flush()
         return
     with new_file(file, replace=replace) as target:
@@ -223,16 +128,40 @@ def written(file: Path, *, replace: bool) -> Iterator[IO[bytes]]:
 @services_command("sweep")
 @click.option("--dry-run", is_flag=True, help="Print what would be deleted, and change nothing.")
 def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
-    """Delete what is older than LICSERVER_ACTIVATION_DAYS and LICSERVER_AUDIT_DAYS allow.
+    """Delete what is older than the settings allow.
 
-    Run it once a day with a timer; the server may keep running.
+    `licserver serve` does so once a day; with this command you need not wait for it.
     """
     _lower_priority()
     swept = services.retention.sweep(dry_run=dry_run)
+    if (warning := describe_clock(services.repositories, services.now())) is not None:
+        echo(f"{warning}; until then only what was old before is deleted", err=True)
     free, remove = ("would free", "remove") if dry_run else ("freed", "removed")
     slots, lines = plural(swept.activations, "slot"), plural(swept.audit, "line")
     sentence = f"{free} {swept.activations} {slots} and {remove} {swept.audit} {lines} of the audit log"
     printer.result(swept._asdict(), sentence)
+
+
+@services_command("clock")
+@click.option("--accept", is_flag=True, help="Believe it at once: it is right.")
+def clock(services: Services, printer: Printer, *, accept: bool) -> None:
+    """Show whether the clock of this machine is believed, or accept it.
+
+    After an outage or a change of the clock, expiry events, mails about an end and deletions wait as long as
+    that has lasted, a day at most.
+    """
+    now, clocks = services.now(), services.repositories.clock
+    if accept:
+        with services.transaction() as tx:
+            tx.repositories.clock.accept(now)
+            tx.audit.record("clock.accept", ("installation", "-"), at=now)
+    reading, warning = clocks.judge(now), describe_clock(services.repositories, now)
+    sentence = f"the clock is believed: {now:%Y-%m-%d %H:%M:%S} UTC"
+    if warning is not None:
+        sentence = f"{warning}. If it is right, `licserver clock --accept`"
+    printer.result(
+        {"now": now, "certain": reading.record.confirmed_at, "believed_from": reading.believed_from}, sentence
+    )
 
 
 # --- backup -----------------------------------------------------------------------------------
@@ -251,13 +180,21 @@ def backup(services: Services, printer: Printer, file: Path, *, replace: bool, b
     if is_piped(file) and sys.stdout.isatty():
         raise InvalidInputError("a backup is not text; send it to a file or a program")
     with in_background() as run_transaction, written(file, replace=replace) as target:
-        run_transaction(lambda: services.audit.record("backup.write", ("installation", "-")))
+        run_transaction(partial(_record_backup, services))
         summary = write_backup(services, target, system_clock(), artifacts=not bare)
     sentence = _format("backed up", summary)
     if is_piped(file):
-        click.echo(sentence, err=True)
+        echo(sentence, err=True)
     else:
         printer.result({"file": str(file), **_record(summary)}, f"{sentence} in {file}")
+
+
+def _record_backup(services: Services) -> None:
+    """Record a backup in the audit log; from a full disk it is written without (D-132)."""
+    try:
+        services.audit.record("backup.write", ("installation", "-"))
+    except StoreUnavailableError as problem:
+        echo(f"warning: the backup is not recorded in the audit log: {problem}", err=True)
 
 
 @settings_command("restore")
@@ -276,8 +213,10 @@ def restore(settings: Settings, printer: Printer, file: Path, *, force: bool) ->
     with source as content:
         summary = restore_backup(content, settings, force=force)
     done = f"restored the state of {summary.made_at:%Y-%m-%d %H:%M:%S} UTC:"
-    printer.result(_record(summary), _format(done, summary))
-    click.echo(
+    printer.result({**_record(summary), "erased": summary.erased}, _format(done, summary))
+    if summary.erased:
+        echo(f"erased again: {summary.erased} {plural(summary.erased, 'address', 'addresses')}", err=True)
+    echo(
         "what was revoked or changed since then is valid again: check the tokens (licserver token list), the "
         "console's users and passwords, and revoked licenses; everybody is signed out",
         err=True,

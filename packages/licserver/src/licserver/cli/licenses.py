@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from licserver.cli.common import (
     slug_argument,
     write_new,
 )
+from licserver.cli.output import echo
+from licserver.clock import system_clock
+from licserver.domain.decisions import TERM_SENTENCES, find_term, license_state
 from licserver.domain.entitlements import format_grants, parse_grants
-from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS
+from licserver.domain.offline_files import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
@@ -87,46 +91,50 @@ KEY is a license key, the id that `license list` shows, or - to read one from st
 @click.option(
     "--email", "customer_email", metavar="ADDRESS", help="The customer's address, to find licenses."
 )
+@click.option("--language", "customer_language", metavar="CODE", help="Of mails to the customer, such as de.")
 @click.option("--note", help="Any text, to find licenses.")
-@click.option("--plan", metavar="NAME", help="A plan of the product, which says what the license grants.")
+@click.option("--plan", metavar="NAME", help="A plan of the product, which defines what the license grants.")
 @click.option(
     "--grant", "overrides", help="As of `licserver plan`, instead of what the plan grants.", **_GRANTS
 )
 @click.option("--trial", is_flag=True, help="A trial, which `license convert` makes a purchased license of.")
 @click.option("--channels", default="", **_CHANNELS)
 @click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
-def issue(services: Services, printer: Printer, slug: str, count: int, **terms: Any) -> None:
+@click.option("--mail", is_flag=True, help="Mail the keys to the address of --email, all in one mail.")
+def issue(services: Services, printer: Printer, slug: str, count: int, *, mail: bool, **terms: Any) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
-    batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count)
+    batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count, is_mailed=mail)
     try:
         _print_keys(printer, slug, batches, count)
     except KeyboardInterrupt:
-        click.echo("licserver: interrupted; all keys printed above are issued and valid", err=True)
+        echo("licserver: interrupted; all keys printed above are issued and valid", err=True)
         raise
     except OSError:  # the reader has gone, or the disk is full
         advice = "`licserver license list` shows all that are issued"
-        click.echo(f"licserver: not all keys could be printed; {advice}", err=True)
+        echo(f"licserver: not all keys could be printed; {advice}", err=True)
         raise
     if count > ISSUE_BATCH:
-        click.echo(f"issued {count} keys", err=True)
+        echo(f"issued {count} keys", err=True)
+    if mail:
+        echo("the running server mails the keys; see: licserver mail list", err=True)
 
 
 def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count: int) -> None:
     """Print each batch once it is stored; if the keys go elsewhere, show a progress bar on the terminal."""
     separator = ""
     if printer.as_json:
-        click.echo(f'{{"product": {json.dumps(slug)}, "license_keys": [', nl=False)
+        echo(f'{{"product": {json.dumps(slug)}, "license_keys": [', nl=False)
     is_hidden = count <= ISSUE_BATCH or sys.stdout.isatty() or not sys.stderr.isatty()
     with click.progressbar(length=count, label="issuing", file=sys.stderr, hidden=is_hidden) as progress:
         for keys in batches:
             if printer.as_json:
-                click.echo(separator + ", ".join(f'"{key}"' for key in keys), nl=False)
+                echo(separator + ", ".join(f'"{key}"' for key in keys), nl=False)
             else:
-                click.echo("\n".join(keys))
+                echo("\n".join(keys))
             separator = ", "
             progress.update(len(keys))
     if printer.as_json:
-        click.echo("]}")
+        echo("]}")
 
 
 @services_command("show", license_group)
@@ -149,6 +157,7 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 @click.option("--lifetime/--no-lifetime", default=None, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, or 'never'.", **_DAY_OR_NEVER)
 @click.option("--email", "customer_email", metavar="ADDRESS", help="The customer's address; '' deletes it.")
+@click.option("--language", "customer_language", metavar="CODE", help="Of mails; '' for an unknown one.")
 @click.option("--note", help="Any text; '' deletes it.")
 @click.option("--plan", metavar="NAME", help="A plan of the product; '' for none.")
 @click.option(
@@ -188,6 +197,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--lifetime", is_flag=True, help="Never expires.")
 @click.option("--support-until", help="Last day of update downloads, if the product has a policy.", **_DAY)
 @click.option("--email", "customer_email", metavar="ADDRESS", help="The customer's address.")
+@click.option("--language", "customer_language", metavar="CODE", help="Of mails, such as de.")
 @click.option("--note", help="Any text.")
 @click.option("--plan", metavar="NAME", help="A plan of the product; default: none.")
 def convert(services: Services, printer: Printer, key: str, **options: Any) -> None:
@@ -207,7 +217,7 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
     page = services.licenses.search(LicenseFilter(text), limit=limit)
     _print_list(services, printer, page.items, "no licenses found")
     if page.cursor is not None:
-        click.echo("there may be more; search for a longer text", err=True)
+        echo("there may be more; search for a longer text", err=True)
 
 
 @services_command("list", license_group)
@@ -259,7 +269,7 @@ def seats(services: Services, printer: Printer, key: str) -> None:
         {"seat": one.id.hex(), **pick(one, "taken_at", "expires_at", "domain", "label")}
         for one in services.seats.list_held(services.licenses.get(key))
     )
-    printer.table(rows, (32, 20, 20, 32, 0), "nobody holds a seat")
+    printer.table(rows, (32, 20, 20, 32, 0), "no seat is in use")
 
 
 @services_command("take-back", license_group)
@@ -325,7 +335,7 @@ def _print_changed(services: Services, printer: Printer, license_: IssuedLicense
     if printer.as_json:
         _show(services, printer, license_, reveal=False)
     else:
-        click.echo(f"{done} {services.licenses.mask_key(license_)}")
+        echo(f"{done} {services.licenses.mask_key(license_)}")
 
 
 def _print_list(services: Services, printer: Printer, found: Iterable[IssuedLicense], empty: str) -> None:
@@ -342,15 +352,21 @@ def _print_list(services: Services, printer: Printer, found: Iterable[IssuedLice
             "slots": "unlimited" if one.slots is None else one.slots,
             "slots_used": one.slots_used,
             **expiry,
-            **pick(one, "revoked_at", "customer_email"),
+            **pick(one, "revoked_at", "subscription_ended_at", "customer_email"),
         }
 
-    printer.table(map(summarize, found), (32, 10, 20, 9, 10, 10, 23, 0), empty)
+    printer.table(map(summarize, found), (32, 10, 20, 9, 10, 10, 23, 23, 0), empty)
+
+
+def _describe_term(license_: IssuedLicense, now: datetime) -> str:
+    term, end = find_term(license_, now)
+    return TERM_SENTENCES[term].format(date="-" if end is None else f"{end:%Y-%m-%d}")
 
 
 def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
+    now = system_clock()
     granted = services.plans.resolve(license_)
-    uses: list[Any] = [*services.consumption.list_current(license_.id, granted)]
+    uses: list[Any] = [*services.uses.list_current(license_.id, granted)]
     grants: list[Any] = [license_.overrides or {}, granted]
     if printer.as_json:
         uses = [one._asdict() for one in uses]
@@ -363,11 +379,12 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "id": license_.id.hex(),
             "license_key": key,
             "product": license_.product_slug,
+            "state": license_state(license_, now) if printer.as_json else _describe_term(license_, now),
             **pick(license_, "product_name", "issued_at", "expires_on", "lifetime"),
             **pick(license_, "revoked_at", "revoked_reason"),
             "slots": "unlimited" if license_.slots is None else license_.slots,
             **pick(license_, "slots_used", "floating_seats", "support_until"),
-            **pick(license_, "customer_email", "note", "trial"),
+            **pick(license_, "customer_email", "customer_language", "note", "trial"),
             "channels": list(license_.channels),
             "subscription": license_.subscription_id,
             **pick(license_, "subscription_ended_at"),

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, limit_option, pick, row_id, services_command
+from licserver.cli.common import Printer, key_argument, limit_option, pick, row_id, services_command
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import Endpoint
 from licserver.errors import InvalidInputError
@@ -166,17 +166,26 @@ def send_test_mail(services: Services, printer: Printer, address: str) -> None:
 @services_command("keys", mail_group)
 @click.argument("address")
 def send_keys(services: Services, printer: Printer, address: str) -> None:
-    """Send a customer who has lost them the keys of all valid licenses of ADDRESS."""
+    """Send the keys of all valid licenses of ADDRESS to that address, after their loss."""
     if not services.mail.send_lost_keys(address):
         raise InvalidInputError(f"nothing is sent: {address} has no valid license, or mail is off")
     printer.result({"sent": True}, "the running server sends them; see: licserver mail list")
 
 
+@services_command("key", mail_group)
+@key_argument
+def send_key(services: Services, printer: Printer, key: str) -> None:
+    """Send the key of a license to its customer; KEY is the key, or the id that `license list` shows."""
+    services.mail.resend_key(key)
+    printer.result({"sent": True}, "the running server sends it; see: licserver mail list")
+
+
 @services_command("preview", mail_group)
 @click.argument("template", metavar="TEMPLATE", type=click.Choice(list(TEMPLATES)))
-def preview(services: Services, printer: Printer, template: str) -> None:
+@click.option("--language", metavar="CODE", help="Such as de.  [default: LICSERVER_MAIL_LANGUAGE]")
+def preview(services: Services, printer: Printer, template: str, language: str | None) -> None:
     """Print a TEMPLATE with made-up values."""
-    message = services.mail.preview(template)
+    message = services.mail.preview(template, language)
     parts = [part for part in message.walk() if not part.is_multipart()]
     texts = {part.get_content_type(): part.get_content() for part in parts}
     record = {"subject": message["Subject"], **texts}

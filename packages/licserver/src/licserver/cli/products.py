@@ -8,7 +8,7 @@ import click
 from licserver.cli import Commands
 from licserver.cli.common import Printer, name_argument, pick, services_command, slug_argument
 from licserver.domain.entitlements import Plan, format_grants, parse_grants
-from licserver.domain.records import CUSTOMER_MOVES, EnvironmentPolicy, Product
+from licserver.domain.records import CUSTOMER_MOVES, DEFAULT_POLICY, EnvironmentPolicy, Product
 from licserver.errors import InvalidInputError
 from licserver.services import Services
 
@@ -24,9 +24,9 @@ product_group = Commands("product", help="Add, list, change and rename products.
 @click.option(
     "--environment",
     type=_POLICIES,
-    default=EnvironmentPolicy.STRICT.value,
+    default=DEFAULT_POLICY.value,
     show_default=True,
-    help="What identifies a machine: domain and IP, the domain (for desktop apps), or either.",
+    help="What identifies a machine: the domain (for desktop apps), domain and IP (strict), or either.",
 )
 @click.option(
     "--support-policy",
@@ -105,7 +105,7 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str) -
 @click.option(
     "--minimum-version",
     metavar="VERSION",
-    help="The lowest version that is supported; apps below it are asked to update. '' removes it.",
+    help="The lowest supported version; older apps ask their users to update. '' removes it.",
 )
 def change_product(
     services: Services, printer: Printer, slug: str, environment: str | None, **changes: Any
@@ -151,7 +151,7 @@ plan_group = Commands(
     "plan",
     help="""Choose what licenses are entitled to: a license has one plan of its product, or none.
 
-A GRANT is NAME for a flag, or NAME=VALUE. A value in double quotes is a text, whatever it looks like.""",
+A GRANT is NAME for a flag, or NAME=VALUE. A value in double quotes is always a text.""",
 )
 
 

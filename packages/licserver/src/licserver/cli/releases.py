@@ -15,7 +15,7 @@ from licserver.cli.signing import (
     signing_options,
     version_argument,
 )
-from licserver.domain.offers import Reach
+from licserver.domain.offers import RolloutOptions
 from licserver.domain.records import STABLE, Release, WordPressFields
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
@@ -91,7 +91,7 @@ def publish(
     if changelog_file is not None:
         changelog = read_text(changelog_file)
     wordpress = WordPressFields(**{name: texts.pop(name) for name in _WORDPRESS})
-    reach = Reach(rollout, critical_below)
+    reach = RolloutOptions(rollout, critical_below)
     release = services.releases.publish(
         slug, version, file, changelog or "", signer, reach=reach, wordpress=wordpress, **texts
     )
@@ -220,14 +220,19 @@ def _parse_percent(text: str) -> float:
 @click.option(
     "--share", type=_parse_percent, metavar="PERCENT", help="Let it reach this share, such as 50%, and stay."
 )
-@click.option("--pause/--resume", "paused", default=None, help="Let the share stand still, or grow again.")
+@click.option(
+    "--pause/--resume",
+    "paused",
+    default=None,
+    help="Stop the share at its present value, or let it grow again.",
+)
 @click.option("--finish", is_flag=True, help="Let it reach all installations.")
 def show_rollout(
     services: Services, printer: Printer, share: float | None, paused: bool | None, finish: bool, **which: str
 ) -> None:
     """Show the rollout of VERSION of the product SLUG, or change it.
 
-    The share never falls: `release withdraw` offers a version to nobody.
+    The share never decreases. To stop offering a version, use `release withdraw`.
     """
     if (share is not None) + (paused is not None) + finish > 1:
         raise InvalidInputError("give one of --share, --pause, --resume and --finish")

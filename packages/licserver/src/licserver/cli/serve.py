@@ -13,20 +13,22 @@ from pathlib import Path
 import click
 
 from licserver.cli.common import data_dir_option, json_option, load_command_settings, open_command_services
+from licserver.cli.output import echo
 from licserver.errors import InvalidInputError, StoreUnavailableError
+from licserver.runtime.logging import set_up_logging
 from licserver.services import Services
 from licserver.services.self_check import Level, check_settings
+from licserver.serving import server, waiting
 from licserver.settings import Settings, load_settings
 
-_log = logging.getLogger("licserver.serving")
+if sys.platform != "win32":  # workers need fork
+    from licserver.serving.workers import serve_with_workers
 
-# `licserver.web` is imported by the commands, because aiohttp would double the time of all others.
+_log = logging.getLogger("licserver.serving")
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
     """Open a listening socket for each address of a host; errors name what cannot be used."""
-    from licserver.web import server  # noqa: PLC0415
-
     try:
         return server.bind(host, port)
     except OSError as error:
@@ -37,8 +39,6 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 def _open(settings: Settings, socks: Sequence[socket.socket], notify: Callable[[str], None]) -> Services:
     """Open the services; wait for a PostgreSQL that is away, and respond 503 meanwhile (D-246)."""
-    from licserver.web import waiting  # noqa: PLC0415
-
     try:
         return open_command_services(settings)
     except StoreUnavailableError as problem:
@@ -62,9 +62,6 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
         raise InvalidInputError(
             "--workers needs fork, which Windows does not have; run one worker or several servers"
         )
-    from licserver.web import server  # noqa: PLC0415
-    from licserver.web.logging import set_up_logging  # noqa: PLC0415
-
     notify_supervisor = server.take_supervisor()
     settings = load_settings(data_dir=data_dir)
     set_up_logging(settings.log_format, settings.log_limit)
@@ -81,13 +78,13 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
             notify_supervisor("READY=1")
             console = f"{addresses.get('admin', addresses['listening'])}/console"
             if as_json:
-                click.echo(json.dumps({**addresses, "console": console, "data_dir": str(settings.data_dir)}))
+                echo(json.dumps({**addresses, "console": console, "data_dir": str(settings.data_dir)}))
             else:
-                click.echo(f"listening on {addresses['listening']}")
+                echo(f"listening on {addresses['listening']}")
                 if "admin" in addresses:
-                    click.echo(f"admin API on {addresses['admin']}")
-                click.echo(f"console at {console}")
-                click.echo(f"data folder {settings.data_dir}")
+                    echo(f"admin API on {addresses['admin']}")
+                echo(f"console at {console}")
+                echo(f"data folder {settings.data_dir}")
             for finding in check_settings(settings):
                 if finding.level is not Level.OK:
                     _log.warning("%s; %s", finding.message, finding.advice)
@@ -98,6 +95,4 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
                 asyncio.run(server.serve(services, sockets, announce, admin_sockets))
                 return
             services.close()  # checked and set up; each worker opens its own
-            from licserver.web.workers import serve_with_workers  # noqa: PLC0415 - does not exist on Windows
-
             serve_with_workers(settings, sockets, workers, announce, admin_sockets)

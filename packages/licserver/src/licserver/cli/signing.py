@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from licserver import libraries
 from licserver.cli.common import (
     Function,
     Printer,
@@ -18,6 +19,7 @@ from licserver.cli.common import (
     slug_argument,
     write_new,
 )
+from licserver.cli.output import echo
 from licserver.clock import system_clock
 from licserver.domain.decisions import is_slug, parse_version
 from licserver.errors import InvalidInputError
@@ -166,11 +168,11 @@ def sign(
         for key in keys:
             signed = release_manifests.add_signature(signed, key)
     if out is None:
-        click.echo(signed.text)
+        echo(signed.text)
         return
     write_new(out, signed.text.encode() + b"\n", 0o644)
     until = f"{signed.manifest.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    click.echo(f"signed {slug} {version} until {until} by {', '.join(signed.key_ids)}")
+    echo(f"signed {slug} {version} until {until} by {', '.join(signed.key_ids)}")
 
 
 def file_signer(file: Path, key: PrivateKey) -> FileSigner:
@@ -188,10 +190,7 @@ def file_signer(file: Path, key: PrivateKey) -> FileSigner:
 
 def _sign_content(file: Path, key: PrivateKey) -> bytes:
     """Sign the bytes of a file; mapped, because OpenSSL wants all at once, and libsodium copies them."""
-    # Imported here: servers do not sign files, and cryptography takes 7 MiB.
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-    private = Ed25519PrivateKey.from_private_bytes(key.seed)
+    private = libraries.ed25519.Ed25519PrivateKey.from_private_bytes(key.seed)
     with file.open("rb") as source:
         if not file.stat().st_size:  # cannot be mapped
             return private.sign(b"")

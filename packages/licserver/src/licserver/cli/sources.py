@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -13,12 +13,17 @@ import click
 from licserver.cli import Commands
 from licserver.cli.common import Printer, limit_option, name_argument, pick, row_id, services_command
 from licserver.cli.licenses import SEATS, SLOTS
-from licserver.database.repositories.sales import STATES, Source, SourceMapping, StoredEvent
+from licserver.cli.output import echo
+from licserver.database.repositories.sales import CHANGES, STATES, Problem, Source, SourceMapping, StoredEvent
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services import Services
 from licserver.services.sources import describe_odd_secrets, missing_variables
-from licserver.sources import SourceKind
+from licserver.shops import ShopKind
+from licserver.shops.contract import Answer
+from licserver.shops.facts import OrderState
+
+Command = Callable[..., None]
 
 external_id_argument = click.argument("external_id")
 
@@ -28,6 +33,36 @@ def _parse_days(text: str) -> int:
     if not (number.isascii() and number.isdecimal() and len(number) < 4):  # noqa: PLR2004 - at most a year
         raise click.BadParameter(f"{text!r} is not a number of days; write it like 7d")
     return int(number)
+
+
+def _parse_states(texts: Sequence[str]) -> dict[str, str]:
+    states = {}
+    for text in texts:
+        state, sign, meaning = text.rpartition("=")
+        if not sign or not state:
+            raise click.BadParameter(f"{text!r} is no state; write it like wc-shipped=paid")
+        states[state] = meaning
+    return states
+
+
+def _api_options(command: Command) -> Command:
+    """Add the options that depend on the shop."""
+    for option in (
+        click.option("--url", metavar="URL", help="The address of a shop that has an API of its own."),
+        click.option("--key-env", metavar="VARIABLE", help="The environment variable with the API key."),
+        click.option(
+            "--renewal-field", metavar="NAME", help="The order's field with the subscription that it renews."
+        ),
+        click.option(
+            "--state",
+            "states",
+            multiple=True,
+            metavar="STATE=MEANING",
+            help=f"What a state of your own means: {', '.join(OrderState)}. Again for each.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 source_group = Commands(
@@ -41,7 +76,7 @@ A shop delivers to `POST /events/in/NAME` of this server.""",
 @services_command("add", source_group)
 @name_argument
 @click.option(
-    "--kind", type=click.Choice([one.value for one in SourceKind]), required=True, help="The shop's system."
+    "--kind", type=click.Choice([one.value for one in ShopKind]), required=True, help="The shop's system."
 )
 @click.option(
     "--secret-env",
@@ -67,12 +102,28 @@ A shop delivers to `POST /events/in/NAME` of this server.""",
     show_default=True,
     help="Which refunds revoke the licenses of an order.",
 )
+@click.option(
+    "--changes",
+    type=click.Choice(CHANGES),
+    default=CHANGES[0],
+    show_default=True,
+    help="Whether a changed plan, price or quantity changes the licenses, or you are asked.",
+)
+@_api_options
 def add_source(
-    services: Services, printer: Printer, name: str, kind: str, secret_env: str, refund: str, **options: Any
+    services: Services,
+    printer: Printer,
+    name: str,
+    kind: str,
+    secret_env: str,
+    refund: str,
+    states: Sequence[str],
+    **options: Any,
 ) -> None:
     """Add the source NAME; its secret is not stored here."""
     options["revokes_partial_refunds"] = refund == "any"
-    source = services.sources.add(name, SourceKind(kind), secret_env, **options)
+    options["states"] = _parse_states(states)
+    source = services.sources.add(name, ShopKind(kind), secret_env, **options)
     _warn_of_secrets(source)
     path = f"/events/in/{source.name}"
     record = {"name": source.name, "kind": source.kind.value, "path": path}
@@ -86,13 +137,19 @@ def add_source(
 @click.option("--tolerance", type=int, metavar="SECONDS", help="How long a signature is valid.")
 @click.option("--grace", "grace_days", type=_parse_days, metavar="DAYS", help="After the time that was paid.")
 @click.option("--refund", type=click.Choice(["full", "any"]), help="Which refunds revoke licenses.")
+@click.option(
+    "--changes", type=click.Choice(CHANGES), help="Whether a changed plan, price or quantity is followed."
+)
+@_api_options
 def change_source(
-    services: Services, printer: Printer, name: str, refund: str | None, **options: Any
+    services: Services, printer: Printer, name: str, refund: str | None, states: Sequence[str], **options: Any
 ) -> None:
     """Change the source NAME, such as the variables of its secrets; mappings and deliveries stay."""
     changes = {option: value for option, value in options.items() if value is not None}
     if refund is not None:
         changes["revokes_partial_refunds"] = refund == "any"
+    if states:
+        changes["states"] = _parse_states(states)
     source = services.sources.change(name, **changes)
     _warn_of_secrets(source)
     printer.result({"name": name, **changes}, f"changed {name}")
@@ -100,9 +157,9 @@ def change_source(
 
 def _warn_of_secrets(source: Source) -> None:
     if missing := missing_variables(source):
-        click.echo(f"not set here: {', '.join(missing)}; the server needs it", err=True)
+        echo(f"not set here: {', '.join(missing)}; the server needs it", err=True)
     if odd := describe_odd_secrets(source):
-        click.echo(odd, err=True)
+        echo(odd, err=True)
 
 
 @services_command("list", source_group)
@@ -130,7 +187,7 @@ def _describe_mapping(mapping: SourceMapping) -> str:
         return f"{mapping.external_id} -> nothing"
     slots = "unlimited" if mapping.slots is None else mapping.slots
     terms = [f"slots {slots}", *(["lifetime"] if mapping.lifetime else [])]
-    more = pick(mapping, "expires_in", "support", "plan", "floating_seats")
+    more = pick(mapping, "expires_in", "support", "plan", "floating_seats", "quantity")
     terms += [f"{name.replace('_', ' ')} {value}" for name, value in more.items() if value]
     return f"{mapping.external_id} -> {mapping.product} ({', '.join(terms)})"
 
@@ -146,6 +203,9 @@ def _describe_mapping(mapping: SourceMapping) -> str:
 @click.option("--lifetime", is_flag=True, help="Never expires.")
 @click.option("--plan", metavar="NAME", help="The plan of each license.")
 @click.option("--floating-seats", type=int, **SEATS)
+@click.option(
+    "--quantity", type=int, metavar="N", help="How many a purchase is, where the shop does not report it."
+)
 def map_product(
     services: Services, printer: Printer, name: str, external_id: str, *, ignore: bool, **terms: Any
 ) -> None:
@@ -196,16 +256,43 @@ def replay(services: Services, printer: Printer, event_ids: Sequence[int]) -> No
     printer.result({"events": [*map(_event_record, events)]}, f"the server will process {again} again")
 
 
+@services_command("problems", source_group)
+@limit_option
+def list_problems(services: Services, printer: Printer, limit: int) -> None:
+    """List what you have to look at, the latest first."""
+    found = services.sale_problems.list_open(limit=limit).items
+    printer.table(map(_problem_record, found), (6, 16, 24, 22, 14, 0), "nothing needs you")
+
+
+def _problem_record(problem: Problem) -> dict[str, Any]:
+    return pick(problem, "id", "source", "object", "kind", "answers", "message")
+
+
+@services_command("answer", source_group)
+@click.argument("problem_id", metavar="ID", type=row_id)
+@click.argument("answer", type=click.Choice([one.value for one in Answer]))
+def answer_problem(services: Services, printer: Printer, problem_id: int, answer: str) -> None:
+    """Answer the problem ID: `follow` what the shop reports, `leave` the licenses, or `issued` by hand."""
+    services.sources.answer(problem_id, answer)
+    printer.result({"problem": problem_id, "answer": answer}, f"answered {problem_id}: {answer}")
+
+
 @services_command("sync", source_group)
 @name_argument
 @click.option("--since", required=True, metavar="DAY", help="What has happened since then, as 2026-01-31.")
 @click.option(
-    "--key-env", required=True, metavar="VARIABLE", help="The environment variable with the API key."
+    "--key-env", metavar="VARIABLE", help="The environment variable with the API key; default: the source's."
 )
-@click.option("--url", help="Address of a shop that has an API of its own, such as WooCommerce.")
-def sync(services: Services, printer: Printer, name: str, since: str, key_env: str, url: str | None) -> None:
+@click.option("--url", help="Address of a shop that has an API of its own; default: the source's.")
+def sync(
+    services: Services, printer: Printer, name: str, since: str, key_env: str | None, url: str | None
+) -> None:
     """Ask the API of the shop NAME for what was not delivered; the running server processes it."""
-    source, key = services.sources.get(name), os.environ.get(key_env, "").strip()
+    source = services.sources.get(name)
+    key_env, url = key_env or source.key_env, url or source.url
+    if key_env is None:
+        raise InvalidInputError("name the environment variable with the API key by --key-env")
+    key = os.environ.get(key_env, "").strip()
     if not key:
         raise InvalidInputError(f"the environment variable {key_env} is empty")
     try:
@@ -214,9 +301,9 @@ def sync(services: Services, printer: Printer, name: str, since: str, key_env: s
         raise InvalidInputError(f"{since!r} is no day; write it like 2026-01-31") from None
 
     async def take_all() -> Counter[str]:
-        from licserver.web.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp
+        from licserver.jobs.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp
 
-        found = fetch_deliveries(source.kind, key, start, url)
+        found = fetch_deliveries(source.kind, key, start, url, is_test=source.is_test)
         return Counter([services.sources.take(name, body).status async for body in found])
 
     counts = asyncio.run(take_all())

@@ -11,12 +11,15 @@ import click
 
 from licserver.cli.common import Printer, services_command
 from licserver.cli.installation import file_argument, in_background, is_piped, replace_option, written
+from licserver.cli.output import echo
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
+from licserver.protocol.conversion import Quantity
 from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
 from licserver.services import Services
-from licserver.services.transfer import Action, Existing, LicenseImport, choose_format, make_conversion
+from licserver.services.license_imports import Action, Existing, LicenseImport
+from licserver.services.transfer import choose_format
 
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: the extension of FILE."
@@ -67,6 +70,19 @@ def export(
 )
 @click.option("--slots", metavar="N", help="Slots of lines that name none; `unlimited` for no limit.")
 @click.option(
+    "--expires", metavar="YYYY-MM-DD|NEVER", help="Last day of validity of lines without an end of their own."
+)
+@click.option(
+    "--support-until",
+    metavar="YYYY-MM-DD|NEVER",
+    help="Last day of update downloads of lines without one, if the product has a policy.",
+)
+@click.option(
+    "--quantity",
+    type=click.Choice([one.value for one in Quantity]),
+    help="What several copies in a line become: a license with as many times the slots, or as many licenses.",
+)
+@click.option(
     "--existing",
     type=click.Choice([one.value for one in Existing]),
     default=Existing.REFUSE.value,
@@ -87,13 +103,14 @@ def import_(
     """Import licenses from FILE, all or none; - is standard input.
 
     Each line is a license, with your key or a generated one; generated keys are printed, one a line, in the
-    order of the file. `licserver export` shows the fields. A line whose license is in the database already
+    order of the file. `licserver export` shows the fields. A file without a column for the slots, or for the
+    end, needs --slots or --expires. A line whose license is in the database already
     with the same terms changes nothing. The server may keep running.
 
     Keys that were sold elsewhere need a product that accepts them: `licserver product change SLUG
     --accept-imported-keys`.
     """
-    conversion = make_conversion(services.now(), **mapping)
+    conversion = services.transfer.make_conversion(**mapping)
     form = choose_format(file.name, form, conversion)
     with (
         in_background() as run_transaction,
@@ -101,22 +118,34 @@ def import_(
         services.transfer.start_import() as incoming,
     ):
         incoming.read(read_rows(form, lines, conversion), Existing(existing))
+        _print_warnings(incoming)
         if dry_run:
             _print_plan(printer, incoming)
             return
         for problem in incoming.problems:
-            click.echo(f"line {problem.line}: {problem.message}", err=True)
+            echo(f"line {problem.line}: {problem.message}", err=True)
         _check(incoming)
         incoming.prepare()
         count = run_transaction(incoming.commit)
         keys = incoming.generated_keys()
         if printer.as_json:
             drawn = [{"line": line, "license_key": key} for line, key in keys]
-            printer.result({"licenses": count, "drawn": drawn}, "")
+            printer.result({"licenses": count, "drawn": drawn, "warnings": _warnings_of(incoming)}, "")
             return
         for _, key in keys:
-            click.echo(key)
-        click.echo(f"imported {count} {plural(count, 'license')}{_describe_rest(incoming)}", err=True)
+            echo(key)
+        echo(f"imported {count} {plural(count, 'license')}{_describe_rest(incoming)}", err=True)
+
+
+def _print_warnings(incoming: LicenseImport) -> None:
+    for warning in incoming.warnings:
+        echo(f"line {warning.line}: warning: {warning.message}", err=True)
+    if hidden := incoming.doubtful - len(incoming.warnings):
+        echo(f"{hidden} more warnings are not shown", err=True)
+
+
+def _warnings_of(incoming: LicenseImport) -> list[dict[str, Any]]:
+    return [warning._asdict() for warning in incoming.warnings]
 
 
 def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
@@ -129,16 +158,17 @@ def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
             "skipped": len(incoming.skipped),
             "refused": incoming.wrong,
             "lines": [one._asdict() for one in incoming.plan()],
+            "warnings": _warnings_of(incoming),
         }
         printer.result(record, "")
         _check(incoming)
         return
     for one in incoming.plan():
         what = " ".join(filter(None, (one.action, one.license_key, one.detail)))
-        click.echo(f"line {one.line}: {what}", err=one.action is Action.REFUSE)
+        echo(f"line {one.line}: {what}", err=one.action is Action.REFUSE)
     _check(incoming)
     count = f"{incoming.count} {plural(incoming.count, 'license')}"
-    click.echo(f"{count} can be imported{_describe_rest(incoming)}; nothing was written")
+    echo(f"{count} can be imported{_describe_rest(incoming)}; nothing was written")
 
 
 def _describe_rest(incoming: LicenseImport) -> str:
@@ -164,7 +194,7 @@ def _check(incoming: LicenseImport) -> None:
 @contextmanager
 def _opened_text(file: Path) -> Iterator[TextIO]:
     if is_piped(file):
-        if isinstance(sys.stdin, io.TextIOWrapper):  # as a file, whatever the locale
+        if isinstance(sys.stdin, io.TextIOWrapper):  # as a file, with any locale
             sys.stdin.reconfigure(encoding="utf-8", newline="")
         yield sys.stdin
         return

@@ -1,7 +1,19 @@
 """Connects to all hosts of a PostgreSQL URL at once, and keeps the connection to the right one (D-244).
 
 libpq tries one host after the other, and waits at least two seconds for each: a silent first one would keep
-every process from ever reaching the second.
+every process from ever reaching the second. So an attempt starts a thread for each address, and ends
+
+    when                                                                        with
+    --------------------------------------------------------------------------  ------------------------
+    every address has answered                                                  the host to use, or none
+    0.2 s after a host that may be used: another may be promoted after it       the host to use
+    at once after that host, if only addresses are pending that were silent     the host to use
+      in the attempt before
+    after `CONNECT_LIMIT`                                                       the host to use, or none
+
+"The host to use" is what `hosts.choose` returns for all answers so far; if none, `Connector._problem` has
+why. Addresses whose server cannot be used, such as a standby, are queried again until the attempt ends. A
+connection that arrives later is closed by its thread.
 """
 
 import contextlib
@@ -9,12 +21,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import psycopg
-from psycopg import pq
 from psycopg.conninfo import conninfo_attempts
 
+from licserver.database import cancellation
 from licserver.database.hosts import (
     RIVALS,
     WANTED,
@@ -27,30 +39,21 @@ from licserver.database.hosts import (
     is_former,
     split_hosts,
 )
+from licserver.database.limited_connection import CONNECT_LIMIT, LimitedConnection, NoAnswerError
 from licserver.database.timelines import Timelines
 
-if TYPE_CHECKING:
-    from licserver.database.postgres import LimitedConnection
-
 _log = logging.getLogger("licserver.database")
-
-CONNECT_LIMIT: Final = 1.5
-"""Seconds to wait for a connection; with what follows, a client has its response within two."""
 
 _GRACE: Final = 0.2
 """Seconds that the other hosts have, once one may be used, to report that they were promoted after it."""
 
-_AGAIN: Final = 0.25  # seconds until a host that cannot be used is asked again, while others are silent
+_AGAIN: Final = 0.25  # seconds until a host that cannot be used is queried again, while others are silent
 _LOOK_INTERVAL: Final = 2.0
 _LOOK_INTERVAL_OF_ONE: Final = 10.0
 _MOST_THREADS: Final = 100
 """Threads that still connect: looking up a name cannot be cancelled, and may take half a minute."""
 
-Open = Callable[[dict[str, Any]], "LimitedConnection"]
-
-
-class NoAnswerError(psycopg.OperationalError):
-    """No connection, or no answer on one, within the limit."""
+Open = Callable[[dict[str, Any]], LimitedConnection]
 
 
 class _Answers:
@@ -64,8 +67,8 @@ class _Answers:
         self.connections: dict[str, LimitedConnection] = {}
         self.is_over = False
 
-    def put(self, name: str, answer: "LimitedConnection | Exception", *, usable: bool = False) -> bool:
-        """Store an answer; return whether to ask again. A connection that nobody needs is closed."""
+    def put(self, name: str, answer: LimitedConnection | Exception, *, usable: bool = False) -> bool:
+        """Store an answer; return whether to query again. Close a connection that is not needed."""
         kept = False
         with self.changed:
             self.pending.discard(name)
@@ -108,7 +111,7 @@ class Connector:
         self._silent: frozenset[str] = frozenset()
         self.has_several: Final = len(self._hosts) > 1
 
-    def connect(self, open_: Open) -> "LimitedConnection":
+    def connect(self, open_: Open) -> LimitedConnection:
         """Return a connection to the host to use, within `CONNECT_LIMIT`; `open_` may block for longer."""
         answers = self._ask_all(open_)
         deadline, chosen = time.monotonic() + CONNECT_LIMIT, None
@@ -132,7 +135,7 @@ class Connector:
         return connection
 
     def ask(self, open_: Open) -> list[HostState]:
-        """Ask every host what it is, within `CONNECT_LIMIT`."""
+        """Query the role of every host, within `CONNECT_LIMIT`."""
         answers = self._ask_all(open_)
         with answers.changed:
             answers.changed.wait_for(lambda: not answers.pending, CONNECT_LIMIT)
@@ -144,7 +147,7 @@ class Connector:
         newest, servers = self._timelines.newest, answers.servers
         return [describe(name, servers.get(name), newest, servers.values()) for name in names]
 
-    def is_former(self, connection: "LimitedConnection") -> bool:
+    def is_former(self, connection: LimitedConnection) -> bool:
         """Return whether a connection is to a server that has been replaced by another one."""
         return is_former(connection.server, self._timelines.newest)
 
@@ -166,7 +169,7 @@ class Connector:
         return choose(servers, self._wanted, self._timelines.newest)
 
     def _ask_all(self, open_: Open) -> _Answers:
-        if self._threads > _MOST_THREADS or len(_ending) >= _MOST_ENDING:
+        if self._threads > _MOST_THREADS or cancellation.are_too_many():
             raise NoAnswerError("too many connections that were given up have not ended yet")
         answers = _Answers(list(self._hosts))
         for name, parameters in self._hosts.items():
@@ -186,7 +189,7 @@ class Connector:
         threading.Thread(target=run, name="postgres-connect", daemon=True).start()
 
     def _ask_host(self, answers: _Answers, open_: Open, name: str, parameters: dict[str, Any]) -> None:
-        """Look up a host's addresses, and ask each."""
+        """Look up a host's addresses, and query each."""
         try:
             found = conninfo_attempts(parameters)
         except Exception as problem:  # noqa: BLE001 - raised by `connect`
@@ -203,7 +206,7 @@ class Connector:
             self._start(self._ask, answers, open_, address, its)
 
     def _ask(self, answers: _Answers, open_: Open, name: str, parameters: dict[str, Any]) -> None:
-        """Ask an address, and again until it can be used or the attempt is over."""
+        """Query an address until it can be used or the attempt is over."""
         while True:
             answer: LimitedConnection | Exception
             try:
@@ -255,68 +258,3 @@ class Connector:
             known = newest[server.system]
             return f"is a former primary (its timeline is {server.timeline}, and another host had {known})"
         return "is read-only" if server.role is Role.READ_ONLY else f"is a {server.role}"
-
-
-# --- connections that are given up in the middle of a statement (D-245) ---
-#
-# Closing the socket is not enough: PostgreSQL notices it only when it writes the answer. A COMMIT that waits
-# for a lost synchronous standby never does, and keeps its locks and one of the server's connections.
-
-_ENDING_PATIENCE: Final = 60.0
-"""Seconds in which a frozen server may return; a machine that vanished is noticed earlier (`keepalives`)."""
-
-_ANSWER_LIMIT: Final = 0.5  # seconds until a statement that was cancelled is cancelled again
-_ENDING_INTERVAL: Final = 0.02
-_MOST_ENDING: Final = 24
-"""Connections that are being ended, of one process: twice as many as it uses at most."""
-
-_ending: Final[set[threading.Thread]] = set()
-
-
-def give_up(connection: pq.abc.PGconn) -> None:
-    """Cancel what a connection's server still does, then close it; return at once.
-
-    On a thread: it takes a connection of its own, and may have to be repeated.
-    """
-    thread = threading.Thread(target=_end, args=(connection,), name="postgres-cancel", daemon=True)
-    _ending.add(thread)
-    thread.start()
-
-
-def wait_until_ended(seconds: float) -> None:
-    """Wait until none is left."""
-    deadline = time.monotonic() + seconds
-    for thread in list(_ending):
-        thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _end(connection: pq.abc.PGconn) -> None:
-    canceller: psycopg.Connection[object] = psycopg.Connection(connection)
-    try:
-        _cancel(connection, canceller)
-    except psycopg.Error:
-        pass  # it broke: the server has gone, or ended it
-    finally:
-        canceller.close()
-        _ending.discard(threading.current_thread())
-
-
-def _cancel(connection: pq.abc.PGconn, canceller: psycopg.Connection[object]) -> None:
-    deadline = time.monotonic() + _ENDING_PATIENCE
-    while (left := deadline - time.monotonic()) > 0:
-        with contextlib.suppress(psycopg.Error):
-            # Not for a shorter time: PgBouncer 1.18 dies of a request to cancel whose sender has gone.
-            canceller.cancel_safe(timeout=left)
-        if _has_answered(connection):
-            return
-
-
-def _has_answered(connection: pq.abc.PGconn) -> bool:
-    """Wait for the end of the statement; it may have begun only after it was cancelled."""
-    deadline = time.monotonic() + _ANSWER_LIMIT
-    while time.monotonic() < deadline:
-        connection.consume_input()
-        if not connection.is_busy():
-            return True
-        time.sleep(_ENDING_INTERVAL)
-    return False

@@ -23,10 +23,17 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from licserver.database.engine import Database
 from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.migrate import make_config
-from licserver.database.repositories.audit import WATCHED
+from licserver.database.repositories.instants import CLOCK, WATCHED
 from licserver.database.schema import HEAD, alembic_version, read_version
 from licserver.database.tables import metadata
-from licserver.database.tables.access import account_codes, account_sessions, failed_logins, sessions, tries
+from licserver.database.tables.access import (
+    account_codes,
+    account_sessions,
+    daily_counts,
+    failed_logins,
+    sessions,
+    tries,
+)
 from licserver.database.tables.licenses import facts, patches, products, releases
 from licserver.domain.records import Artifact
 from licserver.errors import StoreError
@@ -142,7 +149,7 @@ def loading(
     config = make_config()
     with database.long_transaction(foreign_keys=False) as connection:
         config.attributes["connection"] = connection
-        there = MetaData()  # what is there is empty, or is to be replaced
+        there = MetaData()  # the target is empty, or is to be replaced
         names = {*metadata.tables, *_FORMER, alembic_version.name}
         there.reflect(connection, only=lambda name, _: name in names)
         there.drop_all(connection)
@@ -174,9 +181,9 @@ def _forget(connection: Connection) -> None:
     Activations seen since then are unknown, so the period in which a slot is kept begins again.
     Sessions may have been ended since (D-102), and failed logins of that day do not matter.
     """
-    for table in (sessions, account_codes, account_sessions, tries, failed_logins):
+    for table in (sessions, account_codes, account_sessions, tries, failed_logins, daily_counts):
         connection.execute(delete(table))
-    connection.execute(delete(facts).where(facts.c.name == WATCHED))
+    connection.execute(delete(facts).where(facts.c.name.in_([WATCHED, CLOCK])))
 
 
 def _reset_sequences(connection: Connection) -> None:

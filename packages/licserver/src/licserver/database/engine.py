@@ -3,58 +3,40 @@
 import contextlib
 import os
 import sqlite3
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DisconnectionError, NoSuchModuleError, SAWarning
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
 
+from licserver.database.deadlines import read_deadline
 from licserver.database.hosts import HostState, split_libpq_url
 from licserver.database.hot_path.driver import (
     RUN_LIMIT,
     KeptConnection,
-    RemoteEngine,
     SqliteConnection,
     pause,
     translated_errors,
 )
 from licserver.database.timelines import Timelines
-from licserver.errors import SettingsError, StoreUnavailableError
+from licserver.errors import NotWritableError, SettingsError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from licserver.database.postgres import PostgresServer
 
 WRITES: Final = "licserver_writes"
 _PATIENCE: Final = 10.0
 """Seconds that a service waits for another writer of a SQLite file; the hot path waits `RUN_LIMIT`."""
 
-_LAST_CANCELS: Final = 1.0  # seconds in which a process that ends still cancels statements
 _LOCK_INTERVAL: Final = 0.003
+_PROBE_BYTES: Final = 64 << 10
+_LOG_LIMIT: Final = 16 << 20  # bytes of SQLite's write-ahead log after a checkpoint
 _INVALID_PARAMETERS: Final = "LICSERVER_DATABASE_URL: invalid query parameters"
-
-_DEADLINE: Final[ContextVar[float]] = ContextVar("deadline", default=float("inf"))
-
-
-def read_deadline() -> float:
-    """Return the instant of the monotonic clock at which waiting ends for whatever calls this."""
-    return _DEADLINE.get()
-
-
-@contextlib.contextmanager
-def waiting_until(deadline: float) -> Iterator[None]:
-    """Let a customer's request wait until an instant of the monotonic clock; raise if that is over.
-
-    Services and repositories are those of the vendor's operations, which may wait longer.
-    """
-    if time.monotonic() > deadline:
-        raise StoreUnavailableError("the database failed: others took all the time")
-    before = _DEADLINE.set(deadline)
-    try:
-        yield
-    finally:
-        _DEADLINE.reset(before)
 
 
 def connect(url: str, timelines: Timelines | None = None) -> "Database":
@@ -112,7 +94,7 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
             "LICSERVER_DATABASE_URL: the driver for PostgreSQL is psycopg: postgresql+psycopg://…"
         )
     try:
-        from licserver.database import connector, postgres  # noqa: PLC0415 - an extra, and slow
+        from licserver.database.postgres import PostgresServer  # noqa: PLC0415 - an extra, and slow
     except ImportError:
         raise SettingsError(
             "LICSERVER_DATABASE_URL needs the extra postgres; run: pip install 'licserver[postgres]'"
@@ -122,13 +104,11 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
     pooler, url = url.query.get("pooler"), url.difference_update_query(["pooler"])
     if pooler not in (None, "transaction"):
         raise SettingsError("LICSERVER_DATABASE_URL: pooler must be transaction")
-    base = postgres.PooledConnection if pooler else postgres.LimitedConnection
-    kind: type[postgres.LimitedConnection] = type(base.__name__, (base,), {})  # of this database: `end_soon`
 
     def create(**more: Any) -> Engine:
         return _create(
             url,
-            paramstyle="format",  # by position, so that a statement is prepared once whoever asks
+            paramstyle="format",  # by position, so that a statement is prepared once for all callers
             isolation_level="READ COMMITTED",  # what waited for a lock must see what it waited for
             use_native_hstore=False,
             **more,
@@ -138,32 +118,14 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
     engine = create(pool_pre_ping=True, pool_size=3, max_overflow=5, pool_timeout=10)
     hot_engine = create(poolclass=NullPool)
     try:
-        hosts = connector.Connector(engine.dialect.create_connect_args(url)[1], timelines)
+        parameters = engine.dialect.create_connect_args(url)[1]
+        server = PostgresServer(parameters, timelines, is_pooled=pooler is not None)
     except ValueError:
         raise SettingsError(_INVALID_PARAMETERS) from None
-    seconds = postgres.SEVERAL_HOSTS if hosts.has_several else postgres.ONE_HOST
-    open_, open_hot = (partial(postgres.open_connection, kind, hot=hot) for hot in (False, True))
-    breaker = postgres.CircuitBreaker(partial(hosts.connect, open_), seconds)
-    hot_breaker = postgres.CircuitBreaker(partial(hosts.connect, open_hot), seconds)
-    event.listen(engine, "do_connect", lambda *_: breaker.connect())
-    event.listen(hot_engine, "do_connect", lambda *_: hot_breaker.connect())
-
-    def refuse_former(connection: Any, *_: Any) -> None:
-        if hosts.is_former(connection):
-            raise DisconnectionError("a former primary")  # the pool replaces the connection
-
-    event.listen(engine, "checkout", refuse_former)
-    remote = RemoteEngine(
-        postgres.is_retryable,
-        hot_breaker.open,
-        hosts.is_former,
-        look=partial(hosts.look, open_),
-        close=partial(connector.wait_until_ended, _LAST_CANCELS),
-        end_soon=partial(setattr, kind, "longest_wait", postgres.LAST_WAIT),
-        ask=partial(hosts.ask, open_),
-        check_sessions=None if pooler else partial(postgres.check_sessions, engine),
-    )
-    return Database(engine, hot_engine, remote)
+    event.listen(engine, "do_connect", lambda *_: server.connect())
+    event.listen(hot_engine, "do_connect", lambda *_: server.connect_hot())
+    event.listen(engine, "checkout", server.refuse_former)
+    return Database(engine, hot_engine, server)
 
 
 def _create(url: URL, **more: Any) -> Engine:
@@ -181,7 +143,28 @@ def _create(url: URL, **more: Any) -> Engine:
 def _open_existing(_dialect: Any, _record: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
     """Open an existing file only: SQLite would create a missing one, readable by all users."""
     uri = f"{Path(arguments[0]).as_uri()}?mode=rw"
-    return None if options.get("uri") else sqlite3.connect(uri, uri=True, **options)
+    if options.get("uri"):
+        return None
+    connection = sqlite3.connect(uri, uri=True, **options)
+    if _lacks_room(connection):
+        connection.close()
+        connection = sqlite3.connect(uri, uri=True, **options)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    return connection
+
+
+def _lacks_room(connection: sqlite3.Connection) -> bool:
+    """Return whether a full disk has no room for the index of the log, which the first reader creates.
+
+    Without other readers the index can be in memory: so the data can be read, and backed up elsewhere.
+    """
+    try:
+        connection.execute("PRAGMA schema_version").close()
+    except sqlite3.OperationalError as error:
+        return error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE
+    except sqlite3.DatabaseError:  # no database; whatever comes next reports it
+        return False
+    return False
 
 
 def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: Any) -> None:
@@ -190,9 +173,10 @@ def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: An
     connection.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     # Readers of a write-ahead log never wait for a writer. Another program's database, which will be refused,
-    # is left unchanged. Of two processes that switch a new file one gets "locked" whatever the timeout is.
+    # is left unchanged. Of two processes that switch a new file one gets "locked" with any timeout.
     if not tables or "facts" in tables:
         _retry(patience, 0.01, lambda: connection.execute("PRAGMA journal_mode = WAL"))
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")  # else it stays as large as it ever was
     connection.execute("PRAGMA synchronous = FULL")  # an acknowledged activation survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
 
@@ -239,18 +223,54 @@ class Database:
     What opens a connection raises `StoreUnavailableError` when the database fails. `remote`: for PostgreSQL.
     """
 
-    def __init__(self, engine: Engine, hot: Engine, remote: RemoteEngine | None = None) -> None:
+    def __init__(self, engine: Engine, hot: Engine, remote: "PostgresServer | None" = None) -> None:
         self.engine = engine
         self._hot = hot
         self._remote = remote
         self.is_remote: Final = remote is not None
+        self.is_pooled: Final = remote is not None and remote.is_pooled
         self.file: Final = None if self.is_remote else Path(str(engine.url.database))
+        self._write_fault: NotWritableError | None = None
+
+    @contextlib.contextmanager
+    def watching_writes(self) -> Iterator[None]:
+        """Remember whether the latest transaction that wrote found the database full or read-only."""
+        try:
+            yield
+        except NotWritableError as fault:
+            self._write_fault = fault
+            raise
+        self._write_fault = None
+
+    def check_latest_write(self) -> None:
+        """Raise the fault of the latest write, until another one succeeds.
+
+        Each server writes its reading of the clock (D-284): a fault is noticed, and ends, without customers.
+        """
+        if self._write_fault is not None:
+            raise NotWritableError(str(self._write_fault))
 
     def create_file(self) -> None:
         """Create an empty SQLite file with mode 0600; SQLite gives the files beside it the same."""
         if self.file is not None:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def check_disk(self) -> None:
+        """Write beside a SQLite file, as much as an activation does; nothing is left of it.
+
+        Raises:
+            StoreUnavailableError: The disk is full, or cannot be written to. Reads go on.
+        """
+        if self.file is None:
+            return
+        try:
+            with tempfile.TemporaryFile(dir=self.file.parent, prefix=".probe-", buffering=0) as probe:
+                probe.write(bytes(_PROBE_BYTES))
+        except OSError as problem:
+            raise StoreUnavailableError(
+                f"the database cannot be written to: {problem.strerror or type(problem).__name__}"
+            ) from None
 
     def reader(self) -> KeptConnection:
         """Return a kept connection that commits each statement."""
@@ -276,6 +296,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Open a writing transaction; it commits at the end, or rolls back."""
         with (
+            self.watching_writes(),
             translated_errors(self.engine),
             self.engine.connect().execution_options(**{WRITES: True}) as connection,
             connection.begin(),
@@ -283,14 +304,14 @@ class Database:
             yield connection
 
     def check_pooler(self) -> None:
-        """Raise a `StoreError` for a pooler that is not safe for what the URL says of it."""
-        if self._remote is not None and self._remote.check_sessions is not None:
+        """Raise a `StoreError` for a pooler whose mode is not that of the URL."""
+        if self._remote is not None:
             with translated_errors(self.engine):
-                self._remote.check_sessions()
+                self._remote.check_sessions(self.engine)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Open a throttled transaction that reads one state, whatever is written meanwhile."""
+        """Open a throttled transaction that reads one snapshot."""
         options = {"isolation_level": "REPEATABLE READ"} if self.is_remote else {}
         with self._unpooled(is_throttled=True, **options) as connection:
             if self.is_remote:
@@ -342,7 +363,7 @@ class Database:
     def ask_hosts(self) -> list[HostState]:
         """Return what each host of PostgreSQL is."""
         with translated_errors(self.engine):
-            return [] if self._remote is None else self._remote.ask()
+            return [] if self._remote is None else self._remote.ask_hosts()
 
     def look(self) -> float | None:
         """Look in the background whether another host was promoted; connections are replaced then.
@@ -357,7 +378,8 @@ class Database:
             self._remote.end_soon()
 
     def close(self) -> None:
-        """Close the pool; kept connections are closed by their owners."""
+        """Close the pool, and what a thread returns to it later; owners close the kept connections."""
+        event.listen(self.engine, "checkin", lambda _, entry: entry.close())
         self.engine.dispose()
         if self._remote is not None:
             self._remote.close()

@@ -66,7 +66,7 @@ def is_former(server: Server, newest: Mapping[str, int]) -> bool:
 
 
 def are_rivals(one: Server, other: Server) -> bool:
-    """Return whether two servers can be written to, and nothing says which of them is the right one.
+    """Return whether two servers can be written to, without a sign which of them is the primary.
 
     They are different databases, or two standbys were promoted, or one was started without being promoted.
     """
@@ -102,7 +102,7 @@ def describe(
 
 
 def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]) -> str | None:
-    """Return which server to use, of those that have answered; None if there is none.
+    """Return the server to use, of those that have answered, or None.
 
     Of two that can be written to, one was not stopped before the other was promoted: the higher timeline
     wins. Rivals are not used.

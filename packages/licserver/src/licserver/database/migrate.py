@@ -124,7 +124,7 @@ def _try_online(
 ) -> None:
     config = make_config()
     with database.background_connection() as connection:
-        if hasattr(connection.connection.driver_connection, "begins"):  # a `PooledConnection`
+        if database.is_pooled:
             raise StoreError(
                 "servers may be at work: upgrade their database by a connection to PostgreSQL itself, with "
                 "its address in LICSERVER_DATABASE_URL and without pooler=transaction"

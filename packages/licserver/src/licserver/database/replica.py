@@ -14,7 +14,7 @@ from licserver.database.timelines import Timelines
 from licserver.errors import LicserverError, SettingsError, StoreUnavailableError
 
 _log = logging.getLogger("licserver.database")
-_AWAY: Final = 30.0  # seconds until a replica that failed is asked again
+_AWAY: Final = 30.0  # seconds until a replica that failed is used again
 
 _WRONG: Final = "name a standby of the database of LICSERVER_DATABASE_URL"
 _PATIENCE: Final = 1.0  # seconds that a standby has to reach what the primary has written

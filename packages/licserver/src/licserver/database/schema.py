@@ -23,8 +23,8 @@ REVISIONS: Final = tuple(sorted(file.name[:4] for file in _MIGRATIONS.glob("[0-9
 """All schemas, the oldest first, by the names of their files."""
 
 HEAD: Final = REVISIONS[-1]  # the schema of this program
-OLDEST_PROGRAM: Final = "0028"
-"""The schema of the oldest program that `HEAD` still serves, as its step says."""
+OLDEST_PROGRAM: Final = "0039"
+"""The schema of the oldest program that `HEAD` still serves, as its step declares."""
 
 _SERVED: Final = "oldest_program"
 _FINGERPRINT: Final = "vault_fingerprint"

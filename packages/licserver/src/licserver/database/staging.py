@@ -3,7 +3,7 @@
 Reading a file may take minutes and holds no lock: temporary tables belong to one connection.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -16,19 +16,17 @@ from licserver.database.hot_path.driver import Row
 from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.repositories.licenses import IMPORT_LOCK, license_row
 from licserver.database.tables.licenses import activations, license_words, licenses
-from licserver.domain.records import LISTS, IssuedLicense
+from licserver.domain.records import TERMS, IssuedLicense
 from licserver.errors import ConflictError
 
 _LINE: Final = "line"
 _GENERATED: Final = "generated"
+_GIVEN: Final = "given"
 
-COMPARED: Final = (
-    *("product_id", "slots", "expires_on", "lifetime", "support_until", "subscription_id", *LISTS),
-    *("customer_email", "note", "plan", "overrides", "revoked_at"),
-)
-"""Columns in which a line and its license in the database must agree; of a revocation only that it is one."""
+COMPARED: Final = ("product_id", *TERMS, "subscription_ended_at", "revoked_at")
+"""Columns in which a line and its license in the database must agree (`_differ`)."""
 
-_SHOWN: Final = ("product_id", "slots", "expires_on", "lifetime", "revoked_at")
+_SHOWN: Final = ("product_id", *TERMS, "revoked_at")
 
 BATCH: Final = 500  # rows staged at a time
 _STEP: Final = 50
@@ -42,7 +40,7 @@ def _staging_table(table: Table, *more: sa.Column[Any]) -> Table:
     return Table(f"staged_{table.name}", sa.MetaData(), line, *more, *columns, prefixes=["TEMPORARY"])
 
 
-_licenses: Final = _staging_table(licenses, sa.Column(_GENERATED, sa.Integer))
+_licenses: Final = _staging_table(licenses, sa.Column(_GENERATED, sa.Integer), sa.Column(_GIVEN, sa.Integer))
 _activations: Final = _staging_table(activations)
 _words: Final = _staging_table(license_words)
 _FIRST: Final = "first_line"
@@ -86,9 +84,13 @@ class Staging:
         words: Sequence[str],
         *,
         generated: bool,
+        given: int = 0,
     ) -> None:
-        """Stage a line: a license, its slots (domain, address, activation, last use), and its words."""
-        self._waiting[_licenses].append((line, int(generated), *license_row(license_)))
+        """Stage a line: a license, its slots (domain, address, activation, last use), and its words.
+
+        `given` is for the caller: which columns the file has.
+        """
+        self._waiting[_licenses].append((line, int(generated), given, *license_row(license_)))
         self._waiting[_activations] += [(line, license_.id, *one) for one in slots_taken]
         self._waiting[_words] += [(line, word, license_.id) for word in words]
         self._last_line = line
@@ -117,19 +119,30 @@ class Staging:
         with self._connection.begin():
             yield from ((line, first, masked) for line, first, masked in self._connection.execute(statement))
 
-    def existing(self) -> Iterator[tuple[int, bytes, str, dict[str, Any]]]:
-        """Return lines whose keys are in the database: line, id, masked key, and the terms that differ."""
+    def existing(
+        self, compared: Sequence[Container[str]]
+    ) -> Iterator[tuple[int, bytes, str, dict[str, Any]]]:
+        """Return lines whose keys are in the database: line, id, masked key, and the terms that differ.
+
+        Of a line only those terms are compared that `compared` has at the line's `given`.
+        """
         self._flush()
         pairs = [column for name in COMPARED for column in (_licenses.c[name], licenses.c[name])]
-        existing = select(_licenses.c.line, _licenses.c.id, _licenses.c.masked_key, *pairs).join(
+        names = (_LINE, "id", "masked_key", _GIVEN, "revoked_reason")
+        existing = select(*(_licenses.c[name] for name in names), *pairs).join(
             licenses, licenses.c.id == _licenses.c.id
         )
         for step in self._steps():
             with self._connection.begin():
                 of_step = existing.where(_licenses.c.line.between(*step)).order_by(_licenses.c.line)
-                for line, license_id, masked, *values in self._connection.execute(of_step):
-                    compared = zip(COMPARED, values[::2], values[1::2], strict=True)
-                    different = {name: new for name, new, old in compared if _differ(name, new, old)}
+                for line, license_id, masked, given, reason, *values in self._connection.execute(of_step):
+                    different = {
+                        name: new
+                        for name, new, old in zip(COMPARED, values[::2], values[1::2], strict=True)
+                        if name in compared[given] and _differ(name, new, old)
+                    }
+                    if different.get("revoked_at") is not None:
+                        different["revoked_reason"] = reason
                     yield line, license_id, masked, different
 
     def drop(self, lines: Sequence[int]) -> None:
@@ -140,8 +153,8 @@ class Staging:
                     is_dropped = table.c.line.in_(lines[first : first + BATCH])
                     self._connection.execute(sa.delete(table).where(is_dropped))
 
-    def rows(self) -> Iterator[Sequence[Any]]:
-        """Return what is to be inserted: line, masked key, whether the key is new, product and terms."""
+    def rows(self) -> Iterator[Any]:
+        """Return what is to be inserted: line, masked key, whether it is new, product and stored terms."""
         self._flush()
         columns = (_licenses.c[name] for name in (_LINE, "masked_key", _GENERATED, *_SHOWN))
         shown = select(*columns).order_by(_licenses.c.line)
@@ -231,7 +244,15 @@ class Staging:
 
 
 def _differ(name: str, staged: Any, stored: Any) -> bool:
-    return (staged is None) != (stored is None) if name == "revoked_at" else bool(staged != stored)
+    match name:
+        case (
+            "revoked_at"
+        ):  # only that it is revoked: the file may be from before the license's revocation here
+            return (staged is None) != (stored is None)
+        case "subscription_ended_at":  # without an instant a line ends when its subscription does
+            return staged is not None and bool(staged != stored)
+        case _:
+            return bool(staged != stored)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from licserver import libraries
 from licserver.database.hosts import Server
 from licserver.errors import StoreError
 from licserver.security.private_files import new_file, sync_folder
@@ -56,18 +57,16 @@ class Timelines:
         return f"stop licserver on every machine,{delete} and start it again"
 
     def _save(self, file: Path) -> None:
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - most commands only read
-
         if not file.parent.is_dir():
             return
         try:
-            with FileLock(file.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
+            with libraries.filelock.FileLock(file.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
                 newest = _read(file)
                 newest |= {name: max(one, newest.get(name, 0)) for name, one in self.newest.items()}
                 with new_file(file, replace=True) as target:
                     target.write(json.dumps(newest).encode())
                 sync_folder(file.parent)
-        except (OSError, StoreError, Timeout) as problem:
+        except (OSError, StoreError, libraries.filelock.Timeout) as problem:
             _log.warning(
                 "cannot note in %s that a database host was promoted: %s; a restart would accept the former "
                 "primary if it alone can be reached",

@@ -1,15 +1,20 @@
-"""The decisions of the service: records and `now` in, a verdict out. Pure.
+"""Decisions of the server as pure functions: records and `now` in, a verdict out.
 
-Each function checks in the order in which refusals take precedence.
+Each function checks in the order in which refusals take precedence. Verdicts are values: nothing is raised.
+
+- `evaluate_verify`: `Valid` or a `VerifyRefusal` (spec 4.1)
+- `evaluate_update`: `Offer` or an `UpdateRefusal` (spec 4.2)
+- `evaluate_download`: the `Release` or a `DownloadRefusal`
 """
 
 import enum
 import re
 import secrets
 import string
-from collections.abc import Iterable, Sequence
-from datetime import MAXYEAR, date, datetime
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import MAXYEAR, date, datetime, timedelta
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from packaging.utils import canonicalize_version
 from packaging.version import Version
@@ -21,13 +26,13 @@ KEY_PREFIX = "CP-"
 KEY_ALPHABET = string.ascii_uppercase + string.digits
 _KEY_GROUPS, _KEY_GROUP_LENGTH = 5, 6
 _KEY = re.compile(r"CP-[A-Z0-9]{6}(-[A-Z0-9]{6}){4}")
-# 256 is no multiple of 36: the remaining bytes would make the first letters likelier, and are dropped.
+# 256 is not a multiple of 36: the remaining bytes would make the first letters likelier, so they are dropped.
 _LETTER_OF_BYTE = bytes(ord(KEY_ALPHABET[byte % len(KEY_ALPHABET)]) for byte in range(256))
 _DROPPED_BYTES = bytes(range(256 - 256 % len(KEY_ALPHABET), 256))
 _RANDOM_BYTES = 40  # enough for 30 letters, except once in 10^10 keys
 MIN_IMPORTED_KEY, MAX_IMPORTED_KEY = 8, 1024
 _IMPORTED_KEY = re.compile(f"[!-~]{{{MIN_IMPORTED_KEY},{MAX_IMPORTED_KEY}}}")
-# What a client takes for a mistyped key of ours, and would change.
+# Clients take such text for a mistyped key of this server, and correct it.
 _LIKE_A_KEY = re.compile(
     r"(?<![A-Z0-9-])CP[-_~]|\A[^A-Z0-9]*CP([^A-Z0-9]*[A-Z0-9]){30}[^A-Z0-9]*\Z", re.IGNORECASE
 )
@@ -45,7 +50,7 @@ def is_license_key(text: str) -> bool:
 
 
 def is_imported_key(text: str) -> bool:
-    """Return whether `text` can be a license key that was sold elsewhere (D-185)."""
+    """Return whether `text` can be a license key of another system (D-185)."""
     return _IMPORTED_KEY.fullmatch(text) is not None and _LIKE_A_KEY.search(text) is None
 
 
@@ -60,9 +65,9 @@ def generate_license_key() -> str:
 
 
 def mask_key(key: str) -> str:
-    """Return enough of a license key to recognise it, and too little to use it; `licclient` has the same.
+    """Return enough of a license key to recognise it, and too little to use it, as `licclient` does.
 
-    Of a short key that was sold elsewhere, less is shown.
+    Short keys of other systems show fewer characters.
     """
     if len(key) >= 16:  # noqa: PLR2004 - seven characters stay unknown
         return f"{key[:5]}…{key[-4:]}"
@@ -97,6 +102,13 @@ class Dated(Protocol):
     def support_until(self) -> date | None: ...  # noqa: D102
 
 
+class SubscribedLicense(Dated, Protocol):
+    """The dates of a license, and its subscription."""
+
+    @property
+    def subscription_id(self) -> str | None: ...  # noqa: D102
+
+
 def license_state(license_: Dated, now: datetime) -> LicenseState:
     """Return the state of a license at `now`."""
     if license_.revoked_at is not None:
@@ -113,13 +125,57 @@ def is_expired(license_: Dated, now: datetime) -> bool:
     return license_.expires_on is not None and now.date() > license_.expires_on
 
 
+class Term(enum.StrEnum):
+    """The validity of a license; the values name the texts of the customers' page."""
+
+    NO_END = "active"
+    UNTIL = "active.until"
+    SUBSCRIPTION = "active.subscription"
+    EXPIRED = "expired"
+    SUBSCRIPTION_ENDED = "expired.subscription"
+    REVOKED = "revoked"
+
+
+TERM_SENTENCES: Final[Mapping[Term, str]] = MappingProxyType(
+    {
+        Term.NO_END: "This license does not expire.",
+        Term.UNTIL: "Valid through {date}.",
+        Term.SUBSCRIPTION: "Valid as long as the subscription runs.",
+        Term.EXPIRED: "The license expired. Its last day was {date}.",
+        Term.SUBSCRIPTION_ENDED: "The license expired. The subscription ended on {date}.",
+        Term.REVOKED: "The license was revoked on {date}.",
+    }
+)
+"""Texts of the console and the command line; the customers' page has translations."""
+
+
+def find_term(license_: SubscribedLicense, now: datetime) -> tuple[Term, date | None]:
+    """Return the validity of a license, and its date."""
+    ended, last = license_.subscription_ended_at, license_.expires_on
+    state = license_state(license_, now)
+    if state is LicenseState.REVOKED:
+        return Term.REVOKED, license_.revoked_at
+    if state is LicenseState.EXPIRED:
+        if ended is not None and now >= ended and (last is None or ended.date() <= last):
+            return Term.SUBSCRIPTION_ENDED, ended
+        return Term.EXPIRED, last
+    if license_.lifetime:
+        return Term.NO_END, None
+    if ended is not None:
+        # A subscription that ends at midnight includes the day before as its last.
+        last = min(last or date.max, (ended - timedelta(microseconds=1)).date())
+    if last is not None:
+        return Term.UNTIL, last
+    return (Term.NO_END if license_.subscription_id is None else Term.SUBSCRIPTION), None
+
+
 def visible_expiry(license_: LicenseSnapshot) -> date | None:
     """Return the date for the field `expiry`: None for a lifetime license (D-10)."""
     return None if license_.lifetime else license_.expires_on
 
 
 def add_year(day: date, today: date) -> date:
-    """Return the same day a year later, counted from today if it is past; of 29 February the 28th."""
+    """Return the day a year after `day`, or after today if `day` is past; 29 February becomes the 28th."""
     start = max(day, today)
     try:
         return start.replace(year=start.year + 1)
@@ -138,7 +194,7 @@ def is_support_over(product: Product, license_: Dated, now: datetime) -> bool:
 
 
 class VerifyRefusal(enum.Enum):
-    """Why a license key is not valid in an environment (spec 7)."""
+    """Reasons why a license key is not valid in an environment (spec 7)."""
 
     FORMAT = enum.auto()
     NOT_FOUND = enum.auto()
@@ -148,7 +204,7 @@ class VerifyRefusal(enum.Enum):
 
 
 class Valid(NamedTuple):
-    """The key is valid; if `takes_slot`, the environment must be activated first."""
+    """Verdict that a key is valid; if `takes_slot`, the environment must be activated first."""
 
     license: LicenseSnapshot
     takes_slot: bool
@@ -183,7 +239,7 @@ def evaluate_verify(
 
 
 class UpdateRefusal(enum.Enum):
-    """Why an update check is refused (spec 7)."""
+    """Reasons why an update check is refused (spec 7)."""
 
     INVALID_LICENSE = enum.auto()
     LICENSE_EXPIRED = enum.auto()
@@ -195,7 +251,7 @@ class UpdateRefusal(enum.Enum):
 class Offer(NamedTuple):
     """The latest release; with a download link if `downloadable` (D-25).
 
-    `is_critical`: the installed version needs it, as the vendor says (D-231).
+    `is_critical`: the vendor declares it important for the installed version (D-231).
     """
 
     product: Product
@@ -214,7 +270,7 @@ def evaluate_update(
     """Decide an update check for the product with the requested slug (spec 4.2, D-20).
 
     Neither the environment (D-22) nor the installed version (D-24) counts. The key comes first, so that
-    slugs cannot be guessed without one. `imported`: the key was sold elsewhere.
+    slugs cannot be guessed without a key. `imported`: the key is from another system.
     """
     if license_ is None or license_.revoked_at is not None:
         return UpdateRefusal.INVALID_LICENSE
@@ -235,20 +291,20 @@ def parse_version(text: str) -> Version | None:
     """Parse a version by PEP 440; return None for invalid text."""
     try:
         return Version(text)
-    except ValueError:  # InvalidVersion, and Python's error for a number of thousands of digits
+    except ValueError:  # InvalidVersion, or Python's limit of digits in a number
         return None
 
 
 def version_key(version: Version) -> str:
-    """Return the text that all spellings of a version share: 1.0 and 1.0.0 are the same."""
+    """Return the canonical text of a version: 1.0 and 1.0.0 have the same."""
     return canonicalize_version(version)
 
 
 def latest(releases: Iterable[Release], platform: str = "", channel: str = STABLE) -> Release | None:
-    """Return the release of a channel that is offered: the highest stable one, else the highest (D-23).
+    """Return the release that a channel offers: the highest stable release, else the highest (D-23).
 
-    For a platform the choice includes its own files, which come before the default file of their version.
-    Who has another channel than `stable` wants pre-releases: there the highest of all is offered (D-227).
+    A platform's own file takes precedence over the default file of the same version. A channel other than
+    `stable` offers its highest release, pre-release or not (D-227).
     """
     readable = [
         (version, release)
@@ -261,21 +317,23 @@ def latest(releases: Iterable[Release], platform: str = "", channel: str = STABL
     stable = [pair for pair in readable if channel == STABLE and not pair[0].is_prerelease]
     # The empty text sorts first.
     order = ((version, release.platform, release) for version, release in stable or readable)
-    return max(order, key=lambda one: one[:2], default=(None, None, None))[2]
+    return max(order, key=lambda candidate: candidate[:2], default=(None, None, None))[2]
 
 
 def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> dict[str, Release]:
-    """Return what is offered by default (the empty platform), and to platforms with a file of their own.
+    """Return the offered release by platform; the empty platform is the default.
 
-    A platform that is missing is offered the default (D-187).
+    A missing platform is offered the default (D-187).
     """
-    platforms = dict.fromkeys(["", *(one.platform for one in releases)])
+    platforms = dict.fromkeys(["", *(release.platform for release in releases)])
     chosen = {platform: latest(releases, platform, channel) for platform in platforms}
-    return {name: found for name, found in chosen.items() if found is not None and found.platform == name}
+    return {
+        name: release for name, release in chosen.items() if release is not None and release.platform == name
+    }
 
 
 def describe_audience(release: Release, releases: Sequence[Release]) -> str | None:
-    """Return to whom a release is offered, as a sentence; None if to everybody.
+    """Describe in a sentence which installations are offered a release; None for all.
 
     Clients with a stable version ignore a pre-release (D-47).
     """
@@ -296,8 +354,10 @@ def describe_audience(release: Release, releases: Sequence[Release]) -> str | No
         return f"{begin} no installation{where} is offered it{reason}."
     if not release.platform:
         chosen = latest_by_platform(releases)
-        others = sorted(name for name, one in chosen.items() if one.version != release.version)
-        where = f", except on {', '.join(others)}," if others else ""
+        other_platforms = sorted(
+            name for name, offered_release in chosen.items() if offered_release.version != release.version
+        )
+        where = f", except on {', '.join(other_platforms)}," if other_platforms else ""
     return (
         f"{begin} installations of a pre-release{where} are offered it until a stable version is published."
     )
@@ -307,7 +367,7 @@ def describe_audience(release: Release, releases: Sequence[Release]) -> str | No
 
 
 class DownloadRefusal(enum.Enum):
-    """Why a download link does not return the file."""
+    """Reasons why a download link does not return the file."""
 
     INVALID_LINK = enum.auto()
     LINK_EXPIRED = enum.auto()
@@ -327,7 +387,7 @@ MISSES = frozenset(
         DownloadRefusal.INVALID_LINK,
     }
 )
-"""Refusals of clients that guess; limited for each address."""
+"""Refusals that may be guesses; limited for each client address."""
 
 
 def evaluate_download(license_: LicenseSnapshot | None, release: Release | None) -> DownloadVerdict:

@@ -1,11 +1,12 @@
-"""Entitlements: what a plan grants, what a license overrides, and how people write it. Pure.
+"""Entitlements: grants of plans, overrides of licenses, and their text format. Pure.
 
-A value is as in JSON: a flag, a number, a text, or a quota ``{"limit": 100, "per": "month"}``. An override of
-None takes away what the plan grants.
+A value is a JSON value: a flag, a number, a text, or a quota ``{"limit": 100, "per": "month"}``. An
+override of None removes the plan's entitlement.
 """
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -17,20 +18,32 @@ MAX_NAMES: Final = 50
 MAX_TEXT: Final = 200  # characters
 MAX_NUMBER: Final = 2**53 - 1  # the largest whole number that every reader of JSON reads exactly
 MAX_BYTES: Final = 8_192
-"""Of all entitlements of a plan or of a license as JSON: every answer to a verify carries them."""
+"""Of all entitlements of a plan or of a license as JSON: every response to a verify carries them."""
 
 PERIODS: Final = ("day", "month", "year")
 
 _NAME: Final = re.compile(r"[a-z0-9_.-]{1,40}")
 _QUOTA: Final = re.compile(rf"([0-9]+)/({'|'.join(PERIODS)})")
-_OTHER_QUOTA: Final = re.compile(r"[0-9]+/[a-z]+")
+_NUMBER: Final = r"""
+    [+\-\u2010-\u2015\u2212~]* \s*
+    (?: 0[xob][0-9a-f]+ | inf(?:inity)? | nan | \u221e
+      | (?: \d{1,3}(?:[.,'\u2019_\s]\d{3})+ | \d+(?:_\d+)* )? (?:[.,]\d*)? (?:\s*e\s*[+\-]?\d*)? )
+    \s* [kmgt%]?
+"""
+_UNIT: Final = "s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?|mo|months?|q|quarters?|y|yr|years?"
+_ALMOST_NUMBER: Final = re.compile(
+    rf"""(?= .* (?: \d | inf | nan | \u221e | / \s* \w ) ) {_NUMBER}
+        (?: \s* (?: / | \bper\b ) \s* (?: [^\W\d_]* | \d+ \s* (?:{_UNIT}) ) )? /?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""A number of any script, or a number per something, in any spelling."""
 _WORDS: Final[Mapping[str, bool | None]] = {"": True, "true": True, "false": False, "none": None}
 _UNCLEAR: Final = {"true", "false", "none", "yes", "no", "on", "off"}
-"""Such a text is quoted: apps take every text for granted, so `export=no` would grant it."""
+"""Such a text is quoted: apps treat every text as granted, so `export=no` would grant it."""
 
 
 class InvalidEntitlementError(InvalidInputError, ValueError):
-    """An entitlement that cannot be; the message names it."""
+    """Error of an invalid entitlement; the message names it."""
 
 
 class Plan(NamedTuple):
@@ -42,7 +55,7 @@ class Plan(NamedTuple):
 
 
 class Period(NamedTuple):
-    """A day, month or year in UTC: its name, as ``2026-11``, and the instant when the next one begins."""
+    """A day, month or year in UTC: its name, such as ``2026-11``, and the start of the next period."""
 
     name: str
     ends_at: datetime
@@ -61,7 +74,7 @@ def current_period(per: str, now: datetime) -> Period:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a plan or an entitlement can have this name."""
+    """Return whether `text` can name a plan or an entitlement."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -72,7 +85,7 @@ def resolve(plan: Mapping[str, Any] | None, overrides: Mapping[str, Any] | None)
 
 
 def resolve_stored(plan: str | None, overrides: str | None) -> dict[str, Any] | None:
-    """Resolve what `dump` has written; None if the license has neither plan nor overrides."""
+    """Resolve the output of `dump`; None for a license without plan and overrides."""
     if plan is None and overrides is None:
         return None
     return resolve(load(plan), load(overrides))
@@ -82,7 +95,7 @@ def validate(values: Mapping[str, object], *, removable: bool) -> dict[str, Any]
     """Return entitlements by name, as they are stored; None is a value only if it is `removable`.
 
     Raises:
-        InvalidEntitlementError: A name or a value that cannot be, or too much of them.
+        InvalidEntitlementError: A name or a value is invalid, or there are too many.
     """
     if len(values) > MAX_NAMES:
         raise InvalidEntitlementError(f"there are at most {MAX_NAMES} entitlements")
@@ -124,38 +137,47 @@ def dump(values: Mapping[str, Any] | None) -> str | None:
 
 
 def load(stored: str | None) -> dict[str, Any] | None:
-    """Read what `dump` has written."""
+    """Parse the output of `dump`."""
     return None if stored is None else json.loads(stored)
 
 
-# --- as people write them ---------------------------------------------------------------------
+# --- text format ------------------------------------------------------------------------------
 
 
 def parse_grants(grants: Iterable[str]) -> dict[str, Any]:
     """Parse lines like ``export``, ``projects=50``, ``exports=100/month``, ``region=eu`` and ``sync=none``.
 
-    Values are not validated. In double quotes, a value is text whatever it looks like.
+    Values are not validated. In double quotes, a value is always text.
 
     Raises:
-        InvalidEntitlementError: A text like ``no`` or ``100/week``, which may be meant as a flag or a quota.
-            The name is not in the message, because nobody knows yet that it is no license key.
+        InvalidEntitlementError: A text like ``no``, ``1.5`` or ``100/week`` may be meant as a flag, a
+            number or a quota: as a text it would grant without a limit. The message omits the name, which may
+            be a license key.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for grant in grants:
         name, text = (part.strip() for part in grant.partition("=")[::2])
-        if _is_unclear(text):
-            quota = "a number per day, month or year, like 100/month"
-            valid = quota if "/" in text else "true, false or none"
+        if valid := _choices(text):
+            shown = text if is_printable(text) else ascii(text)
             raise InvalidEntitlementError(
-                f'an entitlement is {valid}; for the text {text}, write "{text}" in double quotes'
+                f'an entitlement is {valid}; for the text {shown}, write "{shown}" in double quotes'
             )
-        found[name] = _parse_value(text)
-    return found
+        values[name] = _parse_value(text)
+    return values
 
 
-def _is_unclear(text: str) -> bool:
-    is_other_quota = _OTHER_QUOTA.fullmatch(text) and not _QUOTA.fullmatch(text)
-    return bool(is_other_quota) or (text not in _WORDS and text.lower() in _UNCLEAR)
+def _choices(text: str) -> str:
+    """Describe the values that an ambiguous text may mean; empty for other text."""
+    if text in _WORDS or _QUOTA.fullmatch(text) or (text.isascii() and text.isdecimal()):
+        return ""
+    if text.lower() in _UNCLEAR:
+        return "true, false or none"
+    normal = unicodedata.normalize("NFKC", text[: MAX_TEXT + 1]).strip()
+    if not _ALMOST_NUMBER.fullmatch(normal):
+        return ""
+    if "/" in normal or "per" in normal.lower():
+        return "a number per day, month or year, like 100/month"
+    return "a whole number from 0, written with the digits 0 to 9 alone"
 
 
 def _parse_value(text: str) -> Any:
@@ -164,7 +186,7 @@ def _parse_value(text: str) -> Any:
     if quota := _QUOTA.fullmatch(text):
         return {"limit": int(quota[1][:20]), "per": quota[2]}
     if text.isascii() and text.isdecimal():
-        return int(text[:20])  # longer ones are too large as well
+        return int(text[:20])  # a longer number is too large as well
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1]
     return text
@@ -183,7 +205,7 @@ def _format(name: str, value: Any) -> str:
             return f"{name}={str(value).lower()}"
         case {"limit": limit, "per": per}:
             return f"{name}={limit}/{per}"
-        case str() if _parse_value(value) != value or value != value.strip() or _is_unclear(value):
+        case str() if _parse_value(value) != value or value != value.strip() or _choices(value):
             return f'{name}="{value}"'
         case _:
             return f"{name}={value}"

@@ -1,4 +1,4 @@
-"""What is offered to whom: by channels (D-227), rollouts, and public feeds. Pure."""
+"""The choice of the offered release: channels (D-227), rollouts, and public feeds. Pure."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -34,29 +34,31 @@ def is_channel(text: str) -> bool:
 
 
 def parse_channels(text: str) -> tuple[str, ...]:
-    """Parse the channels that an app names, separated by commas; what is no name counts as none."""
+    """Parse the channels that an app names, separated by commas; skip invalid names."""
     return tuple(name for name in text.split(",")[:MAX_CHANNELS] if is_channel(name))
 
 
 def latest_by_channel(releases: Sequence[Release]) -> dict[str, dict[str, Release]]:
-    """Return what each channel offers, by platform as `latest_by_platform` does."""
-    names = dict.fromkeys([STABLE, *(one.channel for one in releases)])
+    """Return the offered releases by channel and platform."""
+    names = dict.fromkeys([STABLE, *(release.channel for release in releases)])
     return {name: latest_by_platform(releases, name) for name in names}
 
 
 def latest_of_channels(
     releases: Sequence[Release], channels: Collection[str], platform: str = ""
 ) -> Release | None:
-    """Return the highest version that a platform is offered in any of the channels, and in `stable`."""
-    found = [latest(releases, platform, channel) for channel in {STABLE, *channels}]
-    return max(filter(None, found), key=lambda one: Version(one.version), default=None)
+    """Return the highest release that the channels or `stable` offer to a platform."""
+    offered = [latest(releases, platform, channel) for channel in {STABLE, *channels}]
+    return max(filter(None, offered), key=lambda release: Version(release.version), default=None)
 
 
 def offer_to(releases: Sequence[Release], channels: Collection[str]) -> dict[str, Release]:
-    """Return what a license with these channels is offered, as `latest_by_platform` does."""
-    platforms = {"", *(one.platform for one in releases)}
+    """Return the releases offered to a license with these channels, by platform."""
+    platforms = {"", *(release.platform for release in releases)}
     chosen = {name: latest_of_channels(releases, channels, name) for name in platforms}
-    return {name: one for name, one in chosen.items() if one is not None and one.platform == name}
+    return {
+        name: release for name, release in chosen.items() if release is not None and release.platform == name
+    }
 
 
 # --- staged rollout ---------------------------------------------------------------------------
@@ -69,16 +71,16 @@ _LAST: Final = nextafter(1.0, 0.0)  # below a share of 1 only
 
 
 class Step(NamedTuple):
-    """From `after` on, counted from the start, a version reaches this share of all installations."""
+    """A step of a rollout: from `after` the start, a version reaches this share of all installations."""
 
     after: timedelta
     share: float
 
 
 class Installation(NamedTuple):
-    """Who checks for updates: its domain, the installed version, and whether a person asked for the check.
+    """The client of an update check: its domain, the installed version, and whether a person requested it.
 
-    The domain is empty where none was named; whom a rollout reaches last (D-221).
+    The domain is empty if the client sends none; a rollout reaches such clients last (D-221).
     """
 
     domain: str
@@ -88,7 +90,7 @@ class Installation(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parse_plan(text: str) -> timedelta | tuple[Step, ...]:
-    """Parse the plan of a rollout: how long an even growth takes (`7d`), or steps (`10%,50%@2d,100%@5d`).
+    """Parse the plan of a rollout: the time of an even growth (`7d`), or steps (`10%,50%@2d,100%@5d`).
 
     Raises:
         InvalidInputError: It is neither.
@@ -97,32 +99,34 @@ def parse_plan(text: str) -> timedelta | tuple[Step, ...]:
         return span
     steps = []
     for part in text.split(","):
-        found = _STEP.fullmatch(part.strip())
-        after = timedelta() if found is None or found[2] is None else _parse_span(found[2])
-        if found is None or after is None:
+        match = _STEP.fullmatch(part.strip())
+        after = timedelta() if match is None or match[2] is None else _parse_span(match[2])
+        if match is None or after is None:
             raise InvalidInputError(
                 f"{text!r} is no rollout: write 7d or 36h for even growth, or steps like 10%,50%@2d,100%@5d"
             )
-        steps.append(Step(after, float(found[1]) / 100))
-    is_rising = all(one.after < other.after and one.share < other.share for one, other in pairwise(steps))
+        steps.append(Step(after, float(match[1]) / 100))
+    is_rising = all(
+        step.after < next_step.after and step.share < next_step.share for step, next_step in pairwise(steps)
+    )
     if not is_rising or steps[0].share == 0 or steps[-1].share > 1:
         raise InvalidInputError("the steps of a rollout must rise, in time and from above 0% to at most 100%")
     return tuple(steps)
 
 
 def _parse_span(text: str) -> timedelta | None:
-    found = _SPAN.fullmatch(text)
-    return None if found is None else int(found[1]) * _UNITS[found[2]]
+    match = _SPAN.fullmatch(text)
+    return None if match is None else int(match[1]) * _UNITS[match[2]]
 
 
-class Reach(NamedTuple):
-    """To whom a new version is offered: the plan of its rollout, and below which versions it is important."""
+class RolloutOptions(NamedTuple):
+    """The options of a new version: the plan of its rollout, and the version below which it is critical."""
 
     rollout: str | None = None
     critical_below: str | None = None
 
     def check(self, version: str) -> None:
-        """Raise `InvalidInputError` unless this version can have it."""
+        """Raise `InvalidInputError` unless `version` can have these options."""
         if self.rollout is not None:
             parse_plan(self.rollout)
         limit = self.critical_below
@@ -134,27 +138,27 @@ class Reach(NamedTuple):
     def begin(
         self, version: str, releases: Sequence[Release], now: datetime
     ) -> tuple[Rollout | None, str | None]:
-        """Return rollout and limit of a new file; of a further one of its version, those of the others.
+        """Return rollout and limit of a new file; a further file of a version takes over those of the first.
 
-        A limit also holds for later versions: a customer who skips the one that mended a fault needs the next
-        as much.
+        A limit also holds for later versions: an installation that skipped the critical version needs the
+        next version as much.
         """
         limit = self.critical_below
-        for one in releases:
-            if one.version == version:
+        for release in releases:
+            if release.version == version:
                 if self != TO_ALL:
                     raise InvalidInputError(
                         f"{version} has a file already: leave rollout and critical-below out, "
                         "which are the same for all its files"
                     )
-                return one.rollout, one.critical_below
-            is_earlier = one.withdrawn_at is None and is_below(one.version, version)
-            if is_earlier and (limit is None or is_below(limit, one.critical_below)):
-                limit = one.critical_below
+                return release.rollout, release.critical_below
+            is_earlier = release.withdrawn_at is None and is_below(release.version, version)
+            if is_earlier and (limit is None or is_below(limit, release.critical_below)):
+                limit = release.critical_below
         return None if self.rollout is None else Rollout(self.rollout, now), limit
 
 
-TO_ALL: Final = Reach()
+TO_ALL: Final = RolloutOptions()
 
 
 def current_share(rollout: Rollout, now: datetime) -> float:
@@ -168,7 +172,7 @@ def current_share(rollout: Rollout, now: datetime) -> float:
 def bucket(slug: str, version: str, domain: str) -> float:
     """Return a number from 0 to below 1: a rollout reaches the installations whose number is below its share.
 
-    The version is part of it, so that not the same customers are always the first (D-230).
+    The version is hashed, too: otherwise the same customers would always be the first (D-230).
     """
     if not domain:
         return _LAST
@@ -176,51 +180,51 @@ def bucket(slug: str, version: str, domain: str) -> float:
     return int.from_bytes(digest[:_BUCKET_BYTES]) / 256.0**_BUCKET_BYTES
 
 
-def candidates(
+def find_candidates(
     releases: Sequence[Release], channels: Collection[str] = (), platform: str = ""
 ) -> tuple[Release, ...]:
-    """Return what a platform is offered, each release to installations that those before do not reach."""
-    found: list[Release] = []
+    """Return the releases for a platform, each for the installations that its predecessors do not reach."""
+    candidates: list[Release] = []
     while (release := latest_of_channels(releases, channels, platform)) is not None:
-        found.append(release)
+        candidates.append(release)
         if release.rollout is None:
             break
-        releases = [one for one in releases if is_below(one.version, release.version)]
-    return tuple(found)
+        releases = [earlier for earlier in releases if is_below(earlier.version, release.version)]
+    return tuple(candidates)
 
 
 _parse = lru_cache(maxsize=256)(parse_version)  # customers have the same few versions
 
 
 def is_below(version: str, limit: str | None) -> bool:
-    """Return whether a version is lower than another one; False if it is not readable."""
+    """Return whether a version is lower than `limit`; False if either cannot be parsed."""
     if limit is None:
         return False
-    found, other = _parse(version), _parse(limit)
-    return found is not None and other is not None and found < other
+    parsed, parsed_limit = _parse(version), _parse(limit)
+    return parsed is not None and parsed_limit is not None and parsed < parsed_limit
 
 
 def apply_rollout(verdict: UpdateVerdict, installation: Installation, now: datetime) -> UpdateVerdict:
-    """Replace an offer that does not reach an installation by one that does; mark important ones (D-231)."""
+    """Replace an offer that does not reach an installation; mark critical releases (D-231)."""
     if not isinstance(verdict, Offer):
         return verdict
     release = verdict.release
     if release.rollout is None and release.critical_below is None:
         return verdict
-    offered = (release, *verdict.product.others)
-    important = [is_below(installation.version, one.critical_below) for one in offered]
-    for at, one in enumerate(offered):
-        # Where the next version is important as well, that one is offered at once, and this one by its share.
-        is_needed = important[at] and not any(important[at + 1 : at + 2])
-        if is_needed or _reaches(one, verdict.product.slug, installation, now):
-            return verdict._replace(release=one, is_critical=important[at])
+    offered = verdict.product.candidates
+    important = [is_below(installation.version, candidate.critical_below) for candidate in offered]
+    for index, candidate in enumerate(offered):
+        # If the next version is critical as well, it is offered at once, and this version by its share.
+        is_needed = important[index] and not any(important[index + 1 : index + 2])
+        if is_needed or _reaches(candidate, verdict.product.slug, installation, now):
+            return verdict._replace(release=candidate, is_critical=important[index])
     return UpdateRefusal.NO_VERSIONS
 
 
 def _reaches(release: Release, slug: str, installation: Installation, now: datetime) -> bool:
-    """Return whether a release is offered: by its share, to a person who asks, and to who has it already.
+    """Return whether a release is offered: by its share, at a check by a person, or if it is installed.
 
-    Who has it must not be offered an older one: clients that pin release keys take that for an attack (D-68).
+    No older release than the installed may be offered: clients with pinned release keys refuse it (D-68).
     """
     rollout, installed = release.rollout, installation.version
     return (
@@ -234,30 +238,30 @@ def _reaches(release: Release, slug: str, installation: Installation, now: datet
 # --- feeds ------------------------------------------------------------------------------------
 
 NO_LICENSE: Final = b""
-"""Stands in links of public feeds where others have the id of a license; no license has it."""
+"""The id in links of public feeds, in place of a license's id; no license has it."""
 
 
-def anyone(product_id: int) -> LicenseSnapshot:
-    """Return what stands for the license of somebody who needs none."""
+def public_feed_license(product_id: int) -> LicenseSnapshot:
+    """Return the placeholder for the license in a public feed."""
     return LicenseSnapshot(NO_LICENSE, product_id, "")
 
 
-def offer_to_anyone(
+def evaluate_public_feed(
     product: Product, releases: Sequence[Release], channels: Collection[str], platform: str
 ) -> UpdateVerdict:
-    """Decide what a public feed offers; `apply_rollout` decides to which installations (D-213)."""
-    offered = candidates(releases, channels, platform)
+    """Decide the offer of a public feed; `apply_rollout` decides to which installations (D-213)."""
+    offered = find_candidates(releases, channels, platform)
     if not offered:
         return UpdateRefusal.NO_VERSIONS
-    product = product._replace(latest=offered[0], others=offered[1:])
-    return Offer(product, offered[0], anyone(product.id), downloadable=True)
+    product = product._replace(candidates=offered)
+    return Offer(product, offered[0], public_feed_license(product.id), downloadable=True)
 
 
-class Listed(NamedTuple):
+class ListedRelease(NamedTuple):
     """A release in a list from which the app chooses.
 
-    `is_on_request`: only for apps that name its channel. With a `span` the app itself decides when it is its
-    turn, within that time from the start of the rollout.
+    `is_on_request`: only for apps that name its channel. With a `span`, the app itself chooses its time
+    within that span from the start of the rollout.
     """
 
     release: Release
@@ -272,37 +276,39 @@ def list_releases(
     platform: str,
     installation: Installation,
     now: datetime,
-) -> list[Listed]:
-    """Return what an installation may choose from: what is offered, and what other channels have above it.
+) -> list[ListedRelease]:
+    """List the releases for an installation: the offered release, and higher releases of other channels.
 
-    `offer` is as decided for the license, before any rollout; `releases` are all of the product. `channels`
-    are those that were named.
+    `offer` is the verdict for the license, before any rollout; `releases` are all releases of the product.
+    `channels` are the requested channels.
     """
-    listed = _list_reached(offer, (offer.release, *offer.product.others), installation, now)
-    known = {one.release.id for one in listed}
-    for name in sorted({one.channel for one in releases} - {STABLE, *channels}):
-        offered = candidates(releases, (*channels, name), platform)
-        of_channel = tuple(one for one in offered if one.channel == name and one.id not in known)
+    listed = _list_reached(offer, offer.product.candidates, installation, now)
+    known = {listed_release.release.id for listed_release in listed}
+    for name in sorted({release.channel for release in releases} - {STABLE, *channels}):
+        offered = find_candidates(releases, (*channels, name), platform)
+        of_channel = tuple(
+            release for release in offered if release.channel == name and release.id not in known
+        )
         reached = _list_reached(offer, of_channel, installation, now)
-        listed += [one._replace(is_on_request=True) for one in reached]
+        listed += [listed_release._replace(is_on_request=True) for listed_release in reached]
     return listed
 
 
 def _list_reached(
     offer: Offer, offered: tuple[Release, ...], installation: Installation, now: datetime
-) -> list[Listed]:
-    """Return which of the releases reach an installation; without a name, by even growth (D-221)."""
+) -> list[ListedRelease]:
+    """List the releases that reach an installation; without a domain, by even growth (D-221)."""
     if not offered:
         return []
     if installation.domain or installation.is_manual:
-        product = offer.product._replace(latest=offered[0], others=offered[1:])
+        product = offer.product._replace(candidates=offered)
         verdict = apply_rollout(offer._replace(product=product, release=offered[0]), installation, now)
-        return [Listed(verdict.release)] if isinstance(verdict, Offer) else []
-    listed: list[Listed] = []
-    for one in offered:
-        if one.rollout is None or current_share(one.rollout, now) == 1:
-            return [*listed, Listed(one)]
-        plan = parse_plan(one.rollout.plan)
-        if isinstance(plan, timedelta) and one.rollout.paused_at is None:
-            listed.append(Listed(one, span=plan))
+        return [ListedRelease(verdict.release)] if isinstance(verdict, Offer) else []
+    listed: list[ListedRelease] = []
+    for release in offered:
+        if release.rollout is None or current_share(release.rollout, now) == 1:
+            return [*listed, ListedRelease(release)]
+        plan = parse_plan(release.rollout.plan)
+        if isinstance(plan, timedelta) and release.rollout.paused_at is None:
+            listed.append(ListedRelease(release, span=plan))
     return listed

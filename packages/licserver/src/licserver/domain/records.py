@@ -1,6 +1,6 @@
 """The records that all packages share: frozen, without behaviour, standard library only.
 
-What a request of the public API creates is a named tuple: a frozen dataclass takes four times as long.
+Records that requests of the public API create are named tuples: frozen dataclasses take four times as long.
 
 Instants end in ``_at`` and are aware datetimes in UTC. Dates end in ``_on`` or ``_until`` and name a whole
 UTC day, which is included.
@@ -14,36 +14,40 @@ from typing import Any, Final, NamedTuple
 
 
 class EnvironmentPolicy(enum.StrEnum):
-    """What makes an environment known to a license; chosen by the vendor per product."""
+    """The rule by which a license knows an environment; chosen by the vendor per product."""
 
     STRICT = "strict"
     DOMAIN = "domain"
     EITHER = "either"
 
 
+DEFAULT_POLICY: Final = EnvironmentPolicy.DOMAIN
+"""The policy of a new product: most products are desktop apps, whose addresses change daily."""
+
+
 class Environment(NamedTuple):
-    """Where a copy of the software runs: domain and address, normalised by `domain.environments`."""
+    """The environment of an installation: domain and address, normalised by `domain.environments`."""
 
     domain: str
     ip: str
 
 
 class Machine(NamedTuple):
-    """What an app reports about the computer that it runs on; personal data of its user (D-195)."""
+    """An app's report about its computer; personal data of its user (D-195)."""
 
     label: str | None = None
     app_version: str | None = None
 
 
 class EnvironmentMatch(NamedTuple):
-    """Which halves of an environment are known."""
+    """The match of an environment: whether its domain and its address are known."""
 
     domain: bool = False
     ip: bool = False
 
 
 class LicenseSnapshot(NamedTuple):
-    """What a verdict needs of an issued license, in one environment."""
+    """An issued license in an environment, as far as a verdict needs it."""
 
     id: bytes  # the key's index (`security.key_vault`); reveals nothing about the key
     product_id: int  # the key was issued for this product
@@ -53,13 +57,13 @@ class LicenseSnapshot(NamedTuple):
     lifetime: bool = False  # takes precedence over every date and subscription
     revoked_at: datetime | None = None
     slots: int | None = 1  # how many environments may be activated; None is unlimited
-    slots_used: int = 0  # may be 0 where it decides nothing: without a limit, or for a known environment
+    slots_used: int = 0  # may be 0 if unused: without a limit, or for a known environment
     allowed: tuple[str, ...] = ()  # the allow-list, as from `environments.parse_entry`; takes no slot
     activated: EnvironmentMatch = EnvironmentMatch()  # by the activations, maybe 100,000
     subscription_ended_at: datetime | None = None  # when the linked subscription ended or will end
     support_until: date | None = None  # last day of the support period
-    # The day on which the environment was last stored as seen; None where no activation records it: there
-    # is none for the pair, or the policy accepts either half.
+    # The day on which the environment was last stored as seen; None if no activation has exactly this pair,
+    # as under a policy that accepts either of domain and address.
     seen_on: date | None = None
     accepts_imported_keys: bool = False  # the product's present setting
     plan: str | None = None  # what its plan grants now, as stored (`entitlements.dump`)
@@ -68,11 +72,11 @@ class LicenseSnapshot(NamedTuple):
 
 
 STABLE: Final = "stable"
-"""The channel of releases that everybody is offered."""
+"""The default channel, whose releases every installation is offered."""
 
 
 class Artifact(NamedTuple):
-    """The file of a release, as stored; `md5` is None of one that was published before it was computed."""
+    """The file of a release, as stored; `md5` is None if it was published before digests were computed."""
 
     file_name: str
     size: int
@@ -81,9 +85,9 @@ class Artifact(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """How a version reaches more and more installations (`domain.offers`).
+    """The staged rollout of a version to more and more installations (`domain.offers`).
 
-    The plan is that of `offers.parse_plan`. The share stands still from `paused_at` on; resuming moves
+    The plan is that of `offers.parse_plan`. The share does not change from `paused_at` on; resuming moves
     `started_at` by the time of the pause.
     """
 
@@ -93,7 +97,7 @@ class Rollout(NamedTuple):
 
 
 class WordPressFields(NamedTuple):
-    """What WordPress shows of a version (D-199)."""
+    """The fields of a version that WordPress shows (D-199)."""
 
     requires: str | None = None  # the lowest version of WordPress
     tested: str | None = None  # the highest version of WordPress with which it was tried
@@ -118,10 +122,10 @@ class Release(NamedTuple):
     artifact: Artifact
     withdrawn_at: datetime | None = None
     manifest: str | None = None  # a signed statement about the file (`protocol.release_manifests`)
-    platform: str = ""  # a version has one release for each that has its own file; empty for all others
+    platform: str = ""  # of the file; empty for all platforms without a file of their own
     channel: str = STABLE
-    rollout: Rollout | None = None  # without one it reaches all installations
-    critical_below: str | None = None  # for installed versions below this one it is important
+    rollout: Rollout | None = None  # None: reaches all installations
+    critical_below: str | None = None  # installed versions below need this update
     wordpress: WordPressFields = NO_FIELDS
     file_signatures: str | None = None  # for other updaters (`protocol.file_signatures`)
 
@@ -138,18 +142,24 @@ class Product(NamedTuple):
     name: str
     policy: EnvironmentPolicy = EnvironmentPolicy.STRICT
     has_support_policy: bool = False  # update downloads end with a license's support period
-    latest: Release | None = None  # for update checks that send no platform and no channels
-    accepts_imported_keys: bool = False  # keys that were sold elsewhere are valid as they are
-    customer_moves: int = CUSTOMER_MOVES  # so many slots of a license may its customer free in 30 days
-    trial_days: int = 0  # a machine may start one trial of so many; 0 for no trials
+    # Newest first, each for the installations that its predecessors do not reach. Without a platform and
+    # channels in the request, they are for the default platform and `stable`.
+    candidates: tuple[Release, ...] = ()
+    accepts_imported_keys: bool = False  # keys of other systems are valid unchanged
+    customer_moves: int = CUSTOMER_MOVES  # slots of a license that its customer may free in 30 days
+    trial_days: int = 0  # length of the trial of a machine; 0 for no trials
     minimum_version: str | None = None  # below it an installation is no longer supported
     public_feed: bool = False  # other updaters need no license (`web.feeds`)
-    others: tuple[Release, ...] = ()  # for installations that its rollout does not reach, in their order
+
+    @property
+    def latest(self) -> Release | None:
+        """The newest release that is offered."""
+        return self.candidates[0] if self.candidates else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LicenseTerms:
-    """What the vendor chooses for a license; all but the subscription can be changed later.
+    """The terms of a license, chosen by the vendor; all but the subscription can be changed later.
 
     A new field is stored, imported, exported and backed up as soon as the table has its column.
     """
@@ -162,12 +172,13 @@ class LicenseTerms:
     allowed: tuple[str, ...] = ()  # entries of the allow-list
     customer_email: str | None = None  # for the vendor alone, as `note`
     note: str | None = None
+    customer_language: str | None = None  # of mails, such as ``de``; None if it is not known
     plan: str | None = None  # the name of a plan of the product
-    # Entitlements that count instead of the plan's; None takes one away (`domain.entitlements`).
+    # Entitlements that replace the plan's; None removes an entitlement (`domain.entitlements`).
     overrides: Mapping[str, Any] | None = None
-    trial: bool = False  # ends for good unless it is converted
-    floating_seats: int | None = None  # how many may use it at the same time; None for no such seats
-    channels: tuple[str, ...] = ()  # whose releases its holder is offered besides stable ones
+    trial: bool = False  # cannot be renewed, only converted
+    floating_seats: int | None = None  # number of concurrent seats; None for a license without seats
+    channels: tuple[str, ...] = ()  # channels that the license offers besides `stable`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +201,8 @@ class IssuedLicense(LicenseTerms):
     slots_used: int = 0
 
 
-TERMS: Final = tuple(one.name for one in fields(LicenseTerms))  # names of the terms
-LISTS: Final = tuple(one.name for one in fields(LicenseTerms) if one.type == tuple[str, ...])
+TERMS: Final = tuple(term.name for term in fields(LicenseTerms))  # names of the terms
+LISTS: Final = tuple(term.name for term in fields(LicenseTerms) if term.type == tuple[str, ...])
 
 
 class LicenseState(enum.StrEnum):
@@ -203,7 +214,7 @@ class LicenseState(enum.StrEnum):
 
 
 class ActorKind(enum.StrEnum):
-    """How an actor acts."""
+    """The interface that an actor uses."""
 
     CLI = "cli"
     TOKEN = "token"
@@ -212,28 +223,28 @@ class ActorKind(enum.StrEnum):
 
 
 class Actor(NamedTuple):
-    """Who changes something: a user of the system or console, a token; `licserver` for the server."""
+    """The author of a change: a user of the system or console, a token; `licserver` for the server."""
 
     kind: ActorKind
     name: str
 
 
 class Scope(enum.StrEnum):
-    """What a token of the admin API permits; write includes read."""
+    """The permission of a token of the admin API; write includes read."""
 
     READ = "read"
     WRITE = "write"
 
 
 class Role(enum.StrEnum):
-    """What a user of the console may do; each role includes the ones after it (D-196)."""
+    """The permissions of a console user; each role includes the roles after it (D-196)."""
 
     OWNER = "owner"
     SUPPORT = "support"
     READ_ONLY = "read-only"
 
     def includes(self, other: "Role") -> bool:
-        """Return whether this role may do what the other one may."""
+        """Return whether this role has all permissions of `other`."""
         roles = list(Role)
         return roles.index(self) <= roles.index(other)
 

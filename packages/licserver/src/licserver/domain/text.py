@@ -3,20 +3,19 @@
 import re
 import unicodedata
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from licserver import libraries
 from licserver.domain.decisions import KEY_PREFIX, is_license_key
 from licserver.domain.entitlements import format_grants
 from licserver.domain.records import Machine
 
-if TYPE_CHECKING:
-    import nh3
-
 # --- changelogs -------------------------------------------------------------------------------
 
 _TAG: Final = re.compile(r"<[A-Za-z/!?]")
-"""What a browser takes for the start of a tag or comment, even if it never ends."""
+"""Text that a browser parses as the start of a tag or comment, even without an end."""
 
 _TAGS: Final = {
     *("h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "blockquote", "pre", "br", "hr"),
@@ -31,7 +30,7 @@ def is_html(changelog: str) -> bool:
 
 
 def sanitize(changelog: str) -> str:
-    """Return plain text unchanged, and HTML with harmless elements only (spec 2, D-65).
+    """Return plain text unchanged, and HTML with allowed elements only (spec 2, D-65).
 
     Sanitized HTML contains a tag, so that clients do not take it for plain text.
     """
@@ -42,10 +41,8 @@ def sanitize(changelog: str) -> str:
 
 
 @cache
-def _cleaner() -> "nh3.Cleaner":
-    import nh3  # noqa: PLC0415 - needed only to publish
-
-    return nh3.Cleaner(
+def _cleaner() -> "libraries.nh3.Cleaner":
+    return libraries.nh3.Cleaner(
         tags=_TAGS,
         attributes={"a": {"href", "title"}},
         url_schemes={"http", "https", "mailto"},
@@ -53,7 +50,7 @@ def _cleaner() -> "nh3.Cleaner":
     )
 
 
-# --- what an app reports about its machine ----------------------------------------------------
+# --- machines, as reported by apps -------------------------------------------------------------
 
 MAX_LABEL: Final = 80  # characters of a machine's label
 MAX_APP_VERSION: Final = 64
@@ -61,18 +58,22 @@ _UNSEEN: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Control and format characters, halves of surrogate pairs, line breaks; spaces of any width may stay."""
 
 
+_MAX_SENT: Final = 10
+"""The length of a received text as a multiple of its limit: invisible characters are removed later."""
+
+
 def read_machine(label: Any, app_version: Any) -> Machine | None:
-    """Return what an app reports about its machine; what cannot be used is ignored (D-195)."""
+    """Parse an app's report about its machine; ignore unusable values (D-195)."""
     machine = Machine(_clean(label, MAX_LABEL), _clean(app_version, MAX_APP_VERSION))
     return machine if any(machine) else None
 
 
 def _clean(value: Any, longest: int) -> str | None:
-    """Return a text without control characters; None for what is no text, empty or too long."""
-    if not isinstance(value, str):
+    """Remove invisible characters; None for other values, empty text, and text over `longest`."""
+    if not isinstance(value, str) or len(value) > _MAX_SENT * longest:
         return None
     if not value.isprintable():
-        value = "".join(one for one in value if unicodedata.category(one) not in _UNSEEN)
+        value = "".join(character for character in value if unicodedata.category(character) not in _UNSEEN)
     value = value.strip()
     return value if 0 < len(value) <= longest else None
 
@@ -86,34 +87,39 @@ _EDGES: Final = "\"'()[]{}<>,;:!?."
 
 
 def extract_words(*texts: str | None) -> list[str]:
-    """Return at most a hundred words, by whose beginnings licenses are found; none begins another (D-90)."""
+    """Return at most a hundred words of texts for the license search; none is a prefix of another (D-90)."""
     words: dict[str, None] = {}
     for chunk in " ".join(filter(None, texts)).split():
-        whole = _normalise(chunk).strip(_EDGES)
+        whole = to_search_word(chunk)
         for word in (whole, whole.partition("@")[2], *_PIECES.findall(whole)):
             if word:
                 words[word[:MAX_WORD]] = None
         if len(words) >= _MAX_WORDS:
             break
     ordered = sorted(list(words)[:_MAX_WORDS])
-    # A word sorts directly before the words that it begins.
+    # A word sorts directly before the words of which it is a prefix.
     return [
         word for word, later in zip(ordered, [*ordered[1:], ""], strict=False) if not later.startswith(word)
     ]
 
 
+def to_search_word(text: str) -> str:
+    """Return the word that `extract_words` returns for a text without spaces, or a prefix of it."""
+    return _normalise(text).strip(_EDGES)[:MAX_WORD]
+
+
 def parse_terms(query: str) -> list[str]:
-    """Split a query into beginnings of words, the most selective first; a license must match all of them."""
+    """Split a query into prefixes of words, the most selective first; a license must match all of them."""
     terms = {_normalise(term).strip(_EDGES)[:MAX_WORD] for term in query.split()}
     return sorted(terms - {""}, key=lambda term: (term.isalpha(), -len(term), term))
 
 
 def _normalise(text: str) -> str:
-    """Ignore case, and full-width forms of letters."""
+    """Fold case, and full-width forms of letters."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-# --- what somebody copied, typed or mailed of a license key -----------------------------------
+# --- license keys as copied, typed or mailed ---------------------------------------------------
 
 _ELLIPSIS: Final = re.compile(r"\s*(?:…|\.{2,}|\*{2,})\s*")
 _AROUND: Final = " \t'\"`()[]<>{}.,;:!?"
@@ -125,19 +131,19 @@ _LINK: Final = re.compile(r"/console/licenses/([0-9a-f]{32})\b")
 
 
 class KeyPart(NamedTuple):
-    """The start and the end of a key, as far as they are known; one of them may be empty."""
+    """The known start and end of a key; either may be empty."""
 
     start: str
     end: str
 
     @property
     def is_masked(self) -> bool:
-        """Whether nothing is known but what a masked key shows."""
+        """Whether a masked key shows as much."""
         return len(self.start) <= _HEAD and len(self.end) <= _TAIL
 
     @property
     def masked(self) -> str:
-        """What may be in an address: no more than a masked key shows."""
+        """The masked form, which may be part of a URL."""
         return f"{self.head}…{self.tail}"
 
     @property
@@ -151,17 +157,17 @@ class KeyPart(NamedTuple):
         return self.end[-_TAIL:]
 
     def fits(self, key: str) -> bool:
-        """Return whether a key may be the one that is meant; case may differ."""
+        """Return whether a key matches this start and end, ignoring case."""
         key, start, end = key.upper(), self.start.upper(), self.end.upper()
         return key.startswith(start) and key.endswith(end)
 
 
 def parse_key_part(text: str) -> KeyPart | None:
-    """Return what of a key a text is, or None: masked, with another mistake, or only its start or its end."""
+    """Parse a masked, mistyped or partial license key; None for other text."""
     start, ellipsis, end = _ELLIPSIS.sub("…", text.strip(), count=1).partition("…")
     if ellipsis:
         part = KeyPart(start.strip(_AROUND), end.strip(_AROUND))
-        if not part.start or part.start[:3].upper() == KEY_PREFIX:  # else it was sold elsewhere, as it is
+        if not part.start or part.start[:3].upper() == KEY_PREFIX:  # keys of other systems keep their case
             part = KeyPart(part.start.upper(), part.end.upper())
         is_enough = len(part.start) >= _HEAD or len(part.end) >= _TAIL
         return part if is_enough and " " not in part.start + part.end else None
@@ -184,30 +190,39 @@ def find_reference(text: str) -> str | None:
 # --- messages ---------------------------------------------------------------------------------
 
 _PLAIN: Final = (("count", 1), ("freed", 1))
-"""Details that say nothing: one is what everybody takes for granted."""
+"""Details without information: the default 1 is omitted."""
 
 _LISTS: Final = frozenset({"narrowed_by", "overrides"})
-"""Details that are a list; two values are otherwise what was and what is."""
+"""Details that are a list; otherwise two values are the old and the new value."""
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
-    """Return the word for one or for many things; without `many`, that is `one` with an ``s``."""
-    return one if number == 1 else many or f"{one}s"
+def describe_span(span: timedelta) -> str:
+    """Format a span in minutes, hours or days."""
+    minutes = abs(span) // timedelta(minutes=1)
+    for count, name in ((minutes // (24 * 60), "day"), (minutes // 60, "hour")):
+        if count:
+            return f"{count} {plural(count, name)}"
+    return f"{minutes} {plural(minutes, 'minute')}"
 
 
-def say_details(details: Mapping[str, Any]) -> str:
-    """Put the details of a line of the audit log into words: ``slots: 1 → 3; reason: refund``."""
+def plural(number: int, singular: str, plural_form: str | None = None) -> str:
+    """Return the singular for 1, else the plural; the default plural is `singular` with an ``s``."""
+    return singular if number == 1 else plural_form or f"{singular}s"
+
+
+def format_details(details: Mapping[str, Any]) -> str:
+    """Format the details of a line of the audit log: ``slots: 1 → 3; reason: refund``."""
     return "; ".join(
-        f"{name.replace('_', ' ')}: {_say(value, is_list=name in _LISTS)}"
+        f"{name.replace('_', ' ')}: {_format_detail(value, is_list=name in _LISTS)}"
         for name, value in details.items()
         if value not in (None, "") and (name, value) not in _PLAIN
     )
 
 
-def _say(value: Any, *, is_list: bool = True) -> str:
+def _format_detail(value: Any, *, is_list: bool = True) -> str:
     match value:
         case [before, after] if not is_list:
-            return f"{_say(before)} → {_say(after)}"
+            return f"{_format_detail(before)} → {_format_detail(after)}"
         case None:
             return "none"
         case bool():

@@ -1,4 +1,4 @@
-"""What WordPress shows of a version, and whether PHP orders versions as we do. Pure."""
+"""The fields of a version that WordPress shows, and the order of versions in PHP. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,10 +18,10 @@ _NOT_IN_URLS: Final = set(' "#<>@[\\]^`{|}')
 
 
 def read_fields(fields: WordPressFields) -> WordPressFields:
-    """Return fields as they are stored: without white space around them, None for an empty one.
+    """Return fields as stored: stripped, None for an empty field.
 
     Raises:
-        InvalidInputError: One of them has not its form.
+        InvalidInputError: A field is malformed.
     """
     clean = WordPressFields(*((text or "").strip() or None for text in fields))
     for name, example in _EXAMPLES.items():
@@ -51,7 +51,7 @@ def _is_https(url: str) -> bool:
 
 # --- PHP's `version_compare`, by which WordPress decides --------------------------------------
 
-# What PHP knows, by the beginning of a part; a number counts as "#". Other text is below all of it.
+# Ranks of PHP, by the start of a part; a number counts as "#". Other text ranks below all.
 _FORMS: Final = (
     *(("dev", 0), ("alpha", 1), ("a", 1), ("beta", 2), ("b", 2), ("RC", 3), ("rc", 3)),
     *(("#", 4), ("pl", 5), ("p", 5)),
@@ -60,18 +60,20 @@ _NUMBER: Final = "#"
 
 
 def explain_order(version: str, published: Iterable[str]) -> str | None:
-    """Return a sentence if PHP orders a version otherwise than PEP 440: beside those published, or others.
+    """Describe the first conflict of PHP's order with PEP 440, among published and neighbouring versions.
 
-    WordPress then does not offer the higher one of the two to sites that have the lower one.
+    WordPress then does not offer the higher version to sites with the lower version.
     """
     parsed = parse_version(version)
     if parsed is None:
         return None
-    for other in (*published, *_neighbours(parsed)):
-        found = parse_version(other)
-        if found is None or found == parsed:
+    for published_version in (*published, *_neighbours(parsed)):
+        parsed_other = parse_version(published_version)
+        if parsed_other is None or parsed_other == parsed:
             continue
-        lower, higher = (version, other) if parsed < found else (other, version)
+        lower, higher = (
+            (version, published_version) if parsed < parsed_other else (published_version, version)
+        )
         if compare(higher, lower) <= 0:
             return (
                 f"WordPress does not take {higher} to be newer than {lower}, because PHP orders versions "
@@ -81,7 +83,7 @@ def explain_order(version: str, published: Iterable[str]) -> str | None:
 
 
 def _neighbours(version: Version) -> Iterator[str]:
-    """Yield versions that are typical before and after one."""
+    """Yield typical versions below and above a version."""
     numbers = [*version.release, 0, 0][: max(len(version.release), 3)]
     plain = ".".join(map(str, version.release))
     yield "0"
@@ -91,19 +93,19 @@ def _neighbours(version: Version) -> Iterator[str]:
         yield str(version.epoch + 1)
 
 
-def compare(version: str, other: str) -> int:
-    """Do what PHP's `version_compare` does with two texts that are not empty: return -1, 0 or 1."""
-    ours, theirs = _split(version), _split(other)
-    for at, (one, two) in enumerate(zip(ours, theirs, strict=False)):
-        if not two:  # after a separator at the end
-            del theirs[at:]
+def compare(version: str, installed: str) -> int:
+    """Compare two texts, neither empty, as PHP's `version_compare`: return -1, 0 or 1."""
+    parts, installed_parts = _split(version), _split(installed)
+    for index, (our_part, their_part) in enumerate(zip(parts, installed_parts, strict=False)):
+        if not their_part:  # after a separator at the end
+            del installed_parts[index:]
             break
-        if (order := _compare_parts(one, two)) != 0:
+        if (order := _compare_parts(our_part, their_part)) != 0:
             return order
-    if len(ours) == len(theirs):
+    if len(parts) == len(installed_parts):
         return 0
-    is_longer = len(ours) > len(theirs)
-    first = ours[len(theirs)] if is_longer else theirs[len(ours)]
+    is_longer = len(parts) > len(installed_parts)
+    first = parts[len(installed_parts)] if is_longer else installed_parts[len(parts)]
     order = 1 if first.isdigit() else _compare_parts(first, _NUMBER)
     return order if is_longer else -order
 
@@ -111,18 +113,18 @@ def compare(version: str, other: str) -> int:
 def _split(version: str) -> list[str]:
     """Split at dots and their like, and where digits begin or end; see PHP's manual for `version_compare`."""
     written, before = version[0], version[0]
-    for one in version[1:]:
-        begins = one.isdigit() != before.isdigit() and before not in "-_+." and one not in "-_+."
-        if begins or not one.isalnum():
+    for char in version[1:]:
+        begins = char.isdigit() != before.isdigit() and before not in "-_+." and char not in "-_+."
+        if begins or not char.isalnum():
             written += "" if written[-1] == "." else "."
-        written += one if begins or one.isalnum() else ""
-        before = one
+        written += char if begins or char.isalnum() else ""
+        before = char
     return written.split(".")
 
 
-def _compare_parts(one: str, two: str) -> int:
-    if one.isdigit() and two.isdigit():
-        return (int(one) > int(two)) - (int(one) < int(two))
-    parts = [_NUMBER if part.isdigit() else part for part in (one, two)]
+def _compare_parts(part: str, other_part: str) -> int:
+    if part.isdigit() and other_part.isdigit():
+        return (int(part) > int(other_part)) - (int(part) < int(other_part))
+    parts = [_NUMBER if text.isdigit() else text for text in (part, other_part)]
     left, right = (next((rank for form, rank in _FORMS if part.startswith(form)), -1) for part in parts)
     return (left > right) - (left < right)

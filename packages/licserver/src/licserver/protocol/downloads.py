@@ -4,20 +4,21 @@ import hmac
 import math
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode
 
+from licserver.domain.characters import shows_as_written
 from licserver.domain.decisions import DownloadRefusal
 from licserver.domain.records import Artifact, Release
 from licserver.protocol.public_api import NOT_A_PAGE
 
 LINK_LIFETIME: Final = timedelta(hours=1)  # from signing to expiry of a link (spec 8)
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
-"""How far the clocks of a vendor's machines may differ when a secret is retired."""
+"""Tolerated difference of the vendor's clocks when a secret is retired."""
 
 _quoted: Final = lru_cache(maxsize=64)(quote_plus)
 _CONTEXT: Final = b"licserver download link v1\n"
@@ -25,7 +26,7 @@ _CONTEXT: Final = b"licserver download link v1\n"
 
 @dataclass(frozen=True, slots=True)
 class LinkSecret:
-    """A secret of 32 bytes that signs links from an instant on (None: always), and is accepted before."""
+    """A secret of 32 bytes that signs links from an instant on (None: always); it is accepted before."""
 
     id: str
     secret: bytes = field(repr=False)
@@ -33,20 +34,20 @@ class LinkSecret:
     mac: hmac.HMAC = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Process the secret once: this saves half of the time of each signature."""
+        """Prepare the HMAC once: this saves half of the time of each signature."""
         object.__setattr__(self, "mac", hmac.new(self.secret, _CONTEXT, "sha256"))
 
 
 class LinkSubject(NamedTuple):
-    """What a link is for: the file of one release, for the holder of one license."""
+    """The subject of a link: the file of a release, for the holder of a license."""
 
     license_id: bytes
     release_id: int
 
 
 def current_secret(secrets: Sequence[LinkSecret], now: datetime) -> LinkSecret:
-    """Return the newest secret that already signs; `secrets` are sorted, the newest first."""
-    due = (one for one in secrets if one.signs_from is None or one.signs_from <= now)
+    """Return the newest secret that already signs; `secrets` are ordered from the newest."""
+    due = (secret for secret in secrets if secret.signs_from is None or secret.signs_from <= now)
     return next(due, secrets[-1])
 
 
@@ -57,9 +58,9 @@ def retires_at(secrets: Sequence[LinkSecret], index: int) -> datetime | None:
 
 
 def accepted_secrets(secrets: Sequence[LinkSecret], now: datetime) -> tuple[LinkSecret, ...]:
-    """Return the secrets that are not retired, including one that does not sign yet (D-66)."""
-    ends = ((one, retires_at(secrets, index)) for index, one in enumerate(secrets))
-    return tuple(one for one, end in ends if end is None or now < end)
+    """Return the secrets that are not retired, including a secret that does not sign yet (D-66)."""
+    ends = ((secret, retires_at(secrets, index)) for index, secret in enumerate(secrets))
+    return tuple(secret for secret, end in ends if end is None or now < end)
 
 
 def sign_link(base: str, subject: LinkSubject, secret: LinkSecret, now: datetime) -> str:
@@ -76,13 +77,17 @@ def sign_link(base: str, subject: LinkSubject, secret: LinkSecret, now: datetime
     return f"{base}?{parameters}&signature={_signature(parameters, secret)}"
 
 
+_MAX_LINK: Final = 1_000  # characters of a link's query; ours have 150
+
+
 def read_link(query: str, secrets: Sequence[LinkSecret], now: datetime) -> LinkSubject | DownloadRefusal:
     """Verify the signature and the expiry of a link, given its raw query and the accepted secrets."""
-    pairs = parse_qsl(query, keep_blank_values=True) if query.isascii() else []
+    is_plausible = len(query) <= _MAX_LINK and query.isascii()
+    pairs = parse_qsl(query, keep_blank_values=True) if is_plausible else []
     values = dict(pairs)
     signature = values.pop("signature", "")
-    secret = next((known for known in secrets if known.id == values.get("key")), None)
-    if secret is None or len(pairs) != len(values) + 1:  # a repeated parameter is a changed link
+    secret = next((secret for secret in secrets if secret.id == values.get("key")), None)
+    if secret is None or len(pairs) != len(values) + 1:  # a repeated parameter shows a changed link
         return DownloadRefusal.INVALID_LINK
     canonical = urlencode(sorted(values.items()))
     if not hmac.compare_digest(_signature(canonical, secret).encode(), signature.encode()):
@@ -112,15 +117,15 @@ class Span:
 
 
 def parse_range(value: str | None, if_range: str | None, etag: str, size: int) -> Span | None:
-    """Return the requested bytes of a file, or None for the whole file (D-32).
+    """Parse the requested range of a file; None for the whole file (D-32).
 
     ``Range`` is ignored if it is malformed or has several ranges; an ``If-Range`` other than `etag` requests
     the whole file.
     """
-    found = _RANGE.fullmatch((value or "").strip())
-    if found is None or (if_range is not None and if_range.strip() != etag):
+    match = _RANGE.fullmatch((value or "").strip())
+    if match is None or (if_range is not None and if_range.strip() != etag):
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if first:
         start, end = int(first), min(int(last), size - 1) if last else size - 1
         if last and int(last) < int(first):
@@ -152,14 +157,14 @@ def download_headers(release: Release) -> dict[str, str]:
 def content_md5(release: Release) -> dict[str, str]:
     """Return the header with a whole file's MD5 (RFC 1864), which WordPress compares (D-206).
 
-    It is for the body of one response: not for a part or a redirect; of patches none is stored.
+    It covers the body of a complete response: not a part or a redirect. Patches have none stored.
     """
     md5 = release.artifact.md5
     return {} if md5 is None else {"Content-MD5": b64encode(md5).decode()}
 
 
 def redirect_headers(release: Release, address: str) -> dict[str, str]:
-    """Return the headers of a redirect to a release's file; name and digest are the service's (D-34)."""
+    """Return the headers of a redirect to a release's file; the service determines name and digest (D-34)."""
     return {
         "Location": address,
         "Cache-Control": "no-store",
@@ -179,33 +184,45 @@ def etag(release: Release) -> str:
     return f'"{release.artifact.sha256.hex()}"'
 
 
+def is_unmodified(values: Iterable[str], tag: str) -> bool:
+    """Return whether the client's ``If-None-Match`` names the current tag (RFC 9110, 13.1.2)."""
+    named = [tag_text.strip() for value in values for tag_text in value[:_MAX_TAGS].split(",")]
+    return "*" in named or tag.removeprefix("W/") in {tag_text.removeprefix("W/") for tag_text in named}
+
+
+_MAX_TAGS: Final = 4_096  # characters; no client has so many
+
+
 def attachment(file_name: str) -> str:
     """Format a Content-Disposition (RFC 6266): an ASCII name for old clients, and the real one."""
+    file_name = "".join(
+        character if shows_as_written(character) else "_" for character in file_name
+    )  # of older versions
     plain = re.sub(r"[^ !#-\[\]-~]", "_", file_name)
     if plain == file_name:
         return f'attachment; filename="{plain}"'
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file_name, safe='')}"
 
 
-# --- patches, which make a file out of an older one (RFC 9842) --------------------------------
+# --- patches from an older file to a newer one (RFC 9842) ------------------------------------
 
 PATCH_MAGIC: Final = bytes.fromhex("5e2a4d1820000000")
-"""How a patch begins; the digest of the old file and a frame of Zstandard follow."""
+"""The magic number of a patch; the digest of the old file and a frame of Zstandard follow."""
 
 _DICTIONARY: Final = re.compile(r":([A-Za-z0-9+/]{43}=):")  # 32 bytes
 
 
 def read_patch_base(headers: Mapping[str, str]) -> bytes | None:
-    """Return the digest of the file that a client has; None if it wants no patch."""
-    found = _DICTIONARY.fullmatch(headers.get("Available-Dictionary", "").strip())
-    encodings = [one.strip() for one in headers.get("Accept-Encoding", "").lower().split(",")]
-    if found is None or "dcz" not in encodings or "Range" in headers:
+    """Return the digest of the client's file; None for a request without a patch."""
+    match = _DICTIONARY.fullmatch(headers.get("Available-Dictionary", "").strip())
+    encodings = [encoding.strip() for encoding in headers.get("Accept-Encoding", "").lower().split(",")]
+    if match is None or "dcz" not in encodings or "Range" in headers:
         return None
-    return b64decode(found[1])
+    return b64decode(match[1])
 
 
 def patch_headers(whole: Artifact) -> dict[str, str]:
-    """Return headers for a patch, or a redirect to it, besides a download's; `whole` is what it makes."""
+    """Return the additional headers of a patch, or of a redirect to it; `whole` is the patched file."""
     return {
         "Content-Encoding": "dcz",
         "Unencoded-Digest": _digest(whole),

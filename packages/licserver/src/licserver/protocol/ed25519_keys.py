@@ -1,7 +1,7 @@
 """Ed25519 keys: generate, parse, format and sign. Pure.
 
-No `repr` and no message contains anything of a private key. A key's id is its RFC 7638 thumbprint, which
-everybody can compute from the public key.
+No `repr` and no message contains anything of a private key. A key's id is its RFC 7638 thumbprint,
+which follows from the public key.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from nacl.bindings import crypto_sign, crypto_sign_seed_keypair
 
+from licserver import libraries
 from licserver.errors import InvalidInputError
 
 KEY_BYTES: Final = 32  # bytes of a private key (its seed), and of a public key (RFC 8032)
@@ -28,10 +29,10 @@ def to_base64url(raw: bytes) -> str:
 
 
 def from_base64url(text: str) -> bytes:
-    """Decode base64url without padding; a `ValueError` for text that `to_base64url` would not return."""
+    """Decode base64url without padding; raise `ValueError` for text that is not canonical."""
     raw = urlsafe_b64decode(text + "==")  # ignores surplus padding
     if to_base64url(raw) != text:
-        raise ValueError  # the same bytes have one text only
+        raise ValueError  # only the canonical text is accepted
     return raw
 
 
@@ -43,7 +44,7 @@ class PublicKey:
 
     @cached_property
     def text(self) -> str:
-        """The text that apps pin."""
+        """The key as text, which apps pin."""
         return PUBLIC_PREFIX + to_base64url(self.raw)
 
     @cached_property
@@ -60,7 +61,7 @@ class PrivateKey:
     seed: bytes = field(repr=False)
     public: PublicKey = field(init=False)
     _expanded: bytes = field(init=False, repr=False, compare=False)
-    """The form that libsodium takes."""
+    """The key as libsodium expects it."""
 
     def __post_init__(self) -> None:
         if len(self.seed) != KEY_BYTES:
@@ -77,28 +78,21 @@ class PrivateKey:
     @classmethod
     def from_pem(cls, pem: bytes, source: str) -> Self:
         """Parse PKCS#8, as ``openssl genpkey -algorithm ed25519`` writes it."""
-        # Imported here: servers read no PEM, and cryptography takes 7 MiB.
-        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
-
         try:
-            found = load_pem_private_key(pem, None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            found = None
-        if not isinstance(found, Ed25519PrivateKey):
+            key = libraries.serialization.load_pem_private_key(pem, None)
+        except (ValueError, TypeError, libraries.cryptography_exceptions.UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, libraries.ed25519.Ed25519PrivateKey):
             raise InvalidInputError(
                 f"{source} is not an unencrypted Ed25519 private key in PEM; "
                 "generate one with: openssl genpkey -algorithm ed25519"
             )
-        return cls(found.private_bytes_raw())
+        return cls(key.private_bytes_raw())
 
     def to_pem(self) -> bytes:
         """Return the secret PEM that `from_pem` reads; write it to a file of mode 0600 only."""
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-
-        return Ed25519PrivateKey.from_private_bytes(self.seed).private_bytes(
+        serialization = libraries.serialization
+        return libraries.ed25519.Ed25519PrivateKey.from_private_bytes(self.seed).private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
 

@@ -1,4 +1,4 @@
-"""What other updaters send and read: Tauri, Sparkle and Velopack. Pure.
+"""Requests and feeds of other updaters: Tauri, Sparkle and Velopack. Pure.
 
 Their requests are update checks; a license comes in a header, or in the query.
 """
@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from licserver.domain.decisions import Offer, is_platform, parse_version
 from licserver.domain.environments import InvalidDomainError, normalise_domain
-from licserver.domain.offers import Listed, parse_channels
+from licserver.domain.offers import ListedRelease, parse_channels
 from licserver.domain.records import STABLE, Release
 from licserver.domain.text import is_html
 from licserver.protocol.file_signatures import stored_signatures, to_semantic
@@ -33,23 +33,23 @@ _MACHINES: Final = {"aarch64": "arm64", "x64": "x86_64", "i686": "x86"}
 
 
 def name_platform(system: str, machine: str) -> str:
-    """Return our name of a platform, such as macos-arm64 for `darwin` and `aarch64`."""
+    """Return a platform's name, such as macos-arm64 for `darwin` and `aarch64`."""
     return f"{_SYSTEMS.get(system, system)}-{_MACHINES.get(machine, machine)}"
 
 
 def read_license(authorization: str, query: Mapping[str, str]) -> str:
-    """Return the license key of a request; empty if there is none.
+    """Return the license key of a request, or an empty text.
 
-    A bearer token, the password of Basic, or the parameter `license_key`: in a query it is more likely to
-    be logged by the app.
+    Sources in their order: a bearer token, the password of Basic, and the parameter `license_key`, which the
+    app is more likely to log.
     """
-    found = _AUTHORIZATION.fullmatch(authorization)
-    if found is None:
+    match = _AUTHORIZATION.fullmatch(authorization)
+    if match is None:
         return query.get("license_key", "")
-    if found[1].lower() == "bearer":
-        return found[2]
+    if match[1].lower() == "bearer":
+        return match[2]
     try:
-        return b64decode(found[2], validate=True).decode().partition(":")[2]
+        return b64decode(match[2], validate=True).decode().partition(":")[2]
     except ValueError:
         return ""
 
@@ -64,9 +64,9 @@ def parse_call(
     domain: str = "",
     channel: str = "",
 ) -> UpdateRequest:
-    """Parse a request as an update check, in which all but the slug may be missing.
+    """Parse a request as an update check; all but the slug may be missing.
 
-    What the query says goes before the defaults given here; what cannot be used counts as not sent.
+    The query takes precedence over these defaults; unusable values are ignored.
     """
     values = parse_query(query)
     platform = values.get("platform", platform)
@@ -87,7 +87,7 @@ def parse_call(
 
 
 def license_required_response() -> ApiResponse:
-    """Format the response to a request without a license; it does not say whether there is such a product."""
+    """Format the response to a request without a license; it does not reveal whether the product exists."""
     return error_response(
         401, "license_required", "Send a license key: this product has no public feed, or does not exist."
     )
@@ -100,21 +100,21 @@ TAURI_PATH: Final = f"{_ROOT}/tauri/{{target}}/{{arch}}/{{version}}"
 
 
 def read_tauri_platform(target: str, arch: str) -> str:
-    """Return our name of a platform; a target that an app has chosen itself, with a hyphen, is one."""
+    """Return a platform's name; a custom target of an app, with a hyphen, is a name."""
     return target if "-" in target else name_platform(target, arch)
 
 
 def format_tauri_update(offer: Offer, installed: str, link: str) -> ApiResponse | None:
-    """Format an update; None if Tauri could not use it: nothing newer, not signed, no semantic version.
+    """Format an update; None for an unusable release: not newer, not signed, or without a semantic version.
 
-    An installed version that cannot be read is older. `critical` is for apps that read the raw answer.
+    An invalid installed version counts as older. `critical` is for apps that read the raw response.
     """
     release = offer.release
     version, signatures = to_semantic(release.version), stored_signatures(release.file_signatures)
     if version is None or signatures is None:
         return None
-    found, other = parse_version(release.version), parse_version(installed)
-    if found is not None and other is not None and found <= other:
+    offered, parsed_installed = parse_version(release.version), parse_version(installed)
+    if offered is not None and parsed_installed is not None and offered <= parsed_installed:
         return None
     body = {
         "version": version,
@@ -130,18 +130,16 @@ def format_tauri_update(offer: Offer, installed: str, link: str) -> ApiResponse 
 
 SPARKLE_PATH: Final = f"{_ROOT}/appcast.xml"
 SPARKLE_TYPE: Final = "application/rss+xml"
-SPARKLE_PLATFORM: Final = (
-    "macos"  # if the address names no other: Sparkle does not say on which machine it runs
-)
+SPARKLE_PLATFORM: Final = "macos"  # the default: Sparkle does not send the machine
 _NAMESPACE: Final = "http://www.andymatuschak.org/xml-namespaces/sparkle"
-_SPARKLE_GROUPS: Final = 7  # in which Sparkle divides installations; each interval is the next one's turn
+_SPARKLE_GROUPS: Final = 7  # of installations; Sparkle offers a release to another group in each interval
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 ET.register_namespace("sparkle", _NAMESPACE)
 
 
-def format_appcast(name: str, offered: Iterable[tuple[Listed, str]]) -> bytes:
-    """Format an appcast of a product's releases and their links; those that are not signed are left out."""
+def format_appcast(name: str, offered: Iterable[tuple[ListedRelease, str]]) -> bytes:
+    """Format an appcast of a product's releases and their links; omit unsigned releases."""
     rss = ET.Element("rss", {"version": "2.0"})
     channel = ET.SubElement(rss, "channel")
     _add(channel, "title", name)
@@ -153,7 +151,7 @@ def format_appcast(name: str, offered: Iterable[tuple[Listed, str]]) -> bytes:
     return document
 
 
-def _add_item(channel: ET.Element, name: str, listed: Listed, link: str, signature: str) -> None:
+def _add_item(channel: ET.Element, name: str, listed: ListedRelease, link: str, signature: str) -> None:
     item, release, span = ET.SubElement(channel, "item"), listed.release, listed.span
     _add(item, "title", f"{name} {release.version}")
     _add(item, _sparkle("version"), release.version)
@@ -183,7 +181,9 @@ def _sparkle(name: str) -> str:
 
 # --- Velopack: a feed of packages by release channel, `releases.win.json`, and what it lists ---
 
-VELOPACK_PATH: Final = f"{_ROOT}/velopack/{{name}}"
+# Names of files are of ASCII, or have 200 bytes percent-encoded: decoding longer ones took more than the feed
+# (D-299).
+VELOPACK_PATH: Final = f"{_ROOT}/velopack/{{name:[^/]{{1,600}}}}"
 _FEED_NAME: Final = re.compile(r"releases\.([a-z0-9._-]{1,60})\.json")
 _VELOPACK_SYSTEMS: Final = ("win", "osx", "linux")
 _VELOPACK_MACHINES: Final = ("x64", "x86", "arm64")
@@ -192,15 +192,15 @@ _FULL: Final = "-full.nupkg"
 
 
 def read_velopack_index(name: str) -> str | None:
-    """Return the channel whose feed is asked for; None if the name is not that of a feed."""
-    found = _FEED_NAME.fullmatch(name)
-    return None if found is None else found[1]
+    """Return the channel of a feed's file name; None for another name."""
+    match = _FEED_NAME.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def read_velopack_channel(name: str, system: str = "", machine: str = "") -> tuple[str, str]:
-    """Return our channel and platform for a channel of Velopack, such as `win`, `osx-arm64-beta` or `beta`.
+    """Return channel and platform for a channel of Velopack, such as `win`, `osx-arm64-beta` or `beta`.
 
-    A channel may begin with system and machine; what it leaves out is as the client says.
+    A channel may begin with system and machine; the request supplies missing parts.
     """
     parts = name.split("-")
     if parts[0] in _VELOPACK_SYSTEMS:
@@ -211,7 +211,7 @@ def read_velopack_channel(name: str, system: str = "", machine: str = "") -> tup
 
 
 def format_velopack_feed(offer: Offer | None) -> ApiResponse:
-    """Format a feed with the release that is offered; empty if it is no package of Velopack."""
+    """Format a feed with the offered release; empty if it is no package of Velopack."""
     nothing = json_response(200, {"Assets": []})
     if offer is None or not offer.downloadable:
         return nothing
@@ -235,6 +235,8 @@ def format_velopack_feed(offer: Offer | None) -> ApiResponse:
 
 
 def find_velopack_package(releases: Sequence[Release], name: str) -> Release | None:
-    """Return the release whose file has this name; the latest, if several have."""
-    found = [one for one in releases if one.artifact.file_name == name and one.withdrawn_at is None]
-    return found[-1] if found else None
+    """Return the latest release whose file has this name."""
+    matching = [
+        release for release in releases if release.artifact.file_name == name and release.withdrawn_at is None
+    ]
+    return matching[-1] if matching else None

@@ -1,6 +1,6 @@
-"""Signatures of a file itself, for updaters that know no manifests: Sparkle and Tauri. Pure.
+"""Signatures of a file itself, for updaters without manifests: Sparkle and Tauri. Pure.
 
-Sparkle checks Ed25519 over the bytes of the file. Tauri checks minisign's form of it: Ed25519 over the
+Sparkle checks Ed25519 over the bytes of the file. Tauri checks minisign's format: Ed25519 over the
 BLAKE2b-512 of the file, in a text with a trusted comment, which is signed as well.
 """
 
@@ -44,18 +44,18 @@ class FileSignatures:
 
     @property
     def document(self) -> str:
-        """The text that is stored with a release."""
+        """The JSON that the database stores with a release."""
         return json.dumps({"sparkle": self.sparkle, "minisign": self.minisign}, separators=(",", ":"))
 
     @property
     def tauri(self) -> str:
-        """What Tauri takes: base64 of the whole text."""
+        """The signature for Tauri: base64 of the whole text."""
         return b64encode(self.minisign.encode()).decode()
 
 
-def read_signatures(found: Any) -> FileSignatures | None:
-    """Read what `release sign` wrote beside a manifest, without verifying it; None for anything else."""
-    match found:
+def read_signatures(value: Any) -> FileSignatures | None:
+    """Parse the file signatures of `release sign`, without verifying them; None for other values."""
+    match value:
         case {"sparkle": str(sparkle), "minisign": str(minisign)} if parts := _MINISIGN.fullmatch(minisign):
             try:
                 lengths = [len(b64decode(text, validate=True)) for text in (sparkle, *parts.group(1, 3))]
@@ -66,7 +66,7 @@ def read_signatures(found: Any) -> FileSignatures | None:
 
 
 def stored_signatures(document: str | None) -> FileSignatures | None:
-    """Read what is stored with a release."""
+    """Parse the JSON that the database stores with a release."""
     return None if document is None else FileSignatures(**json.loads(document))
 
 
@@ -82,7 +82,7 @@ def sign_digest(key: PrivateKey, of_content: bytes, blake2b: bytes, comment: str
 
 
 def to_semantic(version: str) -> str | None:
-    """Return a version as a semantic one; None if none is in the same order among others.
+    """Return a version as a semantic version; None if the order would differ.
 
     `1.5` is `1.5.0`, and `1.5b2` is `1.5.0-beta.2`. Post-releases, development releases, local versions,
     epochs and a fourth number have no counterpart.
@@ -100,8 +100,8 @@ def to_semantic(version: str) -> str | None:
 
 
 def trusted_comment(at: datetime, file_name: str, version: str) -> str:
-    """Write the comment that the Tauri CLI writes: an app may insist on the version in it."""
-    name = "".join(one if one.isprintable() else "_" for one in file_name)[:200]
+    """Format a comment as the Tauri CLI does: an app may insist on the version in it."""
+    name = "".join(character if character.isprintable() else "_" for character in file_name)[:200]
     return f"timestamp:{int(at.timestamp())}\tfile:{name}\tversion:{to_semantic(version) or version}"
 
 
@@ -120,13 +120,13 @@ PUBLIC_KEY_FORMS: Final[Mapping[str, Callable[[PublicKey], str]]] = {
     "tauri": _tauri_key,
     "minisign": _minisign_key,
 }
-"""How an app writes the public key that it pins: `SUPublicEDKey`, Tauri's `pubkey`, `minisign -P`."""
+"""Formats of the public key that apps pin: `SUPublicEDKey`, Tauri's `pubkey`, `minisign -P`."""
 
 
 def check_start(start: bytes) -> None:
-    """Refuse a file that could be taken for a manifest: Sparkle's signature is over the bytes as they are.
+    """Refuse a file that could pass for a manifest: Sparkle's signature is over the unchanged bytes.
 
-    What a manifest's signature covers begins with the base64url of a JSON object.
+    The signed bytes of a manifest begin with the base64url of a JSON object.
     """
     if start.startswith(b"eyJ"):
         raise InvalidInputError("a file that begins with eyJ cannot be signed: it could be a manifest")

@@ -1,6 +1,6 @@
 """The file format of license import and export: CSV for spreadsheets, JSON lines for programs. Pure.
 
-What is written reads back to the same rows. A missing or blank field has the value of a new license (D-103).
+Written rows are read back unchanged. A missing or blank field has the value of a new license (D-103).
 """
 
 import csv
@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
@@ -26,7 +26,7 @@ from pydantic import (
 from licserver.domain.decisions import KEY_PREFIX
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import LISTS, LicenseTerms
-from licserver.protocol.foreign_exports import Conversion, ForeignLineError, SkippedLineError
+from licserver.protocol.conversion import Conversion, ForeignLineError, SkippedLineError, names_of
 
 FORMATS: Final = ("csv", "jsonl")
 MAX_DOCUMENTS: Final = 64 << 20  # characters of a file of JSON documents, which is read as a whole
@@ -34,7 +34,7 @@ MAX_LINE: Final = 16 << 20  # characters of a line: a license may have a hundred
 _BYTE_ORDER_MARK: Final = "\N{BYTE ORDER MARK}"  # spreadsheets write it at the start of a UTF-8 file
 
 
-# pydantic alone would read 20261231 as seconds since 1970, and 1_0, 1.0 and True as numbers of slots.
+# pydantic alone would parse 20261231 as seconds since 1970, and 1_0, 1.0 and True as numbers of slots.
 def _read_day(value: Any) -> date:
     try:
         return datetime.strptime(_read_text(value).strip(), "%Y-%m-%d").replace(tzinfo=UTC).date()
@@ -137,7 +137,7 @@ class LicenseRow(LicenseTerms):
     revoked_at: _Instant | None = None
     revoked_reason: str | None = None
     activations: tuple[ActivationRow, ...] = ()
-    # Terms for which the type alone would accept too much.
+    # Terms whose type alone would accept too much.
     expires_on: _Day | None = None
     lifetime: Annotated[bool, BeforeValidator(_strip)] = False
     slots: _Slots = 1
@@ -145,6 +145,11 @@ class LicenseRow(LicenseTerms):
     support_until: _Day | None = None
     overrides: _Overrides = None
     floating_seats: Annotated[int, BeforeValidator(_read_seats)] | None = None
+    # The fields in the file; an existing license keeps all other fields. None for all.
+    given: Annotated[frozenset[str] | None, Field(exclude=True)] = field(default=None, compare=False)
+    copies: Annotated[int, Field(exclude=True)] = (
+        1  # licenses that the line creates; all but the first get new keys
+    )
 
 
 _FIRST: Final = (
@@ -152,32 +157,33 @@ _FIRST: Final = (
     *("subscription", "subscription_ended_at", "support_until", "revoked_at", "revoked_reason"),
 )
 _ALIASES: Final = {"subscription_id": "subscription"}
-_NAMES: Final = [_ALIASES.get(field.name, field.name) for field in fields(LicenseRow)]
-FIELDS: Final = (*_FIRST, *(name for name in _NAMES if name not in {*_FIRST, "activations"}), "activations")
+_NAMES: Final = [_ALIASES.get(field_.name, field_.name) for field_ in fields(LicenseRow)]
+_NOT_LISTED: Final = {*_FIRST, "activations", "given", "copies"}
+FIELDS: Final = (*_FIRST, *(name for name in _NAMES if name not in _NOT_LISTED), "activations")
 _ROW: Final = TypeAdapter(LicenseRow)
 
 
-class Problem(NamedTuple):
+class InvalidLine(NamedTuple):
     """An error in the file, by line from 1; the message contains no license key."""
 
     line: int
     message: str
 
 
-class Skipped(NamedTuple):
-    """A line of another system's export that is no license."""
+class SkippedLine(NamedTuple):
+    """A line of an export that is no license, such as a payment."""
 
     line: int
     reason: str
 
 
-# --- cells of CSV files, without formulas that a spreadsheet would run (D-98) -----------------
+# --- cells of CSV files, with formulas disarmed (D-98) ----------------------------------------
 
 _BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
 _FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are full-width forms
 
-# A spreadsheet with another delimiter starts cells inside ours: quotes protect the first cell of a line only
-# (D-171). Delimiters are not among the blanks, so that `unguard` finds each apostrophe.
+# With another delimiter, a spreadsheet starts cells inside ours: quotes protect only the first cell of a
+# line (D-171). Delimiters are not among the blanks, so that `unguard` finds each apostrophe.
 _DELIMITER: Final = r"(?<=[,;|\t\r\n])"
 _UNGUARDED: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}(?={_FORMULA})")
 _GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}'(?={_FORMULA})")
@@ -220,7 +226,7 @@ def unguard(cell: str) -> str:
 
 
 def write_head(form: str) -> str:
-    """Format what precedes all rows."""
+    """Format the header line; empty for JSON lines."""
     return to_line(FIELDS) if form == "csv" else ""
 
 
@@ -246,15 +252,15 @@ def _compact(value: Any) -> str:
 
 # --- reading ----------------------------------------------------------------------------------
 
-Line: TypeAlias = tuple[int, LicenseRow | Problem | Skipped]
+Line: TypeAlias = tuple[int, LicenseRow | InvalidLine | SkippedLine]
 
 _AS_IT_IS: Final = Conversion(now=datetime.min.replace(tzinfo=UTC))
 
 
 def read_rows(form: str, lines: Iterable[str], conversion: Conversion = _AS_IT_IS) -> Iterator[Line]:
-    """Parse a file lazily; yield for each row its first line's number, and the row or what is wrong.
+    """Parse a file lazily; yield each row's first line number, and the row, its error, or why it is skipped.
 
-    In documents of the form `json` licenses are counted instead of lines.
+    In documents of the form `json`, licenses are counted instead of lines.
     """
     readers = {"csv": _read_csv, "json": _read_documents, "jsonl": _read_json_lines}
     return readers[form](lines, conversion)
@@ -265,7 +271,7 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
     lines = iter(lines)
     first = next(lines, "").removeprefix(_BYTE_ORDER_MARK)
     # Spreadsheets use the delimiter of their country (D-148).
-    delimiter = next((one for one in ";\t" if one in first and "," not in first), ",")
+    delimiter = next((character for character in ";\t" if character in first and "," not in first), ",")
     reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
     names: list[str] | None = None
     start = 1
@@ -275,31 +281,32 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield start, Problem(start, f"invalid CSV: {error}")
-            return  # the following rows cannot be told apart any more
+            yield start, InvalidLine(start, f"invalid CSV: {error}")
+            return  # the following rows cannot be told apart
         line, start = start, reader.line_num + 1
         if names is None:
             names = [name.strip() for name in cells]
             if message := _check_header(names, conversion):
-                yield line, Problem(line, message)
+                yield line, InvalidLine(line, message)
                 return
         elif cells and len(cells) != len(names):
-            yield line, Problem(line, f"expected {len(names)} cells, found {len(cells)}")
+            yield line, InvalidLine(line, f"expected {len(names)} cells, found {len(cells)}")
         elif cells:
-            # Of two columns with one name, the first counts: other systems append those of their users.
+            # Of columns with the same name, the first counts: other systems append columns of their users.
             pairs = zip(reversed(names), reversed(cells), strict=True)
-            yield line, _read_texts(line, {name: unguard(cell) for name, cell in pairs}, conversion)
+            record = {name: unguard(cell) for name, cell in pairs}
+            yield line, _read_record(line, record, conversion, are_texts=True)
 
 
 def _check_header(names: list[str], conversion: Conversion) -> str | None:
     if conversion.is_foreign:
-        return conversion.check_columns(names)
+        return conversion.check_columns(names) or conversion.check_terms(names)
     if message := _check_names(names):
         return message
     if len(set(names)) < len(names):
-        return "a field is named twice"
+        return "a field occurs twice"
     if "product" in names or conversion.products:
-        return None
+        return conversion.check_terms(names)
     return "the first line must name the fields, 'product' among them"
 
 
@@ -308,24 +315,38 @@ def _check_names(names: Iterable[str]) -> str | None:
     return None if unknown is None else f"there is no field {unknown!r}; valid fields: {', '.join(FIELDS)}"
 
 
-def _read_texts(line: int, record: dict[str, Any], conversion: Conversion) -> LicenseRow | Problem | Skipped:
-    """Convert a record, in which lists may be texts, and read it."""
-    if conversion:
-        try:
-            record = conversion.convert(record, FIELDS)
-        except SkippedLineError as reason:
-            return Skipped(line, str(reason))
-        except ForeignLineError as problem:
-            return Problem(line, str(problem))
+def _read_record(
+    line: int, record: dict[str, Any], conversion: Conversion, *, are_texts: bool
+) -> LicenseRow | InvalidLine | SkippedLine:
+    """Convert a record, in which lists may be texts, and validate the types of its values."""
+    try:
+        values, given, copies = conversion.convert(record, FIELDS)
+    except SkippedLineError as reason:
+        return SkippedLine(line, str(reason))
+    except ForeignLineError as problem:
+        return InvalidLine(line, str(problem))
+    if are_texts and (message := _split_texts(values)):
+        return InvalidLine(line, message)
+    values = {name: value for name, value in values.items() if value is not None and _strip(value) != ""}
+    try:
+        return replace(_ROW.validate_python(values), given=given, copies=copies)
+    except ValidationError as invalid:
+        error = invalid.errors(include_input=False, include_url=False)[0]
+    message = _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
+    return InvalidLine(line, f"{'.'.join(map(str, error['loc']))}: {message}")
+
+
+def _split_texts(values: dict[str, Any]) -> str | None:
+    """Parse lists that are texts, in place; return a message for an invalid list, or None."""
     for name in LISTS:
-        if isinstance(text := record.get(name), str):
-            record[name] = [entry for entry in text.splitlines() if entry.strip()]
-    if isinstance(text := record.get("activations"), str) and text.strip():
+        if isinstance(text := values.get(name), str):
+            values[name] = [entry for entry in text.splitlines() if entry.strip()]
+    if isinstance(text := values.get("activations"), str) and text.strip():
         try:
-            record["activations"] = json.loads(text)
+            values["activations"] = json.loads(text)
         except (ValueError, RecursionError):
-            return Problem(line, "activations: must be JSON, as `licserver export` writes it")
-    return _read_record(line, record)
+            return "activations: must be JSON, as `licserver export` writes it"
+    return None
 
 
 def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
@@ -335,7 +356,7 @@ def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Li
         pieces.append(line)
         size += len(line)
         if size > MAX_DOCUMENTS:
-            yield 1, Problem(1, f"longer than {MAX_DOCUMENTS >> 20} MiB; split it")
+            yield 1, InvalidLine(1, f"longer than {MAX_DOCUMENTS >> 20} MiB; split it")
             return
     text, decoder = "".join(pieces), json.JSONDecoder()
     place, number = _start_of_document(text, 0), 0
@@ -343,16 +364,25 @@ def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Li
         try:
             document, end = decoder.raw_decode(text, place)
         except (ValueError, RecursionError):
-            yield number + 1, Problem(number + 1, "from here on not a JSON document")
+            yield number + 1, InvalidLine(number + 1, "from here on not a JSON document")
             return
         place = _start_of_document(text, end)
         items = document.get("data", document) if isinstance(document, dict) else document
         for item in items if isinstance(items, list) else [items]:
             number += 1
-            if isinstance(item, dict):
-                yield number, _read_texts(number, item, conversion)
-            else:
-                yield number, Problem(number, "not a JSON object")
+            yield number, _read_item(number, item, conversion)
+
+
+def _read_item(line: int, item: Any, conversion: Conversion) -> LicenseRow | InvalidLine | SkippedLine:
+    """Parse a JSON object; its names correspond to columns of a CSV file."""
+    if not isinstance(item, dict):
+        return InvalidLine(line, "not a JSON object")
+    if not conversion.is_foreign and (message := _check_names(item)):
+        return InvalidLine(line, message)
+    result = _read_record(line, item, conversion, are_texts=conversion.is_foreign)
+    if isinstance(result, LicenseRow) and (message := conversion.check_terms(names_of(item))):
+        return InvalidLine(line, message)
+    return result
 
 
 def _start_of_document(text: str, place: int) -> int:
@@ -371,14 +401,7 @@ def _read_json_lines(lines: Iterable[str], conversion: Conversion) -> Iterator[L
             record = json.loads(text) if len(text) <= MAX_LINE else None
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict):
-            yield line, Problem(line, "not a JSON object")
-        elif not conversion.is_foreign and (message := _check_names(record)):
-            yield line, Problem(line, message)
-        elif conversion:
-            yield line, _read_texts(line, record, conversion)
-        else:
-            yield line, _read_record(line, record)
+        yield line, _read_item(line, record, conversion)
 
 
 _MESSAGES: Final = {
@@ -390,13 +413,3 @@ _MESSAGES: Final = {
     "tuple_type": "must be a list",
     "unexpected_keyword_argument": "is not a field of an activation",
 }
-
-
-def _read_record(line: int, record: dict[str, Any]) -> LicenseRow | Problem:
-    given = {name: value for name, value in record.items() if value is not None and _strip(value) != ""}
-    try:
-        return _ROW.validate_python(given)
-    except ValidationError as invalid:
-        error = invalid.errors(include_input=False, include_url=False)[0]
-    message = _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return Problem(line, f"{'.'.join(map(str, error['loc']))}: {message}")

@@ -1,4 +1,4 @@
-"""Offline license files: what a machine without a network asks for, and the signed file. Pure.
+"""Offline license files: the request of a machine without a network, and the signed file. Pure.
 
 A file is a JWS in the compact serialization (RFC 7515, 7.1) with an Ed25519 signature (RFC 8037) by the key
 that signs responses, between two lines of text.
@@ -19,20 +19,20 @@ from licserver.protocol.ed25519_keys import PrivateKey, to_base64url
 from licserver.protocol.public_api import format_instant, verify_response
 
 TYPE: Final = "license-file+json"
-"""The `typ` of the signature: nothing else that the key signs is taken for a license file."""
+"""The `typ` of the signature: no other document that the key signs passes for a license file."""
 
 BEGIN: Final = "-----BEGIN LICENSE FILE-----"
 END: Final = "-----END LICENSE FILE-----"
 MAX_REQUEST: Final = 2_000  # characters
-_LINE: Final = 64  # characters of a line, so that mail breaks none
+_LINE: Final = 64  # characters of a line: mail programs break longer lines
 _CHECK_BYTES: Final = 3
 _INSTALLATION, _DOMAIN = b"\1", b"\2"
-"""How a request begins that names the random id of an installation (16 bytes), or any domain."""
+"""The first byte of a request: with the random id of an installation (16 bytes), or with any domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineRequest:
-    """What a machine sends; the domain as a verify would send it, the slug empty if the app names none."""
+    """The request of a machine; `domain` is as in a verify, `slug` is empty if the app sends none."""
 
     domain: str
     slug: str
@@ -40,7 +40,7 @@ class MachineRequest:
 
 
 def parse_request(text: str) -> MachineRequest:
-    """Parse a request, from a file or typed by hand: case, spaces and hyphens do not count."""
+    """Parse a request, from a file or typed by hand; ignore case, spaces and hyphens."""
     typed = re.sub(r"[\s-]+", "", text[:MAX_REQUEST]).upper().removeprefix("REQ")
     try:
         domain, slug, version = _read_request(b32decode(typed + "=" * (-len(typed) % 8), map01="I"))
@@ -74,7 +74,7 @@ def sign_file(
     ends_at: datetime,
     key: PrivateKey,
 ) -> str:
-    """Return a file: the body of a verify's success, for whom, and until when; in whole seconds."""
+    """Return a signed file: the body of a successful verify, the machine, and the end in whole seconds."""
     support_until = valid.license.support_until
     content = {
         **json.loads(verify_response(valid).content),
@@ -94,7 +94,7 @@ def sign_file(
 
 
 def key_digest(key: str, domain: str) -> str:
-    """Return by what an app recognises the key that somebody types; bound to the machine."""
+    """Return the digest by which an app recognises a typed key; it is bound to the machine."""
     return to_base64url(sha256(f"license-file\0{domain}\0{key}".encode()).digest())
 
 

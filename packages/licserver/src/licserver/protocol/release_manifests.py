@@ -20,18 +20,18 @@ TYPE: Final = "release-manifest+json"
 """The `typ` of every signature, so that other documents signed with the key are not taken for manifests."""
 
 ALGORITHMS: Final = ("EdDSA", "Ed25519")
-"""Two names of the same algorithm (RFC 8037, RFC 9864). We write the first, which all libraries know."""
+"""Two names of the same algorithm (RFC 8037, RFC 9864). The first is written: all libraries know it."""
 
 MAX_DOCUMENT: Final = 2048  # bytes; a third more in the header, and proxies allow 4 KiB for all headers
 VALID_FOR: Final = timedelta(days=180)  # the default from publication to expiry (D-68)
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-_FILES: Final = "file_signatures"  # the member of a document that has them
+_FILES: Final = "file_signatures"  # the member of a document with file signatures
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The signed content; of the two instants, whole seconds count."""
+    """The signed content; instants are in whole seconds."""
 
     slug: str
     version: str
@@ -43,9 +43,9 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class SignedManifest:
-    """A parsed document: its content, the ids of its keys, and the document in its shortest form.
+    """A parsed document: its content, the ids of its keys, and its shortest form.
 
-    `files` are signatures of the file itself, by the first key, for updaters that know no manifests.
+    `files` are signatures of the file itself, by the first key, for updaters without manifests.
     """
 
     manifest: Manifest
@@ -55,7 +55,7 @@ class SignedManifest:
 
     @property
     def file_signatures(self) -> str | None:
-        """The signatures of the file as they are stored."""
+        """The signatures of the file as stored."""
         return None if self.files is None else self.files.document
 
     @property
@@ -67,39 +67,39 @@ class SignedManifest:
 
 
 FileSigner = Callable[[Manifest], FileSignatures]
-"""Returns the signatures of the file of a release that is being signed."""
+"""A function that signs the file of a release."""
 
 ManifestSigner = Callable[[Manifest], SignedManifest]
-"""Returns the signed manifest of a release that is being published, or raises `InvalidInputError`."""
+"""A function that returns the signed manifest of a new release, or raises `InvalidInputError`."""
 
 
 def sign_with_keys(
     keys: Sequence[PrivateKey], valid_for: timedelta = VALID_FOR, sign_file: FileSigner | None = None
 ) -> ManifestSigner:
-    """Return a signer that signs now, for `valid_for` from the publication; `sign_file` signs the file."""
+    """Return a signer with private keys; manifests are valid for `valid_for` from the publication."""
 
-    def signer(wanted: Manifest) -> SignedManifest:
-        signed = sign(replace(wanted, expires_at=wanted.published_at + valid_for), keys)
-        return signed if sign_file is None else replace(signed, files=sign_file(wanted))
+    def signer(manifest: Manifest) -> SignedManifest:
+        signed = sign(replace(manifest, expires_at=manifest.published_at + valid_for), keys)
+        return signed if sign_file is None else replace(signed, files=sign_file(manifest))
 
     return signer
 
 
 def use_signed(document: str) -> ManifestSigner:
-    """Return a signer that returns a manifest from elsewhere, provided that it matches the release."""
+    """Return a signer that returns an existing manifest, if it matches the release."""
     signed = read(document)
 
-    def signer(wanted: Manifest) -> SignedManifest:
-        given = signed.manifest
+    def signer(expected: Manifest) -> SignedManifest:
+        actual = signed.manifest
         for name in ("slug", "version", "size", "sha256"):
-            if getattr(given, name) != getattr(wanted, name):
+            if getattr(actual, name) != getattr(expected, name):
                 raise InvalidInputError(
-                    f"the manifest is for another release: its {name} is {_format(getattr(given, name))}, "
-                    f"expected {_format(getattr(wanted, name))}"
+                    f"the manifest is for another release: its {name} is {_format(getattr(actual, name))}, "
+                    f"expected {_format(getattr(expected, name))}"
                 )
-        if given.expires_at <= wanted.published_at:
+        if actual.expires_at <= expected.published_at:
             raise InvalidInputError(
-                f"the manifest expired at {_format(given.expires_at)}; sign the file again"
+                f"the manifest expired at {_format(actual.expires_at)}; sign the file again"
             )
         return signed
 
@@ -124,7 +124,7 @@ def sign(manifest: Manifest, keys: Sequence[PrivateKey]) -> SignedManifest:
 
 
 def add_signature(signed: SignedManifest, key: PrivateKey) -> SignedManifest:
-    """Add the signature of another key; a key that has signed already does nothing."""
+    """Add the signature of another key; skip a key that has signed already."""
     jws = json.loads(signed.text)
     if key.public.id not in signed.key_ids:
         jws["signatures"].append(_sign_payload(jws["payload"], key))
@@ -136,8 +136,10 @@ def read(document: str) -> SignedManifest:
     try:
         jws = _object(json.loads(document))
         payload, signatures = jws["payload"], jws["signatures"]
-        kept = [{name: one[name] for name in ("protected", "signature")} for one in signatures]
-        key_ids = tuple(map(_read_signature, kept))
+        signed_parts = [
+            {name: signature[name] for name in ("protected", "signature")} for signature in signatures
+        ]
+        key_ids = tuple(map(_read_signature, signed_parts))
         manifest = _read_content(_object(json.loads(from_base64url(payload))))
         files = read_signatures(jws.get(_FILES))
         if files is None and _FILES in jws:
@@ -147,7 +149,7 @@ def read(document: str) -> SignedManifest:
         raise InvalidInputError(f"not a signed release manifest{reason}") from None
     if not key_ids:
         raise InvalidInputError("the manifest has no signature")
-    shortest = _compact({"payload": payload, "signatures": kept}).decode()
+    shortest = _compact({"payload": payload, "signatures": signed_parts}).decode()
     if len(shortest) > MAX_DOCUMENT:
         raise InvalidInputError(
             f"the manifest has {len(shortest)} bytes, and a header takes {MAX_DOCUMENT}: "
@@ -162,7 +164,7 @@ def to_header(document: str) -> str:
 
 
 class _ManifestError(ValueError):
-    """What is wrong with a document, for the vendor."""
+    """Error of a document; the message is for the vendor."""
 
 
 def _sign_payload(payload: str, key: PrivateKey) -> dict[str, str]:
@@ -171,7 +173,7 @@ def _sign_payload(payload: str, key: PrivateKey) -> dict[str, str]:
 
 
 def _read_signature(signature: dict[str, Any]) -> str:
-    """Validate one signature's header; return the key's id."""
+    """Validate the header of a signature; return the key's id."""
     head = _object(json.loads(from_base64url(signature["protected"])))
     if head.get("alg") not in ALGORITHMS:
         raise _ManifestError(f"its alg must be {ALGORITHMS[0]}")

@@ -1,7 +1,7 @@
 """Signed responses (D-60): HTTP message signatures (RFC 9421) and content digests (RFC 9530). Pure.
 
-A client asks with ``Accept-Signature``. A signature always covers the same components, so that it proves
-which response was given to which request::
+A client sends ``Accept-Signature``. Each signature covers the same components, which bind a response to its
+request::
 
     "@status", "content-type", "content-digest"                 of the response
     "@method";req, "@target-uri";req, "content-digest";req      of the request
@@ -18,10 +18,11 @@ from hashlib import sha256, sha512
 from typing import Final
 from urllib.parse import urlsplit
 
+from licserver.limits import MAX_FIELD_CHARS
 from licserver.protocol.ed25519_keys import SigningKey
 
 ANSWER_TAG: Final = "licensing-answer"
-"""What the signature is for, so that other applications do not accept it."""
+"""The purpose of the signature, so that other applications do not accept it."""
 
 SIGNATURE_LIFETIME: Final = timedelta(minutes=5)  # from ``created`` to ``expires``
 MAX_NONCE: Final = 128  # characters of a nonce
@@ -36,27 +37,26 @@ COMPONENTS: Final = (
 _COVERED: Final = f"({' '.join(COMPONENTS)})"
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
-# Structured fields (RFC 9651) as far as Accept-Signature needs them: a dictionary of lists of strings. The
-# quantifiers are possessive, so that the time is linear. http-sf was measured: 49 µs instead of 41 for what
-# clients send, and 9 to 12 ms in the event loop instead of 1.5 for 8 KiB that an attacker chooses.
+# Structured fields (RFC 9651) as far as Accept-Signature needs them: a dictionary of lists of strings. No
+# quantifier of a group is possessive: before 3.11.5 Python leaves what the last attempt has read. Each group
+# begins with another character than what may follow it, so that the time is linear. http-sf was measured:
+# 49 µs instead of 41 for what clients send, and 9 to 12 ms in the event loop instead of 1.5 for 8 KiB that an
+# attacker chooses.
 _NAME = r"[a-z*][a-z0-9_.*-]*+"
-_STRING = r'"(?:[ !#-\[\]-~]|\\["\\])*+"'
+_STRING = r'"(?:[ !#-\[\]-~]|\\["\\])*"'
 _VALUE = rf"(?:{_STRING}|:[A-Za-z0-9+/=]*+:|\?[01]|-?[0-9][0-9.]*+|[A-Za-z*][!#$%&'*+.^_`|~0-9A-Za-z:/-]*+)"
-_PARAMETER = rf"; *+{_NAME}(?:={_VALUE})?+"
-_LIST = rf"\((?: *+{_STRING}(?:{_PARAMETER})*+(?=[ )]))*+ *+\)"
-_MEMBER = rf"{_NAME}={_LIST}(?:{_PARAMETER})*+"
-_FIELD = re.compile(rf"[ \t]*+{_MEMBER}(?:[ \t]*+,[ \t]*+{_MEMBER})*+[ \t]*+")
-_MEMBER_PARTS = re.compile(rf"({_NAME})=({_LIST})((?:{_PARAMETER})*+)")
-_ITEMS = re.compile(rf"{_STRING}(?:{_PARAMETER})*+")
-_PARAMETER_PARTS = re.compile(rf"; *+({_NAME})(?:=({_VALUE}))?+")
+_PARAMETER = rf"; *+{_NAME}(?:={_VALUE})?"
+_LIST = rf"\((?: *+{_STRING}(?:{_PARAMETER})*(?=[ )]))* *+\)"
+_MEMBER = rf"{_NAME}={_LIST}(?:{_PARAMETER})*"
+_FIELD = re.compile(rf"[ \t]*+{_MEMBER}(?:[ \t]*+,[ \t]*+{_MEMBER})*[ \t]*+")
+_MEMBER_PARTS = re.compile(rf"({_NAME})=({_LIST})((?:{_PARAMETER})*)")
+_ITEMS = re.compile(rf"{_STRING}(?:{_PARAMETER})*")
+_PARAMETER_PARTS = re.compile(rf"; *+({_NAME})(?:=({_VALUE}))?")
 
-# A nonce as clients draw it, and a placeholder that no such nonce equals.
+# The format of clients' nonces, and a placeholder that differs from all of them.
 _PLAIN_NONCE = re.compile(rf';nonce="([A-Za-z0-9_-]{{1,{MAX_NONCE}}})"')
 _PLACEHOLDER: Final = '"!"'
 _ANY_NONCE: Final = f";nonce={_PLACEHOLDER}"
-
-MAX_FIELD: Final = 8190
-"""Characters of a header field, all of its lines together; a longer one counts as absent (D-161)."""
 
 _MAX_CACHED: Final = 512  # characters of a cached ``Accept-Signature``: twice what clients send
 _DIGEST_MEMBER = re.compile(r"([a-z0-9*_.-]+)=:([A-Za-z0-9+/=]*):")
@@ -68,7 +68,7 @@ _DIGESTS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SignatureRequest:
-    """A signature that a client asks for: the label of its fields, the nonce in quotation marks, our key."""
+    """A requested signature: the label of its fields, the nonce in quotation marks, our key."""
 
     label: str
     nonce: str
@@ -85,21 +85,32 @@ class SignedRequest:
 
 
 class AcceptSignatureReader:
-    """Parses ``Accept-Signature``; a field that differs in its nonce only takes a seventh of the time."""
+    """Parser of ``Accept-Signature`` with a cache.
+
+    - A field without a nonce in the usual format is parsed by `parse_accept_signature`.
+    - Otherwise the nonce is replaced by a placeholder, and the rest is cached: a field that differs only in
+      its nonce takes a seventh of the time.
+
+    >>> read = AcceptSignatureReader(keys)
+    >>> read('sig1=("@status" …);nonce="…"')
+    SignatureRequest(label='sig1', …)
+
+    Nothing is raised: the result is None for a malformed field, and if no key can sign.
+    """
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
         self._keys = tuple(keys)
         self._cached = lru_cache(maxsize=64)(self._parse)
 
     def __call__(self, field: str) -> SignatureRequest | None:
-        """Return the result of `parse_accept_signature`."""
-        found = _PLAIN_NONCE.search(field) if len(field) <= _MAX_CACHED else None
-        if found is None or _ANY_NONCE in field:
+        """Parse a field as `parse_accept_signature` does."""
+        nonce_match = _PLAIN_NONCE.search(field) if len(field) <= _MAX_CACHED else None
+        if nonce_match is None or _ANY_NONCE in field:
             return self._parse(field)
-        wanted = self._cached(field.replace(found[0], _ANY_NONCE))
-        if wanted is None or wanted.nonce != _PLACEHOLDER:
-            return wanted
-        return SignatureRequest(wanted.label, f'"{found[1]}"', wanted.key)
+        request = self._cached(field.replace(nonce_match[0], _ANY_NONCE))
+        if request is None or request.nonce != _PLACEHOLDER:
+            return request
+        return SignatureRequest(request.label, f'"{nonce_match[1]}"', request.key)
 
     def _parse(self, field: str) -> SignatureRequest | None:
         return parse_accept_signature(field, self._keys)
@@ -108,12 +119,12 @@ class AcceptSignatureReader:
 def parse_accept_signature(field: str, keys: Sequence[SigningKey]) -> SignatureRequest | None:
     """Choose the signature to make (RFC 9421 section 5), of all keys including retired ones.
 
-    Several lines of the header ``Accept-Signature`` are joined by commas. Returns the first member that the
-    newest possible key can honour; None also for a malformed field (D-61).
+    Several lines of the header ``Accept-Signature`` are joined by commas. Return the first member that the
+    newest possible key can sign; None for a malformed field, too (D-61).
     """
-    if len(field) > MAX_FIELD or _FIELD.fullmatch(field) is None:
+    if len(field) > MAX_FIELD_CHARS or _FIELD.fullmatch(field) is None:
         return None
-    members = [_parse_member(*found.groups()) for found in _MEMBER_PARTS.finditer(field)]
+    members = [_parse_member(*match.groups()) for match in _MEMBER_PARTS.finditer(field)]
     for key in live_keys(keys):
         for label, nonce, key_id in filter(None, members):
             if key_id is None or key_id == f'"{key.id}"':
@@ -127,16 +138,16 @@ def live_keys(keys: Sequence[SigningKey]) -> list[SigningKey]:
 
 
 def _parse_member(label: str, listed: str, parameters: str) -> tuple[str, str, str | None] | None:
-    """Return label, nonce and requested key id of a member; None if it lists or requires anything else."""
-    given = dict(_PARAMETER_PARTS.findall(parameters))
-    nonce = given.pop("nonce", "")
-    key_id = given.pop("keyid", None)
+    """Return label, nonce and requested key id of a member; None for other components or parameters."""
+    requested = dict(_PARAMETER_PARTS.findall(parameters))
+    nonce = requested.pop("nonce", "")
+    key_id = requested.pop("keyid", None)
     allowed = {"created": "", "expires": "", "alg": '"ed25519"', "tag": f'"{ANSWER_TAG}"'}
     if (
         sorted(_ITEMS.findall(listed)) != sorted(COMPONENTS)
         or not nonce.startswith('"')
         or not 1 <= len(nonce[1:-1]) <= MAX_NONCE
-        or any(allowed.get(name) != value for name, value in given.items())
+        or any(allowed.get(name) != value for name, value in requested.items())
     ):
         return None
     return label, nonce, key_id
@@ -148,44 +159,44 @@ def content_digest(content: bytes) -> str:
 
 
 def matches_digest(field: str, content: bytes) -> bool:
-    """Return whether a ``Content-Digest`` has a known algorithm, and is right for all known ones.
+    """Return whether a ``Content-Digest`` has a known algorithm, and all known digests match.
 
     Otherwise the signature would cover a request that was never evaluated.
     """
     if field == content_digest(content):
         return True
-    known = False
+    has_known_algorithm = False
     for member in field.split(","):
-        found = _DIGEST_MEMBER.fullmatch(member.strip(" \t"))
-        if found is None:
+        match = _DIGEST_MEMBER.fullmatch(member.strip(" \t"))
+        if match is None:
             return False
-        if (digest := _DIGESTS.get(found[1])) is None:
+        if (digest := _DIGESTS.get(match[1])) is None:
             continue
-        if found[2] != b64encode(digest(content)).decode():
+        if match[2] != b64encode(digest(content)).decode():
             return False
-        known = True
-    return known
+        has_known_algorithm = True
+    return has_known_algorithm
 
 
 def sign_response(
-    wanted: SignatureRequest,
+    signature_request: SignatureRequest,
     request: SignedRequest,
     status: int,
     content_type: str,
     content: bytes,
     now: datetime,
 ) -> dict[str, str]:
-    """Return the three headers that sign a response, whose parts are given exactly as sent.
+    """Return the three headers that sign a response; its parts must be exactly as sent.
 
-    `wanted` is from `parse_accept_signature`; the request's digest was checked with `matches_digest`. Of
-    `now`, whole seconds count.
+    `signature_request` is from `parse_accept_signature`; the request's digest was checked with
+    `matches_digest`. `now` is truncated to whole seconds.
     """
     created = int(now.timestamp())
     expires = created + int(SIGNATURE_LIFETIME.total_seconds())
     digest = content_digest(content)
     parameters = (
-        f'{_COVERED};created={created};expires={expires};keyid="{wanted.key.id}"'
-        f';nonce={wanted.nonce};alg="ed25519";tag="{ANSWER_TAG}"'
+        f'{_COVERED};created={created};expires={expires};keyid="{signature_request.key.id}"'
+        f';nonce={signature_request.nonce};alg="ed25519";tag="{ANSWER_TAG}"'
     )
     base = (
         f'"@status": {status}\n'
@@ -196,16 +207,16 @@ def sign_response(
         f'"content-digest";req: {request.content_digest}\n'
         f'"@signature-params": {parameters}'
     )
-    signature = b64encode(wanted.key.private.sign(base.encode())).decode()
+    signature = b64encode(signature_request.key.private.sign(base.encode())).decode()
     return {
         "Content-Digest": digest,
-        "Signature-Input": f"{wanted.label}={parameters}",
-        "Signature": f"{wanted.label}=:{signature}:",
+        "Signature-Input": f"{signature_request.label}={parameters}",
+        "Signature": f"{signature_request.label}=:{signature}:",
     }
 
 
 def normalise_base_url(base_url: str) -> str:
-    """Return a base URL in lower case and without the scheme's default port, as clients normalise it."""
+    """Normalise a base URL as clients do: lower case, without the scheme's default port."""
     parts = urlsplit(base_url)
     host = parts.netloc.lower().removesuffix(_DEFAULT_PORTS[parts.scheme])
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"

@@ -1,4 +1,4 @@
-"""Webhooks that are sent, by Standard Webhooks (standardwebhooks.com): events, signature, retries. Pure."""
+"""Outgoing webhooks, by Standard Webhooks (standardwebhooks.com): events, signature, retries. Pure."""
 
 import enum
 import hashlib
@@ -11,19 +11,19 @@ from typing import Any, Final
 
 SECRET_PREFIX: Final = "whsec_"
 SECRET_BYTES: Final = 32
-GONE: Final = 410  # the receiver wants no more
-MAX_FAILING: Final = timedelta(days=5)  # of failures only; then an endpoint is disabled
+GONE: Final = 410  # the receiver has unsubscribed
+MAX_FAILING: Final = timedelta(days=5)  # without a success; then an endpoint is disabled
 PAUSES: Final = tuple(
     timedelta(seconds=seconds)
     for seconds in (5, 300, 1_800, *(3_600 * hours for hours in (2, 5, 10, 14, 20, 24)))
 )
-"""After the first attempt, which is at once, the second, …; ten attempts in 75.6 hours."""
+"""Pauses after the first attempt, the second, …; ten attempts in 75.6 hours."""
 
-_JITTER: Final = 0.1  # of a pause, so that what failed together is not repeated together
+_JITTER: Final = 0.1  # of a pause: attempts that failed together are not repeated together
 
 
 class EventType(enum.StrEnum):
-    """What happened."""
+    """The type of an event."""
 
     LICENSE_ISSUED = "license.issued"
     LICENSE_REVOKED = "license.revoked"
@@ -37,35 +37,36 @@ class EventType(enum.StrEnum):
     RELEASE_PUBLISHED = "release.published"
     RELEASE_PROMOTED = "release.promoted"
     SUBSCRIPTION_ENDED = "subscription.ended"
+    SALE_NEEDS_ATTENTION = "sale.needs_attention"
 
 
 TEST_TYPE: Final = "webhook.test"
 
 
-class Outcome(enum.Enum):
-    """What follows from the status of a response, None for no response."""
+class DeliveryOutcome(enum.Enum):
+    """The outcome of an attempt to deliver."""
 
     DELIVERED = enum.auto()
     FAILED = enum.auto()
     GONE = enum.auto()
 
 
-def judge_response(status: int | None) -> Outcome:
-    """Judge a response: a redirect is a failure as well."""
+def evaluate_response(status: int | None) -> DeliveryOutcome:
+    """Evaluate the status of a response, or None without a response; a redirect is a failure."""
     if status is not None and 200 <= status < 300:  # noqa: PLR2004 - HTTP's classes
-        return Outcome.DELIVERED
-    return Outcome.GONE if status == GONE else Outcome.FAILED
+        return DeliveryOutcome.DELIVERED
+    return DeliveryOutcome.GONE if status == GONE else DeliveryOutcome.FAILED
 
 
 def next_attempt(attempts: int, now: datetime, chance: float) -> datetime | None:
-    """Return when to try again after so many attempts; None for no more. `chance` is from 0 to 1."""
+    """Return the instant of the next attempt; None after the last. `chance` is from 0 to 1."""
     if attempts > len(PAUSES):
         return None
     return now + PAUSES[attempts - 1] * (1 + _JITTER * chance)
 
 
 def derive_event_id(*parts: str) -> str:
-    """Return the id of an event that has to be sent once however often it is found."""
+    """Derive the id of an event from its parts: an event that is found again is sent once."""
     return f"msg_{hashlib.sha256('|'.join(parts).encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
@@ -88,7 +89,7 @@ def signed_headers(event_id: str, sent_at: datetime, body: bytes, secrets: Seque
     return {
         "webhook-id": event_id,
         "webhook-timestamp": timestamp,
-        "webhook-signature": " ".join(f"v1,{one}" for one in signatures),
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
     }
 
 
@@ -112,6 +113,9 @@ _FIELDS: Final[Mapping[str, tuple[Mapping[str, Any], Any]]] = {
     "channel": ({**_TEXT, "description": "Of a new version absent if it is `stable`."}, "stable"),
     "subscription_id": (_TEXT, "sub_1024"),
     "ended_at": (_TIME, "2026-11-20T12:00:00+00:00"),
+    "source": (_TEXT, "shop"),
+    "object": ({**_TEXT, "description": "An order or a subscription, by the shop's id."}, "order:1042"),
+    "problem": (_TEXT, "not mapped"),
 }
 """Field → its schema and an example."""
 
@@ -134,6 +138,7 @@ _EVENTS: Final[Mapping[EventType, tuple[str, str]]] = {
     EventType.RELEASE_PUBLISHED: ("A version is published.", "product version platform channel"),
     EventType.RELEASE_PROMOTED: ("A version is moved to another channel.", "product version channel"),
     EventType.SUBSCRIPTION_ENDED: ("A subscription has ended.", "subscription_id ended_at"),
+    EventType.SALE_NEEDS_ATTENTION: ("A sale waits for a person.", "source object problem"),
 }
 """Event → when it is sent, and the fields of its data."""
 
@@ -163,7 +168,7 @@ def describe_webhooks() -> dict[str, Any]:
 def data_schema(type_: EventType) -> dict[str, Any]:
     """Return the schema of an event's data."""
     names = _EVENTS[type_][1].split()
-    # A license that is deleted meanwhile leaves its id.
+    # Of a license that was deleted meanwhile, only the id remains.
     is_required = {*names} - _OPTIONAL - ({"product"} if "license_id" in names else set())
     return {
         "type": "object",

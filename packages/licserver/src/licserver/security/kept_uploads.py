@@ -1,4 +1,4 @@
-"""Uploads with secrets that wait for a confirmation (D-198)."""
+"""Encrypted storage of uploads until a user confirms them (D-198)."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _TICKET: Final = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
 
 
 def keep_upload(folder: Path, content: bytes, owner: str) -> str:
-    """Write a file, and return the ticket with which its owner takes it back within an hour."""
+    """Write a file; return a ticket, with which the owner can read it within an hour."""
     folder.mkdir(mode=0o700, exist_ok=True)
     name, key = secrets.token_hex(16), secrets.token_bytes(32)
     handle = os.open(folder / (_KEPT + name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -27,14 +27,14 @@ def keep_upload(folder: Path, content: bytes, owner: str) -> str:
 
 
 def take_upload(folder: Path, ticket: str, owner: str) -> bytes | None:
-    """Remove a file and return its content; None if there is none, or not for this owner."""
-    found = _TICKET.fullmatch(ticket)
-    if found is None:
+    """Remove a file and return its content; None if it is missing or has another owner."""
+    match = _TICKET.fullmatch(ticket)
+    if match is None:
         return None
-    path = folder / (_KEPT + found[1])
+    path = folder / (_KEPT + match[1])
     try:
         content = path.read_bytes()
-        path.unlink()  # of two that come at once, one fails here
-        return decrypt_bytes(urlsafe_b64decode(found[2] + "="), content, owner.encode())
+        path.unlink()  # of two simultaneous requests, the second fails here
+        return decrypt_bytes(urlsafe_b64decode(match[2] + "="), content, owner.encode())
     except (OSError, ValueError):
         return None

@@ -1,7 +1,7 @@
 """Index and encrypt license keys before they reach the database.
 
-A row has a key twice: as an index (HMAC-SHA-256, cut to 128 bits as RFC 2104 allows) to find it, and
-encrypted (AES-256-GCM) to show it to the vendor. The secrets are in the secrets file, never in the database.
+A row stores a key as an index (HMAC-SHA-256, truncated to 128 bits as RFC 2104 allows) for searches, and
+encrypted (AES-256-GCM) for the vendor. The secrets are in the secrets file, never in the database.
 """
 
 import hmac
@@ -9,6 +9,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final
 
+from licserver import libraries
 from licserver.errors import SecretsError
 from licserver.protocol.downloads import LinkSecret
 from licserver.protocol.ed25519_keys import SigningKey
@@ -21,10 +22,23 @@ _LABEL_PREFIX: Final = b"licserver locked "
 
 @dataclass(frozen=True, slots=True)
 class KeyVault:
-    """The installation's secrets; the first two, of 32 bytes each, never change: all keys would be lost.
+    """The secrets of an installation, with which license keys are indexed and encrypted.
 
-    `link_secrets` come newest first; `signing_keys` include retired ones. `has_database` is set once a
-    database was written with them.
+    The workflow:
+
+    1. `secrets_file.open_vault` reads or creates the secrets.
+    2. `license_id` computes the index of a key, `encrypt_key` its encrypted form; both are stored.
+    3. `decrypt_key` returns the key of a row for the vendor.
+
+    >>> vault = open_vault(settings)
+    >>> vault.decrypt_key(vault.encrypt_key(key), vault.license_id(key)) == key
+    True
+
+    `decrypt_key` and `decrypt` raise `SecretsError` for altered content, and for other secrets.
+
+    The first two secrets, of 32 bytes each, never change: all keys would be lost. `link_secrets` are ordered
+    from the newest; `signing_keys` include retired keys. `has_database` is true once a database was written
+    with the secrets.
     """
 
     index_secret: bytes = field(repr=False)
@@ -35,7 +49,7 @@ class KeyVault:
     _mac: hmac.HMAC = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Process the secret once: this saves half of the time of each index."""
+        """Prepare the HMAC once: this saves half of the time of each index."""
         object.__setattr__(self, "_mac", hmac.new(self.index_secret, digestmod="sha256"))
 
     def license_id(self, key: str) -> bytes:
@@ -46,7 +60,7 @@ class KeyVault:
         return mac.digest()[:ID_BYTES]
 
     def pseudonym(self, kind: str, name: str) -> bytes:
-        """Return 16 bytes that stand for a name in the database, always the same."""
+        """Return a keyed digest of 16 bytes of a name."""
         mac = self._mac.copy()
         mac.update(b"licserver pseudonym %s " % kind.encode() + name.encode("utf-8", "surrogatepass"))
         return mac.digest()[:ID_BYTES]
@@ -56,18 +70,18 @@ class KeyVault:
         return encrypt_bytes(self.encryption_secret, key.encode(), self.license_id(key))
 
     def decrypt_key(self, encrypted: bytes, license_id: bytes) -> str:
-        """Decrypt the license key of a row; a `SecretsError` if it is not this row's, or altered."""
+        """Decrypt the license key of a row; raise `SecretsError` if it is another row's, or altered."""
         key = decrypt_bytes(self.encryption_secret, encrypted, license_id)
         if key is None:
             raise SecretsError("a license key in the database was altered or encrypted with other secrets")
         return key.decode()
 
     def encrypt(self, content: bytes, label: bytes) -> bytes:
-        """Encrypt other content; `label` says what it is for, and is not secret."""
+        """Encrypt other content; `label` names its purpose, and is not secret."""
         return encrypt_bytes(self.encryption_secret, content, _LABEL_PREFIX + label)
 
     def decrypt(self, encrypted: bytes, label: bytes) -> bytes:
-        """Undo `encrypt`; a `SecretsError` if secrets or label differ, or the content was altered."""
+        """Undo `encrypt`; raise `SecretsError` if secrets or label differ, or the content was altered."""
         content = decrypt_bytes(self.encryption_secret, encrypted, _LABEL_PREFIX + label)
         if content is None:
             raise SecretsError(
@@ -79,25 +93,22 @@ class KeyVault:
     def fingerprint(self) -> bytes:
         """A check value by which the database recognises its secrets."""
         secrets_ = (self.index_secret, self.encryption_secret)
-        return b"".join(hmac.digest(one, b"licserver vault fingerprint", "sha256") for one in secrets_)
+        return b"".join(hmac.digest(secret, b"licserver vault fingerprint", "sha256") for secret in secrets_)
 
 
 def encrypt_bytes(secret: bytes, content: bytes, label: bytes) -> bytes:
     """Encrypt bytes, bound to a label (AES-256-GCM)."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see `decrypt_bytes`
-
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    return nonce + AESGCM(secret).encrypt(nonce, content, label)
+    return nonce + libraries.aead.AESGCM(secret).encrypt(nonce, content, label)
 
 
 def decrypt_bytes(secret: bytes, encrypted: bytes, label: bytes) -> bytes | None:
-    """Undo `encrypt_bytes`; None for another secret or label, and for what was altered."""
-    # Imported here: processes that only answer customers do not need these 7 MiB.
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
-
+    """Undo `encrypt_bytes`; None for another secret or label, and for altered content."""
     nonce, ciphertext = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
     try:
-        return AESGCM(secret).decrypt(nonce, ciphertext, label)
-    except (InvalidTag, ValueError):  # ValueError: too short to contain a nonce
+        return libraries.aead.AESGCM(secret).decrypt(nonce, ciphertext, label)
+    except (
+        libraries.cryptography_exceptions.InvalidTag,
+        ValueError,
+    ):  # too short for a nonce
         return None

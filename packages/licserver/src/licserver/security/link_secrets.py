@@ -1,7 +1,7 @@
 """Rotate the secrets of download links while servers run.
 
-A new secret is accepted as soon as a process has read it, and signs only later: by then all processes have
-read it. The old one is accepted until its last link has expired.
+A process accepts a new secret once it has read the file. The secret signs only later, when all processes
+have read it. The old secret is accepted until its last link has expired.
 """
 
 import json
@@ -34,7 +34,7 @@ from licserver.settings import Settings
 LOOK_EVERY: Final = timedelta(seconds=5)  # how often a process checks whether the secrets file has changed
 
 LEAD: Final = timedelta(minutes=1)
-"""From acceptance of a new secret to its first signature; leaves room for clocks that differ."""
+"""Time from the acceptance of a new secret to its first signature; tolerates different clocks."""
 
 _log = logging.getLogger("licserver.secrets")
 
@@ -42,9 +42,18 @@ _FileVersion = tuple[int, int, int]
 
 
 class LinkSecrets:
-    """The link secrets of one process, kept up to date; used by the event loop's thread only.
+    """The current link secrets of a process; used by the event loop's thread only.
 
-    Without the `path` of a secrets file they cannot change.
+    - `current` returns the secret for a new link, `read` verifies a link; both take `now`.
+    - Every `LOOK_EVERY` they check whether the secrets file has changed, and read it again.
+    - An unusable file is logged once, and the old secrets stay in use: nothing is raised.
+
+    >>> secrets = watch_link_secrets(settings, vault)
+    >>> link = sign_link(base, subject, secrets.current(now), now)
+    >>> secrets.read(urlsplit(link).query, now) == subject
+    True
+
+    Without the `path` of a secrets file, the secrets cannot change.
     """
 
     def __init__(self, vault: KeyVault, path: Path | None) -> None:
@@ -64,13 +73,13 @@ class LinkSecrets:
     def read(self, query: str, now: datetime) -> LinkSubject | DownloadRefusal:
         """Verify a link as `downloads.read_link` does.
 
-        An invalid link may be signed with a newer secret than this process has read, so it costs a `stat`
-        (D-169).
+        An invalid link may be signed with a newer secret than this process has read: so the file is checked
+        again (D-169).
         """
         self._check_if_due(now)
         subject = read_link(query, accepted_secrets(self._secrets, now), now)
-        known = (None, self._version, self._unusable)
-        if subject is DownloadRefusal.INVALID_LINK and _file_version(self._path) not in known:
+        known_versions = (None, self._version, self._unusable)
+        if subject is DownloadRefusal.INVALID_LINK and _file_version(self._path) not in known_versions:
             self._check(now)
             subject = read_link(query, accepted_secrets(self._secrets, now), now)
         return subject
@@ -94,14 +103,14 @@ class LinkSecrets:
         self._current = current_secret(self._secrets, now)
 
     def _read_secrets(self, path: Path) -> tuple[LinkSecret, ...]:
-        found = read_vault(read_secrets_file(path), str(path))
-        if found.fingerprint != self._vault.fingerprint:
+        vault = read_vault(read_secrets_file(path), str(path))
+        if vault.fingerprint != self._vault.fingerprint:
             raise SecretsError(f"{path} holds the secrets of another database")
-        return found.link_secrets
+        return vault.link_secrets
 
 
 def watch_link_secrets(settings: Settings, vault: KeyVault) -> LinkSecrets:
-    """Return the link secrets of a data folder; those from the environment never change."""
+    """Return the link secrets of a data folder; secrets from the environment never change."""
     return LinkSecrets(vault, None if settings.secrets is not None else settings.data_dir / SECRETS_FILE)
 
 
@@ -130,9 +139,9 @@ def secret_statuses(secrets: tuple[LinkSecret, ...], now: datetime) -> list[Secr
     """Return the status of each accepted secret, the newest first."""
     current = current_secret(secrets, now)
     return [
-        SecretStatus(one.id, one.signs_from, retires_at(secrets, index), one is current)
-        for index, one in enumerate(secrets)
-        if one in accepted_secrets(secrets, now)
+        SecretStatus(secret.id, secret.signs_from, retires_at(secrets, index), secret is current)
+        for index, secret in enumerate(secrets)
+        if secret in accepted_secrets(secrets, now)
     ]
 
 
@@ -141,17 +150,24 @@ def rotate(
 ) -> list[SecretStatus]:
     """Add a new link secret, which signs after `lead`, and remove retired ones; return their new status.
 
-    If one has `leaked`, all old ones are removed at once, and existing links stop working.
+    If a secret has `leaked`, all old secrets are removed at once, and existing links stop working.
     """
     signs_from = now if leaked else now + lead
     new = {**new_link_secret(), "signs_from": signs_from.astimezone(UTC).isoformat()}
 
     def edit(content: dict[str, Any]) -> None:
-        known = read_vault(json.dumps(content), SECRETS_FILE).link_secrets
-        if not leaked and known[0].signs_from is not None and known[0].signs_from > now:
-            due = f"{known[0].signs_from.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        secrets_ = read_vault(json.dumps(content), SECRETS_FILE).link_secrets
+        if (
+            not leaked
+            and secrets_[0].signs_from is not None
+            and now < secrets_[0].signs_from <= now + max(lead, LEAD)
+        ):
+            due = f"{secrets_[0].signs_from.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
             raise InvalidInputError(f"a rotation is under way already: the new secret signs from {due}")
-        kept = [] if leaked else [one.id for one in accepted_secrets(known, now)]
-        content["link_secrets"] = [new, *(one for one in content["link_secrets"] if one["id"] in kept)]
+        kept_ids = [] if leaked else [secret.id for secret in accepted_secrets(secrets_, now)]
+        content["link_secrets"] = [
+            new,
+            *(secret for secret in content["link_secrets"] if secret["id"] in kept_ids),
+        ]
 
     return secret_statuses(change_secrets(settings, edit).link_secrets, now)

@@ -1,9 +1,10 @@
-"""Which addresses the server may connect to when somebody else has chosen the host (D-209).
+"""Outbound addresses that the server may connect to for a host from user input (D-209).
 
-Python's `is_global` is true for several networks that lead back inside, such as NAT64 and 6to4.
+Python's `is_global` is true for several networks that lead to internal hosts, such as NAT64 and 6to4.
 """
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -34,7 +35,7 @@ _DENIED: Final[tuple[Network, ...]] = tuple(
         "168.63.129.16/32",  # the host of one cloud's machines
     )
 )
-# Of IPv6 only 2000::/3 is assigned to anybody: what is outside, such as ::1, fc00::/7, fe80::/10, fec0::/10,
+# Of IPv6 only 2000::/3 is assigned: addresses outside, such as ::1, fc00::/7, fe80::/10, fec0::/10,
 # ff00::/8, 64:ff9b::/96, 64:ff9b:1::/48, 5f00::/16 and ::ffff:0:0/96, is denied without being listed.
 _UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 _DENIED_IPV6: Final = tuple(
@@ -49,19 +50,50 @@ _DENIED_IPV6: Final = tuple(
 )
 
 
+_OCTETS: Final = 4
+_NUMBER: Final = re.compile(r"[0-9]{1,12}|0x[0-9a-f]{0,10}")
+
+
 def parse_address(text: str) -> Address:
-    """Parse an address that the system resolved; raise `ValueError` for anything else."""
+    """Parse an address from the system's resolver; raise `ValueError` for other text."""
     return ipaddress.ip_address(text.partition("%")[0])
 
 
+def read_host(host: str) -> Address | None:
+    """Parse a host that is an address, in any form that systems accept; None for a name."""
+    host = host.rstrip(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761, 6.3
+        return ipaddress.IPv4Address("127.0.0.1")
+    if ":" in host:
+        return parse_address(host)
+    parts = host.split(".")
+    if len(parts) > _OCTETS or not all(_NUMBER.fullmatch(part) for part in parts):
+        return None
+    try:
+        *first, last = (_read_number(part) for part in parts)
+        if any(number > 255 for number in first) or last >= 256 ** (_OCTETS - len(first)):  # noqa: PLR2004
+            return None
+    except ValueError:  # 09
+        return None
+    leading = int.from_bytes(bytes(first)) << 8 * (_OCTETS - len(first)) if first else 0
+    return ipaddress.IPv4Address(leading | last)
+
+
+def _read_number(text: str) -> int:
+    """Read a part of an IPv4 address as `inet_aton` does: 0x for hexadecimal, 0 for octal."""
+    if text.startswith("0x"):
+        return int(text[2:] or "0", 16)
+    return int(text, 8 if len(text) > 1 and text[0] == "0" else 10)
+
+
 def is_listed(address: Address, allowed: Sequence[Network]) -> bool:
-    """Return whether an address is in one of the vendor's own networks."""
+    """Return whether an address is in the vendor's own networks."""
     plain = address.ipv4_mapped or address if isinstance(address, ipaddress.IPv6Address) else address
     return any(plain in network for network in allowed)
 
 
 def is_permitted(address: Address, allowed: Sequence[Network] = ()) -> bool:
-    """Return whether the server may connect to an address: a public one, or one of its vendor's networks."""
+    """Return whether the server may connect to an address: it is public, or in the vendor's networks."""
     if is_listed(address, allowed):
         return True
     if isinstance(address, ipaddress.IPv6Address):

@@ -7,18 +7,16 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from licserver import libraries
 from licserver.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from argon2 import PasswordHasher
 
 MIN_LENGTH: Final = 12
 MAX_LENGTH: Final = 1024  # characters; without a limit, a request could have a megabyte hashed
 _MAX_RATED: Final = 20  # characters that zxcvbn reads: at most 0.5 s; 72 hostile characters take 13 s
 _MIN_SCORE: Final = 3  # of zxcvbn's 0 to 4: at least 10^8 guesses
-_NICENESS: Final = 10  # of the hashing thread: a tenth of a processor that other threads want
+_NICENESS: Final = 10  # of the hashing thread: it gets a tenth of a busy processor
 R = TypeVar("R")
 
 
@@ -30,9 +28,8 @@ def check_password(name: str, password: str) -> None:
         )
     if len(password) > MAX_LENGTH:
         raise InvalidInputError(f"the password may have at most {MAX_LENGTH} characters")
-    from zxcvbn import zxcvbn  # noqa: PLC0415 - 10 MiB of words
-
-    rating = zxcvbn(password[:_MAX_RATED], [name, *re.split(r"[^a-z0-9]+", name), "licserver"])
+    known = [name, *re.split(r"[^a-z0-9]+", name), "licserver"]
+    rating = libraries.zxcvbn.zxcvbn(password[:_MAX_RATED], known)
     if rating["score"] < _MIN_SCORE:
         raise InvalidInputError(
             "this password is common or easy to guess; use four unrelated words, or a password manager"
@@ -45,25 +42,23 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(stored: str | None, password: str) -> bool:
-    """Compare a password with the stored hash; None for a user who does not exist takes as long."""
+    """Compare a password with the stored hash; None for an unknown user takes as long."""
     if len(password) > MAX_LENGTH:
         return False
-    from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415 - see `_hasher`
-
     try:
         _with_low_priority(lambda: _hasher().verify(stored or _dummy_hash(), password))
         return stored is not None
-    except (VerificationError, InvalidHashError):
+    except (libraries.argon2.exceptions.VerificationError, libraries.argon2.exceptions.InvalidHashError):
         return False
 
 
 def needs_rehash(stored: str) -> bool:
-    """Return whether a hash was made with other parameters than today's."""
+    """Return whether a hash has other parameters than the current ones."""
     return _hasher().check_needs_rehash(stored)
 
 
 def _with_low_priority(work: Callable[[], R]) -> R:
-    """Hash on a thread of its own, because a thread cannot raise its priority again.
+    """Run a hashing function on a new thread, because a thread cannot raise its priority again.
 
     Argon2's four threads inherit the priority: at the normal one they delay all requests by 0.1 s. The
     calling thread keeps its priority, because others wait for its database transactions.
@@ -74,7 +69,9 @@ def _with_low_priority(work: Callable[[], R]) -> R:
 
 def _lower_priority() -> None:
     if sys.platform == "linux":  # elsewhere a thread has no priority of its own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))  # real-time classes know no niceness
+        os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
 
 
 @cache
@@ -83,8 +80,6 @@ def _dummy_hash() -> str:
 
 
 @cache
-def _hasher() -> "PasswordHasher":
+def _hasher() -> "libraries.argon2.PasswordHasher":
     """Return Argon2id with RFC 9106's parameters for little memory: 64 MiB, three passes."""
-    from argon2 import PasswordHasher  # noqa: PLC0415 - a process without a console does not need it
-
-    return PasswordHasher()
+    return libraries.argon2.PasswordHasher()

@@ -3,22 +3,28 @@
 import hashlib
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
-from licserver.domain.environments import is_printable
+from licserver.domain.characters import shows_as_written
 from licserver.errors import InvalidInputError
 
+if sys.platform != "win32":
+    import pwd
+
 MAX_NAME_BYTES: Final = 200  # bytes of a file name: leaves room for what browsers append
+
+_INVISIBLE: Final = "control characters or marks of the direction, which show it otherwise than it is"
 
 
 def validate_file(file: Path) -> Path:
     """Return a path that can be published."""
-    if not is_printable(file.name):
-        raise InvalidInputError("the file's name must not contain control characters")
+    if not shows_as_written(file.name):
+        raise InvalidInputError(f"the file's name has {_INVISIBLE}; rename it")
     # Not `is_file`: in newer Pythons it returns False for a file that this user may not read.
     try:
         is_file = stat.S_ISREG(file.stat().st_mode)
@@ -32,9 +38,11 @@ def validate_file(file: Path) -> Path:
 def validate_file_name(text: str) -> str:
     """Return the last part of a file name that a browser or program has sent."""
     name = text.replace("\\", "/").rpartition("/")[2].strip()
-    if name.strip(".") == "" or not is_printable(name) or len(name.encode()) > MAX_NAME_BYTES:
+    if not shows_as_written(name):
+        raise InvalidInputError(f"the file's name has {_INVISIBLE}; rename it")
+    if name.strip(".") == "" or len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidInputError(
-            f"a file name must be one line of at most {MAX_NAME_BYTES} bytes, and not consist of dots"
+            f"a file name must be one line of at most {MAX_NAME_BYTES} bytes, and must not consist of dots"
         )
     return name
 
@@ -47,7 +55,7 @@ def digest_file(file: Path) -> tuple[int, bytes]:
 
 
 def describe_link(path: Path) -> str | None:
-    """Return why a path is no regular file with a single name, and what to do; None if it is, or missing."""
+    """Describe a path that is no regular file with a single name; None for such a file, or a missing one."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -65,7 +73,7 @@ def describe_link(path: Path) -> str | None:
 
 
 def open_unlinked(path: Path) -> BinaryIO:
-    """Open a file for reading; an `OSError` with ``ELOOP`` for a symbolic link."""
+    """Open a file for reading; raise `OSError` with ``ELOOP`` for a symbolic link."""
     no_follow = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_follow))
 
@@ -84,7 +92,7 @@ def sync_folder(folder: Path) -> None:
 def remove_leftovers(folder: Path, prefix: str, now: float, older_than: float) -> None:
     """Remove temporary files of killed processes; files younger than `older_than` seconds may be in use."""
     for file in folder.glob(f"{prefix}*"):
-        with suppress(OSError):  # removed by another process, or not ours: harmless
+        with suppress(OSError):  # removed by another process, or owned by another user: harmless
             if now - file.stat().st_mtime > older_than:
                 file.unlink()
 
@@ -114,18 +122,16 @@ def new_file(path: Path, *, replace: bool) -> Iterator[IO[bytes]]:
 def become_owner(folder: Path) -> None:
     """As root, become the owner of a folder for the rest of the process (D-157); otherwise do nothing.
 
-    The owner could plant a link wherever root is about to write. If the folder does not exist, its nearest
-    existing parent counts.
+    Otherwise the owner could place a link where root is about to write. If the folder does not
+    exist, its nearest existing parent counts.
     """
-    if os.name == "nt" or os.geteuid() != 0:
+    if sys.platform == "win32" or os.geteuid() != 0:
         return
     while not folder.exists():
         folder = folder.parent
     status = folder.stat()
     if status.st_uid == 0:
         return
-    import pwd  # noqa: PLC0415 - does not exist on Windows
-
     try:
         try:
             user = pwd.getpwuid(status.st_uid)
@@ -146,9 +152,7 @@ def become_owner(folder: Path) -> None:
 
 
 def user_name(uid: int) -> str:
-    """Return a user's name, or 'user 1000' if there is none."""
-    import pwd  # noqa: PLC0415 - does not exist on Windows
-
+    """Return a user's name, or 'user 1000' without one."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -1,6 +1,6 @@
 """Mask license keys, secrets, signatures and passwords in text, by their format.
 
-The last defence of logs, error messages and crash reports, none of which should contain a secret anyway.
+A last precaution for logs, error messages and crash reports, which should contain no secret anyway.
 """
 
 import re
@@ -29,16 +29,16 @@ def contains_key(text: str) -> bool:
 
 
 def mask(text: str, key: str | None = None) -> str:
-    """Shorten license keys, and replace other secrets by an ellipsis; a known `key` may be of any format."""
+    """Mask license keys, and replace other secrets by an ellipsis; `key` is masked in any format."""
     if key:
         text = text.replace(key, mask_key(key))
-    masked = _KEY.sub(lambda found: mask_key(found[0]), text)
+    masked = _KEY.sub(lambda match: mask_key(match[0]), text)
     for pattern, replacement in _OTHERS:
         masked = pattern.sub(replacement, masked)
     return masked
 
 
 def mask_machine(machine: Machine, key: str) -> Machine:
-    """Mask a key that somebody typed as the label of a machine: keys are stored encrypted, or not at all."""
+    """Mask a key that was typed as the label of a machine: keys are stored encrypted, or not at all."""
     label, app_version = (text and mask(text, key) for text in machine)
     return Machine(label, app_version)

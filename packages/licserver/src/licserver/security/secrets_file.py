@@ -1,7 +1,7 @@
 """The secrets file: created once, read at every start, changed completely or not at all.
 
-Without it, all license keys are lost; whoever reads it can decrypt them. So it has mode 0600 from its first
-byte, keeps its owner, and is never replaced by a fresh one if a database depends on it.
+Without it, all license keys are lost; a reader of it can decrypt them. So it has mode 0600 from its first
+byte, keeps its owner, and is never replaced by a new file if a database depends on it.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from licserver import libraries
 from licserver.errors import InvalidInputError, SecretsError
 from licserver.protocol.downloads import LinkSecret
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
@@ -28,7 +29,7 @@ _SECRET_BYTES: Final = 32
 _LOCK_SECONDS: Final = 5.0
 _TEMPORARY: Final = ".secrets-"
 _HAS_DATABASE: Final = "has_database"
-_CHANGEABLE: Final = ("link_secrets", "signing_keys")  # the others say whether two machines belong together
+_CHANGEABLE: Final = ("link_secrets", "signing_keys")  # the others show whether two machines belong together
 _LEFTOVER_SECONDS: Final = 3600
 """Writing takes less than a second: an older temporary file was left by a killed process."""
 
@@ -48,7 +49,7 @@ def _generate() -> str:
 
 
 def read_vault(text: str, source: str) -> KeyVault:
-    """Parse the content of a secrets file; a `SecretsError` names `source`, never its content."""
+    """Parse the content of a secrets file; raise `SecretsError` that names `source`, never its content."""
     try:
         content = json.loads(text)
         vault = KeyVault(
@@ -107,14 +108,14 @@ def format_signing_key(key: SigningKey) -> dict[str, Any]:
 def open_vault(settings: Settings, is_in_use: Callable[[], bool] = lambda: False) -> KeyVault:
     """Read the secrets from the environment or the data folder; create them on first use.
 
-    `is_in_use` is called if there are none: if the database was written with some, they are lost, and a
+    `is_in_use` is called if there are none: if the database was written with secrets, they are lost, and
     `SecretsError` is raised (D-74).
     """
     if settings.secrets is not None:
         return read_vault(settings.secrets.get_secret_value(), "LICSERVER_SECRETS")
     path = settings.data_dir / SECRETS_FILE
     if not os.path.lexists(path):
-        # Checked again: another process may have written the file in between, and then the database.
+        # Check again: another process may have written the file in the meantime, and then the database.
         if is_in_use() and not os.path.lexists(path):
             raise SecretsError(
                 f"{path} is lost: the database was written with its secrets, and new ones cannot replace "
@@ -143,7 +144,7 @@ def note_database(settings: Settings, vault: KeyVault) -> None:
 
 
 def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -> KeyVault:
-    """Edit the secrets file under a lock, completely or not at all; it is created if missing.
+    """Edit the secrets file under a lock, completely or not at all; create a missing file.
 
     `edit` changes the content in place; an exception leaves the file as it is.
     """
@@ -166,32 +167,30 @@ def change_secrets(settings: Settings, edit: Callable[[dict[str, Any]], None]) -
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - most commands only read
-
     try:
-        with FileLock(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
+        with libraries.filelock.FileLock(path.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
             yield
-    except Timeout:
+    except libraries.filelock.Timeout:
         raise SecretsError(f"another process is changing {path}; try again") from None
 
 
 def name_before_restore(path: Path) -> Path:
-    """Return a name for a file that a restore replaces; no other one that was kept has it."""
-    number, kept = 1, path.with_name(f"{path.name}.before-restore")
-    while kept.is_file():
+    """Return an unused name for a file that a restore replaces."""
+    number, path_ = 1, path.with_name(f"{path.name}.before-restore")
+    while path_.is_file():
         number += 1
-        kept = path.with_name(f"{path.name}.{number}.before-restore")
-    return kept
+        path_ = path.with_name(f"{path.name}.{number}.before-restore")
+    return path_
 
 
 @contextlib.contextmanager
 def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]:
-    """Prepare other secrets; yield a function that puts them in place. If the block raises, undo that.
+    """Prepare other secrets; yield a function that installs them. Undo that if the block raises.
 
-    The old ones are kept beside the new ones. Everything that needs disk space is done first.
+    The old file is kept beside the new file. Everything that needs disk space is done first.
     """
     path = settings.data_dir / SECRETS_FILE
-    kept = name_before_restore(path)
+    kept_path = name_before_restore(path)
     read_vault(text, "the backup")
     old = read_secrets_file(path) if settings.secrets is None and os.path.lexists(path) else None
     if settings.secrets is not None or old == text:
@@ -204,7 +203,7 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
         def put_in_place() -> None:
             nonlocal is_replaced
             if copy is not None:
-                copy.replace(kept)
+                copy.replace(kept_path)
             is_replaced = True
             new.replace(path)
             sync_folder(path.parent)
@@ -213,7 +212,7 @@ def other_secrets(settings: Settings, text: str) -> Iterator[Callable[[], None]]
             yield put_in_place
         except BaseException:
             if is_replaced and copy is not None:
-                kept.replace(path)
+                kept_path.replace(path)
             elif is_replaced:
                 path.unlink(missing_ok=True)
             raise
@@ -227,7 +226,7 @@ def read_secrets(settings: Settings) -> str:
 
 
 def read_secrets_file(path: Path) -> str:
-    """Return the content of a secrets file; a `SecretsError` if it cannot be read, or is a link (D-159)."""
+    """Return the content of a secrets file; raise `SecretsError` if it is unreadable, or a link (D-159)."""
     try:
         if problem := describe_link(path):
             raise SecretsError(problem)
@@ -239,7 +238,7 @@ def read_secrets_file(path: Path) -> str:
 
 
 def create_secrets(settings: Settings, text: str) -> bool:
-    """Write a secrets file, unless there is one; return whether this was done."""
+    """Write a secrets file unless it exists; return whether it was written."""
     path = settings.data_dir / SECRETS_FILE
     with _locked(path):
         if os.path.lexists(path):
@@ -263,10 +262,10 @@ def _written(path: Path, text: str) -> Iterator[Path]:
             remove_leftovers(path.parent, _TEMPORARY, os.fstat(handle).st_mtime, _LEFTOVER_SECONDS)
             file.write(text)
             file.flush()
-            # The server's user could not read the file of another one any more (D-126).
+            # The server's user could not read a file of another user any more (D-126).
             if os.name != "nt" and path.exists() and os.fstat(handle).st_uid != path.stat().st_uid:
                 raise SecretsError(
-                    f"{path} belongs to another user, who could not read the changed file; run as that user"
+                    f"{path} belongs to another user, and would become unreadable to it; run as that user"
                 )
             os.fsync(file.fileno())
         yield Path(temporary)
@@ -289,27 +288,27 @@ def add_signing_key(settings: Settings, private: PrivateKey, now: datetime) -> S
     added = SigningKey(private, now)
 
     def edit(content: dict[str, Any]) -> None:
-        known = content.setdefault("signing_keys", [])
-        if any(key["id"] == added.id for key in known):
+        stored_keys = content.setdefault("signing_keys", [])
+        if any(key["id"] == added.id for key in stored_keys):
             raise InvalidInputError(f"the signing key {added.id} exists already")
-        known.append(format_signing_key(added))
+        stored_keys.append(format_signing_key(added))
 
     change_secrets(settings, edit)
     return added
 
 
 def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: bool = False) -> SigningKey:
-    """Retire a key by the start of its id, the `last` one only if asked; servers use it until a restart."""
-    found = [key for key in signing_keys(settings) if key_id and key.id.startswith(key_id)]
-    if len(found) != 1:
-        problem = "there are several signing keys" if found else "there is no signing key"
+    """Retire a key by the start of its id, the last key only with `last`; servers use it until a restart."""
+    matching = [key for key in signing_keys(settings) if key_id and key.id.startswith(key_id)]
+    if len(matching) != 1:
+        problem = "there are several signing keys" if matching else "there is no signing key"
         raise InvalidInputError(f"{problem} {key_id!r}; `licserver signing-key list` shows all ids")
-    key = found[0]
+    key = matching[0]
     retired = replace(key, retired_at=now)
 
     def edit(content: dict[str, Any]) -> None:
-        known = content["signing_keys"]
-        live = [one["id"] for one in known if one["retired_at"] is None]
+        stored_keys = content["signing_keys"]
+        live = [stored["id"] for stored in stored_keys if stored["retired_at"] is None]
         if key.id not in live:
             raise InvalidInputError(f"the signing key {key.id} is retired already")
         if live == [key.id] and not last:
@@ -318,7 +317,7 @@ def retire_signing_key(settings: Settings, key_id: str, now: datetime, *, last: 
                 "add another key first, or use --last"
             )
         content["signing_keys"] = [
-            format_signing_key(retired) if one["id"] == key.id else one for one in known
+            format_signing_key(retired) if stored["id"] == key.id else stored for stored in stored_keys
         ]
 
     change_secrets(settings, edit)
@@ -335,13 +334,13 @@ def export_secrets(settings: Settings) -> str:
 
 
 def import_secrets(settings: Settings, text: str) -> list[str]:
-    """Take over the secrets of another machine with the same database, or all where there are none.
+    """Import the secrets of another machine with the same database; without own secrets, import all.
 
     Returns:
-        What changed: ``link_secrets``, ``signing_keys``.
+        The changed names: ``link_secrets``, ``signing_keys``.
 
     Raises:
-        InvalidInputError: if they are of another database, or this machine has a secret that the other lacks.
+        InvalidInputError: The secrets are of another database, or lack a secret of this machine.
     """
     received = read_vault(text, "the input")
     content = json.loads(text)
@@ -353,29 +352,29 @@ def import_secrets(settings: Settings, text: str) -> list[str]:
         raise InvalidInputError("these are the secrets of another database; nothing was changed")
     changed: list[str] = []
 
-    def edit(here: dict[str, Any]) -> None:
-        _refuse_to_lose_secrets(here, content)
-        changed.extend(name for name in _CHANGEABLE if here.get(name, []) != content.get(name, []))
-        here.update({name: content.get(name, []) for name in changed})
+    def edit(local: dict[str, Any]) -> None:
+        _refuse_to_lose_secrets(local, content)
+        changed.extend(name for name in _CHANGEABLE if local.get(name, []) != content.get(name, []))
+        local.update({name: content.get(name, []) for name in changed})
 
     change_secrets(settings, edit)
     return changed
 
 
-def _refuse_to_lose_secrets(here: dict[str, Any], received: dict[str, Any]) -> None:
-    """Refuse what is older than this machine's own: somebody has rotated or added here."""
-    ours, theirs = here["link_secrets"][0], received["link_secrets"][0]
-    is_newer = ours.get("signs_from", "") > theirs.get("signs_from", "")
-    if is_newer and all(ours["id"] != one["id"] for one in received["link_secrets"]):
+def _refuse_to_lose_secrets(local: dict[str, Any], received: dict[str, Any]) -> None:
+    """Refuse secrets that are older than those of this machine."""
+    own_secret, received_secret = local["link_secrets"][0], received["link_secrets"][0]
+    is_newer = own_secret.get("signs_from", "") > received_secret.get("signs_from", "")
+    if is_newer and all(own_secret["id"] != secret["id"] for secret in received["link_secrets"]):
         raise InvalidInputError(
-            f"this machine has a newer link secret, {ours['id']}: copy the secrets from here instead"
+            f"this machine has a newer link secret, {own_secret['id']}: copy the secrets from here instead"
         )
-    their_keys = {key["id"]: key for key in received.get("signing_keys", [])}
-    for key in here.get("signing_keys", []):
-        other = their_keys.get(key["id"])
-        if other is None or (key["retired_at"] is not None and other["retired_at"] is None):
-            what = "has" if other is None else "has retired"
+    received_keys = {key["id"]: key for key in received.get("signing_keys", [])}
+    for key in local.get("signing_keys", []):
+        received_key = received_keys.get(key["id"])
+        if received_key is None or (key["retired_at"] is not None and received_key["retired_at"] is None):
+            state = "has" if received_key is None else "has retired"
             raise InvalidInputError(
-                f"this machine {what} the signing key {key['id']}, and the other has not: copy the secrets "
+                f"this machine {state} the signing key {key['id']}, and the other has not: copy the secrets "
                 "from here instead"
             )

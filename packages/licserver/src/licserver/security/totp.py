@@ -5,10 +5,9 @@ import re
 import secrets
 from base64 import b32encode
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyotp import TOTP
+from licserver import libraries
 
 SECONDS: Final = 30
 _CODE: Final = re.compile(r"[0-9]{6}")
@@ -18,9 +17,7 @@ _RECOVERY_GROUP: Final = 4
 
 def generate_secret() -> str:
     """Return a new secret: 160 bits in base32, as authenticator apps take it."""
-    from pyotp import random_base32  # noqa: PLC0415 - see `_totp`
-
-    return random_base32()
+    return libraries.pyotp.random_base32()
 
 
 def enrolment_uri(secret: str, user: str, issuer: str) -> str:
@@ -31,18 +28,18 @@ def enrolment_uri(secret: str, user: str, issuer: str) -> str:
 def find_step(secret: str, typed: str, now: datetime, last_step: int) -> int | None:
     """Return the time step of a code; None if the code is wrong or not newer than `last_step`.
 
-    One step before and after `now` is accepted, because clocks differ (RFC 6238 5.2). Spaces are ignored:
+    The steps before and after `now` are accepted, because clocks differ (RFC 6238 5.2). Spaces are ignored:
     apps show two groups of three digits.
     """
     code = "".join(typed.split())
     if _CODE.fullmatch(code) is None:
         return None
     totp, current = _totp(secret), int(now.timestamp()) // SECONDS
-    found = None
-    for step in (current - 1, current, current + 1):  # always all three, so that the time reveals nothing
+    matching_step = None
+    for step in (current - 1, current, current + 1):  # always compare all three: the time must reveal nothing
         if hmac.compare_digest(totp.generate_otp(step), code) and step > last_step:
-            found = step
-    return found
+            matching_step = step
+    return matching_step
 
 
 def generate_recovery_code() -> str:
@@ -56,7 +53,5 @@ def normalize_recovery_code(typed: str) -> str:
     return "".join(typed.split()).replace("-", "").lower()[:64]
 
 
-def _totp(secret: str) -> "TOTP":
-    from pyotp import TOTP  # noqa: PLC0415 - a process without a console does not need it
-
-    return TOTP(secret)
+def _totp(secret: str) -> "libraries.pyotp.TOTP":
+    return libraries.pyotp.TOTP(secret)

@@ -1,7 +1,7 @@
-"""What a vendor can do, once, for the command line, the admin API and the console.
+"""The vendor's operations, shared by the command line, the admin API and the console.
 
-Each operation checks everything first, then changes the data and the audit log in one transaction. What is
-invalid raises an `InvalidInputError`, what does not exist a `NotFoundError`, what is taken a `ConflictError`.
+Each operation validates its arguments first, then changes the data and the audit log in a transaction.
+Invalid input raises an `InvalidInputError`, a missing object a `NotFoundError`, a conflict a `ConflictError`.
 """
 
 from collections.abc import Iterator
@@ -17,24 +17,31 @@ from licserver.database.schema import is_in_use, open_database
 from licserver.database.timelines import Timelines
 from licserver.domain.records import SYSTEM, Actor
 from licserver.security.secrets_file import expects_database, note_database, open_vault
-from licserver.services.account import AccountService, SelfService, TrialService
 from licserver.services.audit import AuditService, RetentionService
-from licserver.services.consumption import ConsumptionService, SeatService
 from licserver.services.context import Context
-from licserver.services.licenses import ISSUE_BATCH, LicenseService, SubscriptionService
-from licserver.services.lists import MAX_PAGE, LicenseFilter, Order, Page, page_of
+from licserver.services.customer_sign_in import CustomerSignInService
+from licserver.services.license_search import LicenseFilter, SortOrder
+from licserver.services.licenses import ISSUE_BATCH, LicenseService
+from licserver.services.lists import MAX_PAGE, Page, page_of
 from licserver.services.mail import MailService
+from licserver.services.moves import MoveService
 from licserver.services.offline_files import OfflineFileService
 from licserver.services.patches import PatchService
+from licserver.services.personal_data import PersonalDataService
 from licserver.services.products import PlanService, ProductService
 from licserver.services.releases import ReleaseService, RolloutService
+from licserver.services.sale_problems import ProblemService
 from licserver.services.sales import SaleService
+from licserver.services.seats import SeatService
 from licserver.services.second_factors import SecondFactorService
 from licserver.services.sources import SourceService
+from licserver.services.subscriptions import SubscriptionService
 from licserver.services.support import SupportService
 from licserver.services.tokens import IdempotencyConflictError, IdempotencyService, TokenService
 from licserver.services.transfer import TransferService
+from licserver.services.trials import TrialService
 from licserver.services.users import LoginService, UserService
+from licserver.services.uses import UseService
 from licserver.services.webhooks import WebhookService
 from licserver.settings import Settings
 
@@ -44,16 +51,32 @@ __all__ = [
     "AuditFilter",
     "IdempotencyConflictError",
     "LicenseFilter",
-    "Order",
     "Page",
     "Services",
+    "SortOrder",
     "open_services",
     "page_of",
 ]
 
 
 class Services:
-    """All services of an installation, for one acting user."""
+    """All services of an installation, on behalf of an acting user.
+
+    1. `open_services` opens the secrets, the database and the artifacts.
+    2. `acting_as` returns the services of an actor, whose name the audit log gets.
+    3. Each operation is a transaction; `transaction` joins several in a single transaction.
+    4. `close` ends background threads, and closes the database.
+
+    Example::
+
+        with closing(open_services(settings)) as services:
+            vendor = services.acting_as(Actor(ActorKind.USER, "ann"))
+            with vendor.transaction() as tx:
+                tx.products.add("my-app", "My App")
+                license_, key = tx.licenses.issue("my-app", LicenseTerms(slots=2))
+
+    All operations raise only subclasses of `LicserverError`; a failed operation changes nothing.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -67,18 +90,20 @@ class Services:
         self.releases = ReleaseService(context)
         self.plans = PlanService(context)
         self.patches = PatchService(context)
-        self.consumption = ConsumptionService(context)
+        self.uses = UseService(context)
         self.rollouts = RolloutService(context)
         self.licenses = LicenseService(context)
+        self.personal_data = PersonalDataService(context)
         self.support = SupportService(context)
-        self.self_service = SelfService(context)
+        self.moves = MoveService(context)
         self.trials = TrialService(context)
         self.seats = SeatService(context)
-        self.account = AccountService(context)
+        self.customer_sign_in = CustomerSignInService(context)
         self.offline_files = OfflineFileService(context)
         self.subscriptions = SubscriptionService(context)
         self.sources = SourceService(context)
         self.sales = SaleService(context)
+        self.sale_problems = ProblemService(context)
         self.users = UserService(context)
         self.logins = LoginService(context)
         self.second_factors = SecondFactorService(context)
@@ -101,7 +126,7 @@ class Services:
 
     @contextmanager
     def transaction(self) -> Iterator["Services"]:
-        """Run several operations in one transaction: all of them, or none when the block raises.
+        """Run several operations in a single transaction: all of them, or none when the block raises.
 
         Other writers wait until it ends: nothing slow belongs there, such as storing a file.
         """
@@ -109,13 +134,13 @@ class Services:
             yield Services(context)
 
     def end_soon(self) -> None:
-        """Wait no longer than a moment for a database on another machine: the process ends."""
+        """Shorten all waits for a remote database: the process is about to end."""
         self.database.end_soon()
         if self.context.replica is not None:
             self.context.replica.database.end_soon()
 
     def close(self) -> None:
-        """End what runs in the background, and close the database."""
+        """Stop the background threads, and close the database and the replica."""
         self.context.background.close()
         self.database.close()
         if self.context.replica is not None:
@@ -129,10 +154,12 @@ def open_services(
     *,
     new_database: bool = False,
 ) -> Services:
-    """Open an installation; close the services when done.
+    """Open an installation; the caller closes the services.
 
-    With `new_database` an empty database is set up even if the secrets belong to one already; otherwise that
-    is a `LicserverError`.
+    With `new_database` an empty database is set up although the secrets belong to another database.
+
+    Raises:
+        LicserverError: The database is empty, and the secrets belong to another database.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     timelines = Timelines(settings.data_dir)

@@ -1,30 +1,36 @@
-"""The audit log: who changed what; and the sweep of what is older than the settings allow."""
+"""The audit log of all changes, and the sweep of rows that are older than the settings allow."""
 
+import logging
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from licserver.database.repositories.audit import AuditFilter, Entry, Retention
+from licserver.database.repositories.audit import AuditFilter, Entry, Retention, Stale
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
-from licserver.services.account import TrialService
 from licserver.services.context import Context, Service
 from licserver.services.lists import Page, page_by_id
+from licserver.services.mail import CODES
 from licserver.services.sources import KEPT as DELIVERIES_KEPT
 from licserver.services.tokens import RESPONSES_KEPT
+from licserver.services.trials import TrialService
+
+SWEPT_EVERY: Final = timedelta(hours=23)
+CODES_KEPT: Final = timedelta(days=1)
+"""How long the job of a mailed code is kept: it is of no use later, and any client may request codes."""
 
 _ALL: Final = AuditFilter()
+_log = logging.getLogger("licserver.background")
 
 
 class AuditService(Service):
     """Reads and writes the audit log."""
 
     def record(self, action: str, object_: tuple[str, str], **details: Any) -> None:
-        """Add a line about something that changes no row.
+        """Add a line about an operation that changes no row.
 
-        For data that is handed out, before it is handed out; and for changes of the secrets, which are not in
-        the database, once they are done.
+        Call it before data is exported, and after the secrets have changed, which are not in the database.
         """
         with self._context.transaction() as tx:
             tx.write_audit(action, object_, **details)
@@ -33,14 +39,14 @@ class AuditService(Service):
         """Return a page of the audit log, the newest line first."""
         name = which.name if which.actor is None else which.actor.name
         if not all(map(is_printable, (*(which.object or ()), name or ""))):
-            raise InvalidInputError("an actor or an object is named in one line of text")
-        # The history of one object stands beside it as it is now.
+            raise InvalidInputError("the name of an actor or an object must be one line of text")
+        # An object's history is shown beside its state: both are read from the primary.
         context = self._context.for_lists() if which.object is None else self._context
         return page_by_id(partial(context.repositories.audit.list_page, which), cursor, limit)
 
 
 class SweepResult(NamedTuple):
-    """How many rows a sweep has deleted, or would delete: slots freed, lines of the audit log, and so on."""
+    """The number of rows, by kind, that a sweep has deleted or would delete."""
 
     activations: int = 0
     audit: int = 0
@@ -48,53 +54,83 @@ class SweepResult(NamedTuple):
     answers: int = 0
     deliveries: int = 0
     trials: int = 0
+    names: int = 0  # duplicate rows, from several spellings of a domain
 
 
 class RetentionService(Service):
-    """Runs sweeps."""
+    """Deletes rows after their retention period.
+
+    1. `sweep_daily` begins a sweep unless a server has begun a sweep within `SWEPT_EVERY`.
+    2. `sweep` frees slots that were not seen lately, in small transactions, and audits each license.
+    3. It deletes old lines of the audit log, ended sessions, recorded responses, deliveries and trials.
+
+    Example::
+
+        result = services.retention.sweep(dry_run=True)
+        print(result.activations, "slots would be freed")
+
+    A `StoreError` ends the sweep; earlier transactions stay committed, and the next sweep continues.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._retention = Retention(context.database)
 
     def sweep(self, *, dry_run: bool = False) -> SweepResult:
-        """Delete what is too old, a few rows at a time beside the server; the audit log has each freed slot.
+        """Delete rows after their retention period, in small transactions, and audit each freed slot.
 
-        What was deleted before the database fails stays deleted.
+        Slots are freed only if the vendor has set a number of days (D-105).
         """
-        now, settings = self._context.now(), self._context.settings
-        unseen = lines = None
-        if settings.activation_days:  # what was seen since it was last stored counts
-            unseen = now - timedelta(days=settings.activation_days + settings.last_seen_days - 1)
-        if settings.audit_days:
-            lines = now - timedelta(days=settings.audit_days)
-        since = now if unseen is None else self._retention.watched_since(now)
+        now, settings = self._context.settled_now(), self._context.settings
+        lines = now - timedelta(days=settings.audit_days) if settings.audit_days else None
+        passes = self._passes(now)
+        since = self._retention.watched_since(now) if passes else now
         if dry_run:
-            return SweepResult(
-                activations=0 if unseen is None else self._retention.count_stale(unseen, since),
-                audit=0 if lines is None else self._retention.count_lines(lines),
-            )
-        freed = 0 if unseen is None else self._free_slots(unseen, since)
+            stale = (self._retention.count_stale(stale_slots, since) for stale_slots in passes)
+            removed = 0 if lines is None else self._retention.count_lines(lines)
+            return SweepResult(activations=max(stale, default=0), audit=removed)
+        freed = sum(self._free_slots(stale_slots, since) for stale_slots in passes)
         removed = 0 if lines is None else sum(self._retention.old_lines(lines))
         idle_since = now - timedelta(minutes=settings.session_idle_minutes)
         sessions, answers = self._retention.over(now, now - RESPONSES_KEPT, idle_since)
+        names = self._retention.normalise_names()
         self._context.repositories.uses.sweep(now)
+        self._context.repositories.queue.sweep(now - CODES_KEPT, CODES)
         deliveries = self._context.repositories.sales.sweep(now - DELIVERIES_KEPT)
         trials = TrialService(self._context).sweep()
-        swept = SweepResult(freed, removed, sessions, answers, deliveries, trials)
-        if freed or removed or trials:
+        swept = SweepResult(freed, removed, sessions, answers, deliveries, trials, names)
+        if freed or removed or trials or names:
             with self._context.transaction() as tx:
                 tx.write_audit("sweep", ("database", "-"), **swept._asdict())
         return swept
 
-    def _free_slots(self, before: datetime, since: datetime) -> int:
-        total = 0
-        for freed in self._retention.stale(before, since):
+    def sweep_daily(self) -> None:
+        """Sweep once a day, by whichever server is first; the first time a day after the first start."""
+        if self._retention.begin_sweep(self._context.settled_now(), SWEPT_EVERY):
+            swept = self.sweep()
+            _log.info("swept: %s", ", ".join(f"{name} {count}" for name, count in swept._asdict().items()))
+
+    def _passes(self, now: datetime) -> list[Stale]:
+        """Return the slots to free: by the setting for all licenses, and by that for unlimited licenses."""
+        settings = self._context.settings
+        days = (settings.activation_days, False), (settings.unlimited_activation_days, True)
+        # A slot's last use is stored every `last_seen_days` only: it may have been used since.
+        return [
+            Stale(now - timedelta(days=number + settings.last_seen_days - 1), is_unlimited=is_unlimited)
+            for number, is_unlimited in days
+            if number
+        ]
+
+    def _free_slots(self, which: Stale, since: datetime) -> int:
+        total, seen = 0, which.before.date()
+        for freed in self._retention.stale(which, since):
             with self._context.transaction() as tx:
                 for license_id, count in freed.items():
                     object_ = ("license", license_id.hex())
-                    tx.write_audit("license.sweep", object_, freed=count, not_seen_since=before.date())
-                freed_of = ({"license_id": one.hex(), "freed": count} for one, count in freed.items())
+                    tx.write_audit("license.sweep", object_, freed=count, not_seen_since=seen)
+                freed_of = (
+                    {"license_id": license_id.hex(), "freed": count} for license_id, count in freed.items()
+                )
                 tx.add_events(EventType.ACTIVATION_FREED, *freed_of)
             total += freed.total()
         return total

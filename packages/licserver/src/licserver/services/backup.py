@@ -1,9 +1,8 @@
-"""A vendor's whole installation in one file: database, secrets and the files of releases.
+"""Backups: an installation's database, secrets and release files in a single tar file.
 
-The file is a tar. It begins with what it is (`HEADER`), goes on with the secrets, the artifacts and the
-tables' rows, and ends with the digests of all that (`CONTENTS`): a file that was cut off has no end, and
-one in which a bit fell over has another digest. It is written and read in one go, in memory that does not
-grow, so it can come out of a pipe and go into one.
+Members in order: the header (`HEADER`), the secrets, the artifacts, the tables' rows, and the digests of all
+these members (`CONTENTS`), by which truncated and damaged files are detected. Backups are written and read
+sequentially, with constant memory, so that source and target may be pipes.
 """
 
 import gzip
@@ -37,7 +36,7 @@ PIECE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class Summary:
-    """What a backup holds, as of `made_at`."""
+    """The contents of a backup in numbers, as of `made_at`."""
 
     made_at: datetime
     version: str
@@ -45,16 +44,17 @@ class Summary:
     rows: dict[str, int] = field(default_factory=dict)
     artifacts: int = 0
     size: int = 0
+    erased: int = 0  # addresses that were erased again
 
 
 def artifact_name(artifact: Artifact) -> str:
     """Name the member that holds an artifact."""
-    # The name that customers see is part of where a bucket keeps it: one file may be published under two.
+    # With the public file name, which is part of a bucket's key: a file may be published under two names.
     return f"{ARTIFACTS}{artifact.sha256.hex()}/{artifact.file_name.encode().hex()}"
 
 
 def read_artifact_name(name: str, size: int) -> Artifact:
-    """Read what `artifact_name` wrote; a `ValueError` for any other name."""
+    """Parse a name of `artifact_name`; raise a `ValueError` for any other name."""
     digest, _, file_name = name.removeprefix(ARTIFACTS).partition("/")
     return Artifact(bytes.fromhex(file_name).decode(), size, bytes.fromhex(digest))
 
@@ -63,16 +63,16 @@ def read_artifact_name(name: str, size: int) -> Artifact:
 
 
 def write_backup(services: Services, target: IO[bytes], now: datetime, *, artifacts: bool = True) -> Summary:
-    """Write a backup while the server goes on serving; `target` need not seek."""
+    """Write a backup while the server is running; `target` need not seek."""
     summary = Summary(now, __version__, schema.HEAD)
     with (
         take_snapshot(services.database) as snapshot,
         tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
         writer = _Writer(tar, now)
-        made = {"format": FORMAT, "licserver": __version__, "made_at": now.isoformat()}
+        header = {"format": FORMAT, "licserver": __version__, "made_at": now.isoformat()}
         tables = [{"name": layout.name, "columns": layout.columns} for layout in snapshot.layouts]
-        writer.add(HEADER, _to_json({**made, "revision": schema.HEAD, "tables": tables}))
+        writer.add(HEADER, _to_json({**header, "revision": schema.HEAD, "tables": tables}))
         writer.add(SECRETS_FILE, read_secrets(services.settings).encode())
         seen: set[bytes] = set()
         for artifact in snapshot.artifacts() if artifacts else ():
@@ -90,18 +90,18 @@ def write_backup(services: Services, target: IO[bytes], now: datetime, *, artifa
 
 
 class _Writer:
-    """Puts members into a tar, and remembers their digests."""
+    """A tar that is being written, with the digests of its members."""
 
     def __init__(self, tar: tarfile.TarFile, now: datetime) -> None:
         self._tar, self._mtime = tar, int(now.timestamp())
         self.contents: dict[str, tuple[int, str]] = {}
 
     def add(self, name: str, content: bytes) -> None:
-        """Put a small one in."""
+        """Add a member from bytes."""
         self.stream(name, len(content), iter([content]))
 
     def stream(self, name: str, size: int, pieces: Iterator[bytes]) -> None:
-        """Put a large one in, as it comes."""
+        """Add a member from an iterator of pieces."""
         info = tarfile.TarInfo(name)
         info.size, info.mode, info.mtime = size, 0o600, self._mtime
         source = _Pieces(pieces)
@@ -111,7 +111,7 @@ class _Writer:
 
 
 class _Pieces(io.RawIOBase):
-    """A file made of pieces, that digests what is read from it."""
+    """A file over an iterator of pieces, with the digest of all bytes that were read."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._left = pieces, b""
@@ -123,12 +123,12 @@ class _Pieces(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         while len(self._left) < size and (piece := next(self._pieces, None)) is not None:
             self._left += piece
-        found, self._left = self._left[:size], self._left[size:]
-        self.digest.update(found)
-        return found
+        content, self._left = self._left[:size], self._left[size:]
+        self.digest.update(content)
+        return content
 
     def finish(self) -> None:
-        """Read the source to its end; raise `BackupError` if it became longer."""
+        """Raise a `BackupError` unless the source is at its end."""
         for _ in self._pieces:
             raise BackupError("a file became longer while it was read; try again")
 
@@ -143,27 +143,42 @@ _NOT_READ: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
 _DAMAGED: Final = (*_NOT_READ, LookupError, ValueError, TypeError, RecursionError)
 
 _LARGEST_PIECE: Final = 64 << 20
-"""Bytes of a packed piece of the database, the largest of what is read as a whole; most have a fraction."""
+"""Bytes of a compressed piece of the database, the largest member that is read into memory."""
 
-_SMALL: Final = 1 << 20  # bytes of what is read as JSON as a whole, which takes up to 25 times as much memory
-_PER_MEMBER: Final = 1 << 10  # bytes of a member's line in the table of contents: the longest has 650
+_SMALL: Final = 1 << 20  # bytes of JSON, whose parsed form takes up to 25 times as much memory
+_PER_MEMBER: Final = 1 << 10  # bytes of a member's line in the table of contents; the longest line has 650
 
 
 class _Member(tarfile.TarInfo):
-    """A tar's member, if it is of a kind that a backup has: tarfile reads those of other kinds at once."""
+    """A tar member of a kind that backups have: tarfile itself would read members of other kinds."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
         """Read a header of 512 bytes."""
         member = super().frombuf(buf, encoding, errors)
-        is_name = member.type == tarfile.XHDTYPE and member.size <= _SMALL  # of a name that is a long one
+        is_name = member.type == tarfile.XHDTYPE and member.size <= _SMALL  # the header of a long name
         if member.size < 0 or not (is_name or member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}):
             raise tarfile.ReadError("no member of a backup")
         return member
 
 
 class Reader:
-    """Takes members out of a tar, one after the other, and digests them."""
+    """The members of a backup in sequence, with their digests.
+
+    1. `next` reads the next member's name; `expect` also requires a name, and returns the content.
+    2. `content` returns the member's bytes; `copy_to` copies them to a file.
+    3. `check` reads the last member, `CONTENTS`, and compares all sizes and digests.
+
+    Example::
+
+        with reading(source) as reader:
+            header = json.loads(reader.expect(HEADER))
+            while (name := reader.next()) != CONTENTS:
+                digest = reader.copy_to(target)
+            reader.check()
+
+    Each method raises a `BackupError` for a file that is truncated, damaged or no backup.
+    """
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
@@ -172,16 +187,16 @@ class Reader:
 
     @property
     def member_size(self) -> int:
-        """Bytes of the member that has come."""
+        """The size of the current member in bytes."""
         return 0 if self._member is None else self._member.size
 
     @property
     def size(self) -> int:
-        """Bytes of all that has come."""
+        """The size of all members that were read, in bytes."""
         return sum(size for size, _ in self._digests.values())
 
     def next(self) -> str:
-        """Go on to the next member; return its name."""
+        """Advance to the next member; return its name."""
         self._member = self._tar.next()
         self._tar.members.clear()  # type: ignore[attr-defined] # tarfile keeps them all
         if self._member is None or not self._member.isreg() or self._member.issparse():
@@ -189,13 +204,13 @@ class Reader:
         return self._member.name
 
     def expect(self, name: str) -> bytes:
-        """Take the next member, which must have this name."""
+        """Read the next member, which must have this name."""
         if self.next() != name:
             raise BackupError("this is no backup of licserver")
         return self.content(_SMALL)
 
     def content(self, most: int = _LARGEST_PIECE) -> bytes:
-        """Take the member, which has no more bytes than this."""
+        """Read the current member, of at most so many bytes."""
         if self.member_size > most:
             raise BackupError("the backup is damaged: a part is too large")
         content = io.BytesIO()
@@ -203,7 +218,7 @@ class Reader:
         return content.getvalue()
 
     def copy_to(self, target: IO[bytes]) -> str:
-        """Copy the member; returns its SHA-256, in hexadecimal digits."""
+        """Copy the current member; return its SHA-256 as hex digits."""
         member = self._member
         source = None if member is None else self._tar.extractfile(member)
         if member is None or source is None:
@@ -217,16 +232,16 @@ class Reader:
         return digest.hexdigest()
 
     def check(self) -> None:
-        """Compare what has come with the member, which is the table of contents."""
+        """Compare all members with the current member, the table of contents."""
         contents: dict[str, Any] = json.loads(self.content(_SMALL + _PER_MEMBER * len(self._digests)))
         del self._digests[CONTENTS]
-        if {name: list(one) for name, one in self._digests.items()} != contents:
+        if {name: list(entry) for name, entry in self._digests.items()} != contents:
             raise BackupError("the backup is damaged: it does not hold what was written")
 
 
 @contextmanager
 def reading(source: IO[bytes]) -> Iterator[Reader]:
-    """Read a backup for a block; whatever is damaged in it is a `BackupError`."""
+    """Read a backup for a block; raise `BackupError` for any damage."""
     try:
         with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
             yield Reader(tar)

@@ -1,4 +1,4 @@
-"""Backups in a folder of the server, written in the background while it goes on serving, one at a time."""
+"""Backups in a folder of the server, written in the background, a single backup at a time."""
 
 import contextlib
 import json
@@ -9,15 +9,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import IO, Any, Final, NamedTuple, cast
 
+from licserver import libraries
 from licserver.errors import BackupError, ConflictError, InvalidInputError, LicserverError, NotFoundError
 from licserver.security.private_files import new_file, remove_leftovers
 from licserver.services import Services
 from licserver.services.backup import write_backup
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 _log = logging.getLogger("licserver.backup")
 
@@ -25,7 +23,7 @@ SUFFIX: Final = ".backup"
 _LOCK: Final = ".lock"
 _STATE: Final = ".latest.json"
 _RESERVED: Final = 256 << 20
-"""Bytes left free on the disk, which may be the database's."""
+"""Bytes left free on the disk, on which the database may be as well."""
 _INTERRUPTED: Final = "The server stopped while it was written. Make another one."
 
 
@@ -39,14 +37,14 @@ class BackupFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BackupRun:
-    """The backup that was started last.
+    """The latest run of a backup.
 
     Args:
-        file: Its name.
-        actor: Who started it.
-        is_running: Whether it is being written.
-        written: Bytes written so far; of a running one only.
-        problem: Why it failed.
+        file: The file's name.
+        actor: The name of the user.
+        is_running: Whether the file is being written.
+        written: Bytes written so far; 0 after the run.
+        problem: The reason of a failure.
     """
 
     file: str
@@ -58,7 +56,22 @@ class BackupRun:
 
 
 class BackupFolder:
-    """The folder that the settings name, of this machine."""
+    """The folder of this machine in which the server writes backups.
+
+    1. `start` takes the folder's lock, and writes a backup on a background thread.
+    2. `latest_run` reports the progress or the result, in every process of the server.
+    3. `list_files` lists the finished files; `delete` removes a file.
+
+    Example::
+
+        folder = BackupFolder(services)
+        if folder.obstacle is None:
+            folder.start()
+        run = folder.latest_run()
+
+    `start` raises a `ConflictError` while another backup is being written, and an `InvalidInputError` if the
+    folder cannot be used.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -67,7 +80,7 @@ class BackupFolder:
 
     @property
     def obstacle(self) -> str | None:
-        """Why no backup can be made here, and what to do; None if one can."""
+        """The reason why this installation cannot write backups, with advice; None if it can."""
         settings = self._services.settings
         if settings.secrets is not None and settings.backup_dir is None:
             return (
@@ -79,42 +92,42 @@ class BackupFolder:
     def list_files(self) -> list[BackupFile]:
         """Return the backups in the folder, the latest first."""
         tz = self._services.now().tzinfo
-        found = []
+        files = []
         for path in self.path.glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError):  # removed meanwhile
                 status = path.lstat()
                 if stat.S_ISREG(status.st_mode) and not path.name.startswith("."):
                     written_at = datetime.fromtimestamp(status.st_mtime, tz)
-                    found.append(BackupFile(path, status.st_size, written_at))
-        return sorted(found, key=lambda one: (one.written_at, one.path), reverse=True)
+                    files.append(BackupFile(path, status.st_size, written_at))
+        return sorted(files, key=lambda file: (file.written_at, file.path), reverse=True)
 
     def delete(self, name: str) -> None:
         """Delete a backup.
 
         Raises:
-            NotFoundError: The folder has none of that name.
+            NotFoundError: The folder has no backup of this name.
         """
-        found = next((one for one in self.list_files() if one.path.name == name), None)
-        if found is None:
+        backup = next((file for file in self.list_files() if file.path.name == name), None)
+        if backup is None:
             raise NotFoundError("this backup was deleted already")
-        found.path.unlink(missing_ok=True)
+        backup.path.unlink(missing_ok=True)
         self._services.audit.record("backup.delete", ("backup", name))
 
     def latest_run(self) -> BackupRun | None:
-        """Return how the backup that was started last goes, or ended, in whichever process."""
+        """Return the progress or the result of the latest backup, of any process."""
         run = self._load_state()
         if run is None or not run.is_running:
             return run
         if self._is_locked():
             return replace(run, written=self._count_written(run.file))
-        # Read again: it may have ended in between.
+        # Read again: the run may have ended in between.
         run = self._load_state()
         if run is not None and run.is_running:
             return replace(run, is_running=False, problem=_INTERRUPTED)
         return run
 
     def start(self) -> None:
-        """Start a backup, which goes on after this call; `latest_run` has its result."""
+        """Start a backup on a background thread; `latest_run` returns its result."""
         if self.obstacle is not None:
             raise InvalidInputError(self.obstacle)
         try:
@@ -133,10 +146,10 @@ class BackupFolder:
             lock.release()
             raise
 
-    def _run(self, run: BackupRun, lock: "FileLock") -> None:
+    def _run(self, run: BackupRun, lock: "libraries.filelock.FileLock") -> None:
         problem = None
         try:
-            # Nobody else holds the lock: what is unfinished was left by a process that was killed.
+            # No other process has the lock: unfinished files are from a process that was killed.
             remove_leftovers(self.path, ".licserver-", float("inf"), 0)
             with new_file(self.path / run.file, replace=False) as file:
                 target = _Target(file, self.path, self._services.context.background.is_stopping)
@@ -144,7 +157,7 @@ class BackupFolder:
         except (LicserverError, OSError) as error:
             problem = error.strerror or "I/O error" if isinstance(error, OSError) else str(error)
             _log.error("the backup %s failed: %s", run.file, problem)
-        except Exception:  # noqa: BLE001 - logged and shown; nobody waits for this thread
+        except Exception:  # noqa: BLE001 - logged and shown; no caller waits for this thread
             problem = "an internal error, which the server's log describes"
             _log.exception("the backup %s failed", run.file)
         finally:
@@ -152,14 +165,12 @@ class BackupFolder:
                 self._save_state(replace(run, is_running=False, problem=problem))
             lock.release()
 
-    def _lock(self) -> "FileLock":
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - most processes never need it
-
+    def _lock(self) -> "libraries.filelock.FileLock":
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = FileLock(self.path / _LOCK, timeout=1, mode=0o600, thread_local=False)
+        lock = libraries.filelock.FileLock(self.path / _LOCK, timeout=1, mode=0o600, thread_local=False)
         try:
             lock.acquire()
-        except Timeout:
+        except libraries.filelock.Timeout:
             raise ConflictError("a backup is being made already; wait until it is done") from None
         return lock
 
@@ -173,8 +184,8 @@ class BackupFolder:
         return False
 
     def _count_written(self, name: str) -> int:
-        with contextlib.suppress(OSError):  # it has got its name meanwhile
-            return sum(one.stat().st_size for one in self.path.glob(f".{name}-*"))
+        with contextlib.suppress(OSError):  # renamed in the meantime
+            return sum(path.stat().st_size for path in self.path.glob(f".{name}-*"))
         return 0
 
     def _save_state(self, run: BackupRun) -> None:
@@ -185,12 +196,12 @@ class BackupFolder:
         try:
             values: dict[str, Any] = json.loads((self.path / _STATE).read_bytes())
             return BackupRun(**{**values, "started_at": datetime.fromisoformat(values["started_at"])})
-        except (OSError, ValueError, TypeError, KeyError):  # no backup was made here yet
+        except (OSError, ValueError, TypeError, KeyError):  # no run yet
             return None
 
 
 class _Target:
-    """A file that takes no more than the disk can spare, and nothing once the server stops."""
+    """A file that fails before the disk is full, and when the server stops."""
 
     def __init__(self, file: IO[bytes], folder: Path, is_stopping: Callable[[], bool]) -> None:
         self._file, self._folder, self._is_stopping = file, folder, is_stopping

@@ -1,19 +1,19 @@
-"""Offline license files: issued for a machine without a network, which takes a slot as a verify would."""
+"""Offline license files, for machines without a network; a file takes a slot as a verify does."""
 
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from licserver.database.repositories.webhooks import activation_event
 from licserver.domain.decisions import Valid, VerifyRefusal
-from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
-from licserver.domain.records import Environment, Machine
+from licserver.domain.offline_files import DEFAULT_DAYS, MAX_DAYS, NO_ADDRESS, evaluate_offline, file_end
+from licserver.domain.records import Environment, IssuedLicense, Machine
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.protocol.offline_files import parse_request, sign_file
 from licserver.protocol.response_signatures import live_keys
-from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask_machine
-from licserver.services.context import Service
-from licserver.services.license_terms import read_domain
-from licserver.services.licenses import audit_object, event_data, find_license
+from licserver.services.context import CUSTOMER, Context, Service
+from licserver.services.license_lookups import audit_object, find_license
+from licserver.services.validation import read_domain
 
 _REFUSALS: Final = {
     VerifyRefusal.REVOKED: "this license is revoked; no file can be issued",
@@ -21,12 +21,15 @@ _REFUSALS: Final = {
     VerifyRefusal.ENVIRONMENT: "all slots of this license are taken; free one, then issue the file",
 }
 
+_MACHINES_OF_DAY: Final = 100
+"""Machines that a customer activates by files in a day, where the license has no limit."""
+
 
 class RefusedFileError(ConflictError):
     """The license is not valid for this machine.
 
     Args:
-        refusal: As a verify of the machine would be refused.
+        refusal: The refusal of a verify by this machine.
     """
 
     def __init__(self, refusal: VerifyRefusal) -> None:
@@ -35,7 +38,7 @@ class RefusedFileError(ConflictError):
 
 
 class IssuedFile(NamedTuple):
-    """A file, and what it is for."""
+    """A license file with its name, the machine's domain, and its end."""
 
     name: str
     text: str
@@ -47,11 +50,11 @@ class OfflineFileService(Service):
     """Issues license files."""
 
     def issue(self, reference: str, request: str, days: int = DEFAULT_DAYS) -> IssuedFile:
-        """Issue a file for the machine that made the request, and take a slot unless it has one.
+        """Issue a file for the machine of a request, and take a slot unless the machine holds a slot.
 
         Raises:
             RefusedFileError: The license is revoked or expired, or all slots are taken.
-            InvalidInputError: What was typed is no request, or the installation has no signing key.
+            InvalidInputError: The text is no request, or the installation has no signing key.
         """
         parsed = parse_request(request)
         if not 1 <= days <= MAX_DAYS:
@@ -65,31 +68,45 @@ class OfflineFileService(Service):
         signing_key = live[0].private
         domain = read_domain(parsed.domain, "the request is for a domain that")
         environment = Environment(domain, NO_ADDRESS)
+        settled = self._context.settled_now()  # a file cannot be revoked
         with self._context.transaction() as tx:
-            found = find_license(tx, reference, locked=True)
-            if parsed.slug not in ("", found.product_slug):
+            license_ = find_license(tx, reference, locked=True)
+            if parsed.slug not in ("", license_.product_slug):
                 raise InvalidInputError(
-                    f"the request is of the app {parsed.slug!r}, and the license for {found.product_slug!r}"
+                    f"the request is of the app {parsed.slug!r}, and the license for "
+                    f"{license_.product_slug!r}"
                 )
-            key, now = tx.vault.decrypt_key(found.encrypted_key, found.id), tx.now().replace(microsecond=0)
-            ends_at = file_end(found, now, days)
+            key, now = (
+                tx.vault.decrypt_key(license_.encrypted_key, license_.id),
+                settled.replace(microsecond=0),
+            )
+            ends_at = file_end(license_, now, days)
             licenses = tx.repositories.licenses
-            snapshot = licenses.find_snapshot(found.id, environment)
+            snapshot = licenses.find_snapshot(license_.id, environment)
             verdict = evaluate_offline(key, snapshot, environment, tx.now())  # as a verify decides (D-08)
             if not isinstance(verdict, Valid):
                 raise RefusedFileError(verdict)
             if verdict.takes_slot:
+                if tx.actor == CUSTOMER and license_.slots is None:
+                    _count_file(tx, license_)
                 machine = mask_machine(Machine(app_version=parsed.app_version), key)
-                licenses.add_activation(found.id, environment, tx.now(), machine)
-                tx.add_events(EventType.ACTIVATION_CREATED, event_data(found, **environment._asdict()))
-            licenses.hold_offline(found.id, domain, ends_at)
+                licenses.add_activation(license_.id, environment, tx.now(), machine)
+                tx.add_new_events(activation_event(license_.id, environment, now))
+            licenses.hold_offline(license_.id, domain, ends_at)
             about = {"domain": domain, "ends_at": ends_at, "key_id": signing_key.public.id}
-            tx.write_audit("license.file", audit_object(found), **about)
-        slug = found.product_slug
+            tx.write_repeatable_audit("license.file", audit_object(license_), domain, **about)
+        slug = license_.product_slug
         text = sign_file(verdict, slug, key, parsed.domain, now, ends_at, signing_key)
         return IssuedFile(f"{slug}-{now:%Y-%m-%d}.lic", text, domain, ends_at)
 
     def can_customers_issue(self) -> bool:
-        """Return whether customers may make files for their machines."""
+        """Return whether customers may issue files for their machines."""
         has_key = bool(live_keys(self._context.vault.signing_keys))
         return has_key and self._context.settings.account_file_days > 0
+
+
+def _count_file(tx: Context, license_: IssuedLicense) -> None:
+    """Count a machine that a customer activates by a file; refuse too many in a day (D-296)."""
+    license_hash = tx.vault.pseudonym("license files", license_.id.hex())
+    if tx.repositories.daily_counts.add(license_hash, tx.now().date()) > _MACHINES_OF_DAY:
+        raise RefusedFileError(VerifyRefusal.ENVIRONMENT)

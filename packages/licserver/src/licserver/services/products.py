@@ -1,4 +1,4 @@
-"""Products and their rules; plans, which say what licenses are entitled to."""
+"""Products and their rules; plans, which define what licenses are entitled to."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
@@ -7,11 +7,12 @@ from packaging.version import Version
 
 from licserver.domain.decisions import is_slug, parse_version
 from licserver.domain.entitlements import Plan, is_name, resolve
-from licserver.domain.records import EnvironmentPolicy, IssuedLicense, Product
+from licserver.domain.records import DEFAULT_POLICY, EnvironmentPolicy, IssuedLicense, Product
 from licserver.domain.text import plural
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.services.context import Context, Service
-from licserver.services.license_terms import MAX_INDEXED, check_line, read_entitlements
+from licserver.services.license_terms import read_entitlements
+from licserver.services.validation import MAX_INDEXED, check_line
 
 MAX_PRODUCT_NAME: Final = 200  # characters of a product's name
 MAX_MOVES: Final = 1_000  # of a license in 30 days, by the customer
@@ -25,7 +26,7 @@ _AUDITED_AS: Final = {
 
 
 class ProductRules(TypedDict, total=False):
-    """Rules of a product, as its record describes them; None for what stays, or has the default."""
+    """Rules of a product, by the names of its record; None keeps the present value, or the default."""
 
     has_support_policy: bool | None
     accepts_imported_keys: bool | None
@@ -35,7 +36,7 @@ class ProductRules(TypedDict, total=False):
 
 
 class ProductChanges(ProductRules, total=False):
-    """What changes of a product; None for what stays. An empty `minimum_version` removes it."""
+    """Changes of a product; None keeps the present value, and an empty `minimum_version` removes it."""
 
     name: str | None
     policy: EnvironmentPolicy | None
@@ -49,10 +50,10 @@ class ProductService(Service):
         self,
         slug: str,
         name: str,
-        policy: EnvironmentPolicy = EnvironmentPolicy.STRICT,
+        policy: EnvironmentPolicy = DEFAULT_POLICY,
         **rules: Unpack[ProductRules],
     ) -> Product:
-        """Add a product; rules that are not named have the record's defaults."""
+        """Add a product; absent rules have the record's defaults."""
         if not is_slug(slug):
             raise InvalidInputError(
                 f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
@@ -66,16 +67,16 @@ class ProductService(Service):
         return self.get(slug)
 
     def rename(self, slug: str, name: str) -> Product:
-        """Change the name that update checks return; licenses keep the one they were issued with (D-12)."""
+        """Change the name that update checks return; licenses keep the name they were issued with (D-12)."""
         return self.change(slug, name=name)
 
     def change(self, slug: str, **changes: Unpack[ProductChanges]) -> Product:
-        """Change a product; what is not named stays."""
-        wanted = _validate(changes)
-        with self._context.transaction() as tx:  # the audit log's old value must be the one replaced
+        """Change some fields of a product."""
+        valid = _validate(changes)
+        with self._context.transaction() as tx:  # so that the audit log has the value that is replaced
             before = ProductService(tx).get(slug)
             old = before._asdict() | {"minimum_version": before.minimum_version or ""}
-            new = {name: value for name, value in wanted.items() if value != old[name]}
+            new = {name: value for name, value in valid.items() if value != old[name]}
             if new:
                 stored = {name: None if value == "" else value for name, value in new.items()}
                 tx.repositories.products.change(slug, **stored)
@@ -88,13 +89,13 @@ class ProductService(Service):
         return self._context.repositories.products.list_all()
 
     def get(self, slug: str) -> Product:
-        """Return one product."""
+        """Return a product."""
         return find_product(self._context, slug)
 
 
 def find_product(context: Context, slug: str) -> Product:
-    """Return one product."""
-    # An invalid slug is not looked up: it may contain what a database does not accept as text.
+    """Return a product, or raise a `NotFoundError` that lists the products."""
+    # An invalid slug is not looked up: it may contain characters that a database rejects.
     product = context.repositories.products.find(slug) if is_slug(slug) else None
     if product is None:
         known = ", ".join(product.slug for product in ProductService(context).list_all()[:10])
@@ -112,25 +113,25 @@ def read_version(text: str) -> Version:
 
 
 def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those values that are given, as they are stored."""
-    given = {name: value for name, value in values.items() if value is not None}
-    if "name" in given:
-        given["name"] = check_line("a product's name", given["name"], MAX_PRODUCT_NAME)
-    if not 0 <= given.get("customer_moves", 0) <= MAX_MOVES:
+    """Validate the values that are not None; return them in their stored form."""
+    present = {name: value for name, value in values.items() if value is not None}
+    if "name" in present:
+        present["name"] = check_line("a product's name", present["name"], MAX_PRODUCT_NAME)
+    if not 0 <= present.get("customer_moves", 0) <= MAX_MOVES:
         raise InvalidInputError(f"moves by customers must be between 0 (none) and {MAX_MOVES} in 30 days")
-    if not 0 <= given.get("trial_days", 0) <= MAX_TRIAL_DAYS:
+    if not 0 <= present.get("trial_days", 0) <= MAX_TRIAL_DAYS:
         raise InvalidInputError(f"trials must last between 0 (no trials) and {MAX_TRIAL_DAYS} days")
-    if minimum := given.get("minimum_version"):
-        given["minimum_version"] = minimum.strip()
-        read_version(given["minimum_version"])
-    return given
+    if minimum := present.get("minimum_version"):
+        present["minimum_version"] = minimum.strip()
+        read_version(present["minimum_version"])
+    return present
 
 
 def _label(details: Mapping[str, Any]) -> dict[str, Any]:
     return {_AUDITED_AS.get(name, name): value for name, value in details.items()}
 
 
-# --- plans: resolved whenever they are asked for (D-222) --------------------------------------
+# --- plans: resolved at each request (D-222) --------------------------------------
 
 
 class PlanService(Service):
@@ -150,22 +151,22 @@ class PlanService(Service):
         return plan
 
     def change(self, slug: str, name: str, changes: Mapping[str, Any], *, replaces: bool = False) -> Plan:
-        """Change what a plan grants: None takes an entitlement out of it, and what is not named stays.
+        """Change some entitlements of a plan, or replace all of them; None removes an entitlement.
 
-        With `replaces` nothing stays. Its licenses get the new entitlements with the next answer.
+        Licenses of the plan get the new entitlements with the next response.
         """
-        wanted = read_entitlements(changes, removable=True)
+        valid = read_entitlements(changes, removable=True)
         with self._context.transaction() as tx:
             before = _find_plan(tx, slug, name, locked=True)
             kept = None if replaces else before.entitlements
-            new = before._replace(entitlements=read_entitlements(resolve(kept, wanted)))
+            new = before._replace(entitlements=read_entitlements(resolve(kept, valid)))
             if new != before:
                 tx.repositories.plans.replace(new)
                 tx.write_audit("plan.change", _plan_object(slug, name), entitlements=dict(new.entitlements))
         return new
 
     def remove(self, slug: str, name: str) -> None:
-        """Remove a plan that no license has, and no mapping of a shop gives."""
+        """Remove a plan that neither a license nor a shop's mapping uses."""
         with self._context.transaction() as tx:
             plan = _find_plan(tx, slug, name, locked=True)
             licenses, mappings = tx.repositories.plans.count_uses(plan.product_id, name)
@@ -178,7 +179,7 @@ class PlanService(Service):
             tx.write_audit("plan.remove", _plan_object(slug, name))
 
     def get(self, slug: str, name: str) -> Plan:
-        """Return one plan of a product."""
+        """Return a plan of a product."""
         return _find_plan(self._context, slug, name)
 
     def list_all(self, slug: str) -> list[Plan]:
@@ -194,32 +195,34 @@ class PlanService(Service):
         find = self._context.repositories.plans.find
         plans = {
             (product_id, name): find(product_id, name)
-            for product_id, name in {(one.product_id, one.plan) for one in licenses if one.plan}
+            for product_id, name in {
+                (license_.product_id, license_.plan) for license_ in licenses if license_.plan
+            }
         }
-        found = [plans.get((one.product_id, one.plan or "")) for one in licenses]
+        license_plans = [plans.get((license_.product_id, license_.plan or "")) for license_ in licenses]
         return [
-            resolve(plan and plan.entitlements, one.overrides)
-            for plan, one in zip(found, licenses, strict=True)
+            resolve(plan and plan.entitlements, license_.overrides)
+            for plan, license_ in zip(license_plans, licenses, strict=True)
         ]
 
 
 def check_plans(tx: Context, product_id: int, slug: str, names: Collection[str | None]) -> None:
-    """Check that plans exist, and keep them until the transaction ends.
+    """Check that plans exist, and lock them until the transaction ends.
 
     Raises:
         NotFoundError: The product has no plan of such a name.
     """
-    wanted = {name for name in names if name is not None}
-    if missing := wanted and wanted - tx.repositories.plans.lock(product_id, wanted):
+    required = {name for name in names if name is not None}
+    if missing := required and required - tx.repositories.plans.lock(product_id, required):
         raise _unknown(slug, min(missing))
 
 
 def _find_plan(context: Context, slug: str, name: str, *, locked: bool = False) -> Plan:
     product, plans = find_product(context, slug), context.repositories.plans
-    found = plans.find(product.id, name, locked=locked) if is_name(name) else None
-    if found is None:
+    plan = plans.find(product.id, name, locked=locked) if is_name(name) else None
+    if plan is None:
         raise _unknown(slug, name)
-    return found
+    return plan
 
 
 def _unknown(slug: str, name: str) -> NotFoundError:

@@ -1,11 +1,11 @@
-"""Releases of products: published, moved between channels, rolled out, withdrawn."""
+"""Releases of products: publishing, channels, rollouts, withdrawal."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from licserver.domain.decisions import describe_audience, is_platform, version_key
-from licserver.domain.offers import TO_ALL, Reach, current_share
+from licserver.domain.offers import TO_ALL, RolloutOptions, current_share
 from licserver.domain.records import (
     NO_FIELDS,
     STABLE,
@@ -23,30 +23,30 @@ from licserver.protocol.release_manifests import Manifest, ManifestSigner
 from licserver.protocol.webhooks import EventType
 from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Service
-from licserver.services.license_terms import check_channel, is_text
 from licserver.services.products import find_product, read_version
+from licserver.services.validation import check_channel, is_text
 
-PATCHES: Final = "patches"  # the queue of releases whose patches are to be made
+PATCHES: Final = "patches"  # the queue of releases that need patches
 MAX_CHANGELOG: Final = 200_000  # characters of a changelog; every update check carries it
 
 
 class PublishOptions(TypedDict, total=False):
-    """How a file is published.
+    """Options of a published file.
 
-    `file_name` is what customers see, if not the file's own. With `platform` the file is for that platform
-    alone, also of a version that is published already (D-187). An empty `channel` is that of the version, or
-    else `stable`. `reach` and `wordpress` are for the first file of a version (D-230, D-199).
+    `file_name` is the public name, by default the file's own. With `platform` the file is for that platform
+    alone, also of a published version (D-187). An empty `channel` is the version's channel, or else `stable`.
+    `reach` and `wordpress` are for the first file of a version (D-230, D-199).
     """
 
     file_name: str | None
     platform: str
     channel: str
-    reach: Reach
+    reach: RolloutOptions
     wordpress: WordPressFields
 
 
 class StagedRelease(NamedTuple):
-    """A release whose file is stored, and that the database does not have yet."""
+    """A release whose file is stored, but not yet its row."""
 
     product: Product
     version: str
@@ -55,13 +55,28 @@ class StagedRelease(NamedTuple):
     document: str | None
     platform: str
     channel: str
-    reach: Reach
+    reach: RolloutOptions
     wordpress: WordPressFields
     file_signatures: str | None = None
 
 
 class ReleaseService(Service):
-    """Publishes, withdraws and lists releases."""
+    """Publishes, withdraws and lists releases.
+
+    1. `stage` validates a release, signs its manifest, and stores the file, outside of any transaction.
+    2. `add` writes the release, its audit line, its event, and the job that makes patches.
+    3. `publish` does both; a crash in between leaves a file without a release, which is harmless.
+    4. `promote`, `renew_manifest` and `withdraw` change a published version; its file never changes.
+
+    Example::
+
+        release = services.releases.publish("my-app", "1.4.0", Path("my-app-1.4.0.zip"), "Fixes.")
+        services.releases.withdraw("my-app", "1.4.0")
+
+    Raises an `InvalidInputError` for a value that breaks a rule, a `NotFoundError` for an unknown product or
+    version, a `ConflictError` for a version that is published already, and an `ArtifactsError` if the file
+    cannot be stored.
+    """
 
     def publish(
         self,
@@ -100,13 +115,13 @@ class ReleaseService(Service):
         if channel:
             check_channel(channel)
         changelog = _check_changelog(changelog)
-        others = self._context.repositories.releases.list_files(product.id, _version_key(version))
-        if others:  # a further file has the spelling of the version, and its description
-            _check_further(slug, others, platform, changelog, channel, wordpress)
-            version, changelog = others[0].version, others[0].changelog
-            channel, wordpress = others[0].channel, others[0].wordpress
+        files_of_version = self._context.repositories.releases.list_files(product.id, _version_key(version))
+        if files_of_version:  # a further file has the version's spelling and description
+            _check_further(slug, files_of_version, platform, changelog, channel, wordpress)
+            version, changelog = files_of_version[0].version, files_of_version[0].changelog
+            channel, wordpress = files_of_version[0].channel, files_of_version[0].wordpress
         document = files = None
-        if sign is not None:  # before anything is stored: it may be a manifest of another file
+        if sign is not None:  # before the file is stored: the manifest may be of another file
             size, sha256 = digest_file(validate_file(file))
             signed = sign(self._describe(slug, version, size, sha256))
             document, files = signed.document, signed.file_signatures
@@ -118,7 +133,7 @@ class ReleaseService(Service):
         return StagedRelease(product, version, changelog, artifact, document, *where, reach, wordpress, files)
 
     def add(self, staged: StagedRelease) -> Release:
-        """Do the last step of `publish`; a further file of a version has its rollout."""
+        """Do the last step of `publish`; a further file shares the rollout of its version."""
         product, version, changelog, artifact, document, platform, channel, reach, wordpress, files = staged
         key = _version_key(version)
         with self._context.transaction() as tx:
@@ -153,7 +168,7 @@ class ReleaseService(Service):
         return self.get(product.slug, version, platform)
 
     def renew_manifest(self, slug: str, version: str, sign: ManifestSigner, platform: str = "") -> Release:
-        """Give a release another manifest, which running servers return at once; its file stays as it is."""
+        """Replace the manifest of a release; running servers return the new manifest at once."""
         release = self._get_offered(slug, version, platform)
         artifact = release.artifact
         signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
@@ -166,7 +181,7 @@ class ReleaseService(Service):
         return self.get(slug, version, release.platform)
 
     def promote(self, slug: str, version: str, channel: str = STABLE) -> Release:
-        """Move a version with all its files to another channel; nothing else about it changes."""
+        """Move a version with all its files to another channel."""
         check_channel(channel)
         release = self._get_offered(slug, version)
         if release.channel != channel:
@@ -179,9 +194,9 @@ class ReleaseService(Service):
         return self.get(slug, version)
 
     def set_wordpress(self, slug: str, version: str, **changes: str | None) -> Release:
-        """Change what WordPress shows of a version with all its files; None or an empty text removes a field.
+        """Change some WordPress fields of a version with all its files.
 
-        `changes` has names of `WordPressFields`; what is left out stays.
+        `changes` has names of `WordPressFields`; None or an empty text removes a field.
         """
         release = self._get_offered(slug, version)
         fields = read_fields(release.wordpress._replace(**changes))
@@ -207,12 +222,12 @@ class ReleaseService(Service):
         return self._context.repositories.releases.list_all(find_product(self._context, slug).id)
 
     def get(self, slug: str, version: str, platform: str = "") -> Release:
-        """Return a platform's file of a version; without a platform the default, or else the first file."""
+        """Return a platform's file of a version; without a platform the default file, or else the first."""
         files = self.list_files(slug, version)
-        found = [one for one in files if one.platform == platform]
-        if not found and platform:
+        matching = [file for file in files if file.platform == platform]
+        if not matching and platform:
             raise NotFoundError(f"{slug} {files[0].version} has no file for {platform!r}")
-        return (found or files)[0]
+        return (matching or files)[0]
 
     def _get_offered(self, slug: str, version: str, platform: str = "") -> Release:
         release = self.get(slug, version, platform)
@@ -229,13 +244,13 @@ class ReleaseService(Service):
         return files
 
     def describe_audience(self, slug: str, release: Release) -> str | None:
-        """Return to whom a pre-release is offered, as a sentence; None if it is stable."""
+        """Describe the audience of a pre-release in a sentence; return None for a stable version."""
         return describe_audience(release, self.list_all(slug))
 
     def describe_order(self, slug: str, release: Release) -> str | None:
-        """Return a warning, as a sentence, if WordPress orders a version in another way; else None."""
-        others = [one.version for one in self.list_all(slug) if one.withdrawn_at is None]
-        return explain_order(release.version, others)
+        """Return a warning, as a sentence, if WordPress orders a version differently; otherwise None."""
+        versions = [published.version for published in self.list_all(slug) if published.withdrawn_at is None]
+        return explain_order(release.version, versions)
 
     def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
         now = self._context.now()
@@ -252,7 +267,7 @@ def _version_key(text: str) -> str:
 
 def _check_changelog(changelog: str) -> str:
     changelog = sanitize(changelog) if len(changelog) <= MAX_CHANGELOG else changelog
-    if len(changelog) > MAX_CHANGELOG:  # also when cleaning made it longer
+    if len(changelog) > MAX_CHANGELOG:  # again: sanitizing may make it longer
         raise InvalidInputError(f"the changelog is longer than {MAX_CHANGELOG} characters")
     if not is_text(changelog):
         raise InvalidInputError("the changelog must not contain control characters")
@@ -267,9 +282,9 @@ def _check_further(
     channel: str,
     wordpress: WordPressFields,
 ) -> None:
-    """Refuse a further file of a version that cannot have one, or another description of the version."""
+    """Refuse a further file of a withdrawn version, for the same platform, or with another description."""
     first, version = files[0], files[0].version
-    if any(one.platform == platform for one in files):
+    if any(file.platform == platform for file in files):
         raise _published_already(slug, version, platform)
     if first.withdrawn_at is not None:
         raise ConflictError(f"{slug} {version} is withdrawn; publish a higher version")
@@ -297,21 +312,21 @@ def _published_already(slug: str, version: str, platform: str) -> ConflictError:
     )
 
 
-# --- staged rollouts: share, pause, end, and how a version is doing ---------------------------
+# --- staged rollouts: share, pause, end, and status -------------------------------------------
 
 
 _ADOPTION: Final = timedelta(days=1)  # the update checks of today and yesterday
 
 
 class RolloutStatus(NamedTuple):
-    """How a version is doing.
+    """The adoption of a version.
 
     Args:
         release: Its first file.
-        percent: Of all installations that are offered it.
-        checks: Update checks of installations of this version, today and yesterday.
-        checks_of_all: Those of the whole product.
-        rolled_back: Installations that went back, as their apps report.
+        percent: The percentage of installations that are offered the version.
+        checks: Update checks by installations of this version, today and yesterday.
+        checks_of_all: Update checks by all installations of the product.
+        rolled_back: Installations that were rolled back, as reported by their apps.
     """
 
     release: Release
@@ -321,15 +336,20 @@ class RolloutStatus(NamedTuple):
     rolled_back: int
 
 
+_ROLLBACKS_OF_DAY: Final = 100
+"""Reports of a license that count in a day: its key may be valid for any number of computers."""
+
+
 class RolloutService(Service):
-    """Changes rollouts of versions, and counts what comes of them."""
+    """Changes rollouts of versions, and counts rollback reports."""
 
     def get(self, slug: str, version: str) -> RolloutStatus:
-        """Return how a version is doing."""
+        """Return the adoption of a version."""
         files = ReleaseService(self._context).list_files(slug, version)
         repositories, now = self._context.repositories, self._context.now()
         checks = {
-            one: count for _, one, count in repositories.statistics.sum_versions(now.date() - _ADOPTION, slug)
+            reported: count
+            for _, reported, count in repositories.statistics.sum_versions(now.date() - _ADOPTION, slug)
         }
         rollout = files[0].rollout
         return RolloutStatus(
@@ -337,13 +357,13 @@ class RolloutService(Service):
             100.0 if rollout is None else round(current_share(rollout, now) * 100, 1),
             checks.get(files[0].version, 0),
             sum(checks.values()),
-            repositories.releases.count_rollbacks([one.id for one in files]),
+            repositories.releases.count_rollbacks([file.id for file in files]),
         )
 
     def change(
         self, slug: str, version: str, *, percent: float | None = None, paused: bool | None = None
     ) -> RolloutStatus:
-        """Pause or resume a rollout, or set its share, at which it then stays; 100 percent end it."""
+        """Pause or resume a rollout, or fix its share; 100 percent end the rollout."""
         if (percent is None) == (paused is None):
             raise InvalidInputError("give the share of a rollout, or whether it is paused")
         with self._context.transaction() as tx:
@@ -371,9 +391,9 @@ class RolloutService(Service):
     def count_rollback(
         self, license_: IssuedLicense, slug: str, version: str, domain: str, platform: str
     ) -> bool:
-        """Count an installation that went back from a version; return whether it counts.
+        """Count an installation that was rolled back from a version; return whether it counts.
 
-        It does once, if it is activated and its license's product has the version.
+        It counts once, if it is activated and its license's product has the version.
         """
         if slug != license_.product_slug:
             return False
@@ -381,17 +401,24 @@ class RolloutService(Service):
             files = ReleaseService(self._context).list_files(slug, version)
         except InvalidInputError:
             return False
-        release = next((one for one in files if one.platform == platform), files[0])
-        releases = self._context.repositories.releases
-        return releases.add_rollback(release.id, license_.id, domain, self._context.now())
+        release = next((file for file in files if file.platform == platform), files[0])
+        now, license_hash = self._context.now(), self._context.vault.pseudonym("rollbacks", license_.id.hex())
+        with self._context.transaction() as tx:
+            counts = tx.repositories.daily_counts
+            if counts.read(license_hash, now.date()) >= _ROLLBACKS_OF_DAY:
+                return False
+            is_counted = tx.repositories.releases.add_rollback(release.id, license_.id, domain, now)
+            if is_counted:
+                counts.add(license_hash, now.date())
+        return is_counted
 
 
 def _set_share(percent: float, before: Rollout, now: datetime) -> Rollout | None:
     reached = current_share(before, now) * 100
-    if not max(reached, 0.01) <= percent <= 100:  # noqa: PLR2004 - who was offered it stays among them
+    if not max(reached, 0.01) <= percent <= 100:  # noqa: PLR2004 - an offer is never taken back
         raise InvalidInputError(
-            f"{reached:.4g}% are reached already, and the share never falls: give one up to 100%; or pause "
-            "the rollout, or withdraw the version to offer it to nobody"
+            f"{reached:.4g}% are reached already, and the share never decreases: give one up to 100%; or "
+            "pause the rollout, or withdraw the version"
         )
     written = round(percent, 2)
     if written < reached:

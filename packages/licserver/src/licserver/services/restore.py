@@ -1,4 +1,4 @@
-"""Make an installation of a backup."""
+"""Restore of a backup to an installation."""
 
 import json
 import os
@@ -23,24 +23,26 @@ from licserver.security.secrets_file import (
     read_secrets_file,
     read_vault,
 )
-from licserver.services import backup
+from licserver.services import backup, open_services
 from licserver.services.backup import Reader, Summary
+from licserver.services.personal_data import load_erasures
 from licserver.settings import Settings
 
 
 def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False) -> Summary:
-    """Make an installation of a backup: the files first, then database and secrets, both or none.
+    """Restore a backup: the artifacts first, then database and secrets, both or none.
 
-    Nothing of it is trusted before all of it was read. What fails leaves the installation as it was, but for
-    files of releases, which nothing refers to.
+    The backup is trusted only after it was read to its end. A failure leaves the installation unchanged,
+    except for unreferenced artifacts.
 
     Args:
-        source: Need not seek.
-        settings: Which data folder, database and bucket; their engine may be another than the backup's.
+        source: The backup; need not seek.
+        settings: The data folder, database and bucket; the engine may differ from the backup's.
         force: Whether an existing installation may be replaced. The old SQLite file and the old secrets are
-            kept beside the new ones.
+            kept under other names.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    erasures = load_erasures(settings)
     with backup.reading(source) as reader:
         header = _read_header(reader)
         secrets = reader.expect(SECRETS_FILE).decode()
@@ -57,6 +59,8 @@ def restore_backup(source: IO[bytes], settings: Settings, *, force: bool = False
                 _restore_rows(reader, name, rows, summary)
             target.put_in_place(place_secrets)
     summary.size = reader.size
+    with closing(open_services(settings)) as services:
+        summary.erased = services.personal_data.erase_again(erasures)
     return summary
 
 
@@ -64,9 +68,9 @@ def _read_header(reader: Reader) -> dict[str, Any]:
     header: dict[str, Any] = json.loads(reader.expect(backup.HEADER))
     if header["format"] != backup.FORMAT or header["revision"] not in schema.REVISIONS:
         is_newer = header["format"] != backup.FORMAT or header["revision"] > schema.HEAD
-        whose = "which is newer" if is_newer else "before the first release"
+        age = "which is newer" if is_newer else "before the first release"
         raise BackupError(
-            f"this backup was made by licserver {header['licserver']}, {whose}: restore it with that"
+            f"this backup was made by licserver {header['licserver']}, {age}: restore it with that"
         )
     return header
 
@@ -84,11 +88,11 @@ def _check_secrets(settings: Settings, vault: KeyVault, *, force: bool) -> None:
 
 
 def _restore_artifacts(reader: Reader, artifacts: Artifacts, folder: Path, summary: Summary) -> str:
-    """Store the files of releases; return the name of what comes after them."""
+    """Store the artifacts; return the name of the first member after them."""
     digests = set()
     while (name := reader.next()).startswith(backup.ARTIFACTS):
         artifact = backup.read_artifact_name(name, reader.member_size)
-        # On the disk, for a bucket reads it twice; nothing is stored that is not what its name says.
+        # On the disk, because a bucket reads it twice; stored only if its digest is its name.
         with tempfile.TemporaryFile(dir=folder, prefix=".restore-") as spooled:
             digest = reader.copy_to(spooled)
             if digest != artifact.sha256.hex():
@@ -102,7 +106,7 @@ def _restore_artifacts(reader: Reader, artifacts: Artifacts, folder: Path, summa
 
 
 def _restore_rows(reader: Reader, name: str, rows: Loading, summary: Summary) -> None:
-    """Write the tables' rows, and check that the backup has come to its end."""
+    """Write the tables' rows, and check that the backup is complete."""
     while name.startswith(backup.DATABASE):
         table = name.split("/")[1]
         summary.rows[table] = summary.rows.get(table, 0) + rows.add(table, reader.content())
@@ -113,20 +117,20 @@ def _restore_rows(reader: Reader, name: str, rows: Loading, summary: Summary) ->
 
 
 class Target:
-    """The database to fill: a fresh SQLite file beside the old one's place, or one on a server."""
+    """The database to fill: a new SQLite file beside the old file, or a database on a server."""
 
     def __init__(self, settings: Settings, *, force: bool) -> None:
         timelines = Timelines(settings.data_dir)
-        with closing(engine.connect(settings.database, timelines)) as found:
-            self._file = found.file
-            if _holds_something(found) and not force:
+        with closing(engine.connect(settings.database, timelines)) as existing:
+            self._file = existing.file
+            if _holds_something(existing) and not force:
                 raise InvalidInputError(
                     "there is an installation already, and a backup never goes over one; give an empty data "
                     "folder and database, or --force to replace it"
                 )
-            # Opening an empty one would remove the log beside it.
+            # Opening an empty file would remove the log beside it.
             if self._file is not None and self._file.exists() and self._file.stat().st_size:
-                found.close()
+                existing.close()
                 _check_unused(self._file)
         url = settings.database
         if self._file is not None:
@@ -140,7 +144,7 @@ class Target:
         return self
 
     def put_in_place(self, place_secrets: Callable[[], None]) -> None:
-        """Give what was filled the name of the old file, which is kept, unless `place_secrets` fails."""
+        """Replace the old file, which is kept under another name; undo it if `place_secrets` fails."""
         self.database.close()
         if self._file is None:
             return
@@ -159,22 +163,22 @@ class Target:
                 self._staged.with_name(self._staged.name + ending).unlink(missing_ok=True)
 
 
-def _holds_something(found: engine.Database) -> bool:
-    """As `holds_something`; a damaged file, or another program's, holds what only `--force` may replace."""
+def _holds_something(database: engine.Database) -> bool:
+    """Return whether only `--force` may replace a database: a damaged or foreign file counts as well."""
     try:
-        schema.check_not_foreign(found)
-        return holds_something(found)
+        schema.check_not_foreign(database)
+        return holds_something(database)
     except (StoreError, ConflictError):
-        if found.file is None:
+        if database.file is None:
             raise
         return True
 
 
 @contextmanager
 def _set_aside(file: Path) -> Iterator[None]:
-    """Give a SQLite file other names for good; if the block fails, it has its own again.
+    """Rename a SQLite file with its logs; rename them back if the block fails.
 
-    With what SQLite keeps beside it: a log that was left alone would be taken for the new file's.
+    SQLite would replay a log that was left behind into the new file.
     """
     moved, new_name = [], name_before_restore(file).name
     try:
@@ -184,7 +188,7 @@ def _set_aside(file: Path) -> Iterator[None]:
                 own.replace(kept)
                 moved.append((kept, own))
             elif ending:
-                kept.unlink(missing_ok=True)  # of one that was removed
+                kept.unlink(missing_ok=True)  # of an earlier restore
         yield
     except BaseException:
         for kept, own in moved:
@@ -193,13 +197,13 @@ def _set_aside(file: Path) -> Iterator[None]:
 
 
 def _check_unused(file: Path) -> None:
-    """Refuse a SQLite file that is open: that process would go on writing into the old one."""
+    """Refuse a SQLite file that is open: that process would continue to write into the old file."""
     link = sqlite3.connect(file, timeout=1, isolation_level=None)
     try:
-        link.execute("PRAGMA journal_mode = DELETE")  # takes the file for itself alone
+        link.execute("PRAGMA journal_mode = DELETE")  # requires exclusive access
     except sqlite3.OperationalError:
-        raise InvalidInputError(f"somebody has {file} open; stop the server first") from None
+        raise InvalidInputError(f"another process has {file} open; stop the server first") from None
     except sqlite3.DatabaseError:
-        return  # damaged: whoever has it open cannot use it
+        return  # damaged: no process can use it
     finally:
         link.close()

@@ -20,12 +20,14 @@ from licserver.services.users import LoginService, SignedIn, UserService, audit_
 RECOVERY_CODES: Final = 10
 ENROLMENT_TIME: Final = timedelta(minutes=15)  # for how long a secret is shown and can be confirmed
 WRONG_CODES: Final = 10
-"""Wrong codes in a row, after which a user is asked for one at known addresses only, for some time."""
+"""Wrong codes in a row, after which for `LOCKED_TIME` only known addresses may enter codes."""
 LOCKED_TIME: Final = timedelta(minutes=15)
+WRONG_CODES_OF_DAY: Final = 100
+"""Wrong codes in a day, at all known addresses together; three of a million codes are valid at a time."""
 
 
 class Enrolment(NamedTuple):
-    """What an authenticator app needs: a secret in base32, and the same as an address for a QR code."""
+    """A secret for an authenticator app: in base32, and as a URI for a QR code."""
 
     secret: str
     uri: str
@@ -35,13 +37,13 @@ class Enrolment(NamedTuple):
 
 
 class Enrolled(NamedTuple):
-    """A confirmed second factor: the user with a new session, and recovery codes to be shown this once."""
+    """A confirmed second factor: the user's new session, and the recovery codes, which are shown once."""
 
-    who: SignedIn
+    session: SignedIn
     recovery_codes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return f"Enrolled({self.who})"
+        return f"Enrolled({self.session})"
 
 
 class SecondFactorService(Service):
@@ -52,23 +54,23 @@ class SecondFactorService(Service):
         self._users = UserService(context)
 
     def sign_in(
-        self, who: SignedIn, code: str, address: str | None = None, *, is_known: bool = False
+        self, session: SignedIn, code: str, address: str | None = None, *, is_known: bool = False
     ) -> SignedIn | None:
-        """Begin a session in place of one that needs a code; None for a wrong code, or if that has ended.
+        """Replace a session that needs a code; return None for a wrong code or an ended session.
 
         The code may be a recovery code; `is_known` is from `LoginService.is_known_address`.
         """
         with self._context.transaction() as tx:
             logins = LoginService(tx)
-            user = logins.find_session_user(who.token)
+            user = logins.find_session_user(session.token)
             if user is None or not _use_code(tx, user, code, is_known=is_known):
                 return None
-            tx.repositories.sessions.remove(digest_token(who.token))
+            tx.repositories.sessions.remove(digest_token(session.token))
             return logins.begin_session(user, address, is_verified=True)
 
-    def begin_enrolment(self, who: SignedIn, password: str) -> bool:
-        """Draw the secret of a second factor; return False for a wrong password."""
-        user = self._users.get(who.name)
+    def begin_enrolment(self, session: SignedIn, password: str) -> bool:
+        """Generate the secret of a second factor; return False for a wrong password."""
+        user = self._users.get(session.name)
         if not verify_password(user.password_hash, password):
             return False
         encrypted = self._context.vault.encrypt(generate_secret().encode(), _label(user))
@@ -77,9 +79,9 @@ class SecondFactorService(Service):
                 raise ConflictError("you have a second factor already")
         return True
 
-    def find_enrolment(self, who: SignedIn) -> Enrolment | None:
-        """Return the secret that is to be confirmed, if there is one."""
-        user = self._users.get(who.name)
+    def find_enrolment(self, session: SignedIn) -> Enrolment | None:
+        """Return the secret that waits for confirmation, if there is any."""
+        user = self._users.get(session.name)
         factor = self._context.repositories.second_factors.find(user.id)
         oldest = self._context.now() - ENROLMENT_TIME
         if factor is None or factor.confirmed_at is not None or factor.created_at < oldest:
@@ -88,10 +90,10 @@ class SecondFactorService(Service):
         host = urlsplit(self._context.settings.base_url or "").hostname
         return Enrolment(secret, enrolment_uri(secret, user.name, host or "licserver"))
 
-    def confirm_enrolment(self, who: SignedIn, code: str) -> Enrolled | None:
-        """Confirm a second factor by its first code, None if wrong; sessions end, and one begins."""
-        user, now = self._users.get(who.name), self._context.now()
-        enrolment = self.find_enrolment(who)
+    def confirm_enrolment(self, session: SignedIn, code: str) -> Enrolled | None:
+        """Confirm a second factor by its first code; replace all sessions; return None for a wrong code."""
+        user, now = self._users.get(session.name), self._context.now()
+        enrolment = self.find_enrolment(session)
         factor = self._context.repositories.second_factors.find(user.id)
         if enrolment is None or factor is None:
             raise InvalidInputError(
@@ -101,7 +103,7 @@ class SecondFactorService(Service):
         if step is None:
             return None
         codes = tuple(generate_recovery_code() for _ in range(RECOVERY_CODES))
-        digests = [_recovery_digest(self._context, user, one) for one in codes]
+        digests = [_recovery_digest(self._context, user, recovery_code) for recovery_code in codes]
         with self._context.transaction() as tx:
             factors = tx.repositories.second_factors
             if not factors.confirm(user.id, factor.encrypted_secret, step, digests, now):
@@ -113,9 +115,11 @@ class SecondFactorService(Service):
                 raise ConflictError("your password was changed meanwhile; sign in anew")
         return Enrolled(begun, codes)
 
-    def disable(self, who: SignedIn, password: str, code: str, *, is_known: bool = False) -> SignedIn | None:
-        """Remove one's own second factor, None for a wrong password or code; sessions end, and one begins."""
-        user = self._users.get(who.name)
+    def disable(
+        self, session: SignedIn, password: str, code: str, *, is_known: bool = False
+    ) -> SignedIn | None:
+        """Remove the user's second factor; replace all sessions; return None for a wrong password or code."""
+        user = self._users.get(session.name)
         if not verify_password(user.password_hash, password):
             return None
         with self._context.transaction() as tx:
@@ -127,7 +131,7 @@ class SecondFactorService(Service):
             return LoginService(tx).renew_session(user)
 
     def reset(self, name: str) -> None:
-        """Remove the second factor of a user who has lost it; the user is signed out everywhere."""
+        """Remove a user's lost second factor, and end all sessions of the user."""
         user = self._users.get(name)
         with self._context.transaction() as tx:
             if not tx.repositories.second_factors.remove(user.id):
@@ -135,32 +139,41 @@ class SecondFactorService(Service):
             tx.repositories.sessions.remove_all(user.id)
             tx.write_audit("user.second_factor_reset", ("user", user.name))
 
-    def count_recovery_codes(self, who: SignedIn) -> int | None:
-        """Count a user's recovery codes; None when the user has no second factor."""
-        user = self._users.get(who.name)
+    def count_recovery_codes(self, session: SignedIn) -> int | None:
+        """Count a user's recovery codes; return None without a second factor."""
+        user = self._users.get(session.name)
         factors = self._context.repositories.second_factors
         return factors.count_recovery_codes(user.id) if user.has_second_factor else None
 
 
 def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
-    """Use a code up, or count a wrong one."""
+    """Use up a valid code, or count a wrong code; return whether it was valid."""
     factors, now = tx.repositories.second_factors, tx.now()
     factor = factors.find(user.id)
     if factor is None or factor.confirmed_at is None:
         return False
+    today, known = now.date(), tx.vault.pseudonym("wrong codes at known addresses", str(user.id))
+    problem = None
+    if is_known and tx.repositories.daily_counts.read(known, today) >= WRONG_CODES_OF_DAY:
+        problem = "too many wrong codes today; use a recovery code, or wait until tomorrow (UTC)"
     failed_at = factor.failed_at if factor.failures >= WRONG_CODES else None
     if not is_known and failed_at is not None and now < failed_at + LOCKED_TIME:
-        raise InvalidInputError(
-            "too many wrong codes; wait 15 minutes, or use a computer that you used before"
+        problem = (
+            "too many wrong codes; wait 15 minutes, use a recovery code, or a computer that you used before"
         )
-    secret = tx.vault.decrypt(factor.encrypted_secret, _label(user)).decode()
-    step = find_step(secret, typed, now, factor.last_step)
-    if step is not None and factors.use_step(user.id, step):
-        return True
+    if problem is None:
+        secret = tx.vault.decrypt(factor.encrypted_secret, _label(user)).decode()
+        step = find_step(secret, typed, now, factor.last_step)
+        if step is not None and factors.use_step(user.id, step):
+            return True
     if factors.use_recovery_code(user.id, _recovery_digest(tx, user, typed)):
         audit_as(tx, user, "user.recovery_code", left=factors.count_recovery_codes(user.id))
         return True
+    if problem is not None:
+        raise InvalidInputError(problem)
     factors.count_wrong_code(user.id, now)
+    if is_known:
+        tx.repositories.daily_counts.add(known, today)
     return False
 
 

@@ -1,4 +1,4 @@
-"""Whether this installation is fit to serve; everything is looked at, and nothing is changed."""
+"""The self-check of an installation (`licserver check`); it only reads."""
 
 import enum
 import http.client
@@ -22,12 +22,14 @@ from urllib.parse import urlsplit
 from licserver.artifacts import open_artifacts
 from licserver.database import engine, schema
 from licserver.database.hosts import HostState
+from licserver.database.log_growth import find_growth
 from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
+from licserver.database.repositories.queue import MAX_COUNTED
 from licserver.database.timelines import Timelines
 from licserver.domain.offers import latest_by_channel
 from licserver.domain.records import Release
-from licserver.domain.text import plural
+from licserver.domain.text import describe_span, plural
 from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
 from licserver.security.key_vault import KeyVault
@@ -37,9 +39,9 @@ from licserver.services.sources import describe_odd_secrets, missing_variables
 from licserver.services.sources import read_secrets as read_source_secrets
 from licserver.settings import Settings
 
-TIMEOUT: Final = 5.0  # seconds for all of it: a name, a connection, an answer
+TIMEOUT: Final = 5.0  # seconds for name, connection and response together
 RENEW_WITHIN: Final = timedelta(days=30)  # a manifest that expires sooner should be renewed
-LATE: Final = 300.0  # seconds for which a job is due before nobody seems to do it
+LATE: Final = 300.0  # seconds after which a due job counts as not processed
 CLOCK_TOLERANCE: Final = timedelta(seconds=30)
 """Between this machine's clock and another's: signatures, links and expiry depend on it."""
 
@@ -59,7 +61,7 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one thing, without a key or a secret, and what to do if it is not well."""
+    """A result of the self-check, without secrets: subject, level, message, and advice unless it is OK."""
 
     about: str
     level: Level
@@ -82,11 +84,11 @@ def _bad(about: str, message: str, advice: str) -> Finding:
 def check_installation(
     settings: Settings, now: datetime, *, reach: bool, reads_file: bool = True
 ) -> Iterator[Finding]:
-    """Look at everything that has to be right for an installation to serve.
+    """Check everything that an installation needs to serve.
 
     Args:
-        reach: Ask the base URL.
-        reads_file: Read all of a SQLite file, which takes five seconds a million licenses.
+        reach: Whether to request the base URL.
+        reads_file: Whether to read all of a SQLite file, which takes five seconds per million licenses.
     """
     yield from check_settings(settings)
     yield from _check_folder(settings)
@@ -99,15 +101,15 @@ def check_installation(
     else:
         yield _check_keys(vault, settings)
     if now < _EARLIEST:
-        message = f"this machine thinks it is {now:%Y-%m-%d}"
+        message = f"this machine's date is {now:%Y-%m-%d}"
         yield _bad("clock", message, "set the clock, and keep it right with NTP")
     else:
         yield _ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC")
     yield from _check_database(settings, vault, now, reads_file=reads_file)
     if not reach:
-        yield _ok("base URL", "was not asked; --reach does")
+        yield _ok("base URL", "was not requested; --reach does it")
     elif not settings.base_url:
-        yield _bad("base URL", "there is none to ask", "set LICSERVER_BASE_URL")
+        yield _bad("base URL", "there is none to request", "set LICSERVER_BASE_URL")
     else:
         fault, date = ask_base_url(settings.base_url)
         if fault:
@@ -119,12 +121,12 @@ def check_installation(
 
 
 def check_settings(settings: Settings) -> Iterator[Finding]:
-    """Say what of the settings is unsafe for customers."""
+    """Report settings that are unsafe for customers."""
     url = settings.base_url
     if url is None:
         yield _odd(
             "settings",
-            "LICSERVER_BASE_URL is not set: links begin with whatever Host a caller sends",
+            "LICSERVER_BASE_URL is not set: links begin with the Host that a caller sends",
             "set it to the address that customers use, https://licenses.example.com",
         )
         return
@@ -142,7 +144,7 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
         yield _odd(
             "settings",
             "LICSERVER_ADMIN_LISTEN is not set: console and admin API answer at the address of customers",
-            "set it to an address that the internet does not reach: 127.0.0.1:8081; or let the proxy say 404",
+            "set it to an address for your network only, 127.0.0.1:8081; or respond 404 in the proxy",
         )
     if is_https and settings.trusted_proxies:
         yield _ok("settings", f"customers reach {url}, behind a proxy that is believed")
@@ -196,9 +198,7 @@ def _check_keys(vault: KeyVault, settings: Settings) -> Finding:
         message = "all are retired: apps that pin one trust no answer"
         return _odd("signing keys", message, "licserver signing-key add")
     if settings.base_url is None:
-        message = (
-            "answers are signed and there is no LICSERVER_BASE_URL: the address is part of what is signed"
-        )
+        message = "answers are signed and there is no LICSERVER_BASE_URL: the signature covers the address"
         return _bad("signing keys", message, "set it to exactly the address that apps are given")
     return _ok("signing keys", f"{len(live)} sign answers; the newest is {live[-1].id}")
 
@@ -209,7 +209,7 @@ def _check_database(
     try:
         database = engine.connect(settings.database, Timelines(settings.data_dir, keep=False))
     except LicserverError as problem:
-        advice = "do what this says, or correct LICSERVER_DATABASE_URL"
+        advice = "follow this message, or correct LICSERVER_DATABASE_URL"
         if settings.database_url is None:
             advice = "it is made in the data folder by the first command"
         yield _bad("database", str(problem), advice)
@@ -235,6 +235,7 @@ def _check_database(
         unread = database.file is not None and not reads_file
         more = "; `licserver check` also reads all of its file" if unread else ""
         yield _ok("database", f"{database.engine.dialect.name}, schema {version}{more}")
+        yield from (_odd("database log", growth.message, growth.advice) for growth in find_growth(database))
         yield from _check_hosts(database)
         if vault is not None and settings.replica_url is not None:
             timelines, url = Timelines(settings.data_dir, keep=False), settings.replica_url.get_secret_value()
@@ -242,11 +243,13 @@ def _check_database(
                 yield _check_host("replica", replica.examine(database))
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         repositories = Repositories(database)
+        yield from _check_readings(repositories, now)
         yield from _check_releases(settings, repositories, now)
         yield from _check_sources(repositories)
         yield from _check_queues(repositories, settings, now)
+        yield from _check_problems(repositories)
     except LicserverError as problem:
-        advice = "do what it says, as the server's user; else restore a backup"
+        advice = "follow the message, as the server's user; else restore a backup"
         if database.is_remote:
             advice = (
                 "see that it runs, that this machine may reach it, and that LICSERVER_DATABASE_URL is right"
@@ -260,7 +263,7 @@ def _check_database(
 
 
 def _check_hosts(database: engine.Database) -> Iterator[Finding]:
-    """Say which host is what, and which cannot take over."""
+    """Report the role of each host, and the hosts that cannot take over."""
     hosts = database.ask_hosts()
     for host in hosts:
         if host.fault:
@@ -276,14 +279,45 @@ def _check_host(about: str, host: HostState) -> Finding:
     return (_odd if host.is_warning else _bad)(about, message, host.fault)
 
 
-def _compare_clocks(whose: str, theirs: datetime | None, now: datetime) -> Iterator[Finding]:
-    if theirs is not None and abs(theirs - now) > CLOCK_TOLERANCE:
-        message = f"{whose} clock is {abs(theirs - now).total_seconds():.0f} seconds off this machine's"
+def _compare_clocks(owner: str, other_time: datetime | None, now: datetime) -> Iterator[Finding]:
+    if other_time is not None and abs(other_time - now) > CLOCK_TOLERANCE:
+        message = f"{owner} clock is {abs(other_time - now).total_seconds():.0f} seconds off this machine's"
         yield _odd("clock", message, "keep both right with NTP")
 
 
+def describe_clock(repositories: Repositories, now: datetime) -> str | None:
+    """Describe a clock that is not believed, and from when on it will be; return None if it is believed."""
+    reading = repositories.clock.judge(now)
+    if reading.believed_from is None:
+        return None
+    known = reading.record.confirmed_at
+    away = f"{describe_span(now - known)} {'ahead of' if now > known else 'behind'}"
+    return (
+        f"this machine's clock is {away} the latest reading that is certain ({known:%Y-%m-%d %H:%M} UTC), "
+        f"and is believed from {reading.believed_from:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+_HELD: Final = (
+    "set the clock, and keep it right with NTP; if it is right, `licserver clock --accept`. Until it is "
+    "believed, nothing is reported as ended, no mail about an end is sent, and nothing is deleted"
+)
+
+
+def _check_readings(repositories: Repositories, now: datetime) -> Iterator[Finding]:
+    """Check that the clock is believed, and that no stored instant is in the future."""
+    if (held := describe_clock(repositories, now)) is not None:
+        yield _odd("clock", held, _HELD)
+    if future := repositories.clock.count_future(now):
+        shown = ", ".join(f"{entry.number} in {entry.column}" for entry in future)
+        message = (
+            f"a clock was ahead, or this one is behind: the database has instants of the future ({shown})"
+        )
+        yield _odd("clock", message, "a running server brings them back within an hour; at once: restart it")
+
+
 def _check_sources(repositories: Repositories) -> Iterator[Finding]:
-    """Look whether the secrets of sources are set, in the environment of this command."""
+    """Check that the secrets of sources are set in the environment of this command."""
     for source in repositories.sales.list_sources():
         about = f"source {source.name}"
         if not read_source_secrets(source):
@@ -300,15 +334,23 @@ def _check_sources(repositories: Repositories) -> Iterator[Finding]:
             yield _ok(about, "its secret is set")
 
 
+def _check_problems(repositories: Repositories) -> Iterator[Finding]:
+    """Report sales that need a decision."""
+    count = repositories.sales.count_open_problems(MAX_COUNTED)
+    if count:
+        message = f"{count} {plural(count, 'sale needs', 'sales need')} you"
+        yield _odd("sales", message, "licserver source problems")
+
+
 _DEAD_JOBS: Final = {
     "sales": "licserver source events NAME --state dead",
     "mail": "licserver mail list --failed",
 }
-"""What to do about jobs that were given up. An endpoint of webhooks has a state; patches only save time."""
+"""Advice for failed jobs. Webhooks have endpoints with a state, and patches only save time."""
 
 
 def _check_queues(repositories: Repositories, settings: Settings, now: datetime) -> Iterator[Finding]:
-    """Look for jobs that nobody does, and for those that were given up."""
+    """Report jobs that are not processed, and jobs that have failed for good."""
     is_well = True
     for queue in measure_queues(repositories, settings, now):
         if queue.oldest_due > LATE:
@@ -326,7 +368,7 @@ def _check_queues(repositories: Repositories, settings: Settings, now: datetime)
 
 
 def _check_releases(settings: Settings, repositories: Repositories, now: datetime) -> Iterator[Finding]:
-    """Check that what is offered can be had: its file is there, and its manifest does not run out soon."""
+    """Check the offered releases: the file exists, and the manifest does not expire soon."""
     products = repositories.products.list_all()
     if not products:
         yield _odd("products", "there are none yet", "licserver product add SLUG --name NAME")
@@ -344,14 +386,14 @@ def _check_releases(settings: Settings, repositories: Repositories, now: datetim
 def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Finding:
     try:
         artifacts = open_artifacts(settings)
-        artifacts.probe()  # of a bucket that is not there, all files would seem to be missing, or none
+        artifacts.probe()  # in an unreachable bucket all files would seem to be missing, or none
         missing = [_name(slug, release) for slug, release in offered if not artifacts.holds(release.artifact)]
     except LicserverError as problem:
-        return _bad("files", str(problem), "mend what it says; downloads are refused until then")
+        return _bad("files", str(problem), "repair what it names; downloads are refused until then")
     where = settings.artifacts_url or "the artifacts folder"
     if missing:
-        some = ", ".join(missing[:_SHOWN]) + ("…" if len(missing) > _SHOWN else "")
-        return _bad("files", f"{where} lacks the file of {some}", "put it back from your backup")
+        shown = ", ".join(missing[:_SHOWN]) + ("…" if len(missing) > _SHOWN else "")
+        return _bad("files", f"{where} lacks the file of {shown}", "put it back from your backup")
     releases = "the latest release" if len(offered) == 1 else f"each of {len(offered)} latest releases"
     return _ok("files", f"{where} has the file of {releases}")
 
@@ -373,7 +415,7 @@ def _check_manifest(slug: str, release: Release, now: datetime) -> Iterator[Find
 
 
 class ReachResult(NamedTuple):
-    """What is wrong, as the rest of a sentence, or empty; and the response's own clock, to the second."""
+    """The problem as the rest of a sentence, or empty; and the response's date, to the second."""
 
     problem: str = ""
     date: datetime | None = None

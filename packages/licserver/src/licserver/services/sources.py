@@ -3,14 +3,17 @@
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.sales import (
+    CHANGES,
     DEAD,
+    FOLLOW,
     IGNORED,
     QUEUE,
     STATES,
@@ -22,31 +25,23 @@ from licserver.database.repositories.sales import (
 from licserver.domain.decisions import is_slug
 from licserver.domain.environments import is_printable
 from licserver.errors import ConflictError, InvalidInputError, LicserverError, NotFoundError
-from licserver.security.redaction import mask
 from licserver.services.context import Context, Service
-from licserver.services.license_terms import (
-    MAX_INDEXED,
-    check_lifetime,
-    check_line,
-    check_seats,
-    check_slots,
-)
+from licserver.services.license_terms import check_lifetime, check_seats, check_slots
 from licserver.services.lists import Page, page_by_id
 from licserver.services.products import check_plans, find_product
-from licserver.services.sales import MAX_REASON
-from licserver.sources import SECRET_FORMS, SHOPS, SourceKind
-from licserver.sources.records import (
-    MAX_QUANTITY,
-    Delivery,
-    SaleEvent,
-    UnreadableDeliveryError,
-    dump_events,
-    is_period,
-)
-from licserver.sources.woocommerce import is_ping
+from licserver.services.sale_problems import ProblemService
+from licserver.services.sales import dump_content
+from licserver.services.validation import MAX_INDEXED, check_line, to_line
+from licserver.shops import ROWS, SHOPS, ShopKind
+from licserver.shops.facts import Fact, Lines, OrderState, key_of, links_of
+from licserver.shops.periods import is_period
+from licserver.shops.reading import MAX_QUANTITY, Delivery, ReadOptions, UnreadableDeliveryError
+from licserver.shops.woocommerce import is_ping
 
 MAX_TOLERANCE: Final = 86_400  # seconds
 MAX_GRACE: Final = 365  # days
+MAX_LINES: Final = 10  # of so many pieces as one line may have
+MAX_OBJECT: Final = MAX_INDEXED + len("subscription:")
 KEPT: Final = timedelta(days=30)  # deliveries that are done: they hold e-mail addresses
 
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")  # a secret has small letters, as in whsec_…
@@ -77,13 +72,18 @@ class SourceService(Service):
     def add(
         self,
         name: str,
-        kind: SourceKind,
+        kind: ShopKind,
         secret_env: str,
         *,
         is_test: bool = False,
         tolerance: int = 300,
         grace_days: int = 7,
         revokes_partial_refunds: bool = False,
+        changes: str = FOLLOW,
+        states: Mapping[str, str] | None = None,
+        renewal_field: str | None = None,
+        key_env: str | None = None,
+        url: str | None = None,
     ) -> Source:
         """Add a source; its secrets stay in the environment variables that `secret_env` names."""
         if not is_slug(name):
@@ -99,8 +99,13 @@ class SourceService(Service):
             grace_days=grace_days,
             revokes_partial_refunds=revokes_partial_refunds,
             created_at=self._context.now(),
+            changes=changes,
+            states=states or {},
+            renewal_field=renewal_field,
+            key_env=None if key_env is None else _read_variables(key_env),
+            url=url,
         )
-        _check_numbers(source)
+        _check(source)
         with self._context.transaction() as tx:
             if not tx.repositories.sales.add_source(source):
                 raise ConflictError(f"there is a source {name!r} already")
@@ -108,17 +113,24 @@ class SourceService(Service):
         return source
 
     def change(self, name: str, **changes: Any) -> Source:
-        """Change `secret_env`, `tolerance`, `grace_days` or `revokes_partial_refunds`, as `add` takes them.
+        """Change what `add` takes by name, but for the mode.
 
-        They apply to what is processed from now on.
+        `states` are added to those of the source; one that means "" is removed. Changes apply to what is
+        processed from now on.
         """
         if not changes:
             raise InvalidInputError("nothing to change was given")
         if "secret_env" in changes:
             changes["secret_env"] = _read_variables(changes["secret_env"])
+        if changes.get("key_env") is not None:
+            changes["key_env"] = _read_variables(changes["key_env"])
         with self._context.transaction() as tx:
-            changed = replace(_find(tx, name, locked=True), **changes)
-            _check_numbers(changed)
+            found = _find(tx, name, locked=True)
+            if "states" in changes:
+                joined = {**found.states, **changes["states"]}
+                changes["states"] = {state: meaning for state, meaning in joined.items() if meaning}
+            changed = replace(found, **changes)
+            _check(changed)
             tx.repositories.sales.change_source(name, changes)
             tx.write_audit("source.change", ("source", name), **changes)
         return changed
@@ -154,6 +166,7 @@ class SourceService(Service):
         lifetime: bool = False,
         plan: str | None = None,
         floating_seats: int | None = None,
+        quantity: int | None = None,
     ) -> SourceMapping:
         """Choose what is issued for a product or price of the shop; without a `slug` nothing is.
 
@@ -167,18 +180,21 @@ class SourceService(Service):
             lifetime: Never expires.
             plan: The plan of each license.
             floating_seats: How many may use it at the same time; None for no seats.
+            quantity: How many licenses a purchase is, where the shop does not report it; None to be asked.
         """
         external_id = check_line("the id in the shop", external_id, MAX_INDEXED)
         check_slots(slots)
         check_seats(floating_seats)
         check_lifetime(lifetime=lifetime, has_expiry=expires_in is not None)
+        if quantity is not None and not 1 <= quantity <= MAX_QUANTITY:
+            raise InvalidInputError(f"the quantity must be from 1 to {MAX_QUANTITY}")
         for period in (expires_in, support):
             if period is not None and not is_period(period):
                 raise InvalidInputError(f"{period!r} is no period; write 30d, 6m or 1y")
         product = None if slug is None else find_product(self._context, slug)
         plan = (plan or "").strip() or None
         terms: dict[str, Any] = {"slots": slots, "expires_in": expires_in, "support": support}
-        terms |= {"lifetime": lifetime, "plan": plan, "floating_seats": floating_seats}
+        terms |= {"lifetime": lifetime, "plan": plan, "floating_seats": floating_seats, "quantity": quantity}
         with self._context.transaction() as tx:
             _find(tx, name, locked=True)
             if product is not None:
@@ -211,14 +227,14 @@ class SourceService(Service):
             BadSignatureError: the signature is wrong, or too old.
         """
         source, now = self.get(name), self._context.now()
-        if source.kind is SourceKind.WOOCOMMERCE and is_ping(body):
+        if source.kind is ShopKind.WOOCOMMERCE and is_ping(body):
             return Receipt("ignored", "a test of the address, which changes nothing")
-        secrets = list(read_secrets(source).values())
-        if not secrets:
+        known = list(read_secrets(source).values())
+        if not known:
             raise MissingSecretError(f"the source {name} has no secret; set {source.secret_env} and restart")
         shop = SHOPS[source.kind]
-        if not shop.verify(headers, body, secrets, now, timedelta(seconds=source.tolerance)):
-            raise BadSignatureError(_explain_refusal(source, headers, body, secrets, now))
+        if not shop.verify(headers, body, known, now, timedelta(seconds=source.tolerance)):
+            raise BadSignatureError(_explain_refusal(source, headers, body, known, now))
         return self._take(source, headers, body)
 
     def take(self, name: str, body: bytes) -> Receipt:
@@ -228,21 +244,21 @@ class SourceService(Service):
     def _take(self, source: Source, headers: Mapping[str, str], body: bytes) -> Receipt:
         digest, shop = hashlib.sha256(body).hexdigest(), SHOPS[source.kind]
         try:
-            delivery = shop.read(headers, body)
+            delivery = shop.read(headers, body, ReadOptions(source.renewal_field))
             _check_delivery(delivery)
         except UnreadableDeliveryError as problem:
-            hint = "" if source.kind is SourceKind.STANDARD else _NEW_VERSION
+            hint = "" if source.kind is ShopKind.STANDARD else _NEW_VERSION
             return self._store(source, Delivery(digest, "", reason=f"{problem}{hint}"), DEAD)
         if not (delivery.id and len(delivery.id) <= MAX_INDEXED and is_printable(delivery.id)):
             delivery = delivery._replace(id=digest)
         if delivery.is_test is not None and delivery.is_test is not source.is_test:
             reason = _TEST_ON_LIVE if delivery.is_test else _LIVE_ON_TEST
-            delivery = delivery._replace(events=(), reason=reason)
-        return self._store(source, delivery, WAITING if delivery.events else IGNORED)
+            delivery = delivery._replace(facts=(), reason=reason)
+        return self._store(source, delivery, WAITING if delivery.facts else IGNORED)
 
     def _store(self, source: Source, delivery: Delivery, state: str) -> Receipt:
-        now, reason = self._context.now(), _to_line(delivery.reason)
-        content = dump_events(delivery.events) if delivery.events else None
+        now, reason = self._context.now(), to_line(delivery.reason)
+        content = dump_content(delivery.facts) if delivery.facts else None
         with self._context.transaction() as tx:
             event_id = tx.repositories.sales.add_event(
                 source.name,
@@ -250,6 +266,7 @@ class SourceService(Service):
                 now,
                 type=delivery.type,
                 content=content,
+                object=next((link for one in delivery.facts for link in links_of(one)), None),
                 state=state,
                 reason=reason or None,
                 finished_at=None if state == WAITING else now,
@@ -268,6 +285,34 @@ class SourceService(Service):
         if state is not None and state not in STATES:
             raise InvalidInputError(f"a state is one of {', '.join(STATES)}")
         return page_by_id(partial(self._context.repositories.sales.list_events, name, state), cursor, limit)
+
+    def answer(self, problem_id: int, answer: str) -> None:
+        """Answer what a person was asked, and process the deliveries of the sale again."""
+        with self._context.transaction() as tx:
+            problem = ProblemService(tx).answer(problem_id, answer)
+            self._process_again(tx, problem.source, [problem.object])
+
+    def map_and_go_on(self, problem_id: int, external_id: str, slug: str | None, **terms: Any) -> None:
+        """Map what a problem names, and process all deliveries again that wait for it."""
+        with self._context.transaction() as tx:
+            problem, sales = ProblemService(tx).get(problem_id), tx.repositories.sales
+            SourceService(tx).map(problem.source, external_id, slug, **terms)
+            waiting = [one.object for one in sales.list_waiting(problem.source, external_id)]
+            self._process_again(tx, problem.source, [problem.object, *waiting])
+
+    def _process_again(self, tx: Context, source: str, objects: Sequence[str]) -> None:
+        """Let the contracts of some objects be brought to what they should be."""
+        sales = tx.repositories.sales
+        for object_ in dict.fromkeys(objects):
+            dead = sales.list_dead(source, sales.load_contract(source, [object_])[1] | {object_})
+            if dead:
+                SourceService(tx).replay(dead[-1].id)
+                continue
+            delivery = f"answer:{secrets.token_hex(8)}"
+            values = {"type": "answer of a person", "object": object_, "state": WAITING}
+            content = dump_content([], [object_])
+            event_id = sales.add_event(source, delivery, tx.now(), content=content, **values)
+            tx.repositories.queue.add(QUEUE, f"{source}:{delivery}", {"event": event_id}, tx.now())
 
     def replay(self, event_id: int) -> StoredEvent:
         """Process a delivery again, for example after its product was mapped; nothing is done twice."""
@@ -307,9 +352,9 @@ def missing_variables(source: Source) -> list[str]:
 
 def describe_odd_secrets(source: Source) -> str:
     """Return which variable holds something else than a signing secret, such as an API key; empty if none."""
-    fits, form = SECRET_FORMS[source.kind]
-    odd = [name for name, secret in read_secrets(source).items() if not fits(secret)]
-    return f"{', '.join(odd)} holds no signing secret of {source.kind}: it must {form}" if odd else ""
+    row = ROWS[source.kind]
+    odd = [name for name, secret in read_secrets(source).items() if not row.is_secret(secret)]
+    return f"{', '.join(odd)} holds no signing secret of {row.name}: it must {row.secret_form}" if odd else ""
 
 
 def _explain_refusal(
@@ -317,8 +362,10 @@ def _explain_refusal(
 ) -> str:
     """Return why a delivery that is not verified is refused, and what to do, for the log."""
     shop = SHOPS[source.kind]
-    if shop.HEADER not in headers:
+    if shop.HEADER and shop.HEADER not in headers:
         return f"it has no header {shop.HEADER}; is this a shop of another kind than {source.kind}?"
+    if not shop.HEADER:
+        return f"its address does not end with ?secret= and the secret in {source.secret_env}"
     if shop.verify(headers, body, secrets, now, timedelta.max):
         return f"it was signed {source.tolerance} s ago or earlier, or ahead of this machine's clock; use NTP"
     return describe_odd_secrets(source) or (
@@ -334,7 +381,14 @@ def _find(context: Context, name: str, *, locked: bool = False) -> Source:
     return found
 
 
-def _check_numbers(source: Source) -> None:
+def _check(source: Source) -> None:
+    meanings = [*map(str, OrderState)]
+    if wrong := [one for one in source.states.values() if one not in meanings]:
+        raise InvalidInputError(f"{wrong[0]!r} is no meaning of a state; choose from {', '.join(meanings)}")
+    for text in (*source.states, *filter(None, [source.renewal_field])):
+        check_line("a state or field of the shop", text, MAX_INDEXED)
+    if source.changes not in CHANGES:
+        raise InvalidInputError(f"changes are one of {', '.join(CHANGES)}")
     if not 1 <= source.tolerance <= MAX_TOLERANCE:
         raise InvalidInputError(f"the tolerance must be from 1 to {MAX_TOLERANCE} seconds")
     if not 0 <= source.grace_days <= MAX_GRACE:
@@ -344,7 +398,7 @@ def _check_numbers(source: Source) -> None:
 def _read_variables(text: str) -> str:
     names = [part.strip() for part in text.split(",")]
     for name in names:
-        if _VARIABLE.fullmatch(name) is None:  # not quoted: somebody may have typed the secret itself
+        if _VARIABLE.fullmatch(name) is None:  # not quoted: it may be the secret itself
             raise InvalidInputError(
                 "the secret is given by the name of an environment variable in capital letters, such as "
                 "SHOP_SECRET; several are separated by commas"
@@ -355,21 +409,23 @@ def _read_variables(text: str) -> str:
 
 
 def _check_delivery(delivery: Delivery) -> None:
-    """Refuse ids that cannot be stored, and more of an item than a shop sells: lines of it are added up."""
-    ids = [one for event in delivery.events for one in _ids_of(event)]
-    for text in (delivery.type, *ids):
-        if not is_printable(text) or len(text) > MAX_INDEXED:
+    """Refuse ids that cannot be stored, and more of an item than a shop sells."""
+    if any(not links_of(fact) for fact in delivery.facts if isinstance(fact, Lines)):
+        raise UnreadableDeliveryError("lines of an order or a subscription without an id")
+    for text in (delivery.type, *(one for fact in delivery.facts for one in _find_ids(fact))):
+        if not is_printable(text) or len(text) > MAX_OBJECT:
             raise UnreadableDeliveryError(f"an id is no line of at most {MAX_INDEXED} characters")
-    if any(item.quantity > MAX_QUANTITY for event in delivery.events for item in event.items):
-        raise UnreadableDeliveryError(f"there are more than {MAX_QUANTITY} of an item")
+    for fact in delivery.facts:
+        if (
+            isinstance(fact, Lines)
+            and sum(one.quantity or 0 for one in fact.lines) > MAX_QUANTITY * MAX_LINES
+        ):
+            raise UnreadableDeliveryError(f"there are more than {MAX_QUANTITY * MAX_LINES} items")
 
 
-def _to_line(text: str) -> str:
-    """Return a reason, which may quote the delivery, as a line that can be stored, logged and sent."""
-    shown = (one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:MAX_REASON])
-    return mask("".join(shown))
-
-
-def _ids_of(event: SaleEvent) -> list[str]:
-    named = [one for one in (event.order_id, event.subscription_id) if one is not None]
-    return named + [one for item in event.items for one in item.external_ids]
+def _find_ids(fact: Fact) -> list[str]:
+    ids = [*key_of(fact), *links_of(fact)]
+    if isinstance(fact, Lines):
+        for line in fact.lines:
+            ids += [*line.external_ids, *filter(None, (line.id, line.item_id, line.sold))]
+    return ids

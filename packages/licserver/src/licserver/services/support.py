@@ -1,4 +1,4 @@
-"""What support does for a customer: why a license was refused, what else there is, renewals, new keys."""
+"""Support for customers: refusals of a license, all licenses of an address, renewals, new keys."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,14 +10,15 @@ from licserver.domain.decisions import add_year, generate_license_key, mask_key
 from licserver.domain.records import IssuedLicense
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services.context import Service
-from licserver.services.licenses import LicenseService, add_licenses, audit_object, find_license
-from licserver.services.lists import MAX_PAGE, LicenseFilter, Page
+from licserver.services.license_lookups import audit_object, find_by_email, find_license, fold_email
+from licserver.services.license_search import LicenseFilter
+from licserver.services.licenses import LicenseService, add_licenses
 from licserver.services.products import find_product
 
-MAX_MACHINES = 500  # on the page of a customer
+MAX_MACHINES = 500  # on a page of a customer's licenses
 
 
-class Customer(NamedTuple):
+class CustomerLicenses(NamedTuple):
     """A page of a customer's licenses, each with its activations."""
 
     email: str
@@ -26,49 +27,51 @@ class Customer(NamedTuple):
 
 
 class SupportService(Service):
-    """Answers a customer's mail; a `reference` is a license key or an id."""
+    """Operations for a customer's request; a `reference` is a license key or an id."""
 
     def list_refusals(self, license_: IssuedLicense) -> list[Refusal]:
-        """Return where a license was refused in the last 30 days, the latest first (D-193)."""
+        """Return the refusals of a license in the last 30 days, the latest first (D-193)."""
         refusals = self._context.repositories.refusals
         return refusals.list_recent(self._context.now(), KEPT_PER_LICENSE, license_.id)
 
     def list_latest_refusals(
         self, limit: int, product_id: int | None = None
     ) -> list[tuple[Refusal, IssuedLicense]]:
-        """Return the latest refusals of all licenses, or of those of a product."""
+        """Return the latest refusals of all licenses, or of a product's licenses."""
         refusals = self._context.repositories.refusals
-        found = refusals.list_recent(self._context.now(), limit, product_id=product_id)
-        ids = list({one.license_id for one in found})
-        by_id = {one.id: one for one in self._context.repositories.licenses.find_all(ids)} if ids else {}
-        return [(one, by_id[one.license_id]) for one in found]
+        latest = refusals.list_recent(self._context.now(), limit, product_id=product_id)
+        ids = list({refusal.license_id for refusal in latest})
+        by_id = (
+            {license_.id: license_ for license_ in self._context.repositories.licenses.find_all(ids)}
+            if ids
+            else {}
+        )
+        return [(refusal, by_id[refusal.license_id]) for refusal in latest]
 
     def find_licenses(self, email: str) -> list[IssuedLicense]:
-        """Return the latest licenses of an email address, `MAX_PAGE` at most; others may begin alike."""
-        found, page = list[IssuedLicense](), Page[IssuedLicense]([], "")
-        while page.cursor is not None and len(found) < MAX_PAGE:
-            page = LicenseService(self._context).search(LicenseFilter(email), page.cursor or None, MAX_PAGE)
-            found += _select(page.items, email)
-        return found[:MAX_PAGE]
+        """Return the latest licenses of an e-mail address, `MAX_PAGE` at most."""
+        return find_by_email(self._context, email)
 
-    def find_customer(self, email: str, cursor: str | None = None, limit: int = 50) -> Customer:
+    def find_customer(self, email: str, cursor: str | None = None, limit: int = 50) -> CustomerLicenses:
         """Return a page of the licenses of an email address, with the machines of each."""
-        found = LicenseService(self._context).search(LicenseFilter(email), cursor, limit)
-        theirs = _select(found.items, email)
+        page = LicenseService(self._context).search(LicenseFilter(email), cursor, limit)
+        matching = _select(page.items, email)
         machines, licenses = defaultdict[bytes, list[Activation]](list), self._context.repositories.licenses
-        ids = [one.id for one in theirs]
+        ids = [license_.id for license_ in matching]
         for license_id, activation in licenses.list_machines(ids, MAX_MACHINES) if ids else ():
             machines[license_id].append(activation)
-        return Customer(email, [(one, machines[one.id]) for one in theirs], found.cursor)
+        return CustomerLicenses(
+            email, [(license_, machines[license_.id]) for license_ in matching], page.cursor
+        )
 
     def extend(self, reference: str) -> IssuedLicense:
-        """Extend a license by a year: its last day and the end of its support, as far as it has them."""
+        """Extend a license by a year: its last day and its end of support, if it has them."""
         with self._context.transaction() as tx:
-            found = find_license(tx, reference, locked=True)
+            license_ = find_license(tx, reference, locked=True)
             today = tx.now().date()
-            dates = {"support_until": found.support_until}
-            if not found.lifetime:
-                dates["expires_on"] = found.expires_on
+            dates = {"support_until": license_.support_until}
+            if not license_.lifetime:
+                dates["expires_on"] = license_.expires_on
             new: dict[str, Any] = {name: add_year(day, today) for name, day in dates.items() if day}
             if not new:
                 raise InvalidInputError("this license has neither a last day nor an end of support")
@@ -77,13 +80,13 @@ class SupportService(Service):
     def add_slot(self, reference: str) -> IssuedLicense:
         """Add a slot."""
         with self._context.transaction() as tx:
-            found = find_license(tx, reference, locked=True)
-            if found.slots is None:
+            license_ = find_license(tx, reference, locked=True)
+            if license_.slots is None:
                 raise InvalidInputError("this license has unlimited slots")
-            return LicenseService(tx).change(reference, slots=found.slots + 1)
+            return LicenseService(tx).change(reference, slots=license_.slots + 1)
 
     def reissue(self, reference: str) -> tuple[IssuedLicense, str]:
-        """Revoke a license and issue one with the same terms and a new key; return it and its key (D-194)."""
+        """Replace a license by another with the same terms; return it and its new key (D-194)."""
         key = generate_license_key()
         with self._context.transaction() as tx:
             old = find_license(tx, reference)
@@ -91,7 +94,7 @@ class SupportService(Service):
                 tx.repositories.subscriptions.lock(old.subscription_id)
             old = find_license(tx, reference, locked=True)
             if old.revoked_at is not None:
-                raise ConflictError("this license is revoked; reinstate it first, or issue another one")
+                raise ConflictError("this license is revoked; reinstate it first, or issue another license")
             licenses, product = LicenseService(tx), find_product(tx, old.product_slug)
             new = licenses.prepare(product, old, key, product_name=old.product_name)
             add_licenses(tx, [new], product.slug)
@@ -102,6 +105,5 @@ class SupportService(Service):
 
 
 def _select(licenses: Sequence[IssuedLicense], email: str) -> list[IssuedLicense]:
-    # Only in ASCII a letter's case does not matter: ß and ss, or a Kelvin sign and k, are two mailboxes.
-    address = email.encode().lower()
-    return [one for one in licenses if (one.customer_email or "").encode().lower() == address]
+    address = fold_email(email)
+    return [license_ for license_ in licenses if fold_email(license_.customer_email or "") == address]

@@ -1,18 +1,19 @@
-"""The admin API's tokens, and operations that happen once for an idempotency key (D-93, D-130)."""
+"""Tokens of the admin API, and operations with idempotency keys (D-93, D-130)."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
 from licserver.domain.records import ActorKind, Scope
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
+from licserver.security.key_vault import KeyVault
 from licserver.security.redaction import TOKEN_PREFIX
 from licserver.services.context import Service
-from licserver.services.license_terms import check_line
 from licserver.services.users import digest_token
+from licserver.services.validation import check_line
 
 if TYPE_CHECKING:
     from licserver.services import Services
@@ -25,10 +26,10 @@ class TokenService(Service):
     """Creates, revokes and authenticates tokens."""
 
     def create(self, name: str, scope: Scope, expires_on: date | None = None) -> tuple[Token, str]:
-        """Create a token; return its record and its text, which is stored nowhere.
+        """Create a token; return its record and its text, which is not stored.
 
-        A name is used once, also after revocation: the audit log must be clear. `expires_on` is the last day,
-        UTC.
+        A name is never reused, also after revocation: the audit log must be unambiguous. `expires_on` is the
+        last day, UTC.
         """
         name = check_line("a token's name", name, MAX_TOKEN_NAME)
         now = self._context.now()
@@ -42,41 +43,41 @@ class TokenService(Service):
         return self.get(name), text
 
     def list_all(self) -> list[Token]:
-        """Return all tokens, by name, revoked ones as well."""
+        """Return all tokens by name, including revoked tokens."""
         return self._context.repositories.tokens.list_all()
 
     def get(self, name: str) -> Token:
-        """Return one token."""
-        found = self._context.repositories.tokens.find(name=name) if is_printable(name) else None
-        if found is None:
+        """Return a token."""
+        token = self._context.repositories.tokens.find(name=name) if is_printable(name) else None
+        if token is None:
             raise NotFoundError(f"there is no token {name!r}; `licserver token list` shows all")
-        return found
+        return token
 
     def revoke(self, name: str) -> Token:
-        """Revoke a token; it is refused from the next request on."""
-        found = self.get(name)
+        """Revoke a token, effective with the next request."""
+        token = self.get(name)
         with self._context.transaction() as tx:
-            if tx.repositories.tokens.revoke(found.id, tx.now()):
+            if tx.repositories.tokens.revoke(token.id, tx.now()):
                 tx.write_audit("token.revoke", ("token", name))
         return self.get(name)
 
     def authenticate(self, text: str) -> Token | None:
-        """Find the valid token of a request, and store the day of its use; None for any other text."""
+        """Return the valid token with this text, and store the day of its use; None for any other text."""
         if not text.isascii():
             return None
-        # By its hash, so that the time it takes reveals nothing about an existing token.
+        # By its hash: the time of the lookup must reveal nothing about an existing token.
         token, now = (
             self._context.repositories.tokens.find(token_hash=digest_token(text)),
             self._context.now(),
         )
         if token is None or not is_valid(token, now):
             return None
-        if token.last_used_on is None or token.last_used_on < now.date():
+        if token.last_used_on is None or token.last_used_on != now.date():
             self._context.repositories.tokens.set_last_used(token.id, now.date())
         return token
 
     def find_refused_name(self, text: str) -> str | None:
-        """Return the name of an expired or revoked token; None when there was never such a token."""
+        """Return the name of an expired or revoked token; None for an unknown token."""
         token = (
             self._context.repositories.tokens.find(token_hash=digest_token(text)) if text.isascii() else None
         )
@@ -84,14 +85,14 @@ class TokenService(Service):
 
 
 def is_valid(token: Token, now: datetime) -> bool:
-    """Return whether a token may be used; its last day is included, UTC."""
+    """Return whether a token may be used at `now`; its last day is included, UTC."""
     has_expired = token.expires_on is not None and now.date() > token.expires_on
     return token.revoked_at is None and not has_expired
 
 
 # --- idempotency ------------------------------------------------------------------------------
 
-RESPONSES_KEPT: Final = timedelta(days=1)  # for how long a response is kept
+RESPONSES_KEPT: Final = timedelta(days=1)
 
 Prepared = TypeVar("Prepared")
 
@@ -107,8 +108,8 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Outcome(NamedTuple):
-    """The result of `run_once`; a replayed one was made by an earlier request."""
+class IdempotentResult(NamedTuple):
+    """The result of `run_once`; a replayed response is from an earlier request."""
 
     response: Response
     is_replayed: bool
@@ -118,26 +119,32 @@ class IdempotencyService(Service):
     """Finds and records responses."""
 
     def find(self, key: IdempotencyKey) -> Response | None:
-        """Find the response that was recorded within the last day; the key must be of the same request."""
-        since = self._context.now() - RESPONSES_KEPT
-        found = self._context.repositories.idempotency.find(key, since)
-        if found is None:
+        """Return the response that was recorded within the last day, if any.
+
+        Raises:
+            IdempotencyConflictError: The key was used for another request.
+        """
+        since = self._context.settled_now() - RESPONSES_KEPT
+        recorded = self._context.repositories.idempotency.find(key, since)
+        if recorded is None:
             return None
-        if found.digest != key.digest:
+        if recorded.digest != key.digest:
             raise IdempotencyConflictError(
                 "this Idempotency-Key was used for another request within the last day"
             )
-        return Response(found.status, self._context.vault.decrypt(found.response, _label(key)))
+        return Response(recorded.status, self._context.vault.decrypt(recorded.response, _label(key)))
 
     def record(self, key: IdempotencyKey, response: Response) -> None:
-        """Record a response, in the operation's transaction; encrypted, because it may hold a license key.
+        """Record a response in the operation's transaction, encrypted because it may hold a license key.
 
-        A `ConflictError` means that another request was faster, or the key's owner was removed: the
-        transaction must not be committed.
+        Raises:
+            ConflictError: Another request was faster, or the key's owner was removed; the transaction must
+                not be committed.
         """
         now, recorded = self._context.now(), self._context.repositories.idempotency
         encrypted = self._context.vault.encrypt(response.body, _label(key))
-        if not recorded.add(key, response.status, encrypted, now, now - RESPONSES_KEPT):
+        since = self._context.settled_now() - RESPONSES_KEPT
+        if not recorded.add(key, response.status, encrypted, now, since):
             raise ConflictError(
                 "a request with this Idempotency-Key is in progress; look at what exists before you retry"
             )
@@ -148,15 +155,15 @@ def run_once(
     key: IdempotencyKey,
     prepare: Callable[[], Prepared],
     operation: Callable[["Services", Prepared], Response],
-) -> Outcome:
-    """Run an operation and record its response in one transaction, unless it was done before.
+) -> IdempotentResult:
+    """Run an operation and record its response in a single transaction, or replay the recorded response.
 
     Args:
-        services: On behalf of the acting user.
+        services: The services of the acting user.
         key: Identifies the operation.
-        prepare: Slow work before the transaction, such as storing a file; may be done in vain.
-        operation: Runs within the transaction, with services bound to it and what `prepare` returned; if it
-            raises, nothing was done and nothing is recorded.
+        prepare: Slow work before the transaction, such as storing a file.
+        operation: Runs within the transaction, with services bound to it and the result of `prepare`; if it
+            raises, nothing is changed or recorded.
     """
     recorded = services.idempotency.find(key)
     if recorded is None:
@@ -165,13 +172,21 @@ def run_once(
             with services.transaction() as tx:
                 response = operation(tx, prepared)
                 tx.idempotency.record(key, response)
-            return Outcome(response, is_replayed=False)
+            return IdempotentResult(response, is_replayed=False)
         except InvalidInputError:
-            # A faster request may have caused this by doing the same: then its response is the answer.
+            # The same request, sent twice at once, may have caused this: return its response.
             recorded = services.idempotency.find(key)
             if recorded is None:
                 raise
-    return Outcome(recorded, is_replayed=True)
+    return IdempotentResult(recorded, is_replayed=True)
+
+
+def open_response(vault: KeyVault, row: Mapping[str, Any]) -> str:
+    """Decrypt the recorded response of a row."""
+    is_token = row["user_id"] is None
+    by, owner = (ActorKind.TOKEN, row["token_id"]) if is_token else (ActorKind.USER, row["user_id"])
+    label = _label(IdempotencyKey(by, owner, row["key"], b""))
+    return vault.decrypt(row["response"], label).decode("utf-8", "replace")
 
 
 def _label(key: IdempotencyKey) -> bytes:

@@ -1,4 +1,4 @@
-"""Users of the console (D-96): passwords, signing in, sessions, limits of attempts, failed logins."""
+"""Users of the console (D-96): passwords, sign-in, sessions, limits of attempts, failed logins."""
 
 import contextlib
 import enum
@@ -10,25 +10,26 @@ from typing import Final, NamedTuple
 
 from licserver.database.repositories.users import Limit, NewSession, Session, User
 from licserver.domain.environments import provider_network
+from licserver.domain.instants import CONSOLE_SESSION
 from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, StoreUnavailableError
 from licserver.security.passwords import check_password, hash_password, needs_rehash, verify_password
 from licserver.services.context import Context, Service
 
-SESSION_TIME: Final = timedelta(hours=12)
-"""A working day, from the sign-in on, however much a session is used."""
+SESSION_TIME: Final = CONSOLE_SESSION
+"""A working day, counted from the sign-in."""
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._@+-]{0,62}[a-z0-9])?")
 
 
 class Needs(enum.Enum):
-    """What a session with the right password still needs."""
+    """The step that a session with the right password still needs."""
 
     NOTHING = enum.auto()
     CODE = enum.auto()
     """A code of the user's second factor."""
     ENROLMENT = enum.auto()
-    """A second factor: the settings require one, and the user has none."""
+    """A second factor, which the settings require and the user lacks."""
 
 
 class SignedIn(NamedTuple):
@@ -41,7 +42,7 @@ class SignedIn(NamedTuple):
     role: Role = Role.READ_ONLY
 
     def may(self, role: str) -> bool:
-        """Return whether the user's role includes another one."""
+        """Return whether the user's role includes a role."""
         return self.role.includes(Role(role))
 
     def __repr__(self) -> str:
@@ -51,7 +52,7 @@ class SignedIn(NamedTuple):
 class UserService(Service):
     """Adds, changes and removes users.
 
-    Hashing a password takes a tenth of a second: methods that take one must not run in an event loop.
+    Hashing a password takes a tenth of a second: methods with a password must not run in an event loop.
     """
 
     def add(self, name: str, password: str, role: Role = Role.OWNER) -> str:
@@ -65,7 +66,7 @@ class UserService(Service):
         return name
 
     def check_new_name(self, name: str) -> str:
-        """Validate a name before a password is asked for; return it as it would be stored."""
+        """Validate a name before the password prompt; return its stored form."""
         stored, shape = read_name(name), "up to 64 letters, digits, dots and hyphens, or a mail address"
         if stored is None:
             raise InvalidInputError(f"{name.strip().lower()!r} is no user name: use {shape}")
@@ -78,19 +79,19 @@ class UserService(Service):
         return self._context.repositories.users.list_all()
 
     def find(self, typed: str) -> User | None:
-        """Find a user by what was typed as the name."""
+        """Return the user with a typed name; None for an unknown or malformed name."""
         name = read_name(typed)
         return None if name is None else self._context.repositories.users.find(name)
 
     def get(self, name: str) -> User:
-        """Return one user."""
+        """Return a user."""
         user = self.find(name)
         if user is None:
             raise NotFoundError(f"there is no user {name!r}; `licserver user list` shows all")
         return user
 
     def set_password(self, name: str, password: str) -> None:
-        """Change a password, and sign the user out everywhere."""
+        """Change a password, and end all sessions of the user."""
         user = self.get(name)
         password_hash = hash_new_password(user.name, password)
         with self._context.transaction() as tx:
@@ -98,7 +99,7 @@ class UserService(Service):
             tx.write_audit("user.password", ("user", user.name))
 
     def set_role(self, name: str, role: Role) -> None:
-        """Change what a user may do, from the next request on."""
+        """Change the role of a user, effective with the next request."""
         user = self.get(name)
         with self._context.transaction() as tx:
             if role is not Role.OWNER:
@@ -107,7 +108,7 @@ class UserService(Service):
             tx.write_audit("user.role", ("user", user.name), role=[user.role.value, role.value])
 
     def remove(self, name: str) -> None:
-        """Remove a user and end all sessions of the name."""
+        """Remove a user, and end all sessions of the user."""
         user = self.get(name)
         with self._context.transaction() as tx:
             _keep_an_owner(tx, user)
@@ -116,10 +117,10 @@ class UserService(Service):
 
 
 def _keep_an_owner(tx: Context, user: User) -> None:
-    """Refuse to take the last owner away in the console, where nobody could add another one."""
-    owners = [one.id for one in tx.repositories.users.list_all() if one.role is Role.OWNER]
+    """Refuse to remove the last owner in the console, where no other owner could be added."""
+    owners = [candidate.id for candidate in tx.repositories.users.list_all() if candidate.role is Role.OWNER]
     if owners == [user.id] and tx.actor.kind is ActorKind.USER:
-        raise ConflictError(f"{user.name} is the only owner; make somebody else an owner first")
+        raise ConflictError(f"{user.name} is the only owner; make another user an owner first")
 
 
 def hash_new_password(name: str, password: str) -> str:
@@ -129,7 +130,7 @@ def hash_new_password(name: str, password: str) -> str:
 
 
 def read_name(typed: str) -> str | None:
-    """Return what was typed as a user's name is stored; None if it cannot be one."""
+    """Return the stored form of a typed name; None if it is malformed."""
     name = typed.strip().lower()
     return name if _NAME.fullmatch(name) else None
 
@@ -141,15 +142,15 @@ def _taken(name: str) -> ConflictError:
 
 # --- signing in -------------------------------------------------------------------------------
 
-PENDING_TIME: Final = timedelta(minutes=10)  # for how long a code is accepted after the password
-TRIES: Final = 20  # attempts a minute of an address, and of all addresses for one name
+PENDING_TIME: Final = timedelta(minutes=10)  # between password and code
+TRIES: Final = 20  # attempts a minute of an address, and of all addresses for a name
 NETWORK_TRIES: Final = 40  # attempts a minute of a network (IPv4 /24, IPv6 /48) for all names
 NETWORK_NAME_TRIES: Final = 10
-"""Attempts a minute of a network for one name: no network can use up what a name has."""
+"""Attempts a minute of a network for a name: no network can use up the attempts of a name."""
 KNOWN_TRIES: Final = 10
-"""Attempts a minute for a name at an address from which its user has signed in, beside all of the above."""
+"""Attempts a minute for a name at an address from which its user has signed in; counted separately."""
 KNOWN_NETWORK_TRIES: Final = 60  # the same for all names of a network
-_KNOWN_ADDRESSES: Final = 8  # addresses remembered of a user; bounds what can be guessed from them
+_KNOWN_ADDRESSES: Final = 8  # stored addresses of a user; bounds the attempts from all of them
 _TOUCH: Final = timedelta(minutes=1)  # the last use of a session is stored once in this time
 
 SIGN_IN_FAILED: Final = "user.sign_in_failed"
@@ -162,7 +163,7 @@ TOKEN_FORBIDDEN: Final = "token.forbidden"
 class LoginService(Service):
     """Sessions of the console.
 
-    Hashing a password takes a tenth of a second: methods that take one must not run in an event loop.
+    Hashing a password takes a tenth of a second: methods with a password must not run in an event loop.
     """
 
     def __init__(self, context: Context) -> None:
@@ -170,10 +171,10 @@ class LoginService(Service):
         self._users = UserService(context)
 
     def sign_in(self, name: str, password: str, address: str | None = None) -> SignedIn | None:
-        """Begin a session; None for a wrong name or password, which take as long as the right ones.
+        """Create a session; return None, after the same time, for a wrong name or password.
 
-        The address becomes one of the user's, unless None. A session that needs a code permits nothing else,
-        and ends after ten minutes.
+        The address, unless None, becomes a known address of the user. A session that needs a code permits
+        only entering the code, and ends after ten minutes.
         """
         user = self._users.find(name)
         if not verify_password(None if user is None else user.password_hash, password) or user is None:
@@ -183,13 +184,12 @@ class LoginService(Service):
         with self._context.transaction() as tx:
             return LoginService(tx).begin_session(user, address)
 
-    def change_password(self, who: SignedIn, old: str, new: str) -> SignedIn | None:
-        """Change one's own password; all sessions of the user end, and a new one begins.
+    def change_password(self, session: SignedIn, old: str, new: str) -> SignedIn | None:
+        """Change the user's own password, and replace all sessions; return None for a wrong old password.
 
-        The current session ends as well: its cookie may have been copied, and that may be the reason. None
-        when the old password is wrong.
+        The current session ends as well: the user may suspect that its cookie was copied.
         """
-        user = self._users.get(who.name)
+        user = self._users.get(session.name)
         if not verify_password(user.password_hash, old):
             return None
         password_hash = hash_new_password(user.name, new)
@@ -199,12 +199,12 @@ class LoginService(Service):
             return LoginService(tx).renew_session(user._replace(password_hash=password_hash))
 
     def authenticate(self, token: str) -> SignedIn | None:
-        """Find the user of a session's token; None when it has expired or was ended."""
+        """Return the user of a session's token; None for an expired or ended session."""
         now, session = self._context.now(), self._find_session(token)
         if session is None:
             return None
         if now - session.last_used_at >= _TOUCH:
-            with contextlib.suppress(StoreUnavailableError):  # pages can be read while nothing can be written
+            with contextlib.suppress(StoreUnavailableError):  # pages still work with a read-only database
                 self._context.repositories.sessions.set_last_used(digest_token(token), now)
         needs = Needs.NOTHING
         if session.is_pending:
@@ -214,7 +214,7 @@ class LoginService(Service):
         return SignedIn(session.user.id, session.user.name, token, needs, session.user.role)
 
     def sign_out(self, token: str) -> None:
-        """End a session; one that has ended already, or still needs a code, is not audited."""
+        """End a session; audit it unless it had ended already or still needed a code."""
         session = self._find_session(token)
         with self._context.transaction() as tx:
             has_ended = tx.repositories.sessions.remove(digest_token(token))
@@ -222,9 +222,9 @@ class LoginService(Service):
                 audit_as(tx, session.user, "user.sign_out")
 
     def begin_session(self, user: User, address: str | None, *, is_verified: bool = False) -> SignedIn | None:
-        """Begin a session and audit the sign-in, within a transaction.
+        """Create a session and audit the sign-in, within a transaction.
 
-        None when the user has another password than the verified one by now, or does not exist any more.
+        Return None if the user was removed, or the password was changed since it was verified.
         """
         begun = self.renew_session(user, is_verified=is_verified)
         if begun is None or begun.needs is Needs.CODE:
@@ -237,7 +237,7 @@ class LoginService(Service):
         return begun
 
     def renew_session(self, user: User, *, is_verified: bool = True) -> SignedIn | None:
-        """Begin a session of a user who is signed in, without auditing it; otherwise as `begin_session`."""
+        """Begin a session of a signed-in user, without auditing it; otherwise as `begin_session`."""
         token, now = secrets.token_urlsafe(32), self._context.now()
         new = NewSession(digest_token(token), now, now + SESSION_TIME, now + PENDING_TIME, is_verified)
         is_pending = self._context.repositories.sessions.add(user, new, self._idle_since(now))
@@ -247,21 +247,21 @@ class LoginService(Service):
         return SignedIn(user.id, user.name, token, needs, user.role)
 
     def find_session_user(self, token: str) -> User | None:
-        """Find the user of a session that needs a code; None when it has ended or needs none."""
+        """Return the user of a session that needs a code; None for any other or ended session."""
         session = self._find_session(token)
         return session.user if session is not None and session.is_pending else None
 
     def is_known_address(self, address: str, name: str) -> bool:
-        """Return whether the user of a name has signed in from an address lately."""
+        """Return whether the user of a name has recently signed in from an address."""
         known_as, logins = read_name(name), self._context.repositories.logins
         # PostgreSQL accepts no NUL, which may be typed.
         return known_as is not None and logins.is_known_address(known_as, self._address_digest(address))
 
     def count_attempt(self, address: str, name: str, *, is_known: bool = False) -> bool:
-        """Count an attempt; return False when there were too many within a minute (D-165).
+        """Count an attempt; return False after too many attempts within a minute (D-165).
 
-        Call it before comparing anything: then simultaneous attempts gain nothing. Whether there is a user of
-        the name makes no difference; `is_known` is from `is_known_address`.
+        Call it before comparing a password: then simultaneous attempts gain nothing. Unknown names are
+        counted in the same way; `is_known` is from `is_known_address`.
         """
         name, network = name.strip().lower()[:64], provider_network(address)
         counted = [
@@ -270,7 +270,7 @@ class LoginService(Service):
             ("user", name, TRIES),
             ("network and user", f"{network} {name}", NETWORK_NAME_TRIES),
         ]
-        if is_known:  # attempts of others do not count here
+        if is_known:  # attempts from unknown addresses do not count here
             counted = [
                 ("known address and user", f"{address} {name}", KNOWN_TRIES),
                 ("known network", network, KNOWN_NETWORK_TRIES),
@@ -279,14 +279,15 @@ class LoginService(Service):
         return self._context.repositories.logins.count_attempt(limits, self._context.now())
 
     def find_name(self, typed: str) -> str | None:
-        """Return the user's name if there is such a user: anything else that is typed may be a password."""
+        """Return the name of a typed name's user; None otherwise, as the text may be a password."""
         user = self._users.find(typed)
         return None if user is None else user.name
 
     def record_failures(self, action: str, subject: str | None, count: int, address: str) -> None:
         """Count failed logins or refused tokens; audit the first, 10th, 100th … of a day.
 
-        `action` is one of the five above, `subject` an existing user or token, or None for any other.
+        `action` is a constant of this module, such as `SIGN_IN_FAILED`; `subject` is an existing user or
+        token, or None for any other name.
         """
         with self._context.transaction() as tx:
             total = tx.repositories.logins.count_failed_logins(action, subject or "", tx.now().date(), count)
@@ -306,10 +307,10 @@ class LoginService(Service):
 
 
 def audit_as(tx: Context, user: User, action: str, **details: object) -> None:
-    """Audit what a user did to the own account."""
+    """Audit an action of a user on the user's own account."""
     tx.acting_as(Actor(ActorKind.USER, user.name)).write_audit(action, ("user", user.name), **details)
 
 
 def digest_token(token: str) -> bytes:
-    """Return what the database stores of a session's token; it cannot be used in place of it."""
+    """Return the digest of a token, which the database stores in place of the token."""
     return hashlib.sha256(token.encode()).digest()

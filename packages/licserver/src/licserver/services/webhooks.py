@@ -1,33 +1,44 @@
-"""Webhooks: endpoints of the vendor, and the events that are sent to them."""
+"""Webhooks: the vendor's endpoints, and the deliveries of events to them."""
 
 import random
 import re
 import secrets
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from licserver.database.repositories.queue import Job
-from licserver.database.repositories.webhooks import DELIVERIES, Delivery, Endpoint, NewEvent
+from licserver.database.repositories.webhooks import DELIVERIES, Delivery, Endpoint
 from licserver.domain.environments import is_printable
+from licserver.domain.instants import TWO_WEBHOOK_SECRETS
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, RetryJobError
 from licserver.protocol import webhooks
-from licserver.protocol.webhooks import TEST_TYPE, EventType, Outcome
+from licserver.protocol.webhooks import TEST_TYPE, DeliveryOutcome, EventType
+from licserver.security.outbound_addresses import is_listed, is_permitted, read_host
 from licserver.services.context import Context
+from licserver.services.license_events import ended_events, expired_events
 from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import MailService
 
-BOTH_SECRETS: Final = timedelta(days=1)  # after a rotation, two signatures are sent for so long
+BOTH_SECRETS: Final = TWO_WEBHOOK_SECRETS  # after a rotation, events are signed with both secrets
+
+
 SCAN_SECONDS: Final = 60.0
+
+
 _MAX_URL: Final = 2_000
-_AFTER_BRACKET: Final = re.compile(r"\][^:]")  # of an IPv6 address, which `urlsplit` lets pass
-_CHUNK: Final = 1_000  # licenses of one transaction of a scan
+
+
+_AFTER_BRACKET: Final = re.compile(r"\][^:]")  # text after an IPv6 address, which `urlsplit` accepts
+
+
+_CHUNK: Final = 1_000  # licenses of a transaction of a scan
 
 
 class Attempt(NamedTuple):
-    """What is sent at one attempt of a delivery."""
+    """The request of an attempt to deliver an event."""
 
     url: str
     body: bytes
@@ -35,20 +46,35 @@ class Attempt(NamedTuple):
 
 
 class WebhookService:
-    """Manages endpoints, shows and repeats deliveries, and does what comes before and after a request."""
+    """Manages endpoints, lists and repeats deliveries, and processes the jobs of events.
+
+    1. A service writes an event in the transaction of a change (`Context.add_events`).
+    2. `fan_out` turns the event into a delivery for each endpoint that wants its type.
+    3. `prepare` returns the signed request of a delivery; `jobs.webhooks` sends it.
+    4. `record` stores the result; the delivery is finished, repeated or given up.
+    5. `scan` writes events of licenses and subscriptions that have ended by themselves.
+
+    Example::
+
+        endpoint, secret = services.webhooks.add("https://example.com/hooks", [EventType.LICENSE_ISSUED])
+        services.webhooks.send_test(endpoint.id)
+
+    `record` raises a `RetryJobError` or a `BuryJobError` for a failed attempt; the methods for endpoints
+    raise a `NotFoundError` for an unknown id, and an `InvalidInputError` for an address that is not allowed.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._webhooks = context.repositories.webhooks
 
     def add(self, url: str, types: Sequence[str] = ()) -> tuple[Endpoint, str]:
-        """Add an endpoint for some types of events, or for all; return it and its secret, this once."""
+        """Add an endpoint for some types of events, or for all; return it with its secret."""
         self._check_url(url)
         known = [*map(str, EventType)]
-        if unknown := [one for one in types if one not in known]:
+        if unknown := [type_ for type_ in types if type_ not in known]:
             raise InvalidInputError(f"unknown type of event {unknown[0]!r}; choose from {', '.join(known)}")
         id_, secret, now = f"ep_{secrets.token_hex(6)}", _draw_secret(), self._context.now()
-        chosen = tuple(one for one in known if one in types)
+        chosen = tuple(type_ for type_ in known if type_ in types)
         endpoint = Endpoint(id_, url, chosen, self._encrypt(id_, secret), None, None, now)
         with self._context.transaction() as tx:
             _begin_scan(tx)
@@ -71,20 +97,40 @@ class WebhookService:
             raise InvalidInputError(
                 "the address must begin with https://; http:// is for networks of LICSERVER_WEBHOOK_NETWORKS"
             )
+        self._check_host(parts.hostname or "", parts.scheme)
+
+    def _check_host(self, host: str, scheme: str) -> None:
+        """Refuse an IP address to which nothing would be sent (D-209); names are resolved at each request."""
+        try:
+            address = read_host(host)
+        except ValueError:
+            raise InvalidInputError("the address must look like https://example.com/webhooks") from None
+        networks = self._context.settings.webhook_networks
+        if address is None:
+            return
+        if not is_permitted(address, networks):
+            raise InvalidInputError(
+                f"{host} is not a public address, and nothing would be sent to it; "
+                "for a network of yours, set LICSERVER_WEBHOOK_NETWORKS"
+            )
+        if scheme == "http" and not is_listed(address, networks):
+            raise InvalidInputError(
+                f"{host} is in no network of LICSERVER_WEBHOOK_NETWORKS; the address must begin with https://"
+            )
 
     def list_endpoints(self) -> list[Endpoint]:
         """Return all endpoints."""
         return self._webhooks.list_endpoints()
 
     def get(self, id_: str) -> Endpoint:
-        """Return one endpoint."""
-        found = self._webhooks.find_endpoint(id_)
-        if found is None:
+        """Return an endpoint."""
+        endpoint = self._webhooks.find_endpoint(id_)
+        if endpoint is None:
             raise NotFoundError(f"there is no endpoint {id_!r}; `licserver webhook list` shows all")
-        return found
+        return endpoint
 
     def rotate(self, id_: str) -> str:
-        """Give an endpoint another secret, and return it this once; for a day both sign."""
+        """Replace an endpoint's secret, and return it; for a day both secrets sign."""
         secret = _draw_secret()
         with self._context.transaction() as tx:
             old = WebhookService(tx).get(id_)
@@ -98,7 +144,7 @@ class WebhookService:
         return webhooks.format_secret(secret)
 
     def disable(self, id_: str, reason: str | None = None) -> Endpoint:
-        """Send nothing more to an endpoint; `reason` if nobody asked for it."""
+        """Disable an endpoint; `reason` is None if a user does it."""
         with self._context.transaction() as tx:
             endpoint = WebhookService(tx).get(id_)
             if endpoint.disabled_at is None:
@@ -109,7 +155,7 @@ class WebhookService:
         return self.get(id_)
 
     def enable(self, id_: str) -> Endpoint:
-        """Send events to an endpoint again; those of the meantime were not kept for it."""
+        """Enable an endpoint; events from while it was disabled are not sent."""
         with self._context.transaction() as tx:
             if WebhookService(tx).get(id_).disabled_at is not None:
                 _begin_scan(tx)
@@ -126,7 +172,7 @@ class WebhookService:
             tx.write_audit("webhook.remove", ("webhook", id_))
 
     def send_test(self, id_: str) -> str:
-        """Send an event without a meaning to an endpoint; return the event's id."""
+        """Send a test event to an endpoint; return the event's id."""
         event_id, now = f"msg_{secrets.token_hex(16)}", self._context.now()
         body = webhooks.format_event(TEST_TYPE, now, {"endpoint_id": id_})
         with self._context.transaction() as tx:
@@ -151,7 +197,7 @@ class WebhookService:
             _repeat(tx, [delivery_id], delivery=delivery_id)
 
     def redeliver_since(self, since: datetime, endpoint_id: str | None = None) -> int:
-        """Send all events since an instant again, delivered or not; return how many."""
+        """Repeat all deliveries since an instant, delivered or not; return their number."""
         with self._context.transaction() as tx:
             ids = tx.repositories.webhooks.list_ids_since(since, endpoint_id)
             return _repeat(tx, ids, since=since, endpoint=endpoint_id) if ids else 0
@@ -167,15 +213,15 @@ class WebhookService:
         type_, data = job.payload["type"], {**job.payload["data"]}
         if type_ == EventType.ACTIVATION_CREATED:
             license_id = bytes.fromhex(data["license_id"])
-            MailService(self._context).send_activation(job.key, license_id, data["domain"])
-        endpoints = [one.id for one in self._webhooks.list_endpoints() if one.wants(type_)]
+            MailService(self._context).send_activation(job.key, license_id)
+        endpoints = [endpoint.id for endpoint in self._webhooks.list_endpoints() if endpoint.wants(type_)]
         if not endpoints:
             return False
         if "license_id" in data:
-            found = self._context.repositories.licenses.find(bytes.fromhex(data["license_id"]))
-            if found is not None:
-                data |= {"masked_key": found.masked_key, "product": found.product_slug}
-                data |= {"trial": True} if found.trial else {}
+            license_ = self._context.repositories.licenses.find(bytes.fromhex(data["license_id"]))
+            if license_ is not None:
+                data |= {"masked_key": license_.masked_key, "product": license_.product_slug}
+                data |= {"trial": True} if license_.trial else {}
         body = webhooks.format_event(type_, datetime.fromisoformat(job.payload["at"]), data)
         with self._context.transaction() as tx:
             tx.repositories.webhooks.add_deliveries(job.key, type_, body, endpoints, tx.now())
@@ -196,54 +242,64 @@ class WebhookService:
         return Attempt(endpoint.url, body, webhooks.signed_headers(delivery.event_id, now, body, keys))
 
     def record(self, job: Job, status: int | None, answer: str) -> bool:
-        """Store what an attempt came to; raise `RetryJobError` or `BuryJobError` unless it was delivered.
+        """Store the result of an attempt; raise `RetryJobError` or `BuryJobError` unless it was delivered.
 
         Returns:
             Whether the job was finished in the same transaction.
         """
-        now, outcome = self._context.now(), webhooks.judge_response(status)
+        now, outcome = self._context.now(), webhooks.evaluate_response(status)
         due_at = webhooks.next_attempt(job.attempts, now, random.random())  # noqa: S311 - jitter
+        settled = now if outcome is DeliveryOutcome.DELIVERED else self._context.settled_now()
         with self._context.transaction() as tx:
             tx.repositories.webhooks.note_attempt(job.id, status, answer, now)
             delivery = tx.repositories.webhooks.find_delivery(job.id)
             if delivery is None:
                 return False
             endpoint = WebhookService(tx).get(delivery.endpoint_id)
-            failing_since = None if outcome is Outcome.DELIVERED else endpoint.failing_since or now
+            failing_since = None if outcome is DeliveryOutcome.DELIVERED else endpoint.failing_since or now
             if failing_since != endpoint.failing_since:
                 tx.repositories.webhooks.change_endpoint(endpoint.id, failing_since=failing_since)
             if failing_since is None:
                 return tx.repositories.queue.finish(job, now)
-            if outcome is Outcome.GONE:
+            if outcome is DeliveryOutcome.GONE:
                 WebhookService(tx).disable(endpoint.id, "it answered 410 Gone")
-            elif now - failing_since >= webhooks.MAX_FAILING:
+            elif settled - failing_since >= webhooks.MAX_FAILING:
                 WebhookService(tx).disable(endpoint.id, "all deliveries of five days failed")
         message = f"status {status}" if status is not None else answer
-        if due_at is None or outcome is Outcome.GONE:
+        if due_at is None or outcome is DeliveryOutcome.GONE:
             raise BuryJobError(message)
         raise RetryJobError(message, due_at)
 
     def scan(self) -> None:
         """Write the events of licenses and subscriptions that have ended by themselves, each once (D-208)."""
-        wanted, now = self._webhooks.wanted_types(), self._context.now()
+        types, now = self._webhooks.wanted_types(), self._context.settled_now()
         since = self._webhooks.read_scanned_at()
-        if not wanted & {EventType.LICENSE_EXPIRED, EventType.SUBSCRIPTION_ENDED} or since is None:
+        if (
+            not types & {EventType.LICENSE_EXPIRED, EventType.SUBSCRIPTION_ENDED}
+            or since is None
+            or since > now
+        ):
             return
-        # Several processes may scan at once, and find the same: the ids of the events are the same as well.
-        self._scan(wanted, lambda after: self._webhooks.list_ended(since, now, after, _CHUNK), _ended_events)
+        # Several processes may scan at once: they write the same events with the same ids.
+        self._scan(
+            types, now, lambda after: self._webhooks.list_ended(since, now, after, _CHUNK), ended_events
+        )
         if since.date() < now.date():
             first, last = since.date(), now.date() - timedelta(days=1)
             self._scan(
-                wanted, lambda after: self._webhooks.list_expired(first, last, after, _CHUNK), _expired_events
+                types,
+                now,
+                lambda after: self._webhooks.list_expired(first, last, after, _CHUNK),
+                expired_events,
             )
         if self._webhooks.read_scanned_at() == since:
             self._webhooks.write_scanned_at(now)
 
-    def _scan(self, wanted: frozenset[str], load: Any, describe: Any) -> None:
+    def _scan(self, types: frozenset[str], now: datetime, load: Any, describe: Any) -> None:
         after = b""
         while rows := load(after):
-            events = [event for row in rows for event in describe(row, self._context.now())]
-            self._webhooks.add_events(event for event in events if event.type in wanted)
+            events = [event for row in rows for event in describe(row, now)]
+            self._webhooks.add_events(event for event in events if event.type in types)
             after = rows[-1].id
 
     def _encrypt(self, id_: str, secret: bytes) -> bytes:
@@ -254,7 +310,7 @@ class WebhookService:
 
 
 def parse_instant(text: str) -> datetime:
-    """Return an instant that a person has typed, in UTC unless it names a time zone."""
+    """Parse a typed instant, in UTC unless it has a time zone."""
     try:
         parsed = datetime.fromisoformat(text)
         return parsed.replace(tzinfo=parsed.tzinfo or UTC).astimezone(UTC)
@@ -267,56 +323,13 @@ def _draw_secret() -> bytes:
 
 
 def _begin_scan(tx: Context) -> None:
-    """Before the first endpoint is there, forget what ended while there was none."""
+    """Skip, before the first endpoint is added, everything that ended without an endpoint."""
     if not tx.repositories.webhooks.wanted_types():
-        tx.repositories.webhooks.write_scanned_at(tx.now())
+        tx.repositories.webhooks.write_scanned_at(tx.settled_now())
 
 
 def _repeat(tx: Context, ids: Sequence[int], **details: Any) -> int:
     count = tx.repositories.queue.revive(DELIVERIES, ids, tx.now())
+    tx.repositories.webhooks.name_owners()
     tx.write_audit("webhook.redeliver", ("webhook", "-"), count=count, **details)
     return count
-
-
-def expired_event(license_: Any, now: datetime) -> NewEvent:
-    """Return the event of a license, or a row of one, that has expired; what ended first makes its id."""
-    type_, id_ = EventType.LICENSE_EXPIRED, license_.id.hex()
-    event_id = webhooks.derive_event_id(type_, id_, _first_end(license_).isoformat())
-    return NewEvent(type_, now, {"license_id": id_}, event_id)
-
-
-def _first_end(license_: Any) -> date:
-    """Return the last day, or the instant at which the subscription ended if that came first."""
-    last_day, ended_at = license_.expires_on, license_.subscription_ended_at
-    is_day = ended_at is None or (last_day is not None and last_day < ended_at.date())
-    end: date = last_day if is_day else ended_at
-    return end
-
-
-def ended_event(subscription_id: str, ended_at: datetime, now: datetime) -> NewEvent:
-    """Return the event of a subscription that has ended."""
-    type_, ended = EventType.SUBSCRIPTION_ENDED, ended_at.isoformat()
-    data = {"subscription_id": subscription_id, "ended_at": ended}
-    return NewEvent(type_, now, data, webhooks.derive_event_id(type_, subscription_id, ended))
-
-
-def _expired_events(row: Any, now: datetime) -> list[NewEvent]:
-    return [expired_event(row, now)] if _first_end(row) == row.expires_on else []
-
-
-def _ended_events(row: Any, now: datetime) -> list[NewEvent]:
-    events = [ended_event(row.subscription_id, row.subscription_ended_at, now)]
-    is_valid = not row.lifetime and row.revoked_at is None
-    if is_valid and _first_end(row) == row.subscription_ended_at:
-        events.append(expired_event(row, now))
-    return events
-
-
-def write_subscription_end(
-    tx: Context, subscription_id: str, before: datetime | None, at: datetime | None
-) -> None:
-    """Write the events of a subscription that a change has ended; a scan finds what ends later (D-208)."""
-    now = tx.now()
-    if at is not None and at <= now and (before is None or before > now):
-        rows = tx.repositories.webhooks.list_linked(subscription_id)
-        tx.add_new_events(*(event for row in rows for event in _ended_events(row, now)))

@@ -9,27 +9,31 @@ from aiohttp import hdrs, web
 from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
+from licserver.database.repositories.clock import SettledClock
 from licserver.database.repositories.webhooks import WantedEvents
+from licserver.limits import MAX_PUBLIC_BODY_BYTES
 from licserver.protocol import public_api
 from licserver.protocol.feeds import SPARKLE_PATH, TAURI_PATH, VELOPACK_PATH
 from licserver.protocol.webhooks import EventType
+from licserver.runtime.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
+from licserver.runtime.metrics import METER, Meter
+from licserver.runtime.periodic import CLOCK_SECONDS, PeriodicWork
+from licserver.runtime.worker_threads import WorkerThreads
 from licserver.security.link_secrets import watch_link_secrets
 from licserver.services import Services
 from licserver.settings import Settings
 from licserver.web.account.app import create_account
 from licserver.web.admin.app import create_admin_api
-from licserver.web.background import BackgroundWorker
-from licserver.web.background_process import create_background
 from licserver.web.console.app import create_console
+from licserver.web.customer_api import CustomerEndpoints
 from licserver.web.downloads import Downloads
-from licserver.web.extensions import Extensions
 from licserver.web.feeds import Feeds
-from licserver.web.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
-from licserver.web.metrics import METER, Meter
+from licserver.web.host_names import HostNames
 from licserver.web.middlewares import (
     ADMIN_ROOT,
     DRAIN,
     ERRORS,
+    HOST_NAMES,
     HOT_ROUTES,
     PUBLIC_ERRORS,
     Drain,
@@ -41,12 +45,11 @@ from licserver.web.middlewares import (
     get,
 )
 from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
-from licserver.web.rate_limits import LIMITS, ClientAddresses, Limits
+from licserver.web.rate_limits import LIMITS, Limits
 from licserver.web.responses import HSTS
-from licserver.web.sales import PATH as SALES_PATH
-from licserver.web.sales import SaleDeliveries
+from licserver.web.shops import PATH as SALES_PATH
+from licserver.web.shops import SaleDeliveries
 from licserver.web.statistics import STATISTICS, StatisticsCounter
-from licserver.web.worker_threads import WorkerThreads
 
 REFRESH_SECONDS: Final = 5.0  # after which an endpoint that was added gets events of public endpoints
 
@@ -55,11 +58,11 @@ def create_app(
     services: Services,
     clock: Clock = system_clock,
     meter: Meter | None = None,
-    wake: Callable[[], None] | None = None,
+    wake: Callable[[], None] = lambda: None,
 ) -> web.Application:
     """Create the application; the vendor's side is part of it unless the settings give that its own address.
 
-    `wake` lets another process look for jobs; without it, this event loop and a thread do them.
+    `wake` is called when a job has been queued; `serving.server.create_app_with_jobs` does jobs as well.
 
     The caller closes the services after it. Any aiohttp runner can run it; only `connections.Runner` bounds
     how long a connection is held.
@@ -67,7 +70,8 @@ def create_app(
     Raises:
         SettingsError: when the settings name a Redis or a logo that cannot be used.
     """
-    app = _create_root(services.settings, meter)
+    settings = services.settings
+    app = _create_root(settings, meter, HostNames(settings.base_url, settings.allowed_hosts))
     is_mailed = services.mail.is_on and services.settings.mail_activations
     always = [EventType.ACTIVATION_CREATED] if is_mailed else []  # for mail to customers
     wanted = WantedEvents(services.repositories.webhooks, always)
@@ -77,13 +81,12 @@ def create_app(
     )
     app.cleanup_ctx.append(statistics.running)
     app.cleanup_ctx.append(_run_queries)
-    refreshing = BackgroundWorker(services.repositories, clock)
+    refreshing = PeriodicWork("background")
     refreshing.every(REFRESH_SECONDS, wanted.refresh)
+    settled = SettledClock(services.database, clock)
+    if clock is system_clock:  # one that a test moves is meant
+        refreshing.every(CLOCK_SECONDS, settled.refresh)
     app.cleanup_ctx.append(refreshing.running)
-    if wake is None:
-        background = create_background(services, clock)
-        app.cleanup_ctx.append(background.running)
-        wake = background.wake
     threads = WorkerThreads()
     app.on_cleanup.append(threads.close)
     deliveries = SaleDeliveries(services, wake, app[LIMITS], threads)
@@ -93,7 +96,8 @@ def create_app(
         links=watch_link_secrets(services.settings, services.vault),
         settings=services.settings,
         clock=clock,
-        callers=ClientAddresses(services.settings),
+        settle=settled.settle,
+        callers=app[LIMITS].clients,
         limits=app[LIMITS],
         statistics=statistics,
     )
@@ -102,10 +106,10 @@ def create_app(
     hot = {("POST", public_api.VERIFY_PATH): verify, ("GET", public_api.UPDATE_CHECK_PATH): update_check}
     app[HOT_ROUTES] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
-    extensions = Extensions(services, public)
-    app.on_cleanup.append(extensions.close)
-    for path, endpoint in extensions.endpoints.items():
-        handler = extensions.create_handler(endpoint)
+    customer_api = CustomerEndpoints(services, public)
+    app.on_cleanup.append(customer_api.close)
+    for path, endpoint in customer_api.endpoints.items():
+        handler = customer_api.create_handler(endpoint)
         add_route(app, path, {"POST": signer.signing(handler) if endpoint.is_signed else handler})
     add_route(app, public_api.UPDATE_CHECK_PATH, get(update_check))
     downloads = Downloads(public, services)
@@ -130,19 +134,21 @@ def create_admin_app(
     services: Services, clock: Clock = system_clock, meter: Meter | None = None
 ) -> web.Application:
     """Create the application of the vendor's side, where that has an address of its own; as `create_app`."""
-    app = _create_root(services.settings, meter)
+    # The base URL is that of customers: this side may have any name.
+    app = _create_root(services.settings, meter, HostNames(None, ()))
     add_route(app, "/healthz", get(healthz))
     _add_vendors_side(app, services, clock)
     add_not_found(app, "/{anything:.*}")
     return app
 
 
-def _create_root(settings: Settings, meter: Meter | None) -> web.Application:
+def _create_root(settings: Settings, meter: Meter | None, names: HostNames) -> web.Application:
     """Create an application with what every request needs, and the middlewares around all of them."""
-    app = web.Application(client_max_size=public_api.MAX_BODY_BYTES)
+    app = web.Application(client_max_size=MAX_PUBLIC_BODY_BYTES)
     app[DRAIN] = Drain()
+    app[HOST_NAMES] = names
     app[REQUEST_IDS] = RequestIds(settings)
-    app[LIMITS] = Limits(settings, ClientAddresses(settings))
+    app[LIMITS] = Limits(settings)
     app[ERRORS] = PUBLIC_ERRORS
     if meter is not None:
         app[METER] = meter
@@ -159,7 +165,7 @@ def _add_vendors_side(app: web.Application, services: Services, clock: Clock) ->
     app[FAILURES] = failures = FailureReport(services, threads)
     app.on_cleanup.append(failures.close)
     app.add_subapp(ADMIN_ROOT, create_admin_api(services, app[LIMITS], failures, threads))
-    app.add_subapp("/console", create_console(services, clock, failures, threads))
+    app.add_subapp("/console", create_console(services, clock, app[LIMITS], failures, threads))
     add_route(app, "/", get(_to_console))
     app.on_cleanup.append(threads.close)
 

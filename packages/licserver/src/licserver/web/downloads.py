@@ -11,7 +11,7 @@ from aiohttp import web
 from licserver.artifacts import ArtifactRedirect, Pieces, Source
 from licserver.domain import decisions
 from licserver.domain.decisions import DownloadRefusal, DownloadVerdict
-from licserver.domain.offers import NO_LICENSE, anyone
+from licserver.domain.offers import NO_LICENSE, public_feed_license
 from licserver.domain.records import Release
 from licserver.errors import ArtifactsError
 from licserver.protocol import public_api
@@ -21,6 +21,7 @@ from licserver.protocol.downloads import (
     content_md5,
     download_headers,
     etag,
+    is_unmodified,
     parse_range,
     patch_headers,
     read_patch_base,
@@ -50,6 +51,8 @@ class Downloads:
         try:
             sent, source = await self._find(request, verdict)
             extra = {} if sent is verdict else patch_headers(verdict.artifact)
+            if is_unmodified(request.headers.getall("If-None-Match", ()), etag(sent)):
+                return await _send_unmodified(sent, source, extra)
             if isinstance(source, ArtifactRedirect):
                 headers = redirect_headers(sent, source.address) | extra
                 return web.Response(status=307, headers=headers)
@@ -68,7 +71,7 @@ class Downloads:
         return send_content(200, verdict.manifest.encode(), public_api.MANIFEST_TYPE)
 
     async def _find(self, request: web.Request, release: Release) -> tuple[Release, Source]:
-        """Return a release and how to send its file; with a patch in place of the file if one was asked for.
+        """Return a release and how to send its file; with a patch instead if the request accepts one.
 
         Raises:
             ArtifactsError: The file is not there.
@@ -90,7 +93,7 @@ class Downloads:
             return subject
         license_, release = await self.public.queries.find_download(subject)
         if subject.license_id == NO_LICENSE and release is not None:
-            license_ = anyone(release.product_id)
+            license_ = public_feed_license(release.product_id)
         return decisions.evaluate_download(license_, release)
 
     async def _refuse(self, request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
@@ -116,6 +119,15 @@ class Downloads:
             if not isinstance(source, Pieces):
                 await asyncio.to_thread(source.close)
         return response
+
+
+async def _send_unmodified(release: Release, source: Source, extra: dict[str, str]) -> web.StreamResponse:
+    """Respond that the client has the file already."""
+    if not isinstance(source, Pieces | ArtifactRedirect):
+        await asyncio.to_thread(source.close)
+    kept = {"Cache-Control", "ETag", "Vary", *public_api.NOT_A_PAGE}
+    headers = download_headers(release) | extra
+    return web.Response(status=304, headers={name: value for name, value in headers.items() if name in kept})
 
 
 def _begin(request: web.Request, release: Release, extra: dict[str, str]) -> tuple[web.StreamResponse, Span]:

@@ -1,13 +1,21 @@
-"""Feeds for apps that have another updater: what it asks for, judged as an update check (D-213)."""
+"""Feeds for apps with another updater; each request is evaluated as an update check (D-213)."""
 
+import hashlib
 from dataclasses import dataclass
 
 from aiohttp import hdrs, web
 
 from licserver.domain import decisions
 from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict
-from licserver.domain.offers import Installation, Listed, apply_rollout, list_releases, offer_to_anyone
+from licserver.domain.offers import (
+    Installation,
+    ListedRelease,
+    apply_rollout,
+    evaluate_public_feed,
+    list_releases,
+)
 from licserver.protocol import feeds, public_api
+from licserver.protocol.downloads import is_unmodified
 from licserver.protocol.public_api import UpdateRequest, parse_query
 from licserver.web.public import PublicEndpoints
 from licserver.web.responses import send, send_content
@@ -37,10 +45,12 @@ class Feeds:
         """Respond to Sparkle with a list from which the app chooses."""
         call, now = _parse(request, feeds.SPARKLE_PLATFORM), self.public.clock()
         verdict, installation = await self._judge(call)
-        listed: list[tuple[Listed, str]] = []
+        listed: list[tuple[ListedRelease, str]] = []
         if isinstance(verdict, Offer) and verdict.downloadable:
             _, releases = await self.public.queries.find_releases(call.slug) or (None, [])
-            for one in list_releases(verdict, releases, call.channels, call.platform, installation, now):
+            for one in list_releases(
+                verdict, releases, call.channels, call.platform, installation, self.public.settle(now)
+            ):
                 link = self.public.sign_link(request, verdict._replace(release=one.release), now)
                 listed.append((one, link or ""))
         elif not isinstance(verdict, Offer) and verdict is not UpdateRefusal.NO_VERSIONS:
@@ -59,9 +69,9 @@ class Feeds:
         call = _parse(request, platform, version=installed, domain=domain, channel=channel)
         verdict = await self._offer(call)
         if isinstance(verdict, Offer):
-            return send(feeds.format_velopack_feed(verdict))
+            return _send_tagged(request, feeds.format_velopack_feed(verdict))
         if verdict is UpdateRefusal.NO_VERSIONS:
-            return send(feeds.format_velopack_feed(None))
+            return _send_tagged(request, feeds.format_velopack_feed(None))
         return await self._refuse(request, call, verdict)
 
     async def _send_package(self, request: web.Request) -> web.StreamResponse:
@@ -85,7 +95,7 @@ class Feeds:
         verdict, installation = await self._judge(call)
         if verdict is None:
             return None
-        verdict = apply_rollout(verdict, installation, self.public.clock())
+        verdict = apply_rollout(verdict, installation, self.public.settle(self.public.clock()))
         if call.current_version:
             self.public.statistics.count_update_check(verdict, call.current_version)
         return verdict
@@ -101,7 +111,7 @@ class Feeds:
             verdict = await self.public.judge_update(call, self.public.clock())
             domain = domain or self.public.vault.license_id(call.license_key).hex()
         elif (found := await self.public.queries.find_releases(call.slug)) and found[0].public_feed:
-            verdict = offer_to_anyone(*found, call.channels, call.platform)
+            verdict = evaluate_public_feed(*found, call.channels, call.platform)
         return verdict, Installation(domain, call.current_version, call.is_manual)
 
     async def _refuse(
@@ -113,6 +123,14 @@ class Feeds:
         if refusal in decisions.MISSES:
             return await self.public.limits.answer_miss(request, response, call.domain)
         return send(response)
+
+
+def _send_tagged(request: web.Request, answer: public_api.ApiResponse) -> web.StreamResponse:
+    """Respond with a feed, or that it is as it was. Other feeds have links, which end within an hour."""
+    tag = f'"{hashlib.sha256(answer.content).hexdigest()[:32]}"'
+    if is_unmodified(request.headers.getall(hdrs.IF_NONE_MATCH, ()), tag):
+        return web.Response(status=304, headers={hdrs.ETAG: tag, hdrs.CACHE_CONTROL: "no-store"})
+    return send(answer, {hdrs.ETAG: tag})
 
 
 def _parse(request: web.Request, platform: str, **defaults: str) -> UpdateRequest:

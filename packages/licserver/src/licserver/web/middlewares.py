@@ -17,9 +17,10 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from licserver.errors import LicserverError
-from licserver.web.hot_requests import HotRoutes
-from licserver.web.logging import REQUEST_IDS, RequestIds
-from licserver.web.metrics import METER
+from licserver.limits import MAX_TARGET_CHARS
+from licserver.runtime.logging import REQUEST_IDS, RequestIds
+from licserver.runtime.metrics import METER
+from licserver.web.host_names import HostNames
 from licserver.web.rate_limits import LIMITS
 from licserver.web.responses import (
     NO_ENCODING,
@@ -60,6 +61,9 @@ ERRORS = web.AppKey("errors", ErrorFormat)
 ENDPOINT = web.AppKey("endpoint", str)
 """The label of an application's requests in the metrics; without one, each path has its own."""
 
+HotRoutes = Mapping[tuple[str, str], Handler]  # handlers by method and path
+
+HOST_NAMES = web.AppKey("host_names", HostNames)
 HOT_ROUTES: web.AppKey[HotRoutes] = web.AppKey("hot_routes")
 
 PUBLIC_ERRORS: Final = ErrorFormat(logging.getLogger("licserver.web"), respond_as_json)
@@ -71,13 +75,15 @@ def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Mid
     One for all three, because each layer costs a hot route 0.5 us. Without `errors`, these have the format
     of the sub-application to which the request was routed.
     """
-    drain, limits, request_ids = app[DRAIN], app[LIMITS], app[REQUEST_IDS]
+    drain, limits, request_ids, names = app[DRAIN], app[LIMITS], app[REQUEST_IDS], app[HOST_NAMES]
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             if delay := limits.flood_delay(request):
                 raise ApiError(429, headers={"Retry-After": str(delay)})  # noqa: TRY301 - written as others
+            if not names.allow(request):
+                raise ApiError(421)  # noqa: TRY301
             if hdrs.CONTENT_ENCODING in request.headers:
                 raise ApiError(415, headers=NO_ENCODING)  # noqa: TRY301
             response = await handler(request)
@@ -102,7 +108,7 @@ async def _respond_to_error(
     error = to_api_error(problem)
     response = await errors.respond(request, error)
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        is_expected = isinstance(problem, LicserverError)  # its message says what to do
+        is_expected = isinstance(problem, LicserverError)  # its message has the advice
         what, cause = (f": {problem}", None) if is_expected else (" failed", problem)
         request_ids.log_error(errors.log, request, response, what, cause)
     return response
@@ -153,6 +159,7 @@ RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 """What a proxy in front may read as another path than aiohttp does (D-155)."""
 
+_LONG_TARGET: Final = ApiError(414)
 _BAD_PATH: Final = ApiError(
     400, "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
 )
@@ -177,22 +184,24 @@ def create_request_handler(routes: HotRoutes, router: RequestHandler) -> Request
         handler = routes.get((request.method, request.rel_url.raw_path))
         if handler is None or hdrs.EXPECT in request.headers:
             path = request.rel_url.raw_path
-            if _AMBIGUOUS.search(path):
-                handler = _refuse_path
+            if len(request.raw_path) > MAX_TARGET_CHARS:
+                handler = partial(_refuse_target, problem=_LONG_TARGET)
+            elif _AMBIGUOUS.search(path):
+                handler = partial(_refuse_target, problem=_BAD_PATH)
             elif path.startswith("/"):
                 return router(request)
             else:
-                handler = _refuse_target
+                handler = _refuse_form
         return handler(cast("web.Request", request))  # the application creates all requests
 
     return handle
 
 
-async def _refuse_path(request: web.Request) -> web.StreamResponse:
+async def _refuse_target(request: web.Request, problem: ApiError) -> web.StreamResponse:
     respond = respond_with_problem if request.rel_url.raw_path.startswith(ADMIN_ROOT) else respond_as_json
-    return await respond(request, _BAD_PATH)
+    return await respond(request, problem)
 
 
-async def _refuse_target(_request: web.Request) -> web.StreamResponse:
+async def _refuse_form(_request: web.Request) -> web.StreamResponse:
     """Refuse CONNECT and ``OPTIONS *``, to which aiohttp would respond by itself."""
     return send_error(404)

@@ -1,6 +1,6 @@
 """The public endpoints: `protocol.public_api` parses and formats, `domain.decisions` decides.
 
-Verify and update check, which are signed for requests that ask for it, and health. `extensions` and
+Verify and update check, which are signed on request, and health. `customer_api` and
 `downloads` have the others.
 """
 
@@ -18,8 +18,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from licserver.clock import Clock
+from licserver.database.hot_path.activations import ActivationRequest
 from licserver.database.hot_path.batcher import PublicQueries
-from licserver.database.hot_path.store import ActivationRequest, Lookup
+from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain import decisions
 from licserver.domain.decisions import (
@@ -33,12 +34,12 @@ from licserver.domain.decisions import (
 from licserver.domain.offers import Installation, apply_rollout
 from licserver.domain.records import Environment, LicenseSnapshot
 from licserver.errors import StoreUnavailableError
+from licserver.limits import MAX_FIELD_CHARS, MAX_PUBLIC_BODY_BYTES
 from licserver.protocol import public_api
 from licserver.protocol.downloads import LinkSubject, sign_link
 from licserver.protocol.ed25519_keys import SigningKey
 from licserver.protocol.release_manifests import to_header
 from licserver.protocol.response_signatures import (
-    MAX_FIELD,
     AcceptSignatureReader,
     SignedRequest,
     matches_digest,
@@ -49,18 +50,26 @@ from licserver.security.key_vault import KeyVault
 from licserver.security.link_secrets import LinkSecrets
 from licserver.security.redaction import mask_machine
 from licserver.settings import Settings
+from licserver.web.client_addresses import ClientAddresses
 from licserver.web.middlewares import DRAIN
-from licserver.web.rate_limits import ClientAddresses, Limits
+from licserver.web.rate_limits import Limits, Write
 from licserver.web.responses import (
     CONTENT_TYPE,
     WholeResponse,
     send,
     send_continue,
+    send_too_many,
     send_unavailable,
 )
 from licserver.web.statistics import StatisticsCounter
 
 _TOO_MANY: Final = 429
+_TOO_MANY_NEW: Final = (
+    "This license was activated on too many new computers today; wait as Retry-After states, or ask support."
+)
+TOO_MANY_WRITES: Final = (
+    "This license, or this address, had too many changes within a minute; wait as Retry-After states."
+)
 _READY_TIMEOUT: Final = 1.5  # seconds in which the database must answer
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
@@ -107,7 +116,7 @@ class AnswerSigner:
         wanted = self._read_wanted(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
         # Nothing to sign, or nothing that can be signed: as if there were no such header.
-        if wanted is None or not 0 < len(digest) <= MAX_FIELD or not request.raw_path.isascii():
+        if wanted is None or not 0 < len(digest) <= MAX_FIELD_CHARS or not request.raw_path.isascii():
             return await handler(request)
         # Before the handler: a request that contradicts its digest must not take a slot.
         if not matches_digest(digest, await self._read_body(request)):
@@ -141,6 +150,7 @@ class PublicEndpoints:
     links: LinkSecrets
     settings: Settings
     clock: Clock
+    settle: Callable[[datetime], datetime]  # what cannot be undone goes by this instant
     callers: ClientAddresses
     limits: Limits
     statistics: StatisticsCounter
@@ -165,6 +175,12 @@ class PublicEndpoints:
             license_ = await self.queries.find_license(lookup)
             verdict = decide(license_)
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
+                slots, license_id = verdict.license.slots, lookup.license_id
+                if slots is None and (delay := self.limits.activation_delay(license_id)):
+                    return send_too_many(delay, _TOO_MANY_NEW)
+                write = Write(None) if slots is None else Write(license_id, slots)
+                if delay := self.limits.write_delay(write, caller):
+                    return send_too_many(delay, TOO_MANY_WRITES)
                 self.callers.look_for_a_proxy(request)
                 verdict = await self.queries.activate(ActivationRequest(lookup, decide, now, machine), began)
         else:
@@ -185,7 +201,8 @@ class PublicEndpoints:
             return await self.limits.answer_miss(request, public_api.invalid_update_response(call))
         now = self.clock()
         verdict = await self.judge_update(call, now)
-        verdict = apply_rollout(verdict, Installation(call.domain, call.current_version, call.is_manual), now)
+        installation = Installation(call.domain, call.current_version, call.is_manual)
+        verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone (D-284)
         self.statistics.count_update_check(verdict, call.current_version)
         response = public_api.update_response(verdict, self.sign_link(request, verdict, now))
         if isinstance(verdict, UpdateRefusal):
@@ -220,8 +237,8 @@ class PublicEndpoints:
         if not content.is_eof() or content.at_eof():
             return await self.keep_body(request)
         body = content.read_nowait()  # it arrived with the headers
-        if len(body) > public_api.MAX_BODY_BYTES:
-            raise web.HTTPRequestEntityTooLarge(public_api.MAX_BODY_BYTES, len(body))
+        if len(body) > MAX_PUBLIC_BODY_BYTES:
+            raise web.HTTPRequestEntityTooLarge(MAX_PUBLIC_BODY_BYTES, len(body))
         return body
 
     async def keep_body(self, request: web.Request) -> bytes:

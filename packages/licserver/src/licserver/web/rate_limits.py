@@ -1,4 +1,4 @@
-"""The client's address behind trusted proxies (D-05), and the limits of its requests and its misses.
+"""Limits of a client's requests, and of its misses.
 
 A miss is a request whose key, link or token is not valid.
 """
@@ -14,84 +14,14 @@ from typing import Final, NamedTuple, TypeVar
 
 from aiohttp import web
 
-from licserver.domain.environments import client_ip, normalise_ip, parse_ip
 from licserver.errors import SettingsError
 from licserver.protocol import public_api
 from licserver.settings import Settings
-from licserver.web.hot_requests import enter_task
+from licserver.web.client_addresses import ClientAddress, ClientAddresses
 from licserver.web.responses import send, send_too_many
-
-_NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - stands for none
-ONE_CUSTOMER: Final = 64
-"""Leading bits of IPv6 that are counted together: a client with one address of a /64 has them all."""
-
-_REMEMBERED: Final = 65_536
-_REMEMBERED_BEHIND_PROXIES: Final = 16_384
-_LONGEST_REMEMBERED: Final = 96
-"""Characters of ``X-Forwarded-For``, enough for two hops: clients may write one of any length."""
 
 _log = logging.getLogger("licserver.web")
 _T = TypeVar("_T")
-
-
-class ClientAddress(NamedTuple):
-    """A client's address.
-
-    `ip` is as activations have it, `counted` as limits do: the same for all addresses of an IPv6 /64.
-    """
-
-    ip: str
-    counted: str
-    is_here: bool
-
-
-class ClientAddresses:
-    """Finds the address of a request's client."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._behind_proxies = bool(settings.trusted_proxies)
-        size = _REMEMBERED_BEHIND_PROXIES if self._behind_proxies else _REMEMBERED
-        self._known = lru_cache(maxsize=size)(self._read)
-        self._has_warned = False
-
-    def find(self, request: web.Request) -> ClientAddress:
-        """Return the connection's address, or the one that a trusted proxy forwards."""
-        peername = request.protocol.peername  # kept by the connection: no system call
-        peer = peername[0] if peername else _NO_ADDRESS
-        if not self._behind_proxies:
-            return self._known(peer)
-        forwarded = request.headers.getall("X-Forwarded-For", ())
-        if len(forwarded) == 1:
-            hops = forwarded[0]
-            if len(hops) <= _LONGEST_REMEMBERED:
-                return self._known(peer, hops)
-        return self._read(peer, *forwarded)
-
-    def look_for_a_proxy(self, request: web.Request) -> None:
-        """Warn once of a proxy that the settings do not name: all its customers share its address (D-127).
-
-        Called only for requests that take a slot: a check of every request would cost too much.
-        """
-        if self._behind_proxies or self._has_warned or "X-Forwarded-For" not in request.headers:
-            return
-        self._has_warned = True
-        _log.warning(
-            "a request from %s has X-Forwarded-For, and LICSERVER_TRUSTED_PROXIES names no proxy; if it is "
-            "one, name it: until then all its customers have one address, for slots and for limits",
-            request.protocol.peername and request.protocol.peername[0],
-        )
-
-    def _read(self, peer: str, *forwarded: str) -> ClientAddress:
-        believed = client_ip(peer.partition("%")[0], forwarded, self._settings.trusted_proxies)
-        address = parse_ip(believed)
-        if address is None:
-            return ClientAddress(_NO_ADDRESS, _NO_ADDRESS, is_here=False)
-        return ClientAddress(
-            normalise_ip(address, self._settings.ipv6_prefix),
-            normalise_ip(address, ONE_CUSTOMER),
-            address.is_loopback,
-        )
 
 
 WINDOW: Final = 60.0  # seconds in which calls are counted
@@ -138,20 +68,25 @@ class Counter:
         return into
 
 
-class TokenBucket:
-    """A bucket of `limit` tokens for each address, refilled in a minute (generic cell rate algorithm)."""
+DAY: Final = 86_400.0  # seconds
 
-    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._interval = WINDOW / limit
+
+class TokenBucket:
+    """A bucket of `limit` tokens for each address, refilled in a window (generic cell rate algorithm)."""
+
+    def __init__(
+        self, limit: int, clock: Callable[[], float] = time.monotonic, window: float = WINDOW
+    ) -> None:
+        self._interval, self._window = window / limit, window
         self._clock = clock
         self._full_at: dict[str, float] = {}  # when each bucket will be full again
         self._before: dict[str, float] = {}
-        self._turn_at = clock() + WINDOW
+        self._turn_at = clock() + window
         self.taken: dict[str, int] | None = None
         """Tokens taken by address since they were last shared; None where there is no other process."""
 
-    def take(self, address: str) -> float:
-        """Take a token; return 0.0, or the seconds until there is one."""
+    def take(self, address: str, tokens: float = 1) -> float:
+        """Take a token, or some; return 0.0, or the seconds until there are so many."""
         now = self._clock()
         if now >= self._turn_at:
             self._turn(now)
@@ -160,9 +95,9 @@ class TokenBucket:
             full_at = self._before.get(address, now)
             if len(self._full_at) >= _MAX_COUNTED:
                 self._turn(now)  # too early: some buckets are refilled, and memory stays bounded
-        full_at = (full_at if full_at > now else now) + self._interval  # noqa: FURB136 - `max` costs twice as much
-        if full_at - now > WINDOW + _ROUNDING:
-            return full_at - now - WINDOW
+        full_at = (full_at if full_at > now else now) + tokens * self._interval  # noqa: FURB136 - `max` costs twice as much
+        if full_at - now > self._window + _ROUNDING:
+            return full_at - now - self._window
         self._full_at[address] = full_at
         if self.taken is not None:
             self.taken[address] = self.taken.get(address, 0) + 1
@@ -176,7 +111,7 @@ class TokenBucket:
     def _turn(self, now: float) -> None:
         """Drop the buckets that are full: nothing was taken from them for a whole window."""
         self._before, self._full_at = self._full_at, {}
-        self._turn_at = now + WINDOW
+        self._turn_at = now + self._window
 
 
 _REDIS_TIMEOUT: Final = 0.25  # seconds that the response to a miss may wait for the Redis
@@ -244,11 +179,10 @@ class RedisCounter:
     async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         if time.monotonic() < self._retry_at:
             return None
-        await enter_task()
         try:
             async with asyncio.timeout(_REDIS_TIMEOUT):
                 return await call()
-        except Exception as problem:  # noqa: BLE001 - whatever it is, a customer waits
+        except Exception as problem:  # noqa: BLE001 - for any exception: a customer waits
             if time.monotonic() >= self._retry_at:  # else another request has logged it
                 self._retry_at = time.monotonic() + _REDIS_PAUSE
                 message = "Redis failed (%s); this process counts misses and floods by itself for %g s"
@@ -281,7 +215,7 @@ class KnownInstallations:
 
 _SHARE_SECONDS: Final = 1.0
 _MAX_SHARED: Final = 1_000  # addresses a second
-_SHARED_FROM: Final = 0.1  # of the tokens that come back in that time; who takes fewer floods nobody
+_SHARED_FROM: Final = 0.1  # of the tokens that come back in that time; less is no flood
 
 
 class SharedBuckets:
@@ -357,12 +291,85 @@ class Misses:
         return self._own[name].take(address) if shared is None else shared
 
 
+class Write(NamedTuple):
+    """A request that writes: its license, if it names one, and what that had to do with it."""
+
+    license_id: bytes | None
+    size: int = 0
+    """Slots and floating seats of the license, as far as they are known."""
+    weight: float = 1.0
+    seat: bytes | None = None
+    """The seat that is taken or renewed."""
+
+
+_WRITES: Final = 60
+"""What any license may have written in a minute; a computer that is moved writes twice."""
+_WRITES_PER_SIZE: Final = 2
+"""For each slot and each floating seat: all of them may be taken and released within a minute."""
+USE_WEIGHT: Final = 0.05
+RENEWALS: Final = 6
+"""How often within its lease a seat may be renewed without being counted: apps do so three times."""
+
+
+class WriteBudget:
+    """Limits what a license, and an address, can have written in a minute (D-301).
+
+    A loop of seats, or of slots that are taken and freed, holds the one writer of SQLite, and each turn costs
+    as much as ten verifies. Counted by each process. Renewals of seats are not counted: licenses with many
+    seats would need a budget without effect.
+    """
+
+    def __init__(self, address_limit: int, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._addresses, self._licenses = TokenBucket(address_limit, clock), TokenBucket(1, clock)
+        self._clock, self._pause = clock, lease / RENEWALS
+        self._sizes = lru_cache(_MAX_KNOWN)(lambda _license_id: [0])
+        self._held: dict[int, float] = {}
+        self._held_before: dict[int, float] = {}
+
+    def take(self, write: Write, address: str | None) -> float:
+        """Count a request, before its work; return 0.0, or the seconds until there is room for it.
+
+        `address` is None for a client that is not counted.
+        """
+        license_id, size, weight, seat = write
+        if license_id is not None:
+            if seat is not None and self._is_renewal(license_id, seat):
+                return 0.0
+            size = max(size, self._sizes(license_id)[0])
+            tokens = weight / (_WRITES + _WRITES_PER_SIZE * size)
+            if delay := self._licenses.take(license_id.hex(), tokens):
+                return delay
+        return 0.0 if address is None else self._addresses.take(address, weight)
+
+    def note_seat(self, license_id: bytes, seats: int, seat: bytes | None = None) -> None:
+        """Remember how many floating seats a license has, and one of them that was granted."""
+        self._sizes(license_id)[0] = seats
+        if seat is not None:
+            if len(self._held) >= _MAX_KNOWN:
+                self._held_before, self._held = self._held, {}
+            self._held[hash((license_id, seat))] = self._clock()
+
+    def _is_renewal(self, license_id: bytes, seat: bytes) -> bool:
+        """Return whether a seat was granted a while ago; it then has to be granted again."""
+        pair = hash((license_id, seat))
+        granted_at = self._held.get(pair, self._held_before.get(pair, math.inf))
+        if self._clock() < granted_at + self._pause:
+            return False
+        self._held.pop(pair, None)
+        self._held_before.pop(pair, None)
+        return True
+
+
 class Limits:
     """Refuses floods and guesses; a `SettingsError` when the Redis cannot be used as it is named."""
 
-    def __init__(self, settings: Settings, callers: ClientAddresses) -> None:
-        self._callers = callers
+    def __init__(self, settings: Settings) -> None:
+        self.clients = ClientAddresses(settings)
         self._flood = TokenBucket(settings.flood_limit) if settings.flood_limit else None
+        self._activations, self._uses = map(_of_day, (settings.activation_limit, settings.use_limit))
+        self._writes = (
+            WriteBudget(settings.write_limit, settings.seat_lease) if settings.write_limit else None
+        )
         redis_url = settings.redis_url and settings.redis_url.get_secret_value()
         is_limited = settings.miss_limit or settings.flood_limit
         self._redis = redis = RedisCounter(redis_url) if redis_url and is_limited else None
@@ -379,12 +386,31 @@ class Limits:
         """
         if self._flood is None:
             return 0
-        caller = self._callers.find(request)
+        caller = self.clients.find(request)
         return 0 if caller.is_here else math.ceil(self._flood.take(caller.counted))
+
+    def write_delay(self, write: Write, caller: ClientAddress) -> int:
+        """Count a request that writes, before its work; return as `flood_delay` (D-301)."""
+        if self._writes is None:
+            return 0
+        return math.ceil(self._writes.take(write, None if caller.is_here else caller.counted))
+
+    def note_seat(self, license_id: bytes, seats: int, seat: bytes | None = None) -> None:
+        """Remember how many floating seats a license has, and one that was granted."""
+        if self._writes is not None:
+            self._writes.note_seat(license_id, seats, seat)
+
+    def activation_delay(self, license_id: bytes) -> int:
+        """Count a new activation of a license without a limit; return as `flood_delay` (D-296)."""
+        return _take(self._activations, license_id, "LICSERVER_ACTIVATION_LIMIT")
+
+    def use_delay(self, license_id: bytes) -> int:
+        """Count a use of a metered entitlement; return as `flood_delay` (D-296)."""
+        return _take(self._uses, license_id, "LICSERVER_USE_LIMIT")
 
     def address(self, request: web.Request) -> str:
         """Return the address whose calls are counted."""
-        return self._callers.find(request).counted
+        return self.clients.find(request).counted
 
     def note_valid(self, address: str, domain: str) -> None:
         """Remember an installation that has sent a valid key."""
@@ -399,7 +425,7 @@ class Limits:
 
     async def may_miss(self, request: web.Request, domain: str = "") -> bool:
         """Count a miss; return False after too many from this address or installation."""
-        return self._misses is None or await self._misses.take(self._callers.find(request).counted, domain)
+        return self._misses is None or await self._misses.take(self.clients.find(request).counted, domain)
 
     def start(self) -> None:
         """Begin to share what is counted with other servers."""
@@ -412,6 +438,18 @@ class Limits:
             await self._shared.stop()
         if self._redis is not None:
             await self._redis.close()
+
+
+def _of_day(limit: int) -> TokenBucket | None:
+    """Return the bucket for so many in any 24 hours: half at once, and half that come back meanwhile."""
+    return TokenBucket(max(1, limit // 2), window=DAY) if limit else None
+
+
+def _take(bucket: TokenBucket | None, license_id: bytes, setting: str) -> int:
+    delay = 0 if bucket is None else math.ceil(bucket.take(license_id.hex()))
+    if delay:
+        _log.warning("license %s has reached %s, the limit of a day", license_id.hex(), setting)
+    return delay
 
 
 LIMITS = web.AppKey("limits", Limits)

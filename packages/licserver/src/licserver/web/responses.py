@@ -26,6 +26,7 @@ from licserver.errors import (
     NotFoundError,
     StoreUnavailableError,
 )
+from licserver.limits import MAX_PUBLIC_BODY_BYTES, MAX_TARGET_CHARS
 from licserver.protocol import public_api
 from licserver.security.redaction import mask
 
@@ -138,10 +139,12 @@ MESSAGES: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
         404: ("not_found", "There is nothing at this address."),
         405: ("method_not_allowed", "This address does not take this method."),
         408: ("timeout", "The request's body did not arrive in time."),
-        413: ("too_large", f"The request's body is longer than {public_api.MAX_BODY_BYTES} bytes."),
+        413: ("too_large", f"The request's body is longer than {MAX_PUBLIC_BODY_BYTES} bytes."),
+        414: ("uri_too_long", f"An address must be at most {MAX_TARGET_CHARS} characters long."),
         415: ("unsupported_media_type", "Content-Encoding is not supported; send the body as it is."),
         417: ("expectation_failed", "This expectation is not supported."),
-        429: ("too_many_requests", "Too many requests from this address; wait as long as Retry-After says."),
+        421: ("misdirected_request", "This server has another name; use the address that you were given."),
+        429: ("too_many_requests", "Too many requests from this address; wait as Retry-After states."),
         500: ("internal", "The service failed; the operator will find why in the log."),
         503: ("unavailable", "The service is not available now; try again."),
     }
@@ -237,9 +240,13 @@ def send_unavailable(what: str = "service") -> web.StreamResponse:
     return send(answer, _RETRY_LATER)
 
 
-def send_too_many(delay: int) -> web.StreamResponse:
-    """Make the response to a client that calls too often; it may call again after `delay` seconds."""
-    return send_error(429, {hdrs.RETRY_AFTER: str(delay)})
+def send_too_many(delay: int, message: str | None = None) -> web.StreamResponse:
+    """Make the response to a client that calls too often; it may call again after `delay` seconds.
+
+    `message` is for a limit that is not of the address.
+    """
+    code, usual = MESSAGES[429]
+    return send(public_api.error_response(429, code, message or usual), {hdrs.RETRY_AFTER: str(delay)})
 
 
 async def respond_as_json(_request: web.Request, error: ApiError) -> web.StreamResponse:
@@ -290,9 +297,31 @@ async def send_continue(request: web.Request) -> None:
     request.writer.output_size = 0  # the response has not begun
 
 
-async def read_body(request: web.Request, limit: int, seconds: float) -> bytes:
-    """Read a body of at most `limit` bytes within `seconds`; otherwise an `ApiError`, 413 or 408."""
-    body = bytearray()
+class LargeBodies:
+    """Limits how many large bodies are read at the same time: each is in memory until it has arrived."""
+
+    def __init__(self, size: int, most: int) -> None:
+        self.size, self._free = size, most
+
+    def take(self) -> None:
+        """Count a body that has grown large, until `release`; 429 if there are too many."""
+        if not self._free:
+            raise ApiError(429, headers={hdrs.RETRY_AFTER: "10"})
+        self._free -= 1
+
+    def release(self) -> None:
+        """Count one less."""
+        self._free += 1
+
+
+async def read_body(
+    request: web.Request, limit: int, seconds: float, large: LargeBodies | None = None
+) -> bytes:
+    """Read a body of at most `limit` bytes within `seconds`; otherwise an `ApiError`, 413 or 408.
+
+    `large` limits how many long ones are read at the same time; beyond that 429.
+    """
+    body, is_counted = bytearray(), False
     await send_continue(request)
     try:
         async with asyncio.timeout(seconds):
@@ -300,6 +329,12 @@ async def read_body(request: web.Request, limit: int, seconds: float) -> bytes:
                 body += piece
                 if len(body) > limit:
                     raise ApiError(413, f"The request's body is longer than {limit} bytes.")
+                if large is not None and not is_counted and len(body) > large.size:
+                    large.take()
+                    is_counted = True
     except TimeoutError:
         raise ApiError(408) from None
+    finally:
+        if large is not None and is_counted:
+            large.release()
     return bytes(body)

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.database.engine import Database
-from licserver.database.hot_path.store import Lookup
+from licserver.database.hot_path.lookups import Lookup
 from licserver.database.repositories.statistics import (
     CountKey,
     Seen,
@@ -39,7 +39,7 @@ from licserver.domain.decisions import (
 )
 from licserver.domain.records import EnvironmentPolicy, Machine
 from licserver.errors import LicserverError, StatementRefusedError
-from licserver.web.metrics import OTHER
+from licserver.runtime.metrics import OTHER
 
 FLUSH_SECONDS: Final = 10.0  # the greatest age of a number in a chart
 MAX_SEEN: Final = 20_000  # environments between two flushes; more are written the next day

@@ -16,16 +16,18 @@ from aiohttp import hdrs, web
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
 from licserver.errors import InvalidInputError
+from licserver.limits import (
+    MAX_UPLOAD_BOUNDARY_CHARS,
+    MAX_UPLOAD_FIELDS_BYTES,
+    MAX_UPLOAD_OVERHEAD_BYTES,
+    MAX_UPLOAD_TEXT_BYTES,
+    MAX_UPLOAD_TYPE_CHARS,
+)
+from licserver.runtime.worker_threads import WorkerThreads
 from licserver.security.private_files import validate_file_name
 from licserver.settings import Settings
 from licserver.web.responses import ApiError, TooLargeError, send_continue
-from licserver.web.worker_threads import WorkerThreads
 
-MAX_TEXT: Final = 32 << 20  # bytes of a file that is kept in memory
-MAX_FIELDS: Final = 1 << 20  # bytes of all fields together, without the file
-_MAX_OVERHEAD: Final = 64 << 10  # bytes outside of parts and in their headers
-_MAX_BOUNDARY: Final = 70  # characters (RFC 2046, 5.1.1)
-_MAX_CONTENT_TYPE: Final = 512  # characters of the ``Content-Type`` that names the boundary
 _READ_SIZE: Final = 64 << 10  # bytes parsed at a time; the event loop serves others in between
 _WRITE_SIZE: Final = 1 << 20
 _RESERVED: Final = 64 << 20  # bytes left free on the disk, for the database beside it
@@ -60,10 +62,10 @@ async def received_in_memory(
     fields: frozenset[str],
     admit: Callable[[Mapping[str, str]], None],
 ) -> AsyncIterator[TextUpload]:
-    """Receive a form as `received` does, with a file of at most `MAX_TEXT` bytes."""
-    too_large = f"a file may have at most {MAX_TEXT >> 20} MiB here; use licserver import"
+    """Receive a form as `received` does, with a file of at most `MAX_UPLOAD_TEXT_BYTES` bytes."""
+    too_large = f"a file may have at most {MAX_UPLOAD_TEXT_BYTES >> 20} MiB here; use licserver import"
     target = io.BytesIO()
-    form = _Form(settings, threads, fields, admit, _Target(target, None, MAX_TEXT, too_large))
+    form = _Form(settings, threads, fields, admit, _Target(target, None, MAX_UPLOAD_TEXT_BYTES, too_large))
     await form.read(request)
     yield TextUpload(form.fields, form.file_name or "", target.getvalue())
 
@@ -118,12 +120,12 @@ class _Form:
     _size: int = 0
     _part: str = ""
     _buffer: bytearray = field(default_factory=bytearray)
-    _fields_left: int = MAX_FIELDS
+    _fields_left: int = MAX_UPLOAD_FIELDS_BYTES
 
     async def read(self, request: web.Request) -> bytes:
         """Read all parts, in any order; return the file's SHA-256."""
         parser = PushMultipartParser(_find_boundary(request.headers.get(hdrs.CONTENT_TYPE, "")))
-        if (request.content_length or 0) > self.target.limit + 2 * MAX_FIELDS:
+        if (request.content_length or 0) > self.target.limit + 2 * MAX_UPLOAD_FIELDS_BYTES:
             raise TooLargeError(self.target.too_large)
         overhead = 0
         await send_continue(request)
@@ -138,7 +140,7 @@ class _Form:
                     else:
                         overhead -= len(event)
                         await self._append(event)
-                if overhead > _MAX_OVERHEAD:
+                if overhead > MAX_UPLOAD_OVERHEAD_BYTES:
                     raise InvalidInputError("the form is not valid multipart/form-data")
                 await asyncio.sleep(0)
             parser.close()
@@ -167,7 +169,9 @@ class _Form:
         if self._part != "file":
             self._fields_left -= len(piece)
             if self._fields_left < 0:
-                raise TooLargeError(f"the form's fields may have at most {MAX_FIELDS} bytes together")
+                raise TooLargeError(
+                    f"the form's fields may have at most {MAX_UPLOAD_FIELDS_BYTES} bytes together"
+                )
             return
         self._size += len(piece)
         if self._size > self.target.limit:
@@ -207,12 +211,16 @@ class _Form:
 
 def _find_boundary(content_type: str) -> str:
     kind, options = "", dict[str, str]()
-    if len(content_type) <= _MAX_CONTENT_TYPE:
+    if len(content_type) <= MAX_UPLOAD_TYPE_CHARS:
         kind, options = parse_options_header(content_type)
     if kind != "multipart/form-data":
         raise InvalidInputError("send multipart/form-data with a part named file")
     boundary = options.get("boundary", "")
-    if not boundary.isascii() or not boundary.isprintable() or not 0 < len(boundary) <= _MAX_BOUNDARY:
+    if (
+        not boundary.isascii()
+        or not boundary.isprintable()
+        or not 0 < len(boundary) <= MAX_UPLOAD_BOUNDARY_CHARS
+    ):
         raise InvalidInputError("the form is not valid multipart/form-data")
     return boundary
 

@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from licserver.database.hot_path.activations import ActivationRequest
 from licserver.database.hot_path.driver import LOCK_LIMIT, run_in_loop
-from licserver.database.hot_path.store import ActivationRequest, BatchStore, Lookup
+from licserver.database.hot_path.lookups import Lookup
+from licserver.database.hot_path.store import BatchStore
 from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import VerifyVerdict
 from licserver.domain.records import LicenseSnapshot, Product, Release

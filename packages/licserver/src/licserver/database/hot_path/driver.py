@@ -1,4 +1,4 @@
-"""What goes around SQLAlchemy: kept connections, the driver's own cursor, waiting in the event loop.
+"""Code that bypasses SQLAlchemy: kept connections, the driver's own cursor, waiting in the event loop.
 
 SQLAlchemy Core writes each statement, once for each size of batch; run by Core, a known verify takes 3.2
 times as many instructions. A checkout from its pool costs more than the statement: with it a batch of eight
@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import (
     CTE,
@@ -37,8 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.util.concurrency import await_, greenlet_spawn, in_greenlet
 
-from licserver.database.hosts import HostState
-from licserver.errors import StatementRefusedError, StoreUnavailableError
+from licserver.errors import NotWritableError, StatementRefusedError, StoreUnavailableError
 
 RUN_LIMIT: Final = 1.5  # seconds until a run fails; a client has its response within two
 LOCK_LIMIT: Final = 1.2  # seconds that an activation waits for another transaction to release its license
@@ -49,12 +48,25 @@ _TRIES: Final = 3
 _REFUSALS: Final = ("22", "23", "54", "55P03", "P0")
 """PostgreSQL's errors about a statement's values and rows: data, constraints, sizes, locks, triggers."""
 
-_CHECK_LOG_EVERY: Final = 100
+_UNWRITABLE: Final = {"53100", "58030", "25006", "42501"}
+"""PostgreSQL's errors of a full disk, a failing one, a transaction that may only read, a missing right."""
+
+_SQLITE_UNWRITABLE: Final = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
+
+_CHECK_LOG_EVERY: Final = 1_000
+"""Rows between two checkpoints; each takes a page or two of the log."""
+
 _LONGEST_LOG: Final = 16_000
 """Pages. Where several processes read all the time, SQLite never restarts the write-ahead log by itself."""
 
 _THREADS: Final = ThreadPoolExecutor(8, "database")
 """Not asyncio's threads: where these wait for a bucket, known environments would be a 503."""
+
+_QUICK_COMMIT: Final = 0.002  # seconds; a hand-over to a thread costs an activation a quarter more
+_SLOW_SHARE: Final = 0.005
+"""Share of its time that the event loop may wait for commits that are not quick (D-173)."""
+
+_UNKNOWN_DISK: Final = 5.0  # seconds at the start in which all commits are on a thread
 
 _CAN_WATCH: Final = sys.platform != "win32"
 """Whether the event loop can watch sockets that others opened; that of Windows cannot."""
@@ -131,33 +143,27 @@ def _unavailable(error: BaseException | None) -> StoreUnavailableError:
         getattr(error, "sqlstate", None) or ""
     ).startswith(_REFUSALS)
     kind = StatementRefusedError if is_refused else StoreUnavailableError
+    if _is_unwritable(error):
+        kind = NotWritableError
     return kind(f"the database failed: {first_line}")
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteEngine:
-    """What differs for a database on another machine.
+def _is_unwritable(error: BaseException | None) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in _SQLITE_UNWRITABLE or getattr(error, "sqlstate", None) in _UNWRITABLE
 
-    Args:
-        is_retryable: Whether the same transaction may succeed at once on a new connection.
-        open_breaker: Called with a failure that took all the time, so that other requests fail at once.
-        is_former: Whether a driver's connection is to a server that another one has replaced.
-        look: Looks in the background whether another one has; returns after how many seconds to repeat.
-        close: Called when the database is closed.
-        end_soon: Bounds all waits from now on, because the process ends.
-        ask: Returns what each host is.
-        check_sessions: Raises an error if each transaction may be in another session of the server; None
-            where that does no harm.
-    """
 
-    is_retryable: Callable[[BaseException | None], bool]
-    open_breaker: Callable[[BaseException], None]
-    is_former: Callable[[Any], bool]
-    look: Callable[[], float]
-    close: Callable[[], None]
-    end_soon: Callable[[], None]
-    ask: Callable[[], list[HostState]]
-    check_sessions: Callable[[], None] | None
+class RemoteServer(Protocol):
+    """A database on another machine (`postgres.PostgresServer`)."""
+
+    def is_retryable(self, error: BaseException | None) -> bool:
+        """Return whether the same transaction may succeed at once on a new connection."""
+
+    def open_breaker(self, error: BaseException) -> None:
+        """Fail other requests at once, after a failure that took all the time."""
+
+    def is_former(self, connection: Any) -> bool:
+        """Return whether a driver's connection is to a server that another one has replaced."""
 
 
 class KeptConnection:
@@ -169,7 +175,7 @@ class KeptConnection:
         writes: Whether each run is a transaction; otherwise each statement is.
     """
 
-    def __init__(self, engine: Engine, remote: RemoteEngine | None = None, *, writes: bool = False) -> None:
+    def __init__(self, engine: Engine, remote: RemoteServer | None = None, *, writes: bool = False) -> None:
         self._engine = engine
         self._remote = remote
         self._writes = writes
@@ -279,12 +285,13 @@ def run_apart(
 class SqliteConnection(KeptConnection):
     """A connection for transactions, on which others read between two of them.
 
-    Called by `run_in_loop`, it lets the event loop go on while it waits for another writer or the disk.
+    Called by `run_in_loop`, it lets the event loop go on while it waits for another writer or a slow disk.
     """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, writes=True)
-        self._runs = 0
+        self._checked_at = 0
+        self._on_thread_until = time.monotonic() + _UNKNOWN_DISK
 
     def read(self, work: Callable[[Connection], Result], otherwise: KeptConnection) -> Result:
         """Call a function that only reads; with another connection while a transaction is open on this one.
@@ -306,20 +313,44 @@ class SqliteConnection(KeptConnection):
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """Call a function within a transaction, and now and then keep the log short."""
         result = super().run(work)
-        self._runs += 1
-        if self._runs % _CHECK_LOG_EVERY == 0:
-            with self._lock, contextlib.suppress(sqlite3.Error):  # the next time
-                run_blocking(self._shorten_log)
+        with self._lock, contextlib.suppress(sqlite3.Error):  # the next time
+            if self._connection is not None:
+                self._shorten_log(self._connection)
         return result
 
-    def _commit(self, transaction: RootTransaction) -> None:
-        run_blocking(transaction.commit)
+    def _connect(self, began: float) -> Connection:
+        is_new = self._connection is None
+        connection = super()._connect(began)
+        if is_new:
+            # SQLite's own checkpoints would be part of a commit, and take longer than it.
+            connection.connection.cursor().execute("PRAGMA wal_autocheckpoint = 0")
+            self._checked_at = 0
+        return connection
 
-    def _shorten_log(self) -> None:
-        driver: Any = self._connect(time.monotonic()).connection.driver_connection
-        _, pages, _ = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages > _LONGEST_LOG:
-            driver.execute("PRAGMA wal_checkpoint(RESTART)")  # waits for readers, and other writers for it
+    def _commit(self, transaction: RootTransaction) -> None:
+        """Wait for the disk in the event loop as long as it is quick."""
+        began = time.monotonic()
+        if began > self._on_thread_until:
+            transaction.commit()
+        else:
+            run_blocking(transaction.commit)
+        ended = time.monotonic()
+        if ended > began + _QUICK_COMMIT:
+            self._on_thread_until = ended + (ended - began) / _SLOW_SHARE
+
+    def _shorten_log(self, connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        if driver.total_changes < self._checked_at + _CHECK_LOG_EVERY:
+            return
+        self._checked_at = driver.total_changes
+        run_blocking(partial(_checkpoint, driver))
+
+
+def _checkpoint(driver: sqlite3.Connection) -> None:
+    """Write the log into the file; begin it anew once it is long."""
+    _, pages, _ = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    if pages > _LONGEST_LOG:
+        driver.execute("PRAGMA wal_checkpoint(RESTART)")  # waits for readers, and other writers for it
 
 
 def pipeline(

@@ -9,7 +9,7 @@ from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
 from licserver.database.repositories.products import PRODUCTS, read_product, read_release, releases_of
 from licserver.database.tables.licenses import licenses, products
-from licserver.domain.offers import candidates
+from licserver.domain.offers import find_candidates
 from licserver.domain.records import LicenseSnapshot, Product, Release
 
 
@@ -35,7 +35,7 @@ UPDATES: Final = BatchedQuery([column("id", LargeBinary), column("slug", Text)],
 
 
 class UpdateQuery(NamedTuple):
-    """An update check; None stands for a text that is not a license key, and no platform is empty."""
+    """An update check; None is a text that is not a license key, and no platform is empty."""
 
     license_id: bytes | None
     slug: str
@@ -105,19 +105,19 @@ class OfferedProducts:
         self._known: dict[int, _Known] = {}
 
     def find(self, product_id: int, change: int, channels: Collection[str], platform: str) -> Product:
-        """Return a product with the latest release for channels and a platform (D-227), and the `others`."""
+        """Return a product with the latest release for channels and a platform (D-227)."""
         known = self._keep(product_id, change)
         # What no release has makes no difference, and callers may invent as much as they like.
         of_releases = known.channels.intersection(channels) if channels else _NO_CHANNELS
         key = of_releases, platform if platform in known.platforms else ""
         found = known.offered.get(key)
         if found is None:
-            latest, *others = candidates(known.releases, *key) or (None,)
-            found = known.offered[key] = known.product._replace(latest=latest, others=tuple(others))
+            found = known.product._replace(candidates=find_candidates(known.releases, *key))
+            known.offered[key] = found
         return found
 
     def find_all(self, slug: str) -> tuple[Product, list[Release]] | None:
-        """Return a product and its releases; None if there is none with this slug."""
+        """Return the product of a slug with its releases, or None."""
 
         def load(connection: Connection) -> Row | None:
             row = connection.execute(_CHANGE.where(products.c.slug == slug)).one_or_none()

@@ -6,7 +6,7 @@ need `op.batch_alter_table` on SQLite, which recreates it. Tests compare the res
 with `tables`, on both engines.
 
 Servers go on while a step runs on PostgreSQL, and those of the release before go on with its result (D-250).
-So a step only adds, and says so: `oldest_program` is the schema of the oldest program that works on it. New
+So a step only adds, and declares `oldest_program`, the schema of the oldest program that works on it. New
 columns of existing tables are nullable or have a default of the server; what takes long is done by `online`.
 What no program needs any more is taken away by a step of the release after. `downgrade` leads back by one.
 

@@ -12,7 +12,7 @@ _is_online: bool = context.config.attributes.get("online", False)
 
 
 def _note(ctx: Any, step: Any, *_: Any, **__: Any) -> None:
-    """Store which programs the new schema serves, by what its step says; unless it does, its own only."""
+    """Store which programs the new schema serves, as its step declares; by default only its own."""
     script = step.up_revision if step.is_upgrade else step.down_revisions[0]
     oldest = getattr(script.module, "oldest_program", script.revision)
     note_oldest_program(ctx.connection, script.revision, oldest)

@@ -6,15 +6,16 @@ the transaction.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final
 
 import sqlalchemy as sa
 from alembic import context, op
 from sqlalchemy.exc import DBAPIError
 
-_PIECE: Final = 1_000  # rows, some 50 ms; who wants to activate one of them waits
+_PIECE: Final = 1_000  # rows, some 50 ms; activations of these wait
 _BUSY: Final = {"40P01", "55P03"}  # a deadlock, or a lock that was not available in time
 
 
@@ -78,12 +79,29 @@ def update_in_pieces(
             after = [column > end]
 
 
+def apply_changes(find: Callable[[sa.Connection], Iterable[Callable[[sa.Connection], None]]]) -> None:
+    """Apply changes of single rows until none is found; each is a transaction that skips locked rows."""
+    if not _is_online():
+        while changes := list(islice(find(op.get_bind()), _PIECE)):
+            for change in changes:
+                change(op.get_bind())
+        return
+    with op.get_context().autocommit_block():
+        while changes := list(islice(find(op.get_bind()), _PIECE)):
+            for change in changes:
+                _run(change)
+
+
 def _update(piece: sa.Update) -> None:
-    """Update some rows, as soon as nobody holds one of them; then leave as much time to others."""
+    """Update some rows, as soon as none of them is locked; then leave as much time to others."""
+    _run(lambda connection: connection.execute(piece))
+
+
+def _run(change: Callable[[sa.Connection], Any]) -> None:
     while True:
         began = time.monotonic()
         try:
-            op.get_bind().execute(piece)
+            change(op.get_bind())
         except DBAPIError as error:
             if not is_busy(error):
                 raise
@@ -98,7 +116,7 @@ def _is_online() -> bool:
 
 @contextmanager
 def _patiently() -> Iterator[sa.Connection]:
-    """Wait for others as long as they take: what is done here makes nobody wait."""
+    """Wait for other transactions without a limit: these changes block no other."""
     with op.get_context().autocommit_block():
         op.execute("SET lock_timeout = 0")
         yield op.get_bind()

@@ -8,15 +8,21 @@ from sqlalchemy import Connection
 from licserver.database.engine import Database
 from licserver.database.repositories import (
     audit,
-    customers,
+    clock,
+    customer_sign_in,
     license_search,
     licenses,
+    moves,
+    personal_data,
     products,
     queue,
     sales,
+    seats,
     statistics,
     tokens,
+    trials,
     users,
+    uses,
     webhooks,
 )
 
@@ -34,23 +40,26 @@ class Repositories:
         self.licenses = licenses.LicenseRepository(database, connection)
         self.license_search = license_search.LicenseSearchRepository(database, connection)
         self.subscriptions = licenses.SubscriptionRepository(database, connection)
-        self.moves = customers.MoveRepository(database, connection)
-        self.trials = customers.TrialRepository(database, connection)
-        self.seats = customers.SeatRepository(database, connection)
-        self.uses = customers.UseRepository(database, connection)
+        self.personal_data = personal_data.PersonalDataRepository(database, connection)
+        self.moves = moves.MoveRepository(database, connection)
+        self.trials = trials.TrialRepository(database, connection)
+        self.seats = seats.SeatRepository(database, connection)
+        self.uses = uses.UseRepository(database, connection)
         self.audit = audit.AuditRepository(database, connection)
         self.tokens = tokens.TokenRepository(database, connection)
         self.users = users.UserRepository(database, connection)
         self.sessions = users.SessionRepository(database, connection)
-        self.account_codes = customers.AccountCodeRepository(database, connection)
-        self.account_sessions = customers.AccountSessionRepository(database, connection)
+        self.account_codes = customer_sign_in.AccountCodeRepository(database, connection)
+        self.account_sessions = customer_sign_in.AccountSessionRepository(database, connection)
         self.second_factors = users.SecondFactorRepository(database, connection)
         self.logins = users.LoginRepository(database, connection)
+        self.daily_counts = users.DailyCountRepository(database, connection)
         self.statistics = statistics.StatisticsRepository(database, connection)
         self.refusals = statistics.RefusalRepository(database, connection)
         self.queue = queue.QueueRepository(database, connection)
         self.sales = sales.SaleRepository(database, connection)
         self.webhooks = webhooks.WebhookRepository(database, connection)
+        self.clock = clock.ClockRepository(database, connection)
         self.idempotency = tokens.IdempotencyRepository(database, connection)
 
     @contextmanager

@@ -5,17 +5,29 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
-from licserver.database.repositories.base import BATCH, Repository, delete_free, insert_into
+from licserver.database.names import find_changes
+from licserver.database.repositories.base import BATCH, Repository, delete_free, insert_into, put_into
+from licserver.database.repositories.instants import WATCHED
 from licserver.database.repositories.statistics import REFUSALS_KEPT
 from licserver.database.repositories.users import delete_old_attempts
 from licserver.database.tables.access import failed_logins, idempotency_keys, known_addresses, sessions
-from licserver.database.tables.licenses import activations, audit, facts, moves, refusals, seats
-from licserver.domain.extensions import MOVES_COUNT_FOR
+from licserver.database.tables.licenses import (
+    activations,
+    audit,
+    facts,
+    licenses,
+    moves,
+    refusals,
+    seats,
+    slot_moves,
+)
+from licserver.domain.moves import MOVES_COUNT_FOR
 from licserver.domain.records import Actor, ActorKind
 
 
@@ -54,13 +66,14 @@ class AuditRepository(Repository):
     """Lines of the audit log; none is ever changed."""
 
     def add(
-        self, at: datetime, actor: Actor, action: str, object_: tuple[str, str], details: dict[str, Any]
+        self, at: datetime, actor: Actor, action: str, details: dict[str, Any], *objects: tuple[str, str]
     ) -> None:
-        """Add a line, in the transaction of the change; `object_` is kind and id."""
+        """Add a line for each object (kind and id), in the transaction of the change."""
         row = {"at": at, "actor_kind": actor.kind.value, "actor_name": actor.name, "action": action}
-        row |= {"object_kind": object_[0], "object_id": object_[1]}
-        written = json.dumps(details, ensure_ascii=False, separators=(",", ":"))
-        self._execute(sa.insert(audit).values(**row, details=written))
+        row["details"] = json.dumps(details, ensure_ascii=False, separators=(",", ":"))
+        rows = [{**row, "object_kind": kind, "object_id": id_} for kind, id_ in objects]
+        with self._writing() as connection:
+            connection.execute(sa.insert(audit), rows)
 
     def list_page(self, which: AuditFilter, before: int | None, limit: int) -> list[Entry]:
         """Load at most `limit` lines with numbers below `before`, the newest first."""
@@ -88,7 +101,7 @@ class AuditRepository(Repository):
 def _of_actors(
     connection: Connection, statement: sa.Select[Any], actors: Iterator[tuple[str, str]], limit: int
 ) -> sa.Select[Any]:
-    """Select the newest lines of some actors, who are few.
+    """Select the newest lines of a few actors.
 
     Along the index of each: none has the lines of several in the order of their numbers, and going back
     through all lines to find three old ones takes a second in a million.
@@ -122,8 +135,8 @@ def _read_entry(row: sa.Row[Any]) -> Entry:
 # --- retention --------------------------------------------------------------------------------
 
 RANGE: Final = 10_000  # activations that a statement looks at
-WATCHED: Final = "activations_watched_since"
-"""The fact that says when sweeps began: an activation counts as seen then."""
+SWEPT: Final = "swept_at"
+"""The fact with the start of the last sweep."""
 
 ADDRESS_KEPT: Final = timedelta(days=90)
 """After so long without a sign-in an address of a user is an unknown one again."""
@@ -131,9 +144,20 @@ ADDRESS_KEPT: Final = timedelta(days=90)
 _seen: Final = func.coalesce(activations.c.last_seen_at, activations.c.activated_at)
 
 
-def _is_stale(before: datetime) -> ColumnElement[bool]:
-    file_ended = func.coalesce(activations.c.offline_until, _seen) < before
-    return (_seen < before) & file_ended
+class Stale(NamedTuple):
+    """Activations last seen before an instant: all, or those of licenses with unlimited slots."""
+
+    before: datetime
+    is_unlimited: bool = False
+
+    def condition(self) -> ColumnElement[bool]:
+        """Return it for a statement."""
+        file_ended = func.coalesce(activations.c.offline_until, _seen) < self.before
+        is_stale = (_seen < self.before) & file_ended
+        if not self.is_unlimited:
+            return is_stale
+        of_license = select(licenses.c.id).where(licenses.c.id == activations.c.license_id)
+        return is_stale & of_license.where(licenses.c.slots.is_(None)).exists()
 
 
 class Retention(Repository):
@@ -148,15 +172,28 @@ class Retention(Repository):
             stored = connection.execute(select(facts.c.value).where(facts.c.name == WATCHED)).scalar_one()
         return datetime.fromisoformat(bytes(stored).decode())
 
-    def stale(self, before: datetime, watched_since: datetime) -> Iterator[Counter[bytes]]:
-        """Free the slots of activations last seen before an instant; yield their numbers by license.
+    def begin_sweep(self, now: datetime, every: timedelta) -> bool:
+        """Return whether a sweep is due, and let the next one be due later; never at the first call."""
+        with self._database.writing() as connection:
+            stored = connection.scalar(select(facts.c.value).where(facts.c.name == SWEPT))
+            at = None if stored is None else datetime.fromisoformat(bytes(stored).decode())
+            # One of the future was stored by a clock that was ahead.
+            if at is not None and timedelta() <= now - at < every:
+                return False
+            value = now.astimezone(UTC).isoformat().encode()
+            put_into(connection, facts, {"name": SWEPT, "value": value})
+        self.watched_since(now)
+        return at is not None
+
+    def stale(self, which: Stale, watched_since: datetime) -> Iterator[Counter[bytes]]:
+        """Free the slots of stale activations; yield their numbers by license.
 
         All count as seen at `watched_since`: what was stored before it may be missing. What another
         transaction has locked stays.
         """
-        if watched_since >= before:
+        if watched_since >= which.before:
             return
-        is_stale = _is_stale(before)
+        is_stale = which.condition()
         key = sa.tuple_(*activations.primary_key)
         for within in self._ranges():
             rows = self._all(select(*activations.primary_key).where(within, is_stale))
@@ -168,6 +205,19 @@ class Retention(Repository):
                         still = select(*activations.primary_key).where(key == tuple(row), is_stale)
                         freed[row.license_id] += connection.execute(delete_free(activations, still)).rowcount
                 yield +freed
+
+    def normalise_names(self) -> int:
+        """Bring domains of programs before schema 0036 into their normal form; return how many (D-06)."""
+        total = 0
+        while True:
+            with self._database.reading() as connection:
+                changes = list(islice(find_changes(connection), BATCH))
+            for change in changes:
+                with self._database.writing() as connection:
+                    change(connection)
+            total += len(changes)
+            if len(changes) < BATCH:
+                return total
 
     def _ranges(self) -> Iterator[ColumnElement[bool]]:
         """Divide the activations by their licenses; yield conditions, each of some thousand rows.
@@ -199,18 +249,19 @@ class Retention(Repository):
         with self._writing() as connection:
             delete_old_attempts(connection, now)
         self._delete(known_addresses, known_addresses.c.last_used_at < now - ADDRESS_KEPT)
-        self._delete(moves, moves.c.freed_at < now - MOVES_COUNT_FOR)
+        for table in (moves, slot_moves):
+            self._delete(table, table.c.freed_at < now - MOVES_COUNT_FOR)
         self._delete(seats, seats.c.expires_at <= now)
         self._delete(refusals, refusals.c.last_at < now - REFUSALS_KEPT)
         self._delete(failed_logins, failed_logins.c.day < now.date() - timedelta(days=1))
         ended = self._delete(sessions, has_ended)
         return ended, self._delete(idempotency_keys, idempotency_keys.c.created_at < responses_before)
 
-    def count_stale(self, before: datetime, watched_since: datetime) -> int:
+    def count_stale(self, which: Stale, watched_since: datetime) -> int:
         """Count what `stale` would free; looks at all activations."""
-        if watched_since >= before:
+        if watched_since >= which.before:
             return 0
-        count = select(func.count()).select_from(activations).where(_is_stale(before))
+        count = select(func.count()).select_from(activations).where(which.condition())
         return sum(self._scalar(count.where(within)) for within in self._ranges())
 
     def count_lines(self, before: datetime) -> int:

@@ -84,12 +84,12 @@ class Repository:
         return self._database.writing() if self._connection is None else nullcontext(self._connection)
 
     def _first(self, statement: Select[*tuple[Any, ...]]) -> Any:
-        """Load one row; None if there is none."""
+        """Load one row, or None."""
         with self._reading() as connection:
             return connection.execute(statement).first()
 
     def _find(self, statement: Select[*tuple[Any, ...]], read: Callable[[Any], Record]) -> Record | None:
-        """Load one row as a record; None if there is none."""
+        """Load one row as a record, or None."""
         row = self._first(statement)
         return None if row is None else read(row)
 

@@ -1,7 +1,24 @@
 """Lists of licenses: every filter is a condition in SQL, and a page is read in the order of an index.
 
-The indexes (`tables.licenses`) hold what decides a state, so that a license that does not match costs no
-look-up in the table. Where few licenses of the whole table match, they are collected and sorted instead.
+The planners of both engines need help for that:
+
+    what                                  because without it
+    ------------------------------------  ----------------------------------------------------------------
+    the indexes (`tables.licenses`) hold  a license that does not match costs a look-up in the table
+      what decides a state
+    few matches in the whole table are    the list's index is read to its end for a page that is never full
+      collected first (`_conditions`)
+    `LIMIT` around each count             a count reads all that match (`MAX_COUNTED`)
+    a plus sign before a column           SQLite reads the index of any column that must equal a value, and
+      (`having`)                          sorts what it leaves (sqlite.org/optoverview.html)
+    `earlier.license_id = licenses.id`,   SQLite looks for earlier words before it applies the filters
+      not that of the word (`by_word`)
+    `domain, ip` as row values            a license with several matching activations is in the list as often
+      (`_by_activation`)
+    `IN` of every head that a key of      a search by the last characters reads the whole index
+      ours can have (`find_masked`)
+    `>=` and `<` for a prefix             `LIKE` uses no index: it ignores case in SQLite, and PostgreSQL's
+      (`_begins`)                         index is not made for it
 """
 
 from collections.abc import Callable, Sequence
@@ -113,6 +130,19 @@ class LicenseSearchRepository(Repository):
                 number += connection.execute(select(func.count()).select_from(some)).scalar_one()
         return min(number, limit), number > limit
 
+    def list_addresses(self, word: str, limit: int) -> dict[bytes, str]:
+        """Load ids and e-mail addresses of licenses with a word that begins so, the latest license first.
+
+        `limit` words are read.
+        """
+        words = license_words.c
+        begins = words.word >= word, words.word < word + _LAST
+        some = select(words.license_id).where(*begins).order_by(words.word).limit(limit).subquery()
+        has_address = licenses.c.id.in_(select(some.c.license_id)), licenses.c.customer_email.is_not(None)
+        statement = select(licenses.c.id, licenses.c.customer_email).where(*has_address)
+        statement = statement.order_by(licenses.c.issued_at.desc(), licenses.c.id.desc())
+        return {row.id: row.customer_email for row in self._all(statement)}
+
     def choose_term(self, terms: Sequence[str], position: Position | None) -> str:
         """Return the term that begins the fewest words; on later pages that of the first page."""
         if position is not None and len(position) > 1 and isinstance(word := position[1], str):
@@ -144,8 +174,6 @@ class LicenseSearchRepository(Repository):
         column = licenses.c[name]
         if self._database.is_remote:
             return _filter(column == value)
-        # SQLite prefers the index of any column that must equal a value, however many rows it leaves; a plus
-        # sign hides the column from it (sqlite.org/optoverview.html).
         hidden = sa.literal_column(f"+licenses.{column.name}", column.type)
         return Filter(hidden == value, column == value)
 
@@ -238,7 +266,6 @@ def by_word(term: str, others: Sequence[str]) -> Scan:
     """
     word, of_license = license_words.c.word, license_words.c.license_id
     earlier = license_words.alias("earlier")
-    # By the license's own id, so that SQLite applies the filters first.
     is_found_before = exists().where(
         earlier.c.license_id == licenses.c.id, earlier.c.word >= term, earlier.c.word < word
     )

@@ -1,5 +1,6 @@
 """Licenses, activations and subscriptions. What is missing is a return value; services raise the error."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime
@@ -22,10 +23,11 @@ from sqlalchemy import (
     update,
 )
 
+from licserver.database.hot_path.lookups import Lookup, find_licenses
 from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.repositories.base import Repository, matching
-from licserver.database.tables.events import sale_sources, sale_subscriptions
 from licserver.database.tables.licenses import activations, license_words, licenses, products
+from licserver.database.tables.sales import sale_sources, sale_subscriptions
 from licserver.domain.entitlements import dump, load
 from licserver.domain.records import LISTS, Environment, IssuedLicense, LicenseSnapshot, Machine
 from licserver.domain.text import extract_words
@@ -88,16 +90,20 @@ class LicenseRepository(Repository):
                 _WORDS.write(connection, sorted(words))
 
     def find(self, license_id: bytes, *, locked: bool = False) -> IssuedLicense | None:
-        """Load one license; a `locked` one can be changed by nobody else until the transaction ends."""
+        """Load one license; a `locked` row cannot be changed by others until the transaction ends."""
         with self._reading() as connection:
             if locked:
                 lock_licenses(connection, licenses.c.id == license_id)
             row = connection.execute(_SELECT.where(licenses.c.id == license_id)).first()
         return None if row is None else _read_license(row)
 
-    def find_all(self, ids: Sequence[bytes]) -> list[IssuedLicense]:
-        """Load licenses, in the order asked; what is not there is left out."""
-        found = {row.id: _read_license(row) for row in self._all(_SELECT.where(licenses.c.id.in_(ids)))}
+    def find_all(self, ids: Sequence[bytes], *, locked: bool = False) -> list[IssuedLicense]:
+        """Load licenses, in the given order, without those that do not exist; `locked` as in `find`."""
+        with self._reading() as connection:
+            if locked:
+                lock_licenses(connection, licenses.c.id.in_(ids))
+            rows = connection.execute(_SELECT.where(licenses.c.id.in_(ids))).all()
+        found = {row.id: _read_license(row) for row in rows}
         return [found[one] for one in ids if one in found]
 
     def list_all(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
@@ -141,6 +147,14 @@ class LicenseRepository(Repository):
             page = page.where(tuple_(*key) > tuple_(*map(literal, after)))
         return list(map(_read_activation, self._all(page)))
 
+    def list_few_activations(self, ids: Sequence[bytes]) -> dict[bytes, list[Activation]]:
+        """Load all activations of licenses that have few, by domain and address."""
+        found: dict[bytes, list[Activation]] = {one: [] for one in ids}
+        statement = select(activations).where(activations.c.license_id.in_(ids))
+        for row in self._all(statement.order_by(activations.c.domain, activations.c.ip)) if ids else ():
+            found[row.license_id].append(_read_activation(row))
+        return found
+
     def list_machines(self, ids: Sequence[bytes], limit: int) -> list[tuple[bytes, Activation]]:
         """Load activations of some licenses, each with its license's id."""
         statement = select(activations).where(activations.c.license_id.in_(ids))
@@ -153,7 +167,7 @@ class LicenseRepository(Repository):
         return self._remove_activations(license_id, either)
 
     def remove_activation(self, license_id: bytes, environment: Environment) -> bool:
-        """Remove one activation; False when there is none like it."""
+        """Remove one activation; return False if it does not exist."""
         return self._remove_activations(license_id, matching(activations, **environment._asdict())) > 0
 
     def _remove_activations(self, license_id: bytes, which: ColumnElement[bool]) -> int:
@@ -164,8 +178,6 @@ class LicenseRepository(Repository):
 
     def find_snapshot(self, license_id: bytes, environment: Environment) -> LicenseSnapshot | None:
         """Load a license as an environment sees it, by the statement of a verify."""
-        from licserver.database.hot_path.store import Lookup, find_licenses  # noqa: PLC0415 - imports this package
-
         with self._reading() as connection:
             return find_licenses(connection, [Lookup(license_id, environment)])[0]
 
@@ -182,17 +194,22 @@ class LicenseRepository(Repository):
         is_earlier = held.is_(None) | (held < until)
         self._execute(update(activations).where(its, is_earlier).values(offline_until=until))
 
-    def change(self, before: IssuedLicense, **changes: Any) -> None:
-        """Change fields of a license, which must be locked."""
+    def change(self, *before: IssuedLicense, **changes: Any) -> None:
+        """Change fields of licenses, which must be locked; all get the same values."""
         changes |= {name: "\n".join(changes[name]) for name in LISTS if name in changes}
         if "overrides" in changes:
             changes["overrides"] = dump(changes["overrides"])
+        old = {row for one in before for row in _word_rows(one)}
+        new = {row for one in before for row in _word_rows(replace(one, **changes))}
+        ids = [one.id for one in before]
         with self._writing() as connection:
-            connection.execute(update(licenses).where(licenses.c.id == before.id).values(**changes))
-            old, new = {*_word_rows(before)}, {*_word_rows(replace(before, **changes))}
-            if gone := [word for word, _ in old - new]:
-                of_it = license_words.c.license_id == before.id
-                connection.execute(license_words.delete().where(license_words.c.word.in_(gone), of_it))
+            connection.execute(update(licenses).where(licenses.c.id.in_(ids)).values(**changes))
+            gone = defaultdict[str, list[bytes]](list)
+            for word, id_ in sorted(old - new):
+                gone[word].append(id_)
+            for word, of in gone.items():
+                is_it = license_words.c.word == word, license_words.c.license_id.in_(of)
+                connection.execute(license_words.delete().where(*is_it))
             if added := sorted(new - old):
                 _WORDS.write(connection, added)
 
@@ -208,7 +225,7 @@ class LicenseRepository(Repository):
     ) -> Sequence[Row[Any]]:
         """Load licenses with an address whose subscription is known to end, by id; with both of their ends.
 
-        Not those of which a shop does not say so: theirs end unless they are renewed.
+        Not those without such a report of the shop: they end unless they are renewed.
         """
         columns, known = licenses.c, sale_subscriptions.c
         of_license = (

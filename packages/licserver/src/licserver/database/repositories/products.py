@@ -8,7 +8,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, ScalarSelect, Select, delete, func, insert, select, update
 
 from licserver.database.repositories.base import Repository, matching
-from licserver.database.tables.events import sale_mappings
 from licserver.database.tables.licenses import (
     activations,
     licenses,
@@ -19,6 +18,7 @@ from licserver.database.tables.licenses import (
     releases,
     rollbacks,
 )
+from licserver.database.tables.sales import sale_mappings
 from licserver.domain.decisions import latest_by_platform
 from licserver.domain.entitlements import Plan, dump, load
 from licserver.domain.records import (
@@ -78,7 +78,7 @@ class PlanRepository(Repository):
         self._execute(delete(plans).where(matching(plans, product_id=product_id, name=name)))
 
     def find(self, product_id: int, name: str, *, locked: bool = False) -> Plan | None:
-        """Load a plan; nobody else changes, removes or chooses a `locked` one until the transaction ends."""
+        """Load a plan; others cannot change, remove or choose a `locked` one until the transaction ends."""
         statement = select(plans).where(matching(plans, product_id=product_id, name=name))
         return self._find(statement.with_for_update() if locked else statement, _read_plan)
 
@@ -272,7 +272,7 @@ def read_release(row: Row[Any]) -> Release:
     values["rollout"] = None if plan is None else Rollout(plan, *times)
     for name, record in (("artifact", Artifact), ("wordpress", WordPressFields)):
         values[name] = record(*(columns[releases.c[field]] for field in record._fields))
-    return Release(manifest=columns.get("manifest"), **values)  # only where it was asked for
+    return Release(manifest=columns.get("manifest"), **values)  # only on request
 
 
 def read_product(row: Row[Any]) -> Product:
@@ -280,4 +280,4 @@ def read_product(row: Row[Any]) -> Product:
     columns = row._mapping  # noqa: SLF001 - as above
     values = {name: columns[products.c[name]] for name in _PRODUCT}
     values["policy"] = EnvironmentPolicy(values["policy"])
-    return Product(latest=None if columns[releases.c.id] is None else read_release(row), **values)
+    return Product(candidates=() if columns[releases.c.id] is None else (read_release(row),), **values)

@@ -3,7 +3,7 @@
 import enum
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from sqlalchemy import (
 
 from licserver.database.repositories.base import Repository, insert_into, matching
 from licserver.database.tables.events import jobs
+from licserver.domain.instants import is_of_the_future
 
 MAX_ERROR: Final = 500  # characters of an error that is stored
 MAX_COUNTED: Final = 10_000  # jobs of a queue that `measure` counts: some milliseconds
@@ -52,6 +53,7 @@ class Job:
     created_at: datetime
     finished_at: datetime | None
     last_error: str | None
+    owner: str | None = None
 
 
 class QueueSize(NamedTuple):
@@ -62,8 +64,27 @@ class QueueSize(NamedTuple):
     dead: int
 
 
+class Share(NamedTuple):
+    """The owner of a job: each owner gets at most a share of a queue.
+
+    Args:
+        owner: A name that is no personal data.
+        burst: So many jobs of the owner may wait; each further one is due `spacing` later.
+        spacing: The time between two jobs beyond the burst; without one the owner only names whose it is.
+    """
+
+    owner: str
+    burst: int = 0
+    spacing: timedelta = timedelta()
+
+
 def add_job(
-    connection: Connection, queue: str, key: str, payload: Mapping[str, Any], now: datetime
+    connection: Connection,
+    queue: str,
+    key: str,
+    payload: Mapping[str, Any],
+    now: datetime,
+    share: Share | None = None,
 ) -> int | None:
     """Add a job in the transaction of what it follows from; return its id, or None when its key is known.
 
@@ -71,13 +92,20 @@ def add_job(
     ids, and neither license keys nor secrets.
     """
     row = {"queue": queue, "key": key, **new_job(payload, now)}
+    if share is not None:
+        row["owner"] = share.owner
+    if share is not None and share.spacing:
+        of_owner = matching(jobs, queue=queue, owner=share.owner) & _columns.due_at.is_not(None)
+        waiting = select(_columns.id).where(of_owner).limit(MAX_COUNTED).subquery()
+        count = connection.scalar(select(func.count()).select_from(waiting)) or 0
+        row |= {"due_at": now + share.spacing * max(0, count + 1 - share.burst)}
     statement = insert_into(connection, jobs).values(row).on_conflict_do_nothing().returning(_columns.id)
     id_: int | None = connection.scalar(statement)
     return id_
 
 
 def new_job(payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Return the columns of a job that nobody has tried yet."""
+    """Return the columns of a job without an attempt."""
     row = {"payload": json.dumps(payload), "state": JobState.WAITING, "attempts": 0}
     return {**row, "due_at": now, "created_at": now}
 
@@ -85,10 +113,17 @@ def new_job(payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 class QueueRepository(Repository):
     """Jobs of all queues."""
 
-    def add(self, queue: str, key: str, payload: Mapping[str, Any], now: datetime) -> bool:
+    def add(
+        self, queue: str, key: str, payload: Mapping[str, Any], now: datetime, share: Share | None = None
+    ) -> bool:
         """Add a job, as `add_job`; return False when its key is there already."""
         with self._writing() as connection:
-            return add_job(connection, queue, key, payload, now) is not None
+            return add_job(connection, queue, key, payload, now, share) is not None
+
+    def is_early(self, queue: str, key: str, now: datetime) -> bool:
+        """Return whether a job was added by a clock that was ahead: before what it is about."""
+        added_at = self._scalar(select(_columns.created_at).where(matching(jobs, queue=queue, key=key)))
+        return added_at is not None and is_of_the_future(added_at, now)
 
     def find_due(self, queues: Collection[str], now: datetime) -> set[str]:
         """Return those of the queues that have a job to do: one statement, an index look-up each."""
@@ -107,15 +142,20 @@ class QueueRepository(Repository):
             rows = connection.execute(union_all(*(_measure(queue, now) for queue in queues)))
             return {queue: QueueSize(*size) for queue, *size in rows}
 
-    def claim(self, queue: str, now: datetime, lease: timedelta, limit: int) -> list[Job]:
-        """Take jobs that are due: nobody else gets them until the lease ends, or `retry` sets a time.
+    def claim(
+        self, queue: str, now: datetime, lease: timedelta, limit: int, *, owner: str | None = None
+    ) -> list[Job]:
+        """Claim jobs that are due: no other process gets them until the lease ends, or `retry` sets a time.
 
-        The attempt is counted and committed before the work begins, so that a job that kills its process is
-        not tried for ever.
+        With an `owner` only theirs, with "" those of no owner. The attempt is counted and committed before
+        the work begins, so that a job that kills its process is not tried for ever.
         """
+        is_due = [_columns.queue == queue, _columns.due_at <= now]
+        if owner is not None:
+            is_due.append(_columns.owner == owner if owner else _columns.owner.is_(None))
         due = (
             select(_columns.id)
-            .where(_columns.queue == queue, _columns.due_at <= now)
+            .where(*is_due)
             .order_by(_columns.due_at, _columns.id)
             .limit(limit)
             .with_for_update(skip_locked=True)  # SQLite has one writer at a time, and ignores it
@@ -129,6 +169,25 @@ class QueueRepository(Repository):
         )
         with self._writing() as connection:
             return sorted(map(_read, connection.execute(taken)), key=lambda job: job.id)
+
+    def find_owners(self, queue: str, now: datetime) -> list[str]:
+        """Return the owners of jobs that are due: an index look-up for each owner with a waiting job.
+
+        "" stands for jobs without an owner: earlier versions stored none.
+        """
+        is_waiting = (_columns.queue == queue) & _columns.owner.is_not(None) & _columns.due_at.is_not(None)
+        first = select(_columns.owner, _columns.due_at).where(is_waiting)
+        in_order = first.order_by(_columns.owner, _columns.due_at).limit(1)
+        found, after = list[str](), ""
+        with self._reading() as connection:
+            while (row := connection.execute(in_order.where(_columns.owner > after)).first()) is not None:
+                after = row.owner
+                if row.due_at <= now:
+                    found.append(after)
+            unowned = (_columns.queue == queue) & (_columns.due_at <= now) & _columns.owner.is_(None)
+            if connection.scalar(select(exists().where(unowned))):
+                found.append("")
+        return found
 
     def finish(self, job: Job, now: datetime) -> bool:
         """Mark a claimed job as done; return False, and change nothing, if its lease was lost."""
@@ -144,7 +203,7 @@ class QueueRepository(Repository):
         return self._end(job, state=dead, due_at=None, finished_at=now, last_error=error[:MAX_ERROR])
 
     def _end(self, job: Job, **values: Any) -> bool:
-        # Whoever claimed it after the lease has counted another attempt.
+        # A later claim after the lease has counted another attempt.
         is_ours = matching(jobs, id=job.id, attempts=job.attempts, state=JobState.WAITING)
         return self._execute(update(jobs).where(is_ours).values(**values)) == 1
 
@@ -169,9 +228,10 @@ class QueueRepository(Repository):
             wanted = wanted.where(_columns.id < before)
         return list(map(_read, self._all(wanted)))
 
-    def sweep(self, before: datetime) -> int:
-        """Delete jobs that were finished before an instant, a thousand at a time; return how many."""
-        return self._delete(jobs, _columns.finished_at < before)
+    def sweep(self, before: datetime, queue: str | None = None) -> int:
+        """Delete jobs that were finished before an instant, of one queue or of all; return how many."""
+        is_old = _columns.finished_at < before
+        return self._delete(jobs, is_old if queue is None else is_old & (_columns.queue == queue))
 
 
 def _measure(queue: str, now: datetime) -> Select[Any]:
@@ -187,4 +247,4 @@ def _measure(queue: str, now: datetime) -> Select[Any]:
 
 def _read(row: Row[Any]) -> Job:
     read = {"payload": json.loads(row.payload), "state": JobState(row.state)}
-    return Job(**row._asdict() | read)
+    return Job(**{one.name: getattr(row, one.name) for one in fields(Job)} | read)

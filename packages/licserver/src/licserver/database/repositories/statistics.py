@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
@@ -11,9 +12,13 @@ from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from licserver.database.engine import Database
 from licserver.database.repositories.base import Repository, put_into
+from licserver.database.repositories.instants import settle
 from licserver.database.repositories.licenses import ends_within
-from licserver.database.repositories.webhooks import NewEvent, add_events
+from licserver.database.repositories.webhooks import EVENTS, NewEvent, add_events
+from licserver.database.tables.access import daily_counts
+from licserver.database.tables.events import jobs
 from licserver.database.tables.licenses import activations, licenses, products, refusals, releases, totals
+from licserver.domain.instants import TOLERANCE
 from licserver.domain.records import Environment, EnvironmentPolicy, Machine
 from licserver.errors import StatementRefusedError
 
@@ -164,12 +169,33 @@ def note_refusals(
         if rows:
             put_into(connection, refusals, *rows, added="times", kept="first_at")
             connection.execute(_TRIM, [{"of": license_id} for license_id in sorted(free)])
-        add_events(connection, events)
-        expired = select(*refusals.primary_key).where(_refused.last_at < now - REFUSALS_KEPT)
+        add_events(connection, _within_day(connection, events))
+        before = settle(connection, now) - REFUSALS_KEPT
+        expired = select(*refusals.primary_key).where(_refused.last_at < before)
         if old := connection.execute(expired.order_by(_refused.last_at).limit(_MAX_EXPIRED)).all():
             is_old = sa.tuple_(*refusals.primary_key).in_(map(tuple, old))
             connection.execute(sa.delete(refusals).where(is_old))
     return locked
+
+
+def _within_day(connection: Connection, events: Sequence[NewEvent]) -> list[NewEvent]:
+    """Return the events that are new, of each license as many as it may have in a day (D-296)."""
+    if not events:
+        return []
+    is_known = jobs.c.queue == EVENTS, jobs.c.key.in_([one.id for one in events])
+    known = set(connection.scalars(select(jobs.c.key).where(*is_known)))
+    new = [event for event in events if event.id not in known]
+    kept, counts = list[NewEvent](), daily_counts.c
+    for license_id, of_license in groupby(new, key=lambda event: bytes.fromhex(event.data["license_id"])):
+        some = list(of_license)
+        day = some[0].at.date()
+        this = counts.day == day, counts.who == license_id
+        room = max(0, KEPT_PER_LICENSE - (connection.scalar(select(counts.count).where(*this)) or 0))
+        if added := some[:room]:
+            row = {"day": day, "who": license_id, "count": len(added)}
+            put_into(connection, daily_counts, row, added="count")
+            kept += added
+    return kept
 
 
 class RefusalRepository(Repository):
@@ -239,7 +265,11 @@ _NOTES: Final = {
     .where(
         activations.c.license_id == bindparam("of"),
         same,
-        or_(activations.c.last_seen_at.is_(None), activations.c.last_seen_at < bindparam("since")),
+        or_(
+            activations.c.last_seen_at.is_(None),
+            activations.c.last_seen_at < bindparam("since"),
+            activations.c.last_seen_at > bindparam("latest"),  # of a clock that was ahead
+        ),
     )
     .values(
         last_seen_at=bindparam("seen_at"),
@@ -325,4 +355,4 @@ def _to_row(seen: Seen, days: int) -> dict[str, object]:
     since = seen.at.replace(hour=0, minute=0, second=0, microsecond=0)
     if not _is_its_day(seen.license_id, seen.at.date(), days):
         since -= timedelta(days=days - 1)
-    return {**row, "seen_at": seen.at, "since": since}
+    return {**row, "seen_at": seen.at, "since": since, "latest": seen.at + TOLERANCE}

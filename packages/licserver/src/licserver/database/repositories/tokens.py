@@ -49,7 +49,7 @@ class TokenRepository(Repository):
 
     def set_last_used(self, token_id: int, day: date) -> None:
         """Store the day of a token's last use."""
-        is_new = or_(tokens.c.last_used_on.is_(None), tokens.c.last_used_on < day)
+        is_new = or_(tokens.c.last_used_on.is_(None), tokens.c.last_used_on != day)
         self._execute(update(tokens).where(tokens.c.id == token_id, is_new).values(last_used_on=day))
 
 

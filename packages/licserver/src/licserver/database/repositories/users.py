@@ -1,13 +1,15 @@
 """Users of the console: sessions, second factors, login attempts and known addresses."""
 
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, case, delete, exists, func, insert, or_, select, update
 
 from licserver.database.repositories.base import Repository, matching, put_into
+from licserver.database.repositories.instants import settle
 from licserver.database.tables.access import (
+    daily_counts,
     failed_logins,
     known_addresses,
     recovery_codes,
@@ -117,8 +119,9 @@ class SessionRepository(Repository):
                 return None
             has_factor = select(_has_factor).where(users.c.id == user.id)
             is_pending = not new.is_verified and bool(connection.scalar(has_factor))
-            ended = or_(sessions.c.expires_at <= new.now, sessions.c.last_used_at < idle_since)
-            connection.execute(delete(sessions).where(ended))
+            settled = settle(connection, new.now)  # otherwise a clock that is ahead would sign out everybody
+            idle = sessions.c.last_used_at < idle_since + (settled - new.now)
+            connection.execute(delete(sessions).where(or_(sessions.c.expires_at <= settled, idle)))
             row = {"token_hash": new.token_hash, "user_id": user.id, "is_pending": is_pending}
             row |= {"created_at": new.now, "last_used_at": new.now}
             row |= {"expires_at": new.pending_until if is_pending else new.expires_at}
@@ -199,7 +202,7 @@ class SecondFactorRepository(Repository):
         return self._execute(update(second_factors).where(*this).values(last_step=step, failures=0)) == 1
 
     def use_recovery_code(self, user_id: int, digest: bytes) -> bool:
-        """Delete a recovery code; return False when there is none like it."""
+        """Delete a recovery code; return False if it does not exist."""
         this = matching(recovery_codes, user_id=user_id, digest=digest)
         if self._execute(delete(recovery_codes).where(this)) != 1:
             return False
@@ -216,7 +219,7 @@ class SecondFactorRepository(Repository):
         self._execute(of_user.values(failures=second_factors.c.failures + 1, failed_at=now))
 
     def remove(self, user_id: int) -> bool:
-        """Delete a user's second factor and recovery codes; return False when there is none."""
+        """Delete a user's second factor and recovery codes; return False if there was no factor."""
         self._execute(delete(recovery_codes).where(recovery_codes.c.user_id == user_id))
         return self._execute(delete(second_factors).where(second_factors.c.user_id == user_id)) == 1
 
@@ -227,7 +230,7 @@ _KEPT: Final = 10
 
 
 class Limit(NamedTuple):
-    """Attempts allowed in a minute; `who` are 16 bytes that stand for an address, a network or a name."""
+    """Attempts allowed in a minute; `who` is a digest of 16 bytes of an address, a network or a name."""
 
     who: bytes
     limit: int
@@ -247,7 +250,7 @@ class LoginRepository(Repository):
             if _is_over(connection, limits, int(minute), share, 0):
                 return False
         with self._writing() as connection:
-            delete_old_attempts(connection, now)
+            delete_old_attempts(connection, settle(connection, now))
             savepoint = connection.begin_nested()
             whos = sorted({one.who for one in limits})  # in one order, so that no two of them deadlock
             rows = [{"minute": int(minute), "who": who, "count": 1} for who in whos]
@@ -287,8 +290,24 @@ class LoginRepository(Repository):
 
 
 def delete_old_attempts(connection: Connection, now: datetime) -> None:
-    """Delete counts of minutes that are over."""
+    """Delete counts of minutes and days that are over."""
     connection.execute(delete(tries).where(tries.c.minute < now.timestamp() // _WINDOW - _KEPT))
+    connection.execute(delete(daily_counts).where(daily_counts.c.day < now.date() - timedelta(days=1)))
+
+
+class DailyCountRepository(Repository):
+    """Counts of a day in UTC; `who` is a digest of 16 bytes of the counter's name and its subject."""
+
+    def read(self, who: bytes, day: date) -> int:
+        """Return a count."""
+        this = matching(daily_counts, day=day, who=who)
+        return self._scalar(select(daily_counts.c.count).where(this)) or 0
+
+    def add(self, who: bytes, day: date, count: int = 1) -> int:
+        """Add to a count, and return it; others wait for the end of the transaction."""
+        with self._writing() as connection:
+            put_into(connection, daily_counts, {"day": day, "who": who, "count": count}, added="count")
+        return self.read(who, day)
 
 
 def _is_over(connection: Connection, limits: Sequence[Limit], minute: int, share: float, own: int) -> bool:

@@ -9,16 +9,17 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from licserver.database.repositories.base import Repository, insert_into
+from licserver.database.repositories.instants import SCANNED
 from licserver.database.repositories.licenses import ends_within
-from licserver.database.repositories.queue import JobState, add_job, new_job
+from licserver.database.repositories.queue import JobState, Share, add_job, new_job
 from licserver.database.tables.events import jobs, webhook_deliveries, webhook_endpoints, webhook_events
 from licserver.database.tables.licenses import facts, licenses
+from licserver.domain.instants import is_of_the_future
 from licserver.domain.records import Environment
 from licserver.protocol.webhooks import EventType, derive_event_id
 
 EVENTS: Final = "webhook-events"  # queue: find the endpoints of an event
 DELIVERIES: Final = "webhook-deliveries"  # queue: send an event to an endpoint
-_SCANNED: Final = "webhooks_scanned_at"
 
 
 class NewEvent(NamedTuple):
@@ -31,14 +32,31 @@ class NewEvent(NamedTuple):
 
 
 def add_events(connection: Connection, events: Iterable[NewEvent]) -> None:
-    """Write events in the transaction of what happened; each once by its id."""
+    """Write events in the transaction of what happened; each once by its id.
+
+    What a clock that was ahead has written before it happened counts for nothing, and the event gets another
+    id: receivers pass over one that they know.
+    """
     rows = []
-    for event in events:
+    for event in _name_early(connection, list(events)):
         payload = {"type": event.type.value, "at": event.at.isoformat(), "data": event.data}
         row = {"queue": EVENTS, "key": event.id or f"msg_{secrets.token_hex(16)}"}
         rows.append(row | new_job(payload, event.at))
     if rows:
         connection.execute(insert_into(connection, jobs).on_conflict_do_nothing(), rows)
+
+
+def _name_early(connection: Connection, events: list[NewEvent]) -> list[NewEvent]:
+    ids = [event.id for event in events if event.id is not None]
+    if not ids:
+        return events
+    of_them = select(jobs.c.key, jobs.c.created_at).where(jobs.c.queue == EVENTS, jobs.c.key.in_(ids))
+    written = {row.key: row.created_at for row in connection.execute(of_them)}
+    early = [one for one in events if one.id in written and is_of_the_future(written[one.id], one.at)]
+    if not early:
+        return events
+    named = [one._replace(id=derive_event_id(one.type, one.id or "", "again")) for one in early]
+    return [one for one in events if one not in early] + _name_early(connection, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +149,22 @@ class WebhookRepository(Repository):
     def add_deliveries(
         self, event_id: str, type_: str, body: str, endpoints: Collection[str], now: datetime
     ) -> None:
-        """Store the body of an event, and a delivery for each endpoint; what is there already stays."""
+        """Store the body of an event, and a delivery for each endpoint, unless they exist."""
         event = {"id": event_id, "type": type_, "created_at": now, "body": body}
         with self._writing() as connection:
             connection.execute(insert_into(connection, webhook_events).values(event).on_conflict_do_nothing())
             for endpoint_id in sorted(endpoints):
-                job_id = add_job(connection, DELIVERIES, f"{event_id}/{endpoint_id}", {}, now)
+                key = f"{event_id}/{endpoint_id}"
+                job_id = add_job(connection, DELIVERIES, key, {}, now, Share(endpoint_id))
                 if job_id is not None:
                     row = {"job_id": job_id, "endpoint_id": endpoint_id, "event_id": event_id}
                     connection.execute(insert(webhook_deliveries).values(row))
+
+    def name_owners(self) -> None:
+        """Name the endpoint of waiting deliveries that have none: of programs before schema 0035."""
+        endpoint = select(webhook_deliveries.c.endpoint_id).where(webhook_deliveries.c.job_id == jobs.c.id)
+        is_unnamed = (jobs.c.queue == DELIVERIES) & jobs.c.owner.is_(None) & jobs.c.due_at.is_not(None)
+        self._execute(update(jobs).where(is_unnamed).values(owner=endpoint.scalar_subquery()))
 
     def find_delivery(self, id_: int) -> Delivery | None:
         """Load one delivery."""
@@ -175,12 +200,12 @@ class WebhookRepository(Repository):
 
     def read_scanned_at(self) -> datetime | None:
         """Return up to when licenses were scanned."""
-        value = self._scalar(select(facts.c.value).where(facts.c.name == _SCANNED))
+        value = self._scalar(select(facts.c.value).where(facts.c.name == SCANNED))
         return None if value is None else datetime.fromisoformat(value.decode())
 
     def write_scanned_at(self, at: datetime) -> None:
         """Store up to when licenses were scanned."""
-        self._put(facts, {"name": _SCANNED, "value": at.isoformat().encode()})
+        self._put(facts, {"name": SCANNED, "value": at.isoformat().encode()})
 
     def list_expired(self, first: date, last: date, after: bytes, limit: int) -> Sequence[Any]:
         """Load licenses whose last day is within some days, by id."""
@@ -203,7 +228,7 @@ class WantedEvents:
     """The types of events that any endpoint wants, as this process has read them lately (D-207).
 
     Those in `always` are wanted by the server itself. So the public endpoints need no statement to find out
-    that nobody wants an event.
+    that no endpoint subscribes to an event.
     """
 
     def __init__(self, repository: WebhookRepository, always: Iterable[EventType] = ()) -> None:
@@ -216,10 +241,12 @@ class WantedEvents:
 
     def add_activations(self, connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
         """Write an event for each activation; a row begins with license, domain, address and instant."""
-        kind = EventType.ACTIVATION_CREATED
-        if kind in self.types:
-            events = (NewEvent(kind, at, _place(*place)) for *place, at in (row[:4] for row in rows))
-            add_events(connection, events)
+        if EventType.ACTIVATION_CREATED in self.types:
+            places = (row[:4] for row in rows)
+            add_events(
+                connection,
+                (activation_event(license_id, Environment(*place), at) for license_id, *place, at in places),
+            )
 
     def describe_refusals(
         self, refused: Iterable[tuple[bytes, Environment]], now: datetime
@@ -230,6 +257,12 @@ class WantedEvents:
             return ()
         places = [_place(license_id, *environment) for license_id, environment in sorted({*refused})]
         return [NewEvent(kind, now, one, derive_event_id(kind, *one.values(), day)) for one in places]
+
+
+def activation_event(license_id: bytes, environment: Environment, at: datetime) -> NewEvent:
+    """Return the event of an activation: one a day, however often the slot is freed and taken (D-296)."""
+    kind, place = EventType.ACTIVATION_CREATED, _place(license_id, *environment)
+    return NewEvent(kind, at, place, derive_event_id(kind, *place.values(), at.date().isoformat()))
 
 
 def _place(license_id: bytes, domain: str, ip: str) -> dict[str, str]:

@@ -4,7 +4,13 @@ Every statement of the hot paths names a license: `licenses.id` is the key's ind
 activations' primary key begins with it, so that both can be spread over machines by license.
 """
 
-from licserver.database.tables import access, events, licenses
+from licserver.database.tables import access, events, licenses, sales
 from licserver.database.tables.types import metadata
 
-__all__ = ["access", "events", "licenses", "metadata"]  # all modules: then the metadata has all tables
+__all__ = [
+    "access",
+    "events",
+    "licenses",
+    "metadata",
+    "sales",
+]  # all modules: then the metadata has all tables

@@ -50,12 +50,15 @@ account_sessions = keyed_table(
 
 account_codes = keyed_table(
     "account_codes",
-    sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),  # of the browser that asked
+    sa.Column("token_hash", sa.LargeBinary(32), primary_key=True),  # of the requesting browser
     sa.Column("code_hash", sa.LargeBinary(32), nullable=False),
-    sa.Column("address", sa.LargeBinary(16), nullable=False, index=True),  # a keyed digest
+    # Keyed digests: of the e-mail address; of the client's address and its network, NULL of older programs.
+    sa.Column("address", sa.LargeBinary(16), nullable=False, index=True),
     sa.Column("license_ids", sa.LargeBinary, nullable=False),  # one after the other
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("expires_at", Instant, nullable=False, index=True),
+    sa.Column("client", sa.LargeBinary(16)),
+    sa.Column("network", sa.LargeBinary(16), index=True),
     comment="Codes that were sent to customers, or would have been: an unknown address has no licenses.",
 )
 
@@ -115,7 +118,17 @@ idempotency_keys = table(
 tries = keyed_table(
     "tries",
     sa.Column("minute", sa.BigInteger, primary_key=True),  # since 1970
-    sa.Column("who", sa.LargeBinary(16), primary_key=True),  # an address or a name, by a secret of ours
+    sa.Column("who", sa.LargeBinary(16), primary_key=True),  # an address or a name, keyed hash
     sa.Column("count", sa.Integer, nullable=False),
     comment="How often passwords of the console were tried lately, by address and by name (D-131).",
+)
+
+daily_counts = keyed_table(
+    "daily_counts",
+    sa.Column("day", sa.Date, primary_key=True),
+    sa.Column(
+        "who", sa.LargeBinary(16), primary_key=True
+    ),  # what is counted, and for whom, by a secret of ours
+    sa.Column("count", sa.Integer, nullable=False),
+    comment="How often something was done on a day that is bounded by day; swept after two days.",
 )

@@ -28,7 +28,7 @@ facts = table(
 def _random_number() -> int:
     """Return a number for a state of a row.
 
-    Not a count: after a promotion that lost a change, or a restore, the same count would stand for another
+    Not a count: after a promotion that lost a change, or a restore, the same count would mean another
     state. Servers of an earlier version count from it.
     """
     return randbelow(2**30)
@@ -149,6 +149,7 @@ licenses = keyed_table(
     sa.Column("support_until", sa.Date),
     sa.Column("customer_email", sa.Text),  # searched by way of license_words
     sa.Column("note", sa.Text),  # the same
+    sa.Column("customer_language", sa.String(8)),
     # No foreign key: SQLite would copy the table to add one. `services.products` keeps plans in use.
     sa.Column("plan", Slug),
     sa.Column("overrides", sa.Text),  # JSON
@@ -232,6 +233,7 @@ trials = keyed_table(
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), index=True),
     sa.Column("address", sa.LargeBinary(16), nullable=False),  # the same, of the address that started it
     sa.Column("started_at", Instant, nullable=False),
+    sa.Column("network", sa.LargeBinary(16)),  # the same, of that address's network
     sa.Index(None, "product_id", "started_at"),
     comment="Machines that have had a trial; they stay here when the license of an ended one is deleted.",
 )
@@ -242,6 +244,16 @@ moves = keyed_table(
     sa.Column("domain", Plain, primary_key=True),
     sa.Column("ip", Plain, primary_key=True),
     sa.Column("freed_at", Instant, nullable=False, index=True),
+    # Of programs before schema 0038, which know no `slot_moves`.
+    comment="Slots that customers freed themselves in the last 30 days, which they may do a few times.",
+)
+
+slot_moves = keyed_table(
+    "slot_moves",
+    sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
+    sa.Column("freed_at", Instant, primary_key=True, index=True),  # of one move, the same in all its rows
+    sa.Column("domain", Plain, primary_key=True),
+    sa.Column("ip", Plain, primary_key=True),
     comment="Slots that customers freed themselves in the last 30 days, which they may do a few times.",
 )
 
@@ -273,6 +285,9 @@ use_ids = keyed_table(
     sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
     sa.Column("use_id", Plain, primary_key=True),
     sa.Column("kept_until", Instant, nullable=False, index=True),
+    # What was counted under the id; NULL in rows of older programs.
+    sa.Column("name", Slug),
+    sa.Column("amount", sa.BigInteger),
     comment="What was counted already: a use that is sent again counts once.",
     postgresql_with=LARGE,
 )
@@ -298,7 +313,7 @@ totals = keyed_table(
     "totals",
     sa.Column("day", sa.Date, primary_key=True),
     sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("product", Slug, primary_key=True),  # its slug; empty when it is nobody's
+    sa.Column("product", Slug, primary_key=True),  # its slug; empty without a product
     sa.Column("label", Plain, primary_key=True),
     sa.Column("count", sa.BigInteger, nullable=False),
     comment="What is counted of each day, in batches; plots are drawn from it.",

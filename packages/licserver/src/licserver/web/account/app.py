@@ -1,42 +1,52 @@
-"""The customer's page as a sub-application of the public side: sign-in, licenses, freed slots, downloads."""
+"""The account page as a sub-application of the public side: sign-in, licenses, freed slots, downloads."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from licserver.clock import Clock
 from licserver.database.hot_path.updates import UpdateQuery
-from licserver.domain.decisions import VerifyRefusal, evaluate_update, is_platform
+from licserver.domain.decisions import (
+    VerifyRefusal,
+    evaluate_update,
+    is_imported_key,
+    is_license_key,
+    is_platform,
+)
+from licserver.domain.languages import LANGUAGES, choose_language
 from licserver.domain.records import Environment, IssuedLicense
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError, TooManyMovesError
+from licserver.limits import MAX_ACCOUNT_BODY_BYTES
+from licserver.runtime.metrics import ACCOUNT
+from licserver.runtime.worker_threads import WorkerThreads
 from licserver.services import Services
-from licserver.services.account import CODE_TIME, CUSTOMER, SESSION_TIME
+from licserver.services.context import CUSTOMER
+from licserver.services.customer_sign_in import CODE_TIME, SESSION_TIME
 from licserver.services.offline_files import RefusedFileError
-from licserver.web.account.pages import HOME, LANGUAGES, Look, Texts, choose_language, describe, load_texts
+from licserver.web.account.pages import HOME, Look, Texts, describe_all, load_texts
 from licserver.web.console import sessions
-from licserver.web.console.responses import PAGE, read_form, redirect, text_file_headers
+from licserver.web.console.responses import PAGE, cookie_header, read_form, redirect, text_file_headers
 from licserver.web.console.sessions import Form, SessionCookie
-from licserver.web.metrics import ACCOUNT
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
-from licserver.web.public import PublicEndpoints
-from licserver.web.rate_limits import MISS_DELAY
+from licserver.web.public import TOO_MANY_WRITES, PublicEndpoints
+from licserver.web.rate_limits import MISS_DELAY, Write
 from licserver.web.responses import ApiError, expect
-from licserver.web.worker_threads import WorkerThreads
 
 COOKIE: Final = SessionCookie("__Host-licserver-account", "licserver-account", HOME)
 CODE_COOKIE: Final = SessionCookie("__Host-licserver-account-code", "licserver-account-code", HOME)
-"""Only the browser that asked for a code may use it."""
+"""Only the browser that requested a code may use it."""
 LANGUAGE_COOKIE: Final = "licserver-language"
 
 CODE_SECONDS: Final = 0.1
-"""A request for a code takes at least so long: its time must not show whether the address is known."""
+"""Minimum time of a request for a code, which must not show whether the address is known."""
 
 _YEAR: Final = 365 * 86_400  # seconds
 _NOTICES: Final = frozenset({"freed", "taken-back", "signed-out", "session-ended"})
@@ -56,50 +66,87 @@ class Visit:
 
 
 class Account:
-    """Handlers of the customer's page."""
+    """Handlers of the account page, for customers.
+
+    1. `sign_in` checks a license key, or `send_code` mails a code that `sign_in_with_code` checks.
+    2. `show` lists the session's licenses; `form` wraps a handler of a form on that page.
+    3. `free`, `issue_file`, `take_back` and `reveal` act on a license of the session.
+    4. `download` redirects to a signed link.
+
+    Example::
+
+        account = Account(services, clock, public)
+        add_route(app, "/free", {"POST": account.form(account.free)})
+
+    Handlers raise an `ApiError`: 403 for a form of another session, 404 for a license of another customer,
+    429 after too many writes. A refused action shows the page again with a message, status 409.
+    """
 
     def __init__(self, services: Services, clock: Clock, public: PublicEndpoints) -> None:
         self._services, self._clock, self._public = services.acting_as(CUSTOMER), clock, public
         self._threads, self.look = WorkerThreads(), Look(services.settings)
         self._base_url = services.settings.base_url
+        self._turns: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self.close = self._threads.close
 
     # --- sessions -----------------------------------------------------------------------------
 
     def _token(self, request: web.Request, cookie: SessionCookie = COOKIE) -> str | None:
         is_https = sessions.is_https_url(self._base_url)
-        return sessions.read_token(request.cookies, is_https=is_https, cookie=cookie)
+        return sessions.read_token(cookie_header(request), is_https=is_https, cookie=cookie)
+
+    async def _read_form(self, request: web.Request) -> Form:
+        return await read_form(request, self._services.settings, MAX_ACCOUNT_BODY_BYTES)
 
     async def _find_licenses(self, token: str | None) -> list[IssuedLicense]:
-        """Return the licenses of a session; none without one."""
-        return [] if token is None else await self._threads.run(self._services.account.find_licenses, token)
+        """Return the licenses of a session; an empty list without a session."""
+        return (
+            []
+            if token is None
+            else await self._threads.run(self._services.customer_sign_in.find_licenses, token)
+        )
 
     def form(self, handler: Callable[[web.Request, Visit], Awaitable[web.StreamResponse]]) -> Handler:
-        """Call a handler with the form, which only a page of this session can have sent."""
+        """Call a handler with session and form, after checking the form's CSRF token."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            form, token = await read_form(request, self._services.settings), self._token(request)
+            token = self._token(request)
             licenses = await self._find_licenses(token)
             if token is None or not licenses:
                 return redirect(request, f"{HOME}?done=session-ended")
+            form = await self._read_form(request)
             if not sessions.is_own_form(token, form):
                 raise ApiError(403)
+            self._count_write(request, licenses[0].id, licenses)
             return await handler(request, Visit(token, licenses, form))
 
         return handle
 
+    def _count_write(
+        self, request: web.Request, license_id: bytes | None, licenses: Sequence[IssuedLicense] = ()
+    ) -> None:
+        """Count a request that writes, before its work; 429 after too many (D-301)."""
+        size = sum((license_.slots or 0) + (license_.floating_seats or 0) for license_ in licenses)
+        caller = self._public.callers.find(request)
+        if delay := self._public.limits.write_delay(Write(license_id, size), caller):
+            raise ApiError(429, TOO_MANY_WRITES, {hdrs.RETRY_AFTER: str(delay)})
+
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Begin a session for a license key; a wrong key counts as one that is guessed (D-70)."""
-        form = await read_form(request, self._services.settings)
+        """Create a session for a license key; a wrong key counts as a guess (D-70)."""
+        form = await self._read_form(request)
         if sessions.loses_cookies(request.headers, self._base_url):
             return await self._sign_in_page(request, 403, "sign-in.https")
-        token = await self._threads.run(self._services.account.sign_in, form.get("key", ""))
+        key = form.get("key", "").strip()
+        key = key.upper() if is_license_key(key.upper()) else key
+        is_key = is_license_key(key) or is_imported_key(key)
+        self._count_write(request, self._public.vault.license_id(key) if is_key else None)
+        token = await self._threads.run(self._services.customer_sign_in.sign_in, key)
         if token is not None:
             return self._redirect(request, HOME, token, SESSION_TIME)
         return await self._refuse(request, "sign-in.wrong")
 
     async def _refuse(self, request: web.Request, problem: str) -> web.StreamResponse:
-        """Respond to what may be a guess; 429 after too many."""
+        """Refuse a sign-in and count it as a guess; 429 after too many guesses."""
         if await self._public.limits.may_miss(request):
             return await self._sign_in_page(request, 401, problem)
         page = await self._sign_in_page(request, 429, "sign-in.too-many")
@@ -108,19 +155,26 @@ class Account:
 
     async def send_code(self, request: web.Request) -> web.StreamResponse:
         """Send a code to an address, if it has a license; each request counts as a guess."""
-        form = await read_form(request, self._services.settings)
+        form = await self._read_form(request)
         if sessions.loses_cookies(request.headers, self._base_url):
             return await self._sign_in_page(request, 403, "sign-in.https")
         if not await self._public.limits.may_miss(request):
             return await self._refuse(request, "sign-in.too-many")
-        sending = self._threads.run(self._services.account.send_code, form.get("email", ""))
+        language, client = _texts(request).language, self._public.limits.address(request)
+        sending = self._threads.run(
+            self._services.customer_sign_in.send_code, form.get("email", ""), client, language
+        )
         token, _ = await asyncio.gather(sending, asyncio.sleep(CODE_SECONDS))
+        if token is None:  # the browser's code stays valid
+            page = await self._sign_in_page(request, 429, "code.too-many")
+            page.headers[hdrs.RETRY_AFTER] = str(int(CODE_TIME.total_seconds()))
+            return page
         return self._redirect(request, HOME, token, CODE_TIME, CODE_COOKIE)
 
     async def sign_in_with_code(self, request: web.Request) -> web.StreamResponse:
-        """Begin a session for a code, in the browser that asked for it."""
-        form, pending = await read_form(request, self._services.settings), self._token(request, CODE_COOKIE)
-        account = self._services.account
+        """Create a session for a code, in the browser that requested it."""
+        form, pending = await self._read_form(request), self._token(request, CODE_COOKIE)
+        account = self._services.customer_sign_in
         token = pending and await self._threads.run(account.sign_in_with_code, pending, form.get("code", ""))
         if not token:
             return await self._refuse(request, "code.wrong")
@@ -143,7 +197,7 @@ class Account:
 
     async def sign_out(self, request: web.Request, visit: Visit) -> web.StreamResponse:
         """End the session."""
-        await self._threads.run(self._services.account.sign_out, visit.token)
+        await self._threads.run(self._services.customer_sign_in.sign_out, visit.token)
         response = self._redirect(request, f"{HOME}?done=signed-out", "", timedelta())
         response.headers["Clear-Site-Data"] = '"cache", "storage"'
         return response
@@ -163,16 +217,16 @@ class Account:
 
     async def reveal(self, request: web.Request, visit: Visit) -> web.StreamResponse:
         """Show the page with a whole license key in it."""
-        wanted = visit.license()
-        key = await self._threads.run(self._services.licenses.reveal, wanted.id.hex())
-        return await self._licenses_page(request, visit, keys={wanted.id: key})
+        license_ = visit.license()
+        key = await self._threads.run(self._services.licenses.reveal, license_.id.hex())
+        return await self._licenses_page(request, visit, keys={license_.id: key})
 
     async def free(self, request: web.Request, visit: Visit) -> web.StreamResponse:
         """Free a slot, as often as the product allows."""
         environment = Environment(visit.form.get("domain", ""), visit.form.get("ip", ""))
         texts = _texts(request)
         try:
-            await self._threads.run(self._services.self_service.free_slot, visit.license(), environment)
+            await self._threads.run(self._services.moves.free_slot, visit.license(), environment)
         except HeldOfflineError as held:
             problem = texts("file.held", date=texts.date(held.retry_at))
         except TooManyMovesError as refused:
@@ -186,12 +240,12 @@ class Account:
 
     async def issue_file(self, request: web.Request, visit: Visit) -> web.StreamResponse:
         """Send a license file for a machine without a network, which takes a slot (D-238)."""
-        texts, wanted, days = _texts(request), visit.license(), self._services.settings.account_file_days
+        texts, license_, days = _texts(request), visit.license(), self._services.settings.account_file_days
         if not days:
             raise ApiError(404)
         issue, typed = self._services.offline_files.issue, visit.form.get("machine", "")
         try:
-            issued = await self._threads.run(issue, wanted.id.hex(), typed, days)
+            issued = await self._threads.run(issue, license_.id.hex(), typed, days)
         except RefusedFileError as refused:
             problem = texts("file.full" if refused.refusal is VerifyRefusal.ENVIRONMENT else "file.refused")
         except InvalidInputError:
@@ -213,14 +267,14 @@ class Account:
     async def download(self, request: web.Request) -> web.StreamResponse:
         """Redirect to a signed link, as an update check returns it.
 
-        A link and not a form: the content security policy would stop a form's redirect to a bucket.
+        A link and not a form: the content security policy would block a form's redirect to a bucket.
         """
         licenses = await self._find_licenses(self._token(request))
         if not licenses:
             return redirect(request, f"{HOME}?done=session-ended")
-        wanted, now = _pick(licenses, request.match_info["license"]), self._clock()
+        license_, now = _pick(licenses, request.match_info["license"]), self._clock()
         platform = request.query.get("platform", "")
-        query = UpdateQuery(wanted.id, wanted.product_slug, platform if is_platform(platform) else "")
+        query = UpdateQuery(license_.id, license_.product_slug, platform if is_platform(platform) else "")
         verdict = evaluate_update(*await self._public.queries.find_update(query), now)
         link = self._public.sign_link(request, verdict, now)
         if link is None:
@@ -243,7 +297,7 @@ class Account:
     ) -> web.Response:
         texts = _texts(request)
         message, pending = None if problem is None else texts(problem), self._token(request, CODE_COOKIE)
-        account = self._services.account
+        account = self._services.customer_sign_in
         has_code = pending is not None and await self._threads.run(account.has_code, pending)
         values = {"has_mail": self._services.mail.is_on, "has_code": has_code}
         return await self._render(request, "sign_in.html", status, problem=message, csrf=None, **values)
@@ -259,22 +313,17 @@ class Account:
     ) -> web.Response:
         texts, now, keys = _texts(request), self._clock(), keys or {}
 
-        def describe_all() -> list[Any]:
-            return [describe(self._services, one, texts, now, keys.get(one.id)) for one in visit.licenses]
-
-        return await self._render(
-            request,
-            "licenses.html",
-            status,
-            problem=problem,
-            csrf=sessions.csrf_token(visit.token),
-            licenses=await self._threads.run(describe_all),
-        )
+        # A single page of a customer at a time: many licenses are slow, and all customers share the threads.
+        async with self._turns.setdefault(visit.licenses[0].id, asyncio.Lock()):
+            cards = await self._threads.run(describe_all, self._services, visit.licenses, texts, now, keys)
+        csrf = sessions.csrf_token(visit.token)
+        values = {"problem": problem, "csrf": csrf, "licenses": cards}
+        return await self._render(request, "licenses.html", status, **values)
 
     async def _render(self, request: web.Request, template: str, status: int, **values: Any) -> web.Response:
         done, texts = request.query.get("done"), _texts(request)
         values["done"] = texts(f"done.{done}") if done in _NOTICES and not values["problem"] else None
-        values["languages"] = [load_texts(one) for one in LANGUAGES]
+        values["languages"] = [load_texts(language) for language in LANGUAGES]
         content = await self._threads.run(self.look.render, template, texts, **values)
         return web.Response(status=status, body=content, headers=PAGE)
 
@@ -289,16 +338,16 @@ class Account:
 
 
 def _texts(request: web.Request) -> Texts:
-    chosen = request.cookies.get(LANGUAGE_COOKIE, "")
+    chosen = sessions.read_cookie(cookie_header(request), LANGUAGE_COOKIE) or ""
     return load_texts(choose_language(chosen, request.headers.get(hdrs.ACCEPT_LANGUAGE, "")))
 
 
 def _pick(licenses: list[IssuedLicense], license_id: str) -> IssuedLicense:
-    """Return one of the session's licenses by its id."""
-    found = next((one for one in licenses if one.id.hex() == license_id), None)
-    if found is None:
+    """Return a license of the session by its id, or raise an `ApiError` 404."""
+    license_ = next((candidate for candidate in licenses if candidate.id.hex() == license_id), None)
+    if license_ is None:
         raise ApiError(404)
-    return found
+    return license_
 
 
 def create_account(services: Services, clock: Clock, public: PublicEndpoints) -> web.Application:

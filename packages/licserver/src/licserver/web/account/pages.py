@@ -1,35 +1,39 @@
-"""The page's language, what it shows of a license as text, and its look: templates, style sheet, logo."""
+"""The account page's texts by language, its license cards, and its look: templates, style sheet, logo."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from licserver.domain.decisions import is_support_over, license_state
+from licserver import libraries
+from licserver.database.repositories.licenses import Activation
+from licserver.domain.decisions import find_term, is_support_over, license_state
 from licserver.domain.offers import offer_to
-from licserver.domain.records import Environment, IssuedLicense, LicenseState, Product
+from licserver.domain.records import (
+    Environment,
+    IssuedLicense,
+    LicenseState,
+    Product,
+    Release,
+)
+from licserver.domain.seats import Seat
 from licserver.errors import SettingsError
 from licserver.services import MAX_PAGE, Services
 from licserver.settings import Settings
 from licserver.web.console.responses import Asset, create_asset
 
-if TYPE_CHECKING:
-    from jinja2 import Environment as TemplateEnvironment
-
 HOME: Final = "/account"
 
 _LOGO_TYPES: Final = {".svg": "svg", ".png": "png"}
 _MAX_LOGO: Final = 1 << 20  # bytes
-_READABLE: Final = 4.5  # the contrast that WCAG 2 asks of text
+_READABLE: Final = 4.5  # the contrast that WCAG 2 requires of text
 _DARK, _LIGHT = "#000", "#fff"
 
 
 # --- the language ----------------------------------------------------------------------------
-
-LANGUAGES: Final = ("en", "de", "fr", "es", "ja", "zh")
-"""The languages of `licclient`'s dialogs; the first one stands in for all others."""
 
 
 class Texts:
@@ -41,7 +45,7 @@ class Texts:
         self._texts: dict[str, str] = json.loads(file.read_text("utf-8"))
 
     def __call__(self, name: str, /, **values: object) -> str:
-        """Return a text, with its places filled."""
+        """Return a text with its values filled in."""
         return self._texts[name].format(**values)
 
     def __contains__(self, name: str) -> bool:
@@ -56,32 +60,17 @@ class Texts:
 
 @cache
 def load_texts(language: str) -> Texts:
-    """Return the texts of one of `LANGUAGES`."""
+    """Return the texts of a language of `LANGUAGES`."""
     return Texts(language)
-
-
-def choose_language(chosen: str, accepted: str) -> str:
-    """Return the language that the customer chose before, or else the best of ``Accept-Language``."""
-    if chosen in LANGUAGES:
-        return chosen
-    wanted = []
-    for entry in accepted.split(","):
-        name, _, quality = entry.strip().lower().partition(";q=")
-        try:
-            wanted.append((-float(quality or 1), name.partition("-")[0]))
-        except ValueError:
-            continue
-    names = (name for weight, name in sorted(wanted, key=lambda one: one[0]) if weight < 0)
-    return next((name for name in names if name in LANGUAGES), LANGUAGES[0])
 
 
 # --- a license -------------------------------------------------------------------------------
 
 
-class Machine(NamedTuple):
-    """A computer that holds a slot; its name is what the app calls it, otherwise the domain.
+class ActivatedComputer(NamedTuple):
+    """A computer that holds a slot; its name is the app's label, otherwise the domain.
 
-    `file_until` is empty unless it has a license file that is valid.
+    `file_until` is empty unless it has a valid license file.
     """
 
     environment: Environment
@@ -92,7 +81,7 @@ class Machine(NamedTuple):
 
 
 class HeldSeat(NamedTuple):
-    """A floating seat in use; its name is what the app calls the computer, otherwise the domain."""
+    """A floating seat in use; its name is the app's label of the computer, otherwise the domain."""
 
     id: str
     name: str
@@ -104,14 +93,15 @@ class LicenseCard:
     """A license as the page shows it; without a repr, because it may hold a license key.
 
     Args:
-        status: What the license's state means, in a sentence.
-        key: The whole key, if the customer has asked for it.
-        slots: How many computers use it, in words.
-        seats: How many floating seats are in use, in words; empty if the license has none.
-        moves_left: How many slots the customer may free now; None if the product allows none.
-        downloads: The versions that can be downloaded now, with their platforms; the default one has none.
-        support: When updates end, or have ended, in words; empty if they do not.
+        status: The license's state, in a sentence.
+        key: The whole key, if the customer requested it.
+        slots: The number of used and available slots, in words.
+        seats: The number of used and available floating seats, in words; empty without floating seats.
+        moves_left: The number of slots that the customer may free now; None if the product allows none.
+        downloads: The platforms and versions that can be downloaded now; the default platform is empty.
+        support: The end of updates, in words; empty if they do not end.
         has_files: Whether the customer may make license files for machines without a network.
+        is_renewed: Whether a license file has to be replaced after each payment.
     """
 
     id: str
@@ -121,7 +111,7 @@ class LicenseCard:
     masked_key: str
     key: str | None
     slots: str
-    machines: list[Machine]
+    machines: list[ActivatedComputer]
     has_more: bool
     seats: str
     held_seats: list[HeldSeat]
@@ -129,71 +119,106 @@ class LicenseCard:
     downloads: list[tuple[str, str]]
     support: str
     has_files: bool
+    is_renewed: bool
 
 
-def describe(
-    services: Services, license_: IssuedLicense, texts: Texts, now: datetime, key: str | None = None
+class _Found(NamedTuple):
+    """The related objects of a license."""
+
+    product: Product
+    releases: list[Release]
+    machines: tuple[list[Activation], bool]
+    seats: list[Seat]
+    moves_left: int
+
+
+def describe_all(
+    services: Services,
+    licenses: Sequence[IssuedLicense],
+    texts: Texts,
+    now: datetime,
+    keys: Mapping[bytes, str],
+) -> list[LicenseCard]:
+    """Load the related objects of licenses, each kind by a single query, and describe the licenses."""
+    slugs = {license_.product_slug for license_ in licenses}
+    products = {slug: services.products.get(slug) for slug in slugs}
+    releases = {slug: services.releases.list_all(slug) for slug in slugs}
+    held = services.seats.list_all_held(licenses)
+    machines = services.licenses.list_first_activations(licenses, MAX_PAGE)
+    moves = services.moves.list_moves_left(
+        [(license_, products[license_.product_slug].customer_moves) for license_ in licenses]
+    )
+    return [
+        _describe(
+            services,
+            license_,
+            _Found(
+                products[license_.product_slug],
+                releases[license_.product_slug],
+                activations,
+                held[license_.id],
+                left,
+            ),
+            texts,
+            now,
+            keys.get(license_.id),
+        )
+        for license_, activations, left in zip(licenses, machines, moves, strict=True)
+    ]
+
+
+def _describe(
+    services: Services, license_: IssuedLicense, details: _Found, texts: Texts, now: datetime, key: str | None
 ) -> LicenseCard:
-    """Read what belongs to a license, and describe all of it."""
-    product = services.products.get(license_.product_slug)
-    found = services.licenses.list_activations(license_.id.hex(), limit=MAX_PAGE)
+    product, releases, (machines, has_more), held, moves_left = details
     state, is_over = license_state(license_, now), is_support_over(product, license_, now)
     offered = {}
     if state is LicenseState.ACTIVE and not is_over:
-        offered = offer_to(services.releases.list_all(product.slug), license_.channels)
+        offered = offer_to(releases, license_.channels)
     used, total = license_.slots_used, license_.slots
-    seats, held = license_.floating_seats, services.seats.list_held(license_)
+    seats = license_.floating_seats
     return LicenseCard(
         id=license_.id.hex(),
         product=license_.product_name,
         state=state,
-        status=_describe_state(license_, state, texts),
+        status=_describe_term(license_, texts, now),
         masked_key=services.licenses.mask_key(license_),
         key=key,
         slots=texts("slots.unlimited" if total is None else "slots.used", used=used, total=total),
         machines=[
-            Machine(
-                one.environment,
-                one.label or one.environment.domain,
-                texts.date(one.activated_at),
-                texts.date(one.last_seen_at),
-                texts.date(one.offline_until) if one.offline_until and one.offline_until > now else "",
+            ActivatedComputer(
+                activation.environment,
+                activation.label or activation.environment.domain,
+                texts.date(activation.activated_at),
+                texts.date(activation.last_seen_at),
+                texts.date(activation.offline_until)
+                if activation.offline_until and activation.offline_until > now
+                else "",
             )
-            for one in found.items
+            for activation in machines
         ],
         seats="" if seats is None else texts("slots.used", used=len(held), total=seats),
         held_seats=[
             HeldSeat(
-                one.id.hex(), one.label or one.domain, f"{texts.date(one.taken_at)}, {one.taken_at:%H:%M}"
+                seat.id.hex(),
+                seat.label or seat.domain,
+                f"{texts.date(seat.taken_at)}, {seat.taken_at:%H:%M}",
             )
-            for one in held[:MAX_PAGE]
+            for seat in held[:MAX_PAGE]
         ],
-        has_more=found.cursor is not None,
-        moves_left=services.self_service.moves_left(license_) if product.customer_moves else None,
+        has_more=has_more,
+        moves_left=moves_left if product.customer_moves else None,
         downloads=[(platform, release.version) for platform, release in sorted(offered.items())],
         support=_describe_support(product, license_.support_until, texts, is_over=is_over),
         has_files=state is LicenseState.ACTIVE and services.offline_files.can_customers_issue(),
+        is_renewed=license_.subscription_id is not None and not license_.lifetime,
     )
 
 
-def _describe_state(license_: IssuedLicense, state: LicenseState, texts: Texts) -> str:
-    """Describe a state; the vendor's reason of a revocation is not for the customer."""
-    ended, last = license_.subscription_ended_at, license_.expires_on
-    match state:
-        case LicenseState.REVOKED:
-            return texts("revoked", date=texts.date(license_.revoked_at))
-        case LicenseState.EXPIRED if last is None or (ended is not None and ended.date() <= last):
-            return texts("expired.subscription", date=texts.date(ended))
-        case LicenseState.EXPIRED:
-            return texts("expired", date=texts.date(last))
-        case LicenseState.ACTIVE if not license_.lifetime and ended is not None:
-            return texts("active.until", date=texts.date(min(ended.date(), last or date.max)))
-        case LicenseState.ACTIVE if not license_.lifetime and last is not None:
-            return texts("active.until", date=texts.date(last))
-        case LicenseState.ACTIVE if not license_.lifetime and license_.subscription_id is not None:
-            return texts("active.subscription")
-        case _:
-            return texts("active")
+def _describe_term(license_: IssuedLicense, texts: Texts, now: datetime) -> str:
+    """Describe how long a license is valid; the vendor's reason of a revocation is not for the customer."""
+    term, end = find_term(license_, now)
+    return texts(term, date=texts.date(end))
 
 
 def _describe_support(product: Product, until: date | None, texts: Texts, *, is_over: bool) -> str:
@@ -217,7 +242,9 @@ class Look:
         self.style = create_asset(HOME, "account.css", style)
         self.script = create_asset(HOME, "account.js", (folder / "account.js").read_bytes())
         self.logo = _load_logo(settings)
-        self.assets = {one.path: one for one in (self.style, self.script, self.logo) if one is not None}
+        self.assets = {
+            asset.path: asset for asset in (self.style, self.script, self.logo) if asset is not None
+        }
 
     def render(self, template: str, texts: Texts, **values: Any) -> bytes:
         """Render a page."""
@@ -228,14 +255,12 @@ class Look:
 
 
 @cache  # as the console's
-def _load_templates() -> "TemplateEnvironment":
-    from jinja2 import Environment as TemplateEnvironment  # noqa: PLC0415 - most processes never render one
-    from jinja2 import PackageLoader, StrictUndefined  # noqa: PLC0415
-
-    return TemplateEnvironment(
-        loader=PackageLoader("licserver.web.account"),
+def _load_templates() -> "libraries.jinja2.Environment":
+    jinja2 = libraries.jinja2
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("licserver.web.account"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -258,9 +283,13 @@ def _load_logo(settings: Settings) -> Asset | None:
     return create_asset(HOME, f"logo.{kind}", content)
 
 
+def _linearize(part: float) -> float:
+    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4  # noqa: PLR2004 - by sRGB
+
+
 def _text_color(color: str) -> str:
     """Return the color of text on a color: white if that is readable, otherwise black (WCAG 2, 1.4.3)."""
     parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)  # noqa: PLR2004
+    red, green, blue = map(_linearize, parts)
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return _LIGHT if 1.05 / (luminance + 0.05) >= _READABLE else _DARK

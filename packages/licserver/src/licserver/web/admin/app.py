@@ -14,32 +14,29 @@ from aiohttp.typedefs import Handler
 
 from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
-from licserver.domain.offers import TO_ALL, Reach
+from licserver.domain.offers import TO_ALL, RolloutOptions
 from licserver.domain.records import NO_FIELDS, Actor, ActorKind, Scope, WordPressFields
 from licserver.domain.wordpress import read_fields
+from licserver.limits import MAX_ADMIN_BODY_BYTES, MAX_ADMIN_KEY_CHARS
 from licserver.protocol import release_manifests
+from licserver.runtime.logging import FailureReport
+from licserver.runtime.metrics import ADMIN
+from licserver.runtime.worker_threads import WorkerThreads
 from licserver.services import Services
 from licserver.services.tokens import Response, run_once
 from licserver.services.users import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.schemas import RELEASE_FORM
-from licserver.web.logging import FailureReport
-from licserver.web.metrics import ADMIN
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
 from licserver.web.rate_limits import MISS_DELAY, Limits
 from licserver.web.responses import ApiError, read_body, respond_with_problem, send_content
 from licserver.web.uploads import received
-from licserver.web.worker_threads import WorkerThreads
 
-MAX_BODY: Final = 1 << 20
-"""Bytes of a body of JSON: an allow-list of a thousand entries, and more than room for all else."""
-
-_MAX_IDEMPOTENCY_KEY: Final = 255
 _BEARER: Final = {"WWW-Authenticate": 'Bearer realm="licserver"'}
 _INSUFFICIENT: Final = {"WWW-Authenticate": 'Bearer realm="licserver", error="insufficient_scope"'}
 
 Finish = Callable[[Services, Any, Any], Response]
-"""Runs an operation within a transaction, with its query and body, and makes the response."""
+"""Run an operation within a transaction, with its query and body, and return the response."""
 
 
 def create_admin_api(
@@ -60,7 +57,7 @@ def create_admin_api(
 
 
 class _AdminApi:
-    """Makes the handlers."""
+    """A factory of handlers for operations."""
 
     def __init__(
         self, services: Services, limits: Limits, failures: FailureReport, threads: WorkerThreads
@@ -88,7 +85,7 @@ class _AdminApi:
         """Return the token of a request.
 
         Raises:
-            ApiError: 401 without a valid token, 429 after too many of these, 403 if its scope is too small.
+            ApiError: 401 without a valid token, 429 after too many of those, 403 for an insufficient scope.
         """
         kind, _, text = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         is_bearer = kind.lower() == "bearer"
@@ -98,7 +95,7 @@ class _AdminApi:
         if token is None:
             if not await self._limits.may_miss(request):
                 raise ApiError(429, headers={hdrs.RETRY_AFTER: str(MISS_DELAY)})
-            if is_bearer:  # logged by its name if it has expired or was revoked
+            if is_bearer:  # logged by name if the token has expired or was revoked
                 name = await self._threads.run(self._services.tokens.find_refused_name, text.strip())
                 self._failures.add(TOKEN_REFUSED, name, self._limits.address(request))
             raise ApiError(401, "Missing or invalid bearer token.", _BEARER)
@@ -112,11 +109,11 @@ class _AdminApi:
     ) -> Response:
         """Run an operation that takes JSON or nothing."""
         if len(request.query) != len(set(request.query)):
-            raise ApiError(422, "Each query parameter may be given once.")
+            raise ApiError(422, "A query parameter is repeated. Send each parameter once.")
         query = operation.query.model_validate_strings(dict(request.query), strict=True)
-        raw = await read_body(request, MAX_BODY, services.settings.body_timeout)
+        raw = await read_body(request, MAX_ADMIN_BODY_BYTES, services.settings.body_timeout)
         body = None if operation.body is None else operation.body.model_validate_json(raw or b"{}")
-        key = _idempotency_key(request, token, raw) if operation.creates else None
+        key = _idempotency_key(request, token, raw) if operation.takes_key else None
         return await self._threads.run(
             _run_once, services, key, lambda: None, lambda tx, _: finish(tx, query, body)
         )
@@ -136,8 +133,8 @@ class _AdminApi:
                 fields.get(name, "").strip()
                 for name in ("manifest", "platform", "channel", "rollout", "critical_below")
             )
-            reach = Reach(rollout or None, critical_below or None)
-            wordpress = read_fields(WordPressFields(*(fields.get(one) for one in WordPressFields._fields)))
+            reach = RolloutOptions(rollout or None, critical_below or None)
+            wordpress = read_fields(WordPressFields(*(fields.get(name) for name in WordPressFields._fields)))
             content = [version, changelog, signed, form.file_name, form.sha256.hex(), platform]
             content += [channel] if channel else []
             content += [str(reach)] if reach != TO_ALL else []
@@ -167,7 +164,7 @@ def _run_once(
     prepare: Callable[[], Any],
     operation: Callable[[Services, Any], Response],
 ) -> Response:
-    """Run an operation; with an idempotency key once, and replay its response."""
+    """Run an operation; with an idempotency key only once, and replay its response."""
     if key is None:
         return operation(services, prepare())
     return run_once(services, key, prepare, operation).response
@@ -177,7 +174,7 @@ def _idempotency_key(request: web.Request, token: Token, content: bytes) -> Idem
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
-    if not key or len(key) > _MAX_IDEMPOTENCY_KEY or not is_printable(key):
-        raise ApiError(422, f"An Idempotency-Key has 1 to {_MAX_IDEMPOTENCY_KEY} characters, in one line.")
+    if not key or len(key) > MAX_ADMIN_KEY_CHARS or not is_printable(key):
+        raise ApiError(422, f"An Idempotency-Key has 1 to {MAX_ADMIN_KEY_CHARS} characters, in one line.")
     digest = hashlib.sha256(f"{request.method} {request.rel_url.raw_path}\n".encode() + content).digest()
     return IdempotencyKey(ActorKind.TOKEN, token.id, key, digest)

@@ -1,4 +1,4 @@
-"""What the admin API's models are made of: types of fields, and base classes."""
+"""Types of fields and base classes for the models of the admin API."""
 
 import re
 from datetime import UTC, date, datetime
@@ -75,7 +75,7 @@ def _hide_defaults(schema: dict[str, Any]) -> None:
         described.pop("default", None)
 
 
-class Change(RequestModel):
+class PatchModel(RequestModel):
     """Base of changes: only the fields that were sent (`model_fields_set`) are changed (D-149).
 
     The OpenAPI document has no defaults for them: generated clients would send them, and `slots: null` means

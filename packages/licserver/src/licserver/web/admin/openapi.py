@@ -1,4 +1,4 @@
-"""The OpenAPI document of the admin API, made from its operations and models."""
+"""The OpenAPI document of the admin API, generated from its operations and models."""
 
 import json
 import re
@@ -76,6 +76,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "expires_on": "2027-12-31",
     "support_until": "2027-12-31",
     "customer_email": "anna@example.com",
+    "customer_language": "de",
     "note": "Order 1024",
     "plan": "pro",
     "entitlements": {"export": True, "exports": {"limit": 100, "per": "month"}, "projects": 50},
@@ -125,10 +126,16 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "EnvironmentRequest.environment": "laptop.example",
     "Subscription.id": "sub_1024",
     "AuditLine.id": 7,
+    "email": "anna@example.com",
+    "format": 1,
+    "exported_at": "2026-11-20T12:00:00Z",
+    "records": {"licenses": [{"id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5", "note": "Order 1024"}]},
+    "rows": 4,
+    "tables": {"audit": 3, "licenses": 1},
     "object_kind": "license",
     "object_id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5",
 }
-"""An example of each field, by its name, unless that of its type will do."""
+"""Examples of fields by name, for fields whose type has no usable example."""
 
 
 def describe_api() -> dict[str, Any]:
@@ -164,10 +171,10 @@ def describe_api() -> dict[str, Any]:
 
 def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
     """Return all models' schemas, and the models' names in the document."""
-    modes: dict[Any, Any] = {one.response: "serialization" for one in OPERATIONS}
-    modes |= {one.body: "validation" for one in OPERATIONS if one.body is not None}
-    made, whole = models_json_schema(list(modes.items()), ref_template=_REF)
-    names = {model: _rename_pages(ref["$ref"].rpartition("/")[2]) for (model, _), ref in made.items()}
+    modes: dict[Any, Any] = {operation.response: "serialization" for operation in OPERATIONS}
+    modes |= {operation.body: "validation" for operation in OPERATIONS if operation.body is not None}
+    references, whole = models_json_schema(list(modes.items()), ref_template=_REF)
+    names = {model: _rename_pages(ref["$ref"].rpartition("/")[2]) for (model, _), ref in references.items()}
     described: dict[str, Any] = json.loads(_rename_pages(json.dumps(whole["$defs"])))
     for name, shape in described.items():
         if "properties" in shape:
@@ -176,7 +183,7 @@ def _schemas() -> tuple[dict[str, Any], dict[Any, str]]:
 
 
 def _example(shape: str, shapes: dict[str, Any]) -> dict[str, Any]:
-    """Return an example of an object, or of a page with one."""
+    """Return an example of an object, or of a page with an object."""
     example: dict[str, Any] = {}
     for name, field in shapes[shape]["properties"].items():
         usual: Any = None
@@ -191,7 +198,7 @@ def _example(shape: str, shapes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tag(path: str) -> str:
-    """Group the operations by what they are about."""
+    """Return the subject of an operation, by which the document groups it."""
     return "releases" if "/releases" in path else path.split("/")[1]
 
 
@@ -201,10 +208,10 @@ def _rename_pages(text: str) -> str:
 
 
 def _describe(operation: Operation, run: Callable[..., Any], names: dict[Any, str]) -> dict[str, Any]:
-    first, *others = run.__name__.split("_")
+    first, *rest = run.__name__.split("_")
     described: dict[str, Any] = {
         "tags": [_tag(operation.path)],
-        "operationId": first + "".join(word.title() for word in others),
+        "operationId": first + "".join(word.title() for word in rest),
         "summary": (run.__doc__ or "").partition("\n")[0],
         "parameters": [
             {"name": part, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -219,7 +226,7 @@ def _describe(operation: Operation, run: Callable[..., Any], names: dict[Any, st
     if operation.takes_file:
         described["description"] += " The file is streamed to the disk."
         described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
-    if operation.creates:
+    if operation.takes_key:
         described["parameters"].append(_IDEMPOTENCY_KEY)
     described["responses"] = {
         "201" if operation.creates else "200": {
@@ -238,12 +245,12 @@ def _json_of(model: str) -> dict[str, Any]:
 def _query_of(model: type[RequestModel]) -> list[dict[str, Any]]:
     schema = model.model_json_schema()
     parameters = []
-    for name, one in schema.get("properties", {}).items():
+    for name, field in schema.get("properties", {}).items():
         # An absent parameter is not sent as null.
-        (kind, *_) = [kind for kind in one.get("anyOf", [one]) if kind.get("type") != "null"]
+        (kind, *_) = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
         if "$ref" in kind:
             kind = schema["$defs"][kind["$ref"].rpartition("/")[2]]
         kind = {key: value for key, value in kind.items() if key not in {"title", "default", "description"}}
         described = {"name": name, "in": "query", "schema": kind}
-        parameters.append(described | {key: one[key] for key in ("description",) if key in one})
+        parameters.append(described | {key: field[key] for key in ("description",) if key in field})
     return parameters

@@ -14,8 +14,8 @@ from licserver.domain.entitlements import Plan
 from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product, Release, Scope
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
-from licserver.services.license_terms import has_id_shape
 from licserver.services.releases import RolloutStatus
+from licserver.services.validation import has_id_shape
 from licserver.web.admin import schemas
 from licserver.web.admin.fields import RequestModel
 
@@ -44,7 +44,7 @@ class Call:
         return self.path["slug"], self.path["version"]
 
     def page_of(self, items: Sequence[Item], key: Callable[[Item], str]) -> Page[Item]:
-        """Return the page of a short list that the query names."""
+        """Return the page of a list in memory that the query names."""
         return page_of(items, key, self.query.cursor, self.query.limit)
 
     @property
@@ -61,9 +61,10 @@ class Operation:
 
     Args:
         scope: Required of the token.
-        response: The model of the response, which is read from what the function returns.
-        body: The model of the JSON body; None without one.
-        creates: Whether it returns 201 and takes an ``Idempotency-Key``.
+        response: The model of the response, which is read from the function's result.
+        body: The model of the JSON body; None without a body.
+        creates: Whether it returns 201.
+        is_slow: Whether it reads whole tables, and therefore runs outside of a transaction.
         takes_file: Whether the body is a form with a file, which `app` receives; `Call.body` is then staged.
     """
 
@@ -74,7 +75,13 @@ class Operation:
     query: type[RequestModel] = schemas.Nothing
     body: type[RequestModel] | None = None
     creates: bool = False
+    is_slow: bool = False
     takes_file: bool = False
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether an ``Idempotency-Key`` is heeded: of each POST that changes something, in a transaction."""
+        return self.method == "POST" and self.scope is WRITE and not self.is_slow
 
     def __call__(self, run: Callable[[Call], Any]) -> Callable[[Call], Any]:
         """Add a function, which runs on a thread; name and docstring are part of the OpenAPI document."""
@@ -96,7 +103,7 @@ def _sent(body: BaseModel) -> dict[str, Any]:
 @Operation("GET", "/products", READ, schemas.Page[schemas.Product], query=schemas.Paging)
 def list_products(call: Call) -> Page[Product]:
     """All products, by slug."""
-    return call.page_of(call.services.products.list_all(), lambda one: one.slug)
+    return call.page_of(call.services.products.list_all(), lambda product: product.slug)
 
 
 @Operation("POST", "/products", WRITE, schemas.Product, body=schemas.NewProduct, creates=True)
@@ -124,7 +131,7 @@ def change_product(call: Call) -> Product:
 def list_releases(call: Call) -> Page[Release]:
     """The files of a product's versions, the latest first."""
     releases = call.services.releases.list_all(call.slug)[::-1]
-    return call.page_of(releases, lambda one: f"{one.version} {one.platform}")
+    return call.page_of(releases, lambda release: f"{release.version} {release.platform}")
 
 
 @Operation(
@@ -153,7 +160,7 @@ def promote_release(call: Call) -> Release:
 
 @Operation("PATCH", RELEASE, WRITE, schemas.Release, body=schemas.WordPressChange)
 def change_release(call: Call) -> Release:
-    """Change what WordPress shows of a version, with all its files."""
+    """Change the WordPress fields of a version, with all its files."""
     return call.services.releases.set_wordpress(*call.release, **_sent(call.body))
 
 
@@ -165,7 +172,7 @@ def withdraw_release(call: Call) -> Release:
 
 @Operation("GET", f"{RELEASE}/rollout", READ, schemas.Rollout)
 def get_rollout(call: Call) -> RolloutStatus:
-    """How a version is doing: its share of all installations, adoption, and installations that went back."""
+    """The adoption of a version: its share of all installations, update checks, and rollbacks."""
     return call.services.rollouts.get(*call.release)
 
 
@@ -181,7 +188,7 @@ def change_rollout(call: Call) -> RolloutStatus:
 @Operation("GET", "/products/{slug}/plans", READ, schemas.Page[schemas.Plan], query=schemas.Paging)
 def list_plans(call: Call) -> Page[Plan]:
     """The plans of a product, by name."""
-    return call.page_of(call.services.plans.list_all(call.slug), lambda one: one.name)
+    return call.page_of(call.services.plans.list_all(call.slug), lambda plan: plan.name)
 
 
 @Operation("POST", "/products/{slug}/plans", WRITE, schemas.Plan, body=schemas.NewPlan, creates=True)
@@ -198,7 +205,7 @@ def get_plan(call: Call) -> Plan:
 
 @Operation("PATCH", "/products/{slug}/plans/{name}", WRITE, schemas.Plan, body=schemas.Entitlements)
 def change_plan(call: Call) -> Plan:
-    """Replace what a plan grants; its licenses get it with the next answer."""
+    """Replace the entitlements of a plan; its licenses get them with the next response."""
     entitlements = call.body.entitlements
     return call.services.plans.change(call.slug, call.path["name"], entitlements, replaces=True)
 
@@ -229,8 +236,8 @@ def list_licenses(call: Call) -> Page[Any]:
 @Operation("POST", "/licenses", WRITE, schemas.IssuedLicense, body=schemas.NewLicense, creates=True)
 def issue_license(call: Call) -> dict[str, Any]:
     """Issue a license; the response has its key."""
-    terms = LicenseTerms(**call.body.model_dump(by_alias=True, exclude={"product"}))
-    license_, key = call.services.licenses.issue(call.body.product, terms)
+    terms = LicenseTerms(**call.body.model_dump(by_alias=True, exclude={"product", "mail"}))
+    license_, key = call.services.licenses.issue(call.body.product, terms, is_mailed=call.body.mail)
     return {"license_key": key, **_shown(call, license_)}
 
 
@@ -266,9 +273,16 @@ def reinstate_license(call: Call) -> dict[str, Any]:
 
 @Operation("POST", "/licenses/{id}/reissue", WRITE, schemas.IssuedLicense, creates=True)
 def reissue_license(call: Call) -> dict[str, Any]:
-    """Revoke a license, and issue one with the same terms and a new key, which the response has."""
+    """Revoke a license, and issue another with the same terms and a new key, which the response has."""
     license_, key = call.services.support.reissue(call.license_id)
     return {"license_key": key, **_shown(call, license_)}
+
+
+@Operation("POST", "/licenses/{id}/mail", WRITE, schemas.License)
+def mail_license_key(call: Call) -> dict[str, Any]:
+    """Mail a license's key to its customer; each call sends another mail."""
+    call.services.mail.resend_key(call.license_id)
+    return _shown(call, call.services.licenses.get(call.license_id))
 
 
 @Operation("POST", "/licenses/{id}/reveal", WRITE, schemas.RevealedKey)
@@ -297,9 +311,9 @@ def issue_license_file(call: Call) -> Any:
 
 @Operation("GET", f"{RELEASE}/licenses", READ, Licenses, query=schemas.Paging)
 def list_downloaders(call: Call) -> Page[Any]:
-    """Who may still download a release."""
-    found = call.services.licenses.list_entitled(*call.release, call.query.cursor, call.query.limit)
-    return _shown_page(call, found)
+    """Licenses that may still download a release."""
+    page = call.services.licenses.list_entitled(*call.release, call.query.cursor, call.query.limit)
+    return _shown_page(call, page)
 
 
 def _shown(call: Call, license_: IssuedLicense) -> dict[str, Any]:
@@ -307,23 +321,40 @@ def _shown(call: Call, license_: IssuedLicense) -> dict[str, Any]:
     return shown
 
 
-def _shown_page(call: Call, found: Page[IssuedLicense]) -> Page[Any]:
+def _shown_page(call: Call, page: Page[IssuedLicense]) -> Page[Any]:
     """Return the fields of the records, with the masked key, the state, the entitlements and their uses."""
     services, now = call.services, call.services.now()
-    entitled = services.plans.resolve_all(found.items)
-    ids = (one.id for one in found.items)
-    used = services.consumption.list_all_current(list(zip(ids, entitled, strict=True)))
+    entitled = services.plans.resolve_all(page.items)
+    ids = (license_.id for license_ in page.items)
+    used = services.uses.list_all_current(list(zip(ids, entitled, strict=True)))
     shown = [
         {
-            **asdict(one),
-            "masked_key": services.licenses.mask_key(one),
-            "state": license_state(one, now),
+            **asdict(license_),
+            "masked_key": services.licenses.mask_key(license_),
+            "state": license_state(license_, now),
             "entitlements": entitlements,
             "uses": uses,
         }
-        for one, entitlements, uses in zip(found.items, entitled, used, strict=True)
+        for license_, entitlements, uses in zip(page.items, entitled, used, strict=True)
     ]
-    return Page(shown, found.cursor)
+    return Page(shown, page.cursor)
+
+
+# --- personal data -----------------------------------------------------------------------------
+
+
+@Operation("POST", "/customers/export", WRITE, schemas.CustomerData, body=schemas.Customer, is_slow=True)
+def export_customer(call: Call) -> dict[str, Any]:
+    """All data of a mail address, with the license keys; recorded in the audit log."""
+    return call.services.personal_data.export(call.body.email)
+
+
+@Operation("POST", "/customers/erase", WRITE, schemas.ErasedCustomer, body=schemas.Erasure, is_slow=True)
+def erase_customer(call: Call) -> dict[str, Any]:
+    """Erase all data of a mail address; this cannot be undone."""
+    keep = call.body.keep_licenses
+    counts = call.services.personal_data.erase(call.body.email, keep_licenses=keep)
+    return {"rows": sum(counts.values()), "tables": counts, "keep_licenses": keep}
 
 
 # --- subscriptions and audit log --------------------------------------------------------------

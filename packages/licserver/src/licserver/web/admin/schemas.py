@@ -6,18 +6,25 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AliasPath, BeforeValidator, Field
 
-from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS
-from licserver.domain.records import CUSTOMER_MOVES, STABLE, ActorKind, EnvironmentPolicy, LicenseState
+from licserver.domain.offline_files import DEFAULT_DAYS, MAX_DAYS
+from licserver.domain.records import (
+    CUSTOMER_MOVES,
+    DEFAULT_POLICY,
+    STABLE,
+    ActorKind,
+    EnvironmentPolicy,
+    LicenseState,
+)
 from licserver.protocol.offline_files import MAX_REQUEST
 from licserver.services import MAX_PAGE
 from licserver.web.admin.fields import (
-    Change,
     Day,
     Entitlement,
     Hex,
     Instant,
     IsThere,
     Moves,
+    PatchModel,
     RequestModel,
     ResponseModel,
     Seats,
@@ -77,10 +84,10 @@ class AuditQuery(Paging):
     until: Instant | None = Field(None, description="Older than this.")
 
 
-class ProductRules(RequestModel):
-    """What a product asks of machines, keys and customers."""
+class ProductRuleFields(RequestModel):
+    """The rules of a product for machines, keys and customers."""
 
-    environment: EnvironmentPolicy = Field(EnvironmentPolicy.STRICT, serialization_alias="policy")
+    environment: EnvironmentPolicy = Field(DEFAULT_POLICY, serialization_alias="policy")
     support_policy: bool = Field(default=False, serialization_alias="has_support_policy")
     accept_imported_keys: bool = Field(default=False, serialization_alias="accepts_imported_keys")
     customer_moves: Moves = CUSTOMER_MOVES
@@ -88,14 +95,14 @@ class ProductRules(RequestModel):
     public_feed: bool = False
 
 
-class NewProduct(ProductRules):
+class NewProduct(ProductRuleFields):
     """A new product."""
 
     slug: str
     name: str
 
 
-class ProductChange(ProductRules, Change):
+class ProductChange(ProductRuleFields, PatchModel):
     """Changes of a product; a field that is left out stays as it is."""
 
     name: str = ""
@@ -114,7 +121,7 @@ class NewPlan(Entitlements):
     name: str
 
 
-class LicenseTerms(RequestModel):
+class LicenseTermFields(RequestModel):
     """The terms that can be changed later."""
 
     slots: Slots | None = 1
@@ -123,6 +130,7 @@ class LicenseTerms(RequestModel):
     support_until: Day | None = None
     allowed: tuple[str, ...] = ()
     customer_email: str | None = None
+    customer_language: str | None = Field(None, description="Of mails to the customer, such as `de`.")
     note: str | None = None
     plan: str | None = Field(None, description="The name of a plan of the product.")
     overrides: dict[str, Entitlement | None] | None = Field(
@@ -133,14 +141,15 @@ class LicenseTerms(RequestModel):
     channels: tuple[str, ...] = ()
 
 
-class NewLicense(LicenseTerms):
+class NewLicense(LicenseTermFields):
     """A new license; `slots: null` means no limit."""
 
     product: str = Field(description="A slug.")
     subscription: str | None = Field(None, serialization_alias="subscription_id")
+    mail: bool = Field(default=False, description="Whether the key is mailed to the customer.")
 
 
-class LicenseChange(LicenseTerms, Change):
+class LicenseChange(LicenseTermFields, PatchModel):
     """Changes of a license; a field that is left out stays, and null removes a date, an email or a note."""
 
 
@@ -162,6 +171,22 @@ class Reason(RequestModel):
     reason: str | None = None
 
 
+class Customer(RequestModel):
+    """A customer."""
+
+    email: str = Field(min_length=3, max_length=254)
+
+
+class Erasure(Customer):
+    """A customer whose data is erased."""
+
+    keep_licenses: bool = Field(
+        default=False,
+        description="Whether the licenses work on, without a person. Otherwise they are deleted; those that "
+        "a shop has sold are revoked, and stay as numbers.",
+    )
+
+
 class EnvironmentRequest(RequestModel):
     """An activated domain or IP address."""
 
@@ -181,14 +206,14 @@ class InstantRequest(RequestModel):
     at: Instant | None = None
 
 
-class RolloutChange(Change):
-    """What changes in a rollout: one of the two."""
+class RolloutChange(PatchModel):
+    """Changes of a rollout: either of the two fields."""
 
     percent: float = Field(100, gt=0, le=100, description="It stays there; 100 ends the rollout.")
     paused: bool = False
 
 
-class WordPressChange(Change):
+class WordPressChange(PatchModel):
     """What WordPress shows of a version; a field that is left out stays, and null removes it."""
 
     requires: str | None = Field(None, description="The lowest version of WordPress.")
@@ -221,7 +246,7 @@ class Product(ResponseModel):
     customer_moves: int = Field(description="How often a customer may free a slot of a license in 30 days.")
     trial_days: int = Field(description="How long a trial lasts; 0 for no trials.")
     public_feed: bool = Field(description="Whether feeds for other updaters need no license.")
-    minimum_version: str | None = Field(description="Apps below it are asked to update to remain supported.")
+    minimum_version: str | None = Field(description="Older apps ask their users to update.")
     latest: Annotated[str | None, BeforeValidator(lambda release: release and release.version)] = Field(
         description="The version that update checks offer."
     )
@@ -243,7 +268,7 @@ class Release(ResponseModel):
 
     version: str
     platform: Annotated[str | None, BeforeValidator(lambda platform: platform or None)]
-    channel: str = Field(description="Who is offered it; everybody if `stable`.")
+    channel: str = Field(description="The audience of the release; `stable` is for all customers.")
     published_at: datetime
     withdrawn_at: datetime | None
     file_name: str = Field(validation_alias=AliasPath("artifact", "file_name"))
@@ -263,7 +288,7 @@ class Release(ResponseModel):
 
 
 class PublishedRelease(Release):
-    """A file that was just published; if it is not for everybody, `audience` says who is offered it."""
+    """A file that was just published; `audience` describes to whom it is offered, unless to all."""
 
     audience: str | None = None
     warning: str | None = Field(
@@ -272,7 +297,7 @@ class PublishedRelease(Release):
 
 
 class Use(ResponseModel):
-    """How much of a number per period is used in the current one."""
+    """The use of a quota in its current period."""
 
     name: str
     used: int
@@ -281,7 +306,7 @@ class Use(ResponseModel):
 
 
 class RolloutPlan(ResponseModel):
-    """How a version reaches more and more installations."""
+    """The plan of a rollout, by which a version reaches more and more installations."""
 
     plan: str = Field(description="Such as `7d`, or `10%,50%@2d,100%@5d`.")
     started_at: datetime = Field(description="Moved on by the time of its pauses.")
@@ -289,7 +314,7 @@ class RolloutPlan(ResponseModel):
 
 
 class Rollout(ResponseModel):
-    """How a version is doing; without a rollout it reaches all installations."""
+    """The adoption of a version; without a rollout it reaches all installations."""
 
     version: str = Field(validation_alias=AliasPath("release", "version"))
     percent: float = Field(description="Share of all installations that are offered it.")
@@ -324,6 +349,7 @@ class License(ResponseModel):
     subscription_ended_at: datetime | None
     support_until: date | None
     customer_email: str | None
+    customer_language: str | None
     note: str | None
     plan: str | None
     overrides: dict[str, Entitlement | None] | None
@@ -333,7 +359,7 @@ class License(ResponseModel):
     floating_seats: int | None = Field(
         description="How many may use it at the same time by floating seats; null: none."
     )
-    channels: tuple[str, ...] = Field(description="Whose releases its holder is offered besides stable ones.")
+    channels: tuple[str, ...] = Field(description="Channels whose releases it gets, besides `stable`.")
 
 
 class IssuedLicense(License):
@@ -363,7 +389,7 @@ class Activation(ResponseModel):
 
 
 class LicenseFile(ResponseModel):
-    """A signed license file for one machine."""
+    """A signed license file for a machine."""
 
     name: str = Field(description="For saving it.")
     text: str
@@ -414,3 +440,22 @@ RELEASE_FORM: Final[Mapping[str, str]] = {
     "details_url": "WordPress: the page that describes it.",
 }
 """Names and descriptions of its texts."""
+
+
+class CustomerData(ResponseModel):
+    """All that is held of a customer."""
+
+    format: int
+    email: str
+    exported_at: Instant
+    records: dict[str, list[dict[str, Any]]] = Field(
+        description="Rows by table; licenses have `license_key`."
+    )
+
+
+class ErasedCustomer(ResponseModel):
+    """What was erased."""
+
+    rows: int
+    tables: dict[str, int] = Field(description="Rows that were changed or deleted, by table.")
+    keep_licenses: bool

@@ -1,7 +1,7 @@
-"""The console as a sub-application: its routes, and what runs around each.
+"""The console as a sub-application: its routes and their handlers.
 
-`page` and `action` take plain functions of a `PageContext` (`pages/`) and run them on a thread for a user who
-is signed in. `signed_in` and `form` take handlers, and check session, origin and CSRF token for them.
+`page` and `action` take functions of a `PageContext` (`pages/`) and run them on a thread for a signed-in
+user. `signed_in` and `form` take handlers, and check session, origin and CSRF token for them.
 """
 
 import logging
@@ -13,6 +13,9 @@ from aiohttp import web
 
 from licserver.clock import Clock
 from licserver.domain.records import Role
+from licserver.runtime.logging import FailureReport
+from licserver.runtime.metrics import CONSOLE
+from licserver.runtime.worker_threads import WorkerThreads
 from licserver.services import Services
 from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
@@ -28,22 +31,21 @@ from licserver.web.console.pages import (
     outgoing,
     overview,
     products,
+    sales,
     sources,
 )
 from licserver.web.console.responses import SECURITY, load_assets, redirect
-from licserver.web.logging import FailureReport
-from licserver.web.metrics import CONSOLE
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
+from licserver.web.rate_limits import Limits
 from licserver.web.responses import expect
 from licserver.web.uploads import received, received_in_memory
-from licserver.web.worker_threads import WorkerThreads
 
 
 class Route(NamedTuple):
-    """A page, the forms on it by their names below its path, and the roles that see and send them.
+    """A page, the forms on it by their names below its path, and the roles required to see and send them.
 
-    Who sees the page may send `searches`, which change nothing. Forms of a page that `is_long` do not
-    block other pages.
+    `searches` change nothing and require only the role to see the page. Forms of a page with `is_long` run
+    on a separate thread, so that they do not delay other pages.
     """
 
     show: Show
@@ -64,13 +66,14 @@ ROUTES: Final[Mapping[str, Route]] = {
     "/licenses/issue": Route(licenses.new, {"new": licenses.issue}, sees=Role.SUPPORT, sends=Role.SUPPORT),
     "/licenses/{id}": Route(licenses.show, licenses.ACTIONS, sends=Role.SUPPORT),
     "/licenses/{id}/activations.csv": Route(licenses.export_activations),
-    "/customers": Route(licenses.show_customer),
+    "/customers": Route(licenses.show_customer, licenses.CUSTOMER_ACTIONS, is_long=True),
     "/products": Route(products.show_all, {"add": once(products.add)}),
     "/products.csv": Route(products.export),
     "/products/{slug}": Route(products.show, products.ACTIONS),
     "/products/{slug}/releases.csv": Route(products.export_releases),
     "/products/{slug}/releases/{version}": Route(products.show_release, products.RELEASE_ACTIONS),
     "/products/{slug}/releases/{version}/downloads.csv": Route(products.export_holders),
+    "/sales": Route(sales.show, sales.ACTIONS, sees=Role.SUPPORT, sends=Role.SUPPORT),
     "/sources": Route(sources.show_all, {"add": sources.add}, sees=Role.SUPPORT),
     "/sources/{name}": Route(sources.show, sources.MAPPING_ACTIONS, sees=Role.SUPPORT),
     "/sources/{name}/events": Route(
@@ -94,12 +97,12 @@ _ENROLLING: Final = (Needs.NOTHING, Needs.ENROLMENT)
 
 
 def create_console(
-    services: Services, clock: Clock, failures: FailureReport, threads: WorkerThreads
+    services: Services, clock: Clock, limits: Limits, failures: FailureReport, threads: WorkerThreads
 ) -> web.Application:
     """Create the sub-application; `threads` run the pages, `failures` reports failed logins."""
     assets = load_assets()
     console = Console(services, clock, threads)
-    login = Login(console, services, failures)
+    login = Login(console, services, limits, failures)
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.console"), console.respond_with_page)
     app[ENDPOINT] = CONSOLE

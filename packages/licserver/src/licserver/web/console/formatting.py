@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, Final, Literal, NamedTuple, TypeVar
-from urllib.parse import parse_qsl
 
-from licserver.domain.decisions import is_support_over, license_state
+from licserver.domain.decisions import TERM_SENTENCES, Term, find_term, is_support_over, license_state
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import IssuedLicense, LicenseState, LicenseTerms, Product
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
+from licserver.limits import MAX_CONSOLE_BODY_FIELDS
+from licserver.protocol.public_api import decode_escapes
 
 T = TypeVar("T")
 
@@ -23,6 +24,7 @@ DONE: Final[Mapping[str, str]] = {
     "bulk-revoked": "The licenses are revoked.",
     "bulk-extended": "The licenses are extended.",
     "reinstated": "The license is reinstated.",
+    "customer-erased": "All data of the customer is erased.",
     "changed": "The license is changed, effective immediately.",
     "converted": "The trial is a purchased license now, with the same key.",
     "allowed": "The entry is on the allow-list. It takes no slot.",
@@ -53,6 +55,7 @@ DONE: Final[Mapping[str, str]] = {
     "webhook-disabled": "The endpoint is disabled. Nothing more is sent to it.",
     "webhook-enabled": "The endpoint is enabled. It gets events from now on.",
     "webhook-removed": "The endpoint is removed.",
+    "key-mailed": "The key is mailed in a moment. Health → Mail to customers shows what became of it.",
     "mail-tested": "The test is sent in a moment. Load this page again to see what became of it.",
     "mail-repeated": "It is sent again in a moment. Load this page again to see what became of it.",
     "webhook-tested": "The test is sent in a moment. Load this page again to see the answer.",
@@ -61,6 +64,8 @@ DONE: Final[Mapping[str, str]] = {
     "source-added": "The shop is added. Let it deliver to the address below, and map its products.",
     "source-mapped": "The product is mapped. Repeat the deliveries that failed for it.",
     "source-unmapped": "The mapping is removed.",
+    "sale-answered": "Answered. The sale is processed again, in a moment.",
+    "sale-mapped": "The product is mapped. All sales of it are processed again, in a moment.",
     "source-replayed": "The delivery is processed again, in a moment. Nothing is issued twice.",
     "signed-out": "You are signed out.",
 }
@@ -72,11 +77,11 @@ REFUSALS: Final[Mapping[str, str]] = {
     "expired": "The license had expired.",
     "revoked": "The license was revoked.",
 }
-"""Why a machine was refused, by the label of the statistics."""
+"""Reasons of refusals, by the label of the statistics."""
 
 
 def license_name(license_: IssuedLicense) -> str:
-    """Return what people call a license: its masked key; of an altered row the beginning of its id."""
+    """Return a license's masked key, or the beginning of its id for an altered row."""
     return license_.masked_key or license_.id.hex()[:8]
 
 
@@ -119,7 +124,7 @@ def ago(instant: datetime, now: datetime) -> str:
 
 
 class StatusLabel(NamedTuple):
-    """A license's status: in one or two words, with a class of the style sheet, and as a whole sentence.
+    """A license's status: in a word or two, with a class of the style sheet, and as a whole sentence.
 
     `short` is shown beside the label in a list; it may be empty.
     """
@@ -131,47 +136,53 @@ class StatusLabel(NamedTuple):
 
 
 def describe(license_: IssuedLicense, now: datetime) -> StatusLabel:
-    """Describe the status of a license at `now`, and what its holder sees."""
+    """Describe the status of a license at `now`, and its effect for the customer."""
+    term, end = find_term(license_, now)
+    sentence = describe_term(license_, now)
     match license_state(license_, now):
         case LicenseState.REVOKED:
-            since = _on(license_.revoked_at)
             reason = f" Reason: {license_.revoked_reason.rstrip(' .')}." if license_.revoked_reason else ""
             effect = "Verify and update checks are refused, and download links no longer work."
-            sentence = f"Revoked{' ' + since if since else ''}.{reason} {effect}"
-            shown = StatusLabel("revoked", "bad", since, sentence)
+            shown = StatusLabel("revoked", "bad", _on(end), f"{sentence}{reason} {effect}")
         case LicenseState.EXPIRED:
-            ended, last = license_.subscription_ended_at, license_.expires_on
-            if ended is not None and now >= ended:
-                sentence = f"Expired. Its subscription ended {_on(ended)}."
-                shown = StatusLabel("expired", "bad", "subscription ended", sentence)
-            else:
-                shown = StatusLabel("expired", "bad", _on(last), f"Expired. Its last day was {day(last)}.")
+            short = "subscription ended" if term is Term.SUBSCRIPTION_ENDED else _on(end)
+            shown = StatusLabel("expired", "bad", short, sentence)
         case LicenseState.ACTIVE:
-            shown = _describe_active(license_, now)
+            shown = _describe_active(license_, term, end, sentence, now)
     if not license_.trial:
         return shown
     return shown._replace(label=f"trial, {shown.label}", sentence=f"Trial. {shown.sentence}")
 
 
-def _describe_active(license_: IssuedLicense, now: datetime) -> StatusLabel:
-    until, last = "without an expiry date", license_.expires_on
-    if license_.lifetime:
-        until = "for a lifetime"
-    elif last is not None:
-        left = (last - now.date()).days
+def describe_term(license_: IssuedLicense, now: datetime) -> str:
+    """Describe in a sentence, which customers read as well, how long a license is valid."""
+    term, end = find_term(license_, now)
+    return TERM_SENTENCES[term].format(date=day(end))
+
+
+_SHORT: Final = {Term.NO_END: "does not expire", Term.SUBSCRIPTION: "while its subscription runs"}
+
+
+def _describe_active(
+    license_: IssuedLicense, term: Term, end: date | None, sentence: str, now: datetime
+) -> StatusLabel:
+    short = _SHORT.get(term, "")
+    if end is not None:
+        left = (end - now.date()).days
         soon = "" if left > 60 else ", today" if left == 0 else f", {_count(left, 'day')} left"  # noqa: PLR2004 - two months
-        until = f"until {day(last)}{soon}"
+        short = f"through {day(end)}{soon}"
+        sentence = f"Valid {short}."
     total, used = license_.slots, license_.slots_used
     if total is not None and used >= total:
         reason = "“Max activations exceeded or unrecognized environment.”"
         full = f"All slots are in use; a further machine is refused: {reason}"
-        return StatusLabel("all slots in use", "good", until, f"Valid {until}. {full}")
+        return StatusLabel("all slots in use", "good", short, f"{sentence} {full}")
     more = "any number of further machines" if total is None else _count(total - used, "further machine")
-    return StatusLabel("active", "good", until, f"Valid {until}. Slots are left for {more}.")
+    return StatusLabel("active", "good", short, f"{sentence} Slots are left for {more}.")
 
 
 def describe_updates(license_: IssuedLicense, product: Product, now: datetime) -> str:
-    """Describe whether the holder gets updates."""
+    """Describe whether the customer gets updates."""
     if license_state(license_, now) is not LicenseState.ACTIVE:
         return "no: the license is not valid"
     if is_support_over(product, license_, now):
@@ -189,21 +200,23 @@ def _count(value: int, what: str) -> str:
 
 # --- forms ------------------------------------------------------------------------------------
 
-MAX_FORM: Final = 1 << 16
-"""Bytes: enough for a note of the greatest length, percent-encoded."""
-
 
 def parse_form(body: bytes) -> dict[str, str]:
-    """Parse an urlencoded form; of a name that is given twice, the last counts."""
+    """Parse an urlencoded form; of a repeated name the last value counts."""
     try:
-        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=300, errors="strict")
-    except ValueError:  # UnicodeDecodeError is one
+        pairs = body.decode("ascii").split("&", MAX_CONSOLE_BODY_FIELDS)
+        fields = [
+            [decode_escapes(part, "strict") for part in pair.partition("=")[::2]] for pair in pairs if pair
+        ]
+    except ValueError:  # or its subclass UnicodeDecodeError
         raise InvalidInputError("this form cannot be read") from None
+    if len(pairs) > MAX_CONSOLE_BODY_FIELDS:
+        raise InvalidInputError("this form cannot be read")
     return {name: value.replace("\r\n", "\n") for name, value in fields}  # browsers send both characters
 
 
 def is_touched(form: Mapping[str, str], name: str) -> bool:
-    """Return whether a field was sent with another value than the page had shown, which is in ``was-…``."""
+    """Return whether a field was edited: it differs from the value that the page showed, ``was-…``."""
     typed, was = form.get(name), form.get(f"was-{name}")
     return typed is not None and (was is None or _normalize(typed) != _normalize(was))
 
@@ -213,7 +226,7 @@ def _normalize(text: str) -> str:
 
 
 def parse_day(text: str) -> date | None:
-    """Parse a date; an empty one is None."""
+    """Parse a date; None for empty text."""
     try:
         return date.fromisoformat(text) if text else None
     except ValueError:
@@ -221,19 +234,19 @@ def parse_day(text: str) -> date | None:
 
 
 def read_number(text: str, digits: int = 9) -> int | None:
-    """Read a whole number of at most so many digits; nine fit into 32 bits. None if it is none."""
+    """Parse a whole number of at most `digits` digits (nine fit into 32 bits); None for any other text."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
 def parse_number(text: str, problem: str, digits: int = 9) -> int:
-    """Parse a number as `read_number` does; `problem` is the message if it is none."""
+    """Parse a number as `read_number` does; `problem` is the message for any other text."""
     if (number_ := read_number(text, digits)) is None:
         raise InvalidInputError(problem)
     return number_
 
 
 def choose(kind: Callable[[str], T], text: str, problem: str) -> T:
-    """Parse what was chosen from a list; `problem` is the message if it is nothing of that."""
+    """Parse a choice from a list; `problem` is the message for any other text."""
     try:
         return kind(text)
     except ValueError:
@@ -259,17 +272,17 @@ class Field(NamedTuple):
     """A field of the forms that issue and change a license.
 
     Args:
-        name: Of the input.
+        name: The name of the input.
         term: The field of `LicenseTerms`.
-        kind: Of the input, which the macro `field` in `parts.html` draws, and `_PARSERS` reads: a number of
-            slots or floating seats, a date, names, text (one line for an address, several for a note), or
-            entitlements, one a line.
+        kind: The kind of the input, which the macro `field` in `parts.html` renders and `_PARSERS` parses: a
+            number of slots or floating seats, a date, names, text (a line for an address, several for a
+            note), entitlements (a line each), or a choice of the existing plans.
     """
 
     name: str
     term: str
     label: str
-    kind: Literal["slots", "seats", "date", "email", "text", "lines", "grants", "names"]
+    kind: Literal["slots", "seats", "date", "email", "text", "lines", "grants", "names", "plan"]
 
 
 FIELDS: Final = (
@@ -278,10 +291,11 @@ FIELDS: Final = (
     Field("expires", "expires_on", "Last day", "date"),
     Field("support", "support_until", "Support until", "date"),
     Field("email", "customer_email", "Customer’s email address", "email"),
+    Field("language", "customer_language", "Language of mails to the customer, such as de", "text"),
     Field("note", "note", "Note", "lines"),
-    Field("plan", "plan", "Plan", "text"),
+    Field("plan", "plan", "Plan", "plan"),
     Field("overrides", "overrides", "Entitlements instead of the plan’s", "grants"),
-    Field("channels", "channels", "Release channels besides stable, such as beta", "names"),
+    Field("channels", "channels", "Release channels besides stable", "names"),
 )
 
 _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -291,28 +305,44 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "seats": parse_seats,
     "names": lambda text: tuple(text.replace(",", " ").split()),
 }
-"""By kind; text stays as typed."""
+"""Parsers by kind; the other kinds are text."""
+
+
+_CHANNEL: Final = "channel-"
+
+
+def merge_channels(form: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a form whose field `channels` includes the ticked channels, in the order of the page."""
+    if "channels-chosen" not in form:
+        return form
+    typed = _PARSERS["names"](form.get("channels", ""))
+    ticked = [name.removeprefix(_CHANNEL) for name in form if name.startswith(_CHANNEL)]
+    before = _PARSERS["names"](form.get("was-channels", ""))
+    chosen = {*typed, *ticked}
+    ordered = dict.fromkeys([*(name for name in before if name in chosen), *ticked, *typed])
+    return {**form, "channels": ", ".join(ordered)}
 
 
 def parse_terms(form: Mapping[str, str]) -> LicenseTerms:
-    """Parse the form that issues a license; an empty field has the default."""
+    """Parse the form that issues a license; empty fields have their defaults."""
+    form = merge_channels(form)
     typed = {field: form.get(field.name, "").strip() for field in FIELDS}
-    given = {field.term: _parse(field, text) for field, text in typed.items() if text}
+    terms = {field.term: _parse(field, text) for field, text in typed.items() if text}
     subscription = form.get("subscription", "").strip() or None
-    return LicenseTerms(**given, lifetime=bool(form.get("lifetime")), subscription_id=subscription)
+    return LicenseTerms(**terms, lifetime=bool(form.get("lifetime")), subscription_id=subscription)
 
 
 def parse_grant_lines(text: str) -> dict[str, Any]:
-    """Parse entitlements, one a line."""
+    """Parse entitlements, a line each."""
     return parse_grants(line for line in text.splitlines() if line.strip())
 
 
 MAX_ISSUED: Final = 1_000
-"""Licenses of one form: the page shows all their keys."""
+"""Licenses issued by a form: the page shows all their keys."""
 
 
 def parse_count(form: Mapping[str, str]) -> int:
-    """Parse how many licenses are to be issued."""
+    """Parse the number of licenses to issue."""
     count = read_number(form.get("count", "").strip() or "1")
     if count is None or not 1 <= count <= MAX_ISSUED:
         raise InvalidInputError(f"the count must be a whole number from 1 to {MAX_ISSUED}")
@@ -320,7 +350,8 @@ def parse_count(form: Mapping[str, str]) -> int:
 
 
 def parse_changes(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parse the form that changes a license: the new values of the edited fields, and what these showed."""
+    """Parse the form that changes a license; return the new and the shown values of the edited fields."""
+    form = merge_channels(form)
     edited = [field for field in FIELDS if is_touched(form, field.name)]
     changes = {field.term: _parse(field, form[field.name].strip()) for field in edited}
     shown = {field: form[f"was-{field.name}"] for field in edited if f"was-{field.name}" in form}

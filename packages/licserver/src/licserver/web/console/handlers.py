@@ -14,15 +14,16 @@ from licserver.clock import Clock
 from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import ArtifactsError, InvalidInputError
+from licserver.runtime.worker_threads import WorkerThreads
 from licserver.security.redaction import contains_key
 from licserver.services import Services
-from licserver.services.license_terms import has_id_shape
 from licserver.services.users import Needs, SignedIn
+from licserver.services.validation import has_id_shape
 from licserver.web.console import sessions
 from licserver.web.console.formatting import DONE
 from licserver.web.console.pages import (
     Csv,
-    Page,
+    HtmlPage,
     PageContext,
     Redirect,
     Reply,
@@ -34,6 +35,7 @@ from licserver.web.console.pages import (
 from licserver.web.console.responses import (
     INTO_UPLOAD_FORM,
     PAGE,
+    cookie_header,
     read_form,
     redirect,
     render_page,
@@ -41,8 +43,8 @@ from licserver.web.console.responses import (
     text_file_headers,
 )
 from licserver.web.console.sessions import Form
+from licserver.web.console.wording import in_browser_terms
 from licserver.web.responses import ApiError, to_sentence
-from licserver.web.worker_threads import WorkerThreads
 
 Receive = Callable[..., AbstractAsyncContextManager[Any]]
 """`received` or `received_in_memory`, for forms with these fields; the CSRF token is in the query."""
@@ -62,8 +64,26 @@ _SIGNED_OUT_UPLOAD: Final = (
 )
 
 
+def _explain(problem: Exception) -> str:
+    return to_sentence(in_browser_terms(str(problem)))
+
+
 class Console:
-    """Makes handlers of page functions, and has what all handlers need."""
+    """A factory of handlers for page functions, with helpers for all handlers.
+
+    1. `page` makes the handler of a page; `action` of a form on it; `upload` of a form with a file.
+    2. A handler finds the session, and checks the role; for forms also origin and CSRF token.
+    3. It calls the page function with a `PageContext` on a thread, and sends the result (`show`).
+    4. A failed form shows its page again, with the message and the typed values.
+
+    Example::
+
+        console = Console(services, clock, threads)
+        handler = console.action(products.show, products.add, Role.OWNER)
+
+    Handlers raise an `ApiError`: 403 for a missing role or a form of another session, 404 for an unknown
+    page, 422 for an invalid query; requests without a session are redirected to the sign-in.
+    """
 
     def __init__(self, services: Services, clock: Clock, threads: WorkerThreads) -> None:
         self.settings, self.threads = services.settings, threads
@@ -72,7 +92,7 @@ class Console:
     # --- sessions -----------------------------------------------------------------------------
 
     async def find_session(self, request: web.Request) -> SignedIn | None:
-        """Return the session of a request's cookie, also one that still needs something."""
+        """Return the session of a request's cookie, also if it still needs a step."""
         token = self.token(request)
         session = None if token is None else await self.threads.run(self._services.logins.authenticate, token)
         if session is not None:
@@ -86,12 +106,12 @@ class Console:
     def token(self, request: web.Request) -> str | None:
         """Return the session's token, from the cookie."""
         is_https = sessions.is_https_url(self.settings.base_url)
-        return sessions.read_token(request.cookies, is_https=is_https)
+        return sessions.read_token(cookie_header(request), is_https=is_https)
 
     def signed_in(self, handler: WithSession, *needs: Needs) -> Handler:
-        """Call a handler with the request's session; redirect to the sign-in page without one.
+        """Call a handler with the request's session; without a session redirect to the sign-in page.
 
-        A session that still needs something is none, except for what is named in `needs`.
+        A session that still lacks a step counts as absent, unless `needs` names the step.
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -103,7 +123,7 @@ class Console:
         return handle
 
     def form(self, handler: WithForm, *needs: Needs) -> Handler:
-        """Call a handler with session and form, which only a page of this session can have sent."""
+        """Call a handler with session and form, after checking the form's CSRF token."""
 
         async def handle(request: web.Request, session: SignedIn) -> web.StreamResponse:
             form = await read_form(request, self.settings)
@@ -123,16 +143,16 @@ class Console:
             context = self.context(request, user)
             try:
                 return await self.show(request, show, context)
-            except InvalidInputError as invalid:  # nothing has this name; or the query cannot be
-                raise ApiError(404 if request.match_info else 422, to_sentence(invalid)) from None
+            except InvalidInputError as invalid:  # an unknown object, or an invalid query
+                raise ApiError(404 if request.match_info else 422, _explain(invalid)) from None
 
         return self.signed_in(handle)
 
     def action(self, show: Show, act: Show, role: Role, *, with_file: bool = False) -> Handler:
-        """Make the handler of a form on a page; the page is shown again if the form cannot be carried out.
+        """Make the handler of a form on a page; a failed form shows the page again.
 
-        A form that is not of this session is not carried out, but what was typed into it is kept: the page
-        may have been open for longer than its session was valid.
+        A form of another session is not carried out, but its typed values are shown again: the page may have
+        been open for longer than its session was valid.
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -145,7 +165,7 @@ class Console:
             has_token = sessions.has_form_token(form)
             if user is None and not has_token:
                 return _to_sign_in(request)
-            if user is None:  # the session has ended in the meantime: hand back what was typed
+            if user is None:  # the session has ended in the meantime: show the typed values
                 return await self.render(
                     "held.html", 401, None, _SIGNED_OUT, action=request.path, fields=form
                 )
@@ -161,7 +181,7 @@ class Console:
     def upload(
         self, show: Show, take: Callable[[PageContext, Any], Reply], role: Role, receive: Receive
     ) -> Handler:
-        """Make the handler of a form with a file: session and token are checked before it is read."""
+        """Make the handler of a form with a file: session and token are checked before the file is read."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             user, headers, host = await self._find_user(request), request.headers, request.host
@@ -182,11 +202,13 @@ class Console:
             try:
                 async with receive(request, self.settings, self.threads, admit=admit) as file:
                     filled = context._replace(form=file.fields)
-                    return await self._act(request, show, lambda one: take(one, file), filled, with_file=True)
+                    return await self._act(
+                        request, show, lambda filled: take(filled, file), filled, with_file=True
+                    )
             except _EarlierSessionError:
                 return await self._show_earlier(request, show, context._replace(form=typed))
             except InvalidInputError as invalid:
-                again = context._replace(form=typed, problem=to_sentence(invalid))
+                again = context._replace(form=typed, problem=_explain(invalid))
             return await self._show_again(request, show, again)
 
         return handle
@@ -194,21 +216,21 @@ class Console:
     async def _act(
         self, request: web.Request, show: Show, act: Show, context: PageContext, *, with_file: bool = False
     ) -> web.StreamResponse:
-        """Carry a form out; if that is not possible, show the page again with the reason."""
+        """Carry out a form; show the page again with the message if it fails."""
         try:
             return await self.show(request, act, context, with_file=with_file)
         except (InvalidInputError, ArtifactsError) as problem:
-            again = context._replace(problem=to_sentence(problem))
+            again = context._replace(problem=_explain(problem))
         return await self._show_again(request, show, again)
 
     async def _show_again(self, request: web.Request, show: Show, again: PageContext) -> web.StreamResponse:
         try:
             return await self.show(request, show, again)
         except InvalidInputError as invalid:  # the page does not exist any more
-            raise ApiError(404, to_sentence(invalid)) from None
+            raise ApiError(404, _explain(invalid)) from None
 
     async def _show_earlier(self, request: web.Request, show: Show, sent: PageContext) -> web.StreamResponse:
-        """Show a form of an earlier session again, in a page of this one."""
+        """Show a form of an earlier session again, in a page of the present session."""
         again = sent._replace(once=read_form_id(sent.form), problem=_EARLIER_SESSION)
         try:
             return await self.show(request, show, again, status=403)
@@ -219,7 +241,7 @@ class Console:
         """Make the context of a page, on behalf of a user.
 
         Raises:
-            ApiError: 404 for an id that is none, or a control character; 422 for a license key in the
+            ApiError: 404 for a malformed id or a control character; 422 for a license key in the
                 address, which proxies log (D-94).
         """
         parts, query = request.match_info, request.query
@@ -244,7 +266,7 @@ class Console:
         status: int = 422,
         with_file: bool = False,
     ) -> web.StreamResponse:
-        """Call a page function on a thread and send what it returns; with `status` if there is a problem."""
+        """Call a page function on a thread and send its result, with `status` if there is a problem."""
         run = self.threads.run_with_file if with_file else self.threads.run
         match await run(self._make, page, context):
             case Csv() as csv:
@@ -260,7 +282,7 @@ class Console:
     @staticmethod
     def _make(page: Show, context: PageContext) -> bytes | Redirect | Csv | TextFile:
         reply = page(context)
-        if not isinstance(reply, Page):
+        if not isinstance(reply, HtmlPage):
             return reply
         return render_page(
             reply.template,
@@ -282,7 +304,7 @@ class Console:
         done: str | None = None,
         **context: Any,
     ) -> web.Response:
-        """Render a template on a thread: the first page of a process loads them all, which takes time."""
+        """Render a template on a thread: the first page of a process compiles templates, which is slow."""
         content = await self.threads.run(
             render_page,
             template,
@@ -319,15 +341,20 @@ def _check_role(user: SignedIn, role: Role) -> None:
 
 
 def _audit_export(context: PageContext, csv: Csv) -> None:
-    """Audit the export of a list; of its search only the fields' names, as values may name a customer."""
+    """Audit the export of a list, with the names of its search fields: their values may be personal data."""
     object_ = ("license", context.parts["id"]) if "id" in context.parts else ("list", csv.name)
     narrowed = sorted(name for name in context.query if context.from_query(name))
     context.services.audit.record("list.export", object_, list=csv.name, narrowed_by=narrowed or None)
 
 
+_MAX_RETURN: Final = 1_000  # characters of an address that the sign-in leads back to
+
+
 def _to_sign_in(request: web.Request) -> web.StreamResponse:
-    """Redirect to the sign-in page, and back afterwards; what was posted is not kept."""
+    """Redirect to the sign-in page, which leads back to the address of a GET."""
     path = request.rel_url.raw_path_qs if request.method in {"GET", "HEAD"} else ""
+    if len(path) > _MAX_RETURN:
+        path = sessions.HOME
     if contains_key(unquote(path)):  # in no further address, at least
         path = ""
     path = sessions.own_path(path)

@@ -13,9 +13,11 @@ from urllib.parse import quote
 from aiohttp import web
 from markupsafe import Markup
 
+from licserver import libraries
 from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
+from licserver.runtime.logging import FailureReport
 from licserver.services import Services
 from licserver.services.users import (
     CODE_FAILED,
@@ -30,8 +32,8 @@ from licserver.web.console.handlers import SIGN_IN, Console
 from licserver.web.console.pages import overview
 from licserver.web.console.responses import read_form, redirect
 from licserver.web.console.sessions import Form
-from licserver.web.logging import FailureReport
-from licserver.web.rate_limits import ClientAddresses
+from licserver.web.console.wording import in_browser_terms
+from licserver.web.rate_limits import Limits
 from licserver.web.responses import ApiError, to_sentence
 
 R = TypeVar("R")
@@ -52,20 +54,20 @@ _NO_COOKIE: Final = (
 _QUEUE: Final = 20
 """Attempts that may wait for a thread that hashes: two seconds of work."""
 _SHARE: Final = 5
-"""Of them, those of one network."""
+"""Waiting attempts of a network."""
 
 
 class Login:
-    """Handlers that create and end sessions, and of the second factor.
+    """Handlers of sessions, passwords and the second factor.
 
-    Two threads hash: one for users at addresses from which they have signed in before, one for everybody
-    else, so that guesses from elsewhere never delay the former. Each thread needs 64 MiB.
+    Two threads hash passwords: the first for users at their known addresses, the second for all other
+    requests, so that guesses never delay known addresses. Each thread needs 64 MiB.
     """
 
-    def __init__(self, console: Console, services: Services, failures: FailureReport) -> None:
+    def __init__(self, console: Console, services: Services, limits: Limits, failures: FailureReport) -> None:
         self._console, self._services, self._failures = console, services, failures
         self._factors = services.second_factors
-        self._clients = ClientAddresses(services.settings)
+        self._limits = limits
         self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
 
     async def close(self, _app: web.Application) -> None:
@@ -74,7 +76,7 @@ class Login:
             queue.close()
 
     async def show_sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Show the form; redirect a user who is signed in already."""
+        """Show the form; redirect a signed-in user."""
         session = await self._console.find_session(request)
         if session is not None:
             return redirect(request, _next_page(session.needs, request.query.get("next", "")))
@@ -93,7 +95,7 @@ class Login:
             )
         except ApiError as error:
             return await self._sign_in_page(request, error.status, goal, error.message, name)
-        await self._end_session(request)  # of the user who was signed in before
+        await self._end_session(request)  # of the user signed in before
         # Not known yet whether the user must enrol: the next page finds out.
         return self.redirect(request, _next_page(session.needs, goal), session.token)
 
@@ -107,9 +109,9 @@ class Login:
         )
 
     async def sign_out(self, request: web.Request, _session: SignedIn, _form: Form) -> web.StreamResponse:
-        """End a session, also one that still needs something."""
+        """End a session, also if it still needs a step."""
         await self._end_session(request)
-        # No cookies: those of other programs on this host are not ours.
+        # Not "cookies": other programs on this host have cookies as well.
         clear = {"Clear-Site-Data": '"cache", "storage"'}
         return self.redirect(request, f"{SIGN_IN}?done=signed-out", "", **clear)
 
@@ -118,7 +120,7 @@ class Login:
             await self._console.threads.run(self._services.logins.sign_out, token)
 
     async def change_password(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
-        """Change one's own password, which ends all other sessions."""
+        """Change the user's own password, which ends all other sessions."""
         old, new = form.get("old", ""), form.get("new", "")
         logins = self._services.acting_as(Actor(ActorKind.USER, user.name)).logins
         try:
@@ -138,7 +140,7 @@ class Login:
 
     def address(self, request: web.Request) -> str:
         """Return the address whose attempts are counted."""
-        return self._clients.find(request).counted
+        return self._limits.address(request)
 
     async def attempt(
         self,
@@ -148,14 +150,14 @@ class Login:
         failure: str = SIGN_IN_FAILED,
         wrong: str = _WRONG_PASSWORD,
     ) -> R:
-        """Count an attempt and compare a password or code, both on one thread; report a failure.
+        """Count an attempt and compare a password or code, both on the same thread; report a failure.
 
-        An attempt that finds a full queue is not even counted: what is written is bounded by what a thread
-        can hash. One that is refused is compared with nothing, so that the response reveals nothing.
+        An attempt at a full queue is not counted, so that the thread's speed bounds the writes. A refused
+        attempt is not compared, so that the response reveals nothing.
 
         Args:
-            compare: Takes `is_known`, whether the user has signed in from this address lately; returns
-                nothing for a wrong password or code.
+            compare: Takes `is_known`, whether the user has recently signed in from this address; returns
+                None for a wrong password or code.
             failure: The audit log's name of a failure.
             wrong: The message of a failure.
 
@@ -176,10 +178,10 @@ class Login:
             self._failures.add(SIGN_IN_THROTTLED, None, address)
             raise ApiError(429, "Too many attempts. Wait a minute, and try again.") from None
         except InvalidInputError as invalid:
-            raise ApiError(422, to_sentence(invalid)) from None
+            raise ApiError(422, to_sentence(in_browser_terms(str(invalid)))) from None
         if result:
             return result
-        with contextlib.suppress(Exception):  # the caller gets the same page, whatever becomes of the report
+        with contextlib.suppress(Exception):  # the caller gets the same page, even if the report fails
             # The name only if it is a user's: a password may have been typed in its place.
             self._failures.add(failure, await threads.run(logins.find_name, name), address)
         raise ApiError(401, wrong)
@@ -200,7 +202,7 @@ class Login:
     async def sign_in_with_code(
         self, request: web.Request, session: SignedIn, form: Form
     ) -> web.StreamResponse:
-        """Create a session in place of one that needs a code."""
+        """Replace a session that needs a code."""
         goal, code, address = form.get("next", ""), form.get("code", ""), self.address(request)
         compare = partial(self._factors.sign_in, session, code, address)
         try:
@@ -211,11 +213,11 @@ class Login:
         return self.redirect(request, sessions.own_path(goal), new.token)
 
     async def show_factor(self, _request: web.Request, session: SignedIn) -> web.StreamResponse:
-        """Show what can be done: set a second factor up, confirm it, or remove it."""
+        """Show the form to set up, confirm or remove a second factor."""
         return await self._factor_page(session)
 
     async def begin_factor(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
-        """Draw a secret, after the password."""
+        """Generate a secret, after the password."""
         begin, password = self._factors.begin_enrolment, form.get("password", "")
         try:
             await self.attempt(request, session.name, lambda **_: begin(session, password))
@@ -224,16 +226,18 @@ class Login:
         return redirect(request, SECOND_FACTOR)
 
     async def confirm_factor(self, request: web.Request, session: SignedIn, form: Form) -> web.StreamResponse:
-        """Confirm a secret by its first code, and show the recovery codes this once."""
+        """Confirm a secret by its first code, and show the recovery codes once."""
         confirm, code = self._factors.confirm_enrolment, form.get("code", "")
         try:
             done = await self._console.threads.run(confirm, session, code)
         except InvalidInputError as invalid:
-            return await self._factor_page(session, ApiError(422, to_sentence(invalid)))
+            return await self._factor_page(
+                session, ApiError(422, to_sentence(in_browser_terms(str(invalid))))
+            )
         if done is None:
             return await self._factor_page(session, ApiError(422, _WRONG_CODE))
-        page = await self._console.render("recovery_codes.html", 200, done.who, codes=done.recovery_codes)
-        page.headers["Set-Cookie"] = self.cookie(request, done.who.token)
+        page = await self._console.render("recovery_codes.html", 200, done.session, codes=done.recovery_codes)
+        page.headers["Set-Cookie"] = self.cookie(request, done.session.token)
         return page
 
     async def disable_factor(self, request: web.Request, user: SignedIn, form: Form) -> web.StreamResponse:
@@ -264,7 +268,7 @@ class Login:
 
 
 def _next_page(needs: Needs, goal: str) -> str:
-    """Return where a session leads: to what it needs first."""
+    """Return the next page of a session: the step that it needs, otherwise `goal`."""
     match needs:
         case Needs.CODE:
             return f"{CODE}?next={quote(sessions.own_path(goal), safe='')}"
@@ -275,11 +279,11 @@ def _next_page(needs: Needs, goal: str) -> str:
 
 
 class _TooManyAttemptsError(Exception):
-    """Too many attempts for this address, for this name, or altogether; nothing was compared."""
+    """The limit of attempts for an address, a name or the queue; nothing was compared."""
 
 
 class _Queue:
-    """One thread, and the attempts that wait for it."""
+    """A thread, and the attempts that wait for it."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)
@@ -303,8 +307,6 @@ class _Queue:
 
 def _draw_code(uri: str) -> Markup:
     """Draw a QR code as SVG without styles, which the content security policy forbids."""
-    import segno  # noqa: PLC0415 - for one rare page
-
-    code = segno.make(uri, error="m", micro=False)
+    code = libraries.segno.make(uri, error="m", micro=False)
     options = {"scale": 4, "border": 4, "dark": "#000", "light": "#fff", "svgclass": "qr", "lineclass": None}
     return Markup(code.svg_inline(title="QR code for an authenticator app", **options))  # noqa: S704 - no text in it

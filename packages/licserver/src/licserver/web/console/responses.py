@@ -8,21 +8,19 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
-from licserver import __version__
+from licserver import __version__, libraries
 from licserver.errors import InvalidInputError, LicserverError
+from licserver.limits import MAX_CONSOLE_BODY_BYTES
 from licserver.protocol.license_files import to_line
+from licserver.runtime.worker_threads import WorkerThreads
 from licserver.settings import Settings
-from licserver.web.console import formatting, sessions
+from licserver.web.console import formatting, sessions, wording
 from licserver.web.console.pages import Csv
 from licserver.web.responses import ApiError, read_body, to_sentence
-from licserver.web.worker_threads import WorkerThreads
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _log = logging.getLogger("licserver.console")
 
@@ -57,7 +55,7 @@ INTO_UPLOAD_FORM: Final[Mapping[str, str]] = {
     "HX-Reselect": "[role=alert]",
     "HX-Reswap": "innerHTML",
 }
-"""For htmx: show the message of an error page within the form, whose fields and file stay as they are."""
+"""For htmx: show the message of an error page within the form, and keep its fields and file."""
 
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",
@@ -69,7 +67,7 @@ _ASSETS: Final = ("vendored/pico.min.css", "console.css", "vendored/htmx.min.js"
 
 
 class Asset(NamedTuple):
-    """A style sheet, script or image, under a path with its digest, so that browsers keep it."""
+    """A style sheet, script or image, under a path with its digest, so that browsers may cache it."""
 
     path: str
     content: bytes
@@ -95,15 +93,13 @@ def load_assets() -> Mapping[str, Asset]:
 
 
 @cache  # for all applications of a process: compiling the templates of a page takes up to 50 ms
-def load_templates() -> "Environment":
+def load_templates() -> "libraries.jinja2.Environment":
     """Return the templates of the pages; several threads use them at once."""
-    # Loaded with the first page: most processes never render one.
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
-
-    templates = Environment(
-        loader=PackageLoader("licserver.web.console"),
+    jinja2 = libraries.jinja2
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("licserver.web.console"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -119,6 +115,7 @@ def load_templates() -> "Environment":
         asset={name: asset.path for name, asset in load_assets().items()},
         version=__version__,
         formatting=formatting,
+        wording=wording,
     )
     return templates
 
@@ -128,11 +125,18 @@ def render_page(template: str, **context: Any) -> bytes:
     return load_templates().get_template(template).render(context).encode()
 
 
-async def read_form(request: web.Request, settings: Settings) -> dict[str, str]:
-    """Read a small form; one of another site is refused before anything is read (D-154)."""
+def cookie_header(request: web.Request) -> str:
+    """Return all cookies of a request as they were sent; `request.cookies` parses each of them."""
+    return ";".join(request.headers.getall(hdrs.COOKIE, ()))
+
+
+async def read_form(
+    request: web.Request, settings: Settings, limit: int = MAX_CONSOLE_BODY_BYTES
+) -> dict[str, str]:
+    """Read a small form; refuse a form of another site before reading it (D-154)."""
     if not sessions.is_same_origin(request.headers, request.host):
         raise ApiError(403, "This form came from another site, and nothing was done.")
-    body = await read_body(request, formatting.MAX_FORM, settings.body_timeout)
+    body = await read_body(request, limit, settings.body_timeout)
     try:
         return formatting.parse_form(body)
     except InvalidInputError as invalid:
@@ -170,21 +174,21 @@ async def send_csv(
     if request.method == "HEAD":
         return response
     try:
-        # By the mark at its beginning, spreadsheets know that it is UTF-8.
+        # Spreadsheets recognise UTF-8 by the byte order mark.
         await response.write(b"\xef\xbb\xbf" + to_line(csv.columns).encode())
         while content is not None:
             await response.write(content)
             content = await threads.run(_format_rows, pages)
         await response.write_eof()
-    except Exception as problem:  # noqa: BLE001 - the response has begun: no other can follow, whatever it was
+    except Exception as problem:  # noqa: BLE001 - the response has begun: no other can follow, for any exception
         is_fault = not isinstance(problem, (LicserverError, OSError))
         _log.error("%s broke off: %s", request.rel_url.raw_path, problem, exc_info=is_fault)
         if request.transport is not None:
-            request.transport.abort()  # so that the browser knows that its file is not whole
+            request.transport.abort()  # so that the browser reports a failed download
     return response
 
 
 def _format_rows(pages: Iterator[Sequence[Sequence[Any]]]) -> bytes | None:
-    """Format the next rows; None after the last ones."""
+    """Format the next page of rows; None after the last page."""
     rows = next(pages, None)
     return None if rows is None else "".join(map(to_line, rows)).encode()

@@ -1,6 +1,6 @@
-"""The pages, a module each: plain functions of a `PageContext` that call `services`.
+"""The pages of the console, a module each: plain functions of a `PageContext` that call `services`.
 
-Here is what they take and return, and how a form is carried out once.
+This module has their arguments and results, and the idempotent execution of forms.
 """
 
 import hashlib
@@ -13,10 +13,9 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from licserver.database.repositories.tokens import IdempotencyKey
-from licserver.domain.records import ActorKind
+from licserver.domain.records import ActorKind, Product
 from licserver.errors import ConflictError, InvalidInputError
-from licserver.services import IdempotencyConflictError, Services
-from licserver.services import Page as Some
+from licserver.services import IdempotencyConflictError, Page, Services
 from licserver.services.licenses import MAX_REASON
 from licserver.services.tokens import Response, run_once
 from licserver.services.users import SignedIn
@@ -26,7 +25,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _FORM_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
-class Page:
+class HtmlPage:
     """A template and its values."""
 
     def __init__(self, template: str, **values: Any) -> None:
@@ -41,7 +40,7 @@ class Redirect(NamedTuple):
 
 
 class Csv(NamedTuple):
-    """A list as a file: name without ending, header, and rows that are read as the browser takes them."""
+    """A list as a CSV file: its name without ending, its header, and pages of rows that are read lazily."""
 
     name: str
     columns: Sequence[str]
@@ -56,17 +55,28 @@ class TextFile(NamedTuple):
 
 
 class PageContext(NamedTuple):
-    """A request of a user who is signed in.
+    """A request of a signed-in user, the argument of page functions.
+
+    1. `handlers.Console` authenticates a request, and calls a page function on a thread.
+    2. The function reads `from_query` and `from_form`, and calls `services` on behalf of `user`.
+    3. It returns an `HtmlPage`, a `Redirect`, a `Csv` or a `TextFile`.
+    4. If it raises an `InvalidInputError`, the page of the form is shown again with `problem`.
+
+    Example::
+
+        def rename(context: PageContext) -> Redirect:
+            context.services.products.rename(context.parts["slug"], context.from_form("name"))
+            return context.back("renamed")
 
     Args:
-        services: Acting as `user`.
-        path: Of the request.
-        page: The path of the page, also while a form on it is carried out.
+        services: The services, acting as `user`.
+        path: The path of the request.
+        page: The path of the page, also for the forms on it.
         parts: The variable parts of the path, by name.
-        query: Of a name that is given twice, the last.
-        form: The same; empty unless something was posted.
-        problem: Why the form could not be carried out; the page is shown again with it.
-        once: The id of its form (`do_once`); None for a new one.
+        query: The query's parameters; of a repeated name the last.
+        form: The form's fields; of a repeated name the last; empty for a GET.
+        problem: The message of a failed form.
+        once: The id of the form (`do_once`); None for a new id.
     """
 
     services: Services
@@ -89,33 +99,30 @@ class PageContext(NamedTuple):
         return self.form.get(name, "").strip()
 
     def typed(self, *names: str) -> dict[str, str]:
-        """Return values of the form, as the page shows them again if it could not be carried out."""
+        """Return values of the form, for a page that shows a failed form again."""
         return {name: self.from_form(name) for name in names}
 
     @property
     def after(self) -> str | None:
-        """The cursor of the page of a list; None for the first one."""
+        """The cursor of the page of a list; None for the first page."""
         return self.from_query("after") or None
 
     def further(self, cursor: str | None, **query: str | None) -> str | None:
-        """Return the address of the next page of a list; None after the last one."""
+        """Return the address of the next page of a list; None after the last page."""
         return cursor and with_query(self.page, {**query, "after": cursor})
 
     def back(self, done: str) -> Redirect:
-        """Return to the page on which the form is, with the message `done`."""
+        """Return a redirect to the form's page, with the message `done`."""
         return Redirect(self.page, done)
 
     def ask(
         self, question: str, effects: Sequence[str], button: str, *, asks_reason: bool = False
-    ) -> Page | None:
-        """Return the page that asks before something is destroyed, and sends the same form again.
-
-        None if the form came from that page.
-        """
+    ) -> HtmlPage | None:
+        """Return the page that asks to confirm a destructive form; None for a confirmed form."""
         if self.from_form("sure") == "yes":
             return None
         left_out = {CSRF_FIELD, "sure", *(["reason"] if asks_reason else [])}
-        return Page(
+        return HtmlPage(
             "confirm.html",
             question=question,
             effects=effects,
@@ -129,14 +136,14 @@ class PageContext(NamedTuple):
         )
 
 
-Reply = Page | Redirect | Csv | TextFile
+Reply = HtmlPage | Redirect | Csv | TextFile
 Show = Callable[[PageContext], Reply]
 Act = Callable[[PageContext], Redirect]
 Actions = Mapping[str, Show]
 
 
 def act(done: str, call: Callable[[PageContext], object]) -> Act:
-    """Make an action of a call, after which its page shows the message `done`."""
+    """Return an action that calls a function and redirects to its page with the message `done`."""
 
     def carry_out(context: PageContext) -> Redirect:
         call(context)
@@ -145,8 +152,8 @@ def act(done: str, call: Callable[[PageContext], object]) -> Act:
     return carry_out
 
 
-def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]:
-    """Read a list to its end, page by page; the first one now, so that a wrong query fails early."""
+def in_pages(read: Callable[[str | None], Page[Any]]) -> Iterator[Sequence[Any]]:
+    """Read a list to its end, page by page; the first page at once, so that a wrong query fails early."""
     first = read(None)
 
     def rest() -> Iterator[Sequence[Any]]:
@@ -159,23 +166,30 @@ def in_pages(read: Callable[[str | None], Some[Any]]) -> Iterator[Sequence[Any]]
     return rest()
 
 
+def list_plans(services: Services, products: Iterable[Product]) -> list[tuple[str, list[str]]]:
+    """Return the name of each product, and the names of its plans."""
+    return [
+        (product.name, [plan.name for plan in services.plans.list_all(product.slug)]) for product in products
+    ]
+
+
 def with_query(path: str, query: Mapping[str, str | None]) -> str:
     """Return an address with the parameters that are not empty."""
-    given = {name: value for name, value in query.items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
+    present = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(present)}" if present else path
 
 
-# --- forms that create something, carried out once however often they are sent (D-130) --------
+# --- idempotent forms (D-130) -----------------------------------------------------------------
 
 
 def read_form_id(form: Mapping[str, str]) -> str | None:
-    """Return the id of a form, or None if it has no valid one."""
-    found = form.get("once", "")
-    return found if _FORM_ID.fullmatch(found) else None
+    """Return the id of a form, or None if it is missing or malformed."""
+    form_id = form.get("once", "")
+    return form_id if _FORM_ID.fullmatch(form_id) else None
 
 
 def once(act: Act) -> Act:
-    """Make an action, all of which is one transaction, run once for each form."""
+    """Return an action that runs once for each form, in a single transaction."""
     return lambda context: do_once(context, lambda tx, _: act(context._replace(services=tx)))
 
 
@@ -185,12 +199,12 @@ def do_once(
     prepare: Callable[[], object] = lambda: None,
     more: Sequence[str] = (),
 ) -> Redirect:
-    """Carry out a form, or redirect to the result of the first time.
+    """Carry out a form once; redirect a repeated form to the result of the first.
 
     Args:
-        operation: Runs within a transaction, with what `prepare` returned.
+        operation: Runs within a transaction, with the result of `prepare`.
         prepare: Slow work before the transaction.
-        more: What was sent beside the fields.
+        more: Further values that identify the form, beside its fields.
     """
     form_id = read_form_id(context.form)
     if form_id is None:

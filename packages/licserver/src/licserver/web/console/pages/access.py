@@ -1,4 +1,4 @@
-"""Who has access: users of the console, tokens of the admin API; and the interfaces for programs."""
+"""Access: users of the console, tokens of the admin API, and the reference of the APIs."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final
 from licserver.domain.records import Role, Scope
 from licserver.services.tokens import is_valid
 from licserver.web.console.formatting import choose, parse_day
-from licserver.web.console.pages import Actions, Page, PageContext, act
+from licserver.web.console.pages import Actions, HtmlPage, PageContext, act
 
 ROLES: Final = {
     Role.OWNER: "everything",
@@ -19,10 +19,10 @@ ROLES: Final = {
 SCOPES: Final = {Scope.READ: "reads only", Scope.WRITE: "reads and writes"}
 
 
-def show_users(context: PageContext) -> Page:
-    """Show all users, and the form for a new one."""
+def show_users(context: PageContext) -> HtmlPage:
+    """Show all users, and the form for a new user."""
     form = {"name": context.from_form("name"), "role": context.from_form("role") or Role.SUPPORT.value}
-    return Page("users.html", users=context.services.users.list_all(), roles=ROLES, form=form)
+    return HtmlPage("users.html", users=context.services.users.list_all(), roles=ROLES, form=form)
 
 
 def _add_user(context: PageContext) -> None:
@@ -47,9 +47,9 @@ USER_ACTIONS: Final[Actions] = {
 }
 
 
-def show_tokens(context: PageContext, created: str | None = None) -> Page:
-    """Show all tokens, and the form for a new one; one that was created is shown this once."""
-    return Page(
+def show_tokens(context: PageContext, created: str | None = None) -> HtmlPage:
+    """Show all tokens, the form for a new token, and once the text of a created token."""
+    return HtmlPage(
         "tokens.html",
         tokens=[(token, is_valid(token, context.now)) for token in context.services.tokens.list_all()],
         scopes=SCOPES,
@@ -58,7 +58,7 @@ def show_tokens(context: PageContext, created: str | None = None) -> Page:
     )
 
 
-def _create_token(context: PageContext) -> Page:
+def _create_token(context: PageContext) -> HtmlPage:
     scope = choose(Scope, context.from_form("scope"), "choose what the token may do")
     expires_on = parse_day(context.from_form("expires"))
     _, text = context.services.tokens.create(context.from_form("name"), scope, expires_on)
@@ -76,24 +76,24 @@ TOKEN_ACTIONS: Final[Actions] = {
 
 @cache
 def documents() -> Mapping[str, dict[str, Any]]:
-    """Return both OpenAPI documents by their file names; made once, at the first look at them."""
+    """Return both OpenAPI documents by their file names; they are generated at the first call."""
     from licserver.web.admin.openapi import describe_api  # noqa: PLC0415 - most processes never need it
 
     text = (files("licserver.protocol") / "openapi.json").read_text(encoding="utf-8")
     return {"openapi.json": json.loads(text), "openapi-admin.json": describe_api()}
 
 
-def show_api(_context: PageContext) -> Page:
+def show_api(_context: PageContext) -> HtmlPage:
     """Show all endpoints with parameters and examples."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for document in documents().values():
         for endpoint in _endpoints(document):
             groups.setdefault(endpoint["group"], []).append(endpoint)
-    return Page("api.html", groups=groups, files=list(documents()))
+    return HtmlPage("api.html", groups=groups, files=list(documents()))
 
 
 def _endpoints(document: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Describe the operations; `request` and `response` are examples as JSON, empty if there is none."""
+    """Describe the operations; `request` and `response` are examples as JSON, or empty."""
     for path, operations in document["paths"].items():
         for method in ("get", "post", "put", "patch", "delete"):
             if (described := operations.get(method)) is None:
@@ -105,7 +105,9 @@ def _endpoints(document: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
                 "path": path,
                 "summary": described["summary"].rstrip("."),
                 "description": described.get("description", ""),
-                "parameters": [_resolve(document, one) for one in described.get("parameters", [])],
+                "parameters": [
+                    _resolve(document, parameter) for parameter in described.get("parameters", [])
+                ],
                 "request": _example(document, described.get("requestBody", {})),
                 "response": _example(document, responses[min(responses)]),
             }
@@ -114,7 +116,7 @@ def _endpoints(document: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _example(document: dict[str, Any], part: dict[str, Any]) -> str:
     for content in _resolve(document, part).get("content", {}).values():
         schema = _resolve(document, content.get("schema", {}))
-        examples = [one["value"] for one in content.get("examples", {}).values()]
+        examples = [named["value"] for named in content.get("examples", {}).values()]
         for example in (content.get("example"), *examples, schema.get("example")):
             if example is not None:
                 return json.dumps(example, indent=2, ensure_ascii=False)
@@ -123,7 +125,7 @@ def _example(document: dict[str, Any], part: dict[str, Any]) -> str:
 
 def _resolve(document: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     """Follow a reference within the document."""
-    found = document
+    target = document
     for name in part["$ref"].split("/")[1:] if "$ref" in part else ():
-        found = found[name]
-    return found if "$ref" in part else part
+        target = target[name]
+    return target if "$ref" in part else part

@@ -7,14 +7,17 @@ from urllib.parse import quote
 
 from licserver.database.repositories.audit import Entry
 from licserver.domain.records import ActorKind
-from licserver.domain.text import say_details
+from licserver.domain.text import format_details
 from licserver.services import MAX_PAGE, AuditFilter
 from licserver.web.console.formatting import license_name
-from licserver.web.console.pages import Csv, Page, PageContext, in_pages, with_query
+from licserver.web.console.pages import Csv, HtmlPage, PageContext, in_pages, with_query
 
 ACTIONS: Final[Mapping[str, str]] = {
+    "customer.export": "Exported a customer’s data",
+    "customer.erase": "Erased a customer’s data",
     "license.issue": "Issued",
     "license.reveal": "Revealed the key",
+    "license.mail": "Mailed the key to the customer",
     "license.change": "Changed the terms",
     "license.revoke": "Revoked",
     "license.reinstate": "Reinstated",
@@ -41,6 +44,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "subscription.resume": "Resumed the subscription",
     "subscription.change": "Changed the end of the subscription",
     "source.add": "Added the source of sales",
+    "source.answer": "Answered what a sale needed",
     "source.change": "Changed the source of sales",
     "source.map": "Mapped a product of the shop",
     "source.unmap": "Removed a mapping",
@@ -74,12 +78,13 @@ ACTIONS: Final[Mapping[str, str]] = {
     "backup.write": "Made a backup",
     "backup.delete": "Deleted a backup",
     "sweep": "Deleted old data",
+    "clock.accept": "Accepted the clock of the machine",
     "secret.copy": "Copied the secrets to a machine",
     "secret.rotate": "Rotated the secret of links",
     "signing_key.add": "Added the signing key",
     "signing_key.retire": "Retired the signing key",
 }
-"""Labels of actions; an action without one is shown by its name."""
+"""Labels of actions; an action without a label is shown by its name."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{32,}|[A-Za-z0-9_-]{43}")
 
@@ -91,16 +96,16 @@ _KINDS: Final = {
 }
 
 
-def show(context: PageContext) -> Page:
+def show(context: PageContext) -> HtmlPage:
     """Show the log, the latest entry first."""
-    found = context.services.audit.list_page(_filter(context), context.after, 50)
+    page = context.services.audit.list_page(_filter(context), context.after, 50)
     search = {name: context.from_query(name) for name in ("actor", "kind", "license")}
-    return Page(
+    return HtmlPage(
         "audit.html",
-        entries=_describe_all(context, found.items),
+        entries=_describe_all(context, page.items),
         search=search,
         kinds=_KINDS,
-        further=context.further(found.cursor, **search),
+        further=context.further(page.cursor, **search),
         export=with_query("/console/audit.csv", search),
     )
 
@@ -109,31 +114,31 @@ def export(context: PageContext) -> Csv:
     """Export the log."""
     which = _filter(context)
     pages = in_pages(lambda cursor: context.services.audit.list_page(which, cursor, MAX_PAGE))
-    rows = ([_cells(entry) for entry in some] for some in pages)
+    rows = ([_cells(entry) for entry in entries] for entries in pages)
     return Csv("audit", ("at", "via", "who", "action", "kind", "object", "details"), rows)
 
 
 def _cells(entry: Entry) -> tuple[Any, ...]:
-    (kind, name), details = entry.actor, say_details(entry.details)
+    (kind, name), details = entry.actor, format_details(entry.details)
     return entry.at, kind.value, name, entry.action, entry.object_kind, entry.object_id, details
 
 
 def _describe_all(context: PageContext, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Describe entries, with the names of the licenses."""
     ids = {entry.object_id for entry in entries if entry.object_kind == "license"}
-    licenses = {one.id.hex(): one for one in context.services.licenses.get_all(ids)}
+    licenses = {license_.id.hex(): license_ for license_ in context.services.licenses.get_all(ids)}
     described = []
     for entry in entries:
-        one = describe_entry(entry)
+        values = describe_entry(entry)
         if (license_ := licenses.get(entry.object_id)) is not None:
-            one["subject"] = license_name(license_)
-            one["about"] = ", ".join(filter(None, (license_.product_name, license_.customer_email)))
-        described.append(one)
+            values["subject"] = license_name(license_)
+            values["about"] = ", ".join(filter(None, (license_.product_name, license_.customer_email)))
+        described.append(values)
     return described
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:
-    """Return an entry as the template shows it: words, and apart from these ids and digests."""
+    """Return the values of an entry for the template, with ids and digests separately."""
     kind, name = entry.actor
     digests = {name: value for name, value in entry.details.items() if _is_digest(value)}
     words = {name: value for name, value in entry.details.items() if name not in digests}
@@ -147,8 +152,8 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "subject": "" if entry.object_id == "-" else entry.object_id,
         "about": "",
         "link": _link(entry.object_kind, entry.object_id),
-        "details": say_details(words),
-        "digests": say_details({**shown_id, **digests}),
+        "details": format_details(words),
+        "digests": format_details({**shown_id, **digests}),
     }
 
 

@@ -9,21 +9,32 @@ from typing import Any, Final
 
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
+from licserver.limits import MAX_UPLOAD_TEXT_BYTES
+from licserver.protocol.conversion import Quantity
 from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import FORMATS, read_rows
 from licserver.security.kept_uploads import keep_upload, take_upload
 from licserver.services.backup_folder import BackupFolder
-from licserver.services.transfer import Action, Existing, LicenseImport, choose_format, make_conversion
+from licserver.services.license_imports import Action, Existing, LicenseImport
+from licserver.services.transfer import choose_format
 from licserver.web.console.formatting import MAX_ISSUED, number
-from licserver.web.console.pages import Actions, Page, PageContext, Redirect, Reply
-from licserver.web.uploads import MAX_TEXT, TextUpload
+from licserver.web.console.pages import Actions, HtmlPage, PageContext, Redirect, Reply
+from licserver.web.uploads import TextUpload
 
-FIELDS: Final = ("preset", "format", "existing", "slots", "products", "columns")
+FIELDS: Final = (
+    *("preset", "format", "existing", "slots", "expires", "support_until", "quantity", "products", "columns"),
+)
 """Of the form, beside the file: the options of `licserver import`."""
 
 _SHOWN_LINES: Final = 100
 """Of the preview, beside those with errors."""
 _SHOWN_BACKUPS: Final = 50
+
+_QUANTITIES: Final = {
+    "": "refuse the line",
+    Quantity.SLOTS: "one license with as many times the slots",
+    Quantity.LICENSES: "as many licenses, with new keys for all but the first",
+}
 
 _EXISTING: Final = {
     Existing.REFUSE: "refuse the line",
@@ -32,13 +43,13 @@ _EXISTING: Final = {
 }
 
 
-def show_import(context: PageContext) -> Page:
+def show_import(context: PageContext) -> HtmlPage:
     """Show the form for a file."""
     return _page(context, form={name: context.form.get(name, "") for name in FIELDS})
 
 
-def preview(context: PageContext, upload: TextUpload) -> Page:
-    """Show what would be done with each line, and keep the file for the confirmation."""
+def preview(context: PageContext, upload: TextUpload) -> HtmlPage:
+    """Show the planned action for each line, and keep the file for the confirmation."""
     options = {name: upload.fields.get(name, "") for name in FIELDS}
     with context.services.transfer.start_import() as incoming:
         _read(context, incoming, upload.file_name, options, upload.content)
@@ -48,17 +59,19 @@ def preview(context: PageContext, upload: TextUpload) -> Page:
                 f"more than {number(MAX_ISSUED)} lines have no key, and a page cannot show so many new ones; "
                 "split the file, or use licserver import"
             )
-        lines = (one for one in incoming.plan() if one.action is not Action.REFUSE)
+        lines = (line for line in incoming.plan() if line.action is not Action.REFUSE)
         first, counts = list(islice(lines, _SHOWN_LINES)), _count(incoming)
     ticket = None
     if (incoming.count or incoming.changes) and not incoming.wrong:
         head = json.dumps([upload.file_name, options]).encode() + b"\n"
         ticket = keep_upload(_folder(context), head + upload.content, context.user.name)
-    return Page(
+    return HtmlPage(
         "import_preview.html",
         lines=first,
         problems=incoming.problems,
         wrong=incoming.wrong,
+        warnings=incoming.warnings,
+        doubtful=incoming.doubtful,
         file=upload.file_name,
         counts=counts,
         ticket=ticket,
@@ -94,10 +107,13 @@ def _cancel(context: PageContext) -> Redirect:
     return context.back("import-cancelled")
 
 
-def _page(context: PageContext, **values: Any) -> Page:
+def _page(context: PageContext, **values: Any) -> HtmlPage:
     slugs = [product.slug for product in context.services.products.list_all()]
     choices = {"presets": PRESETS, "formats": FORMATS, "existing": _EXISTING, "slugs": slugs}
-    return Page("imports.html", **{"imported": None, "keys": [], "limit": MAX_TEXT, **choices, **values})
+    choices["quantities"] = _QUANTITIES
+    return HtmlPage(
+        "imports.html", **{"imported": None, "keys": [], "limit": MAX_UPLOAD_TEXT_BYTES, **choices, **values}
+    )
 
 
 def _read(
@@ -107,12 +123,16 @@ def _read(
     typed = {name: options[name].strip() for name in FIELDS}
     if typed["preset"] not in {"", *PRESETS} or typed["format"] not in {"", *FORMATS}:
         raise InvalidInputError("choose where the file comes from")
-    conversion = make_conversion(
-        context.now,
+    if typed["quantity"] not in {"", *Quantity}:
+        raise InvalidInputError("choose what several copies become")
+    conversion = context.services.transfer.make_conversion(
         typed["preset"] or None,
         typed["columns"].splitlines(),
         typed["products"].splitlines(),
-        typed["slots"] or None,
+        slots=typed["slots"] or None,
+        expires=typed["expires"] or None,
+        support_until=typed["support_until"] or None,
+        quantity=typed["quantity"] or None,
     )
     form = choose_format(file_name, typed["format"] or None, conversion)
     existing = Existing(typed["existing"]) if typed["existing"] in set(Existing) else Existing.REFUSE
@@ -141,11 +161,11 @@ IMPORT_ACTIONS: Final[Actions] = {"confirm": _confirm, "cancel": _cancel}
 # --- backups ----------------------------------------------------------------------------------
 
 
-def show_backups(context: PageContext) -> Page:
-    """Show the backups, how the latest one goes, and how to restore one."""
+def show_backups(context: PageContext) -> HtmlPage:
+    """Show the backups, the state of the latest run, and the command to restore a backup."""
     folder = BackupFolder(context.services)
     files = folder.list_files()
-    return Page(
+    return HtmlPage(
         "backups.html",
         folder=folder.path,
         obstacle=folder.obstacle,
@@ -163,7 +183,7 @@ def _make_backup(context: PageContext) -> Redirect:
 
 def _delete_backup(context: PageContext) -> Reply:
     folder, name = BackupFolder(context.services), context.from_form("file")
-    newest = next((one.path.name for one in folder.list_files()), None)
+    newest = next((file.path.name for file in folder.list_files()), None)
     effects = [f"{name} is deleted from {folder.path}. This cannot be undone."]
     if name == newest:
         effects.append("It is the latest backup of this folder.")

@@ -1,18 +1,21 @@
-"""Licenses: search, one license, issuing, and changes of many at once."""
+"""Licenses: search, a license's page, issuing, and bulk changes."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
-from licserver.domain.decisions import add_year
+from licserver.domain.decisions import add_year, license_state
 from licserver.domain.entitlements import format_grants
-from licserver.domain.extensions import DEFAULT_DAYS, MAX_DAYS
-from licserver.domain.records import Environment, IssuedLicense, LicenseState
+from licserver.domain.offers import latest_by_channel
+from licserver.domain.offline_files import DEFAULT_DAYS, MAX_DAYS
+from licserver.domain.records import STABLE, Environment, IssuedLicense, LicenseState
 from licserver.domain.text import find_reference, parse_key_part, plural
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
-from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Order, Services
-from licserver.services.license_terms import has_id_shape
+from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Services, SortOrder
+from licserver.services.validation import has_id_shape
+from licserver.shops.contract import Answer
 from licserver.web.console.formatting import (
     FIELDS,
     day,
@@ -21,6 +24,7 @@ from licserver.web.console.formatting import (
     format_terms,
     is_touched,
     license_name,
+    merge_channels,
     number,
     parse_changes,
     parse_count,
@@ -31,7 +35,7 @@ from licserver.web.console.formatting import (
 from licserver.web.console.pages import (
     Actions,
     Csv,
-    Page,
+    HtmlPage,
     PageContext,
     Redirect,
     Reply,
@@ -39,19 +43,21 @@ from licserver.web.console.pages import (
     act,
     do_once,
     in_pages,
+    list_plans,
     once,
     with_query,
 )
 from licserver.web.console.pages.audit import describe_entry
+from licserver.web.console.pages.sales import describe_sale, parse_problem_id
 
 _SHOWN: Final = 50
 _SEARCHED: Final = ("q", "product", "state", "trial", "from", "until", "order")
 """Names of the search's fields."""
 
 ORDERS: Final = {
-    Order.NEWEST: "Newest first",
-    Order.OLDEST: "Oldest first",
-    Order.ENDING: "By last day, those that have one",
+    SortOrder.NEWEST: "Newest first",
+    SortOrder.OLDEST: "Oldest first",
+    SortOrder.ENDING: "By last day, those that have one",
 }
 _FORMS: Final = (("slots", "change"), ("machine", "file"))
 """A field of each form that is folded up, and the name of the form."""
@@ -59,46 +65,47 @@ _FORMS: Final = (("slots", "change"), ("machine", "file"))
 BULK_ACTIONS: Final = {"export": "Export as CSV", "extend": "Extend by a year …", "revoke": "Revoke …"}
 
 _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
-    "id": lambda one, _: one.id.hex(),
-    "product": lambda one, _: one.product_slug,
-    "product name": lambda one, _: one.product_name,
-    "state": lambda one, now: describe(one, now).label,
-    "customer e-mail": lambda one, _: one.customer_email,
-    "note": lambda one, _: one.note,
-    "issued at": lambda one, _: one.issued_at,
-    "last day": lambda one, _: one.expires_on,
-    "lifetime": lambda one, _: one.lifetime,
-    "trial": lambda one, _: one.trial,
-    "slots": lambda one, _: "unlimited" if one.slots is None else one.slots,
-    "slots used": lambda one, _: one.slots_used,
-    "plan": lambda one, _: one.plan,
-    "entitlements instead": lambda one, _: ", ".join(format_grants(one.overrides)),
-    "subscription": lambda one, _: one.subscription_id,
-    "channels": lambda one, _: ", ".join(one.channels),
-    "support until": lambda one, _: one.support_until,
-    "revoked at": lambda one, _: one.revoked_at,
-    "revoked reason": lambda one, _: one.revoked_reason,
-    "license key": lambda one, _: license_name(one),
+    "id": lambda license_, _: license_.id.hex(),
+    "product": lambda license_, _: license_.product_slug,
+    "product name": lambda license_, _: license_.product_name,
+    "state": lambda license_, now: describe(license_, now).label,
+    "customer e-mail": lambda license_, _: license_.customer_email,
+    "customer language": lambda license_, _: license_.customer_language,
+    "note": lambda license_, _: license_.note,
+    "issued at": lambda license_, _: license_.issued_at,
+    "last day": lambda license_, _: license_.expires_on,
+    "lifetime": lambda license_, _: license_.lifetime,
+    "trial": lambda license_, _: license_.trial,
+    "slots": lambda license_, _: "unlimited" if license_.slots is None else license_.slots,
+    "slots used": lambda license_, _: license_.slots_used,
+    "plan": lambda license_, _: license_.plan,
+    "entitlements instead": lambda license_, _: ", ".join(format_grants(license_.overrides)),
+    "subscription": lambda license_, _: license_.subscription_id,
+    "channels": lambda license_, _: ", ".join(license_.channels),
+    "support until": lambda license_, _: license_.support_until,
+    "revoked at": lambda license_, _: license_.revoked_at,
+    "revoked reason": lambda license_, _: license_.revoked_reason,
+    "license key": lambda license_, _: license_name(license_),
 }
 """Of the CSV file."""
 
 
-def search(context: PageContext) -> Page:
+def search(context: PageContext) -> HtmlPage:
     """Show the licenses that match the search."""
     fields = {name: context.from_query(name) for name in _SEARCHED}
     which = read_filter(context.query)
-    found = context.services.licenses.search(which, context.after, _SHOWN)
-    return Page(
+    page = context.services.licenses.search(which, context.after, _SHOWN)
+    return HtmlPage(
         "licenses.html",
-        licenses=found.items,
+        licenses=page.items,
         search=fields,
-        count=None if context.after else _count(context.services, which, len(found.items), found.cursor),
+        count=None if context.after else _count(context.services, which, len(page.items), page.cursor),
         orders=ORDERS,
         bulk_actions=BULK_ACTIONS,
         searched=any(fields.values()),
         products=context.services.products.list_all(),
         states=[state.value for state in LicenseState],
-        further=context.further(found.cursor, **fields),
+        further=context.further(page.cursor, **fields),
         export=with_query("/console/licenses.csv", fields),
     )
 
@@ -106,11 +113,11 @@ def search(context: PageContext) -> Page:
 def find(context: PageContext) -> Redirect:
     """Redirect to the license of a pasted key or link, or to the list of all that match.
 
-    Of what was typed of a key, no more than a masked key shows is put into an address.
+    The address never contains more of a key than a masked key shows.
     """
     typed = context.typed(*_SEARCHED)
-    if (found := context.services.licenses.find_pasted(typed["q"])) is not None:
-        return Redirect(f"/console/licenses/{found.id.hex()}")
+    if (license_ := context.services.licenses.find_pasted(typed["q"])) is not None:
+        return Redirect(f"/console/licenses/{license_.id.hex()}")
     part = parse_key_part(find_reference(typed["q"]) or typed["q"])
     similar = [] if part is None else context.services.licenses.find_similar(part)
     if len(similar) == 1:
@@ -131,7 +138,10 @@ def export(context: PageContext) -> Csv:
 
 def licenses_csv(name: str, context: PageContext, pages: Iterator[Sequence[IssuedLicense]]) -> Csv:
     """Return licenses as a CSV file."""
-    rows = ([tuple(get(one, context.now) for get in _COLUMNS.values()) for one in some] for some in pages)
+    rows = (
+        [tuple(get(license_, context.now) for get in _COLUMNS.values()) for license_ in page]
+        for page in pages
+    )
     return Csv(name, tuple(_COLUMNS), rows)
 
 
@@ -144,30 +154,32 @@ def read_filter(fields: Mapping[str, str]) -> LicenseFilter:
         state=LicenseState(typed["state"]) if typed["state"] in set(LicenseState) else None,
         expires_from=parse_day(typed["from"]),
         expires_until=parse_day(typed["until"]),
-        order=Order(typed["order"]) if typed["order"] in ORDERS else Order.NEWEST,
+        order=SortOrder(typed["order"]) if typed["order"] in ORDERS else SortOrder.NEWEST,
         trial={"yes": True, "no": False}.get(typed["trial"]),
     )
 
 
 def _count(services: Services, which: LicenseFilter, shown: int, cursor: str | None) -> str:
-    """Return how many licenses there are, as text: exactly, or that there are more."""
+    """Format the number of licenses: exact, or with a plus sign for more."""
     if cursor is None:
         return f"{number(shown)} {plural(shown, 'license')}"
     count, is_more = services.licenses.count(which) or (shown, True)
     return f"{number(count)}{'+' if is_more else ''} licenses"
 
 
-def show(context: PageContext, key: str | None = None) -> Page:
-    """Show a license; with its key, which reloading the page does not show again."""
+def show(context: PageContext, key: str | None = None) -> HtmlPage:
+    """Show a license, with its key if it was just revealed."""
     services, reference = context.services, context.parts["id"]
     license_ = services.licenses.get(reference)
     held = services.licenses.list_activations(reference, context.after, _SHOWN)
     about = AuditFilter(object=("license", license_.id.hex()))
     product = services.products.get(license_.product_slug)
     shown, entitlements = format_terms(license_), services.plans.resolve(license_)
-    typed = {name: context.form[name] for name in shown if is_touched(context.form, name)}
+    sent = merge_channels(context.form)
+    typed = {name: sent[name] for name in shown if is_touched(sent, name)}
+    released = latest_by_channel(services.releases.list_all(product.slug))
     seats = services.seats.list_held(license_)
-    return Page(
+    return HtmlPage(
         "license.html",
         seats=seats[:_SHOWN],
         seats_used=len(seats),
@@ -177,8 +189,9 @@ def show(context: PageContext, key: str | None = None) -> Page:
         product=product,
         state=describe(license_, context.now),
         updates=describe_updates(license_, product, context.now),
+        kept=services.sales.list_kept(license_),
         entitlements=format_grants(entitlements),
-        uses=services.consumption.list_current(license_.id, entitlements),
+        uses=services.uses.list_current(license_.id, entitlements),
         activations=held.items,
         further=context.further(held.cursor),
         history=[describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
@@ -186,6 +199,11 @@ def show(context: PageContext, key: str | None = None) -> Page:
         refusals=services.support.list_refusals(license_),
         extended=_extended(license_, context.now.date()),
         fields=FIELDS,
+        plans=[(product.name, [plan.name for plan in services.plans.list_all(product.slug)])],
+        channels=sorted({*released, *license_.channels} - {STABLE}),
+        is_mailable=services.mail.is_on
+        and license_.customer_email is not None
+        and license_state(license_, context.now) is LicenseState.ACTIVE,
         was=shown,
         form={**shown, **typed},
         machine=context.from_form("machine"),
@@ -197,7 +215,7 @@ def show(context: PageContext, key: str | None = None) -> Page:
 
 
 def _extended(license_: IssuedLicense, today: date) -> str | None:
-    """Return until when a license lasts if it is extended, or is supported if it lasts for ever."""
+    """Return the last day of a license after an extension, or of its support if it never expires."""
     end = license_.support_until if license_.lifetime else license_.expires_on or license_.support_until
     return None if end is None else day(add_year(end, today))
 
@@ -206,32 +224,45 @@ def export_activations(context: PageContext) -> Csv:
     """Export a license's activations."""
     reference = context.parts["id"]
     pages = in_pages(lambda cursor: context.services.licenses.list_activations(reference, cursor, MAX_PAGE))
-    rows = ([(*one.environment, *one[1:]) for one in some] for some in pages)
+    rows = ([(*activation.environment, *activation[1:]) for activation in page] for page in pages)
     columns = ("domain", "ip", "first seen", "last seen", "label", "app version", "file until")
     return Csv("activations", columns, rows)
 
 
-def new(context: PageContext) -> Page:
+def new(context: PageContext) -> HtmlPage:
     """Show the form for new licenses."""
-    usual = {"slots": "1", "count": "1", "lifetime": "", "subscription": ""}
-    form = {name: context.form.get(name, "") for name in (*(field.name for field in FIELDS), *usual)}
-    return Page(
+    usual = {"slots": "1", "count": "1", "lifetime": "", "subscription": "", "mail": ""}
+    sent, services = merge_channels(context.form), context.services
+    sale = context.form.get("sale", "") or context.from_query("sale")
+    known = {"sale": sale, **describe_sale(services, parse_problem_id(sale))} if sale else {}
+    sent = sent or known
+    names = (*(field.name for field in FIELDS), *usual, "sale")
+    form = {name: sent.get(name, "") for name in names}
+    products = services.products.list_all()
+    released = (latest_by_channel(services.releases.list_all(product.slug)) for product in products)
+    return HtmlPage(
         "issue.html",
-        products=context.services.products.list_all(),
-        chosen=context.form.get("product", "") or context.from_query("product"),
+        products=products,
+        plans=list_plans(services, products),
+        channels=sorted({name for by_channel in released for name in by_channel} - {STABLE}),
+        chosen=sent.get("product", "") or context.from_query("product"),
         fields=FIELDS,
+        has_mail=context.services.mail.is_on,
         form={name: text or usual.get(name, "") for name, text in form.items()},
     )
 
 
-def issue(context: PageContext) -> Page | Redirect:
-    """Issue licenses, and show their keys once; a form that is sent again leads to the licenses."""
+def issue(context: PageContext) -> HtmlPage | Redirect:
+    """Issue licenses, and show their keys once; redirect a repeated form to the licenses."""
     terms, count, slug = parse_terms(context.form), parse_count(context.form), context.from_form("product")
+    is_mailed, sale = bool(context.form.get("mail")), context.from_form("sale")
     keys: list[str] = []
 
     def issue_all(tx: Services, _: None) -> Redirect:
-        for some in tx.licenses.issue_batches(slug, terms, count):
-            keys.extend(some)
+        if sale:
+            tx.sources.answer(parse_problem_id(sale), Answer.ISSUED)
+        for batch in tx.licenses.issue_batches(slug, terms, count, is_mailed=is_mailed):
+            keys.extend(batch)
         if len(keys) == 1:
             return Redirect(f"/console/licenses/{tx.licenses.get(keys[0]).id.hex()}", "issued")
         return Redirect(with_query("/console/licenses", {"product": slug}), "issued")
@@ -240,16 +271,50 @@ def issue(context: PageContext) -> Page | Redirect:
     if not keys:
         return done
     title = "License issued" if count == 1 else f"{number(count)} licenses issued"
-    return Page("keys.html", title=title, keys=keys, link=done.to)
+    return HtmlPage("keys.html", title=title, keys=keys, link=done.to)
 
 
-def show_customer(context: PageContext) -> Page:
+def show_customer(context: PageContext) -> HtmlPage:
     """Show the licenses and machines of an email address."""
-    email = context.from_query("email")
+    email = context.from_query("email") or context.from_form("email")
     if not email:
         raise InvalidInputError("name the customer's email address")
-    found = context.services.support.find_customer(email, context.after)
-    return Page("customer.html", customer=found, further=context.further(found.cursor, email=email))
+    customer = context.services.support.find_customer(email, context.after)
+    return HtmlPage("customer.html", customer=customer, further=context.further(customer.cursor, email=email))
+
+
+def _export_customer(context: PageContext) -> Reply:
+    """Send all data of a customer as a file."""
+    document = context.services.personal_data.export(context.from_form("email"))
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return TextFile(f"customer-{context.now:%Y-%m-%d}.json", f"{text}\n")
+
+
+def _erase_customer(context: PageContext) -> Reply:
+    """Erase the data of a customer after a confirmation."""
+    email, keep = context.from_form("email"), bool(context.from_form("keep"))
+    counts = context.services.personal_data.count(email)
+    licenses = counts.get("licenses", 0)
+    fate = (
+        "The licenses work on, without a person."
+        if keep
+        else "The licenses are deleted; those that a shop has sold are revoked, and stay as numbers."
+    )
+    where = "in licenses, audit log, jobs, webhooks, mails and deliveries of shops"
+    total = sum(counts.values())
+    effects = [
+        f"{number(total)} {plural(total, 'row')}, {number(licenses)} {plural(licenses, 'license')}, {where}.",
+        fate,
+        "It cannot be undone. Backups have the data until they are deleted; a restore erases it again.",
+    ]
+    page = context._replace(page=with_query(context.page, {"email": email}))
+    if question := page.ask(f"Erase all data of {email}?", effects, "Erase"):
+        return question
+    context.services.personal_data.erase(email, keep_licenses=keep)
+    return Redirect("/console/licenses", "customer-erased")
+
+
+CUSTOMER_ACTIONS: Final[Actions] = {"export": _export_customer, "erase": _erase_customer}
 
 
 # --- actions on a license ---------------------------------------------------------------------
@@ -258,7 +323,7 @@ def show_customer(context: PageContext) -> Page:
 def _take_back(context: PageContext) -> Reply:
     effects = [
         "The app that holds it is notified when it next renews it; what it does then is its own decision.",
-        "Somebody else can take the seat at once.",
+        "The seat is free for another computer immediately.",
     ]
     if question := context.ask(f"Take back the seat of {context.from_form('holder')}?", effects, "Take back"):
         return question
@@ -282,7 +347,7 @@ def _revoke(context: PageContext) -> Reply:
 
 
 def _reissue(context: PageContext) -> Reply:
-    """Replace the key, once that is confirmed, and show the new one."""
+    """Replace the key after a confirmation, and show the new key."""
     license_ = context.services.licenses.get(context.parts["id"])
     name, used = license_name(license_), license_.slots_used
     effects = [
@@ -301,7 +366,7 @@ def _reissue(context: PageContext) -> Reply:
         return Redirect(f"/console/licenses/{new.id.hex()}", "reissued")
 
     done = do_once(context, replace_key)
-    return Page("keys.html", title="New key", keys=keys, link=done.to) if keys else done
+    return HtmlPage("keys.html", title="New key", keys=keys, link=done.to) if keys else done
 
 
 def _issue_file(context: PageContext) -> TextFile:
@@ -316,7 +381,7 @@ def _free(context: PageContext) -> None:
 
 
 def _change(context: PageContext) -> None:
-    """Change the terms that the form sends and that were edited in it."""
+    """Change the terms that were edited in the form."""
     changes, was = parse_changes(context.form)
     context.services.licenses.change(context.parts["id"], was=was, **changes)
 
@@ -341,6 +406,7 @@ ACTIONS: Final[Actions] = {
     "disallow": act(
         "disallowed", lambda c: c.services.licenses.disallow(c.parts["id"], c.from_form("entry"))
     ),
+    "mail": once(act("key-mailed", lambda c: c.services.mail.resend_key(c.parts["id"]))),
     "reveal": lambda c: show(c, key=c.services.licenses.reveal(c.parts["id"])),
 }
 
@@ -355,7 +421,7 @@ _EFFECTS: Final = {
 
 
 def change_many(context: PageContext) -> Reply:
-    """Revoke, extend or export the licenses that are ticked, or all that match the search."""
+    """Revoke, extend or export the ticked licenses, or all licenses that match the search."""
     action, chosen = context.from_form("do"), _read_chosen(context)
     if not chosen:
         raise InvalidInputError("tick the licenses first")
@@ -364,32 +430,44 @@ def change_many(context: PageContext) -> Reply:
     if action not in _EFFECTS:
         raise InvalidInputError("choose what to do with the licenses")
     if action == "extend":
-        chosen = [one for one in chosen if one.support_until or (one.expires_on and not one.lifetime)]
+        chosen = [
+            license_
+            for license_ in chosen
+            if license_.support_until or (license_.expires_on and not license_.lifetime)
+        ]
         if not chosen:
             raise InvalidInputError("none of these licenses has a last day or an end of support")
     if question := _ask_for_many(context, action, chosen):
         return question
 
     def change_all(tx: Services, _: None) -> Redirect:
-        for one in sorted(chosen, key=lambda one: one.id):  # in one order, so that no two deadlock
+        for license_ in sorted(
+            chosen, key=lambda license_: license_.id
+        ):  # sorted, so that transactions do not deadlock
             if action == "revoke":
-                tx.licenses.revoke(one.id.hex(), context.from_form("reason") or None)
+                tx.licenses.revoke(license_.id.hex(), context.from_form("reason") or None)
             else:
-                tx.support.extend(one.id.hex())
+                tx.support.extend(license_.id.hex())
         return context.back("bulk-revoked" if action == "revoke" else "bulk-extended")
 
     return do_once(context, change_all)
 
 
-def _ask_for_many(context: PageContext, action: str, chosen: Sequence[IssuedLicense]) -> Page | None:
+def _ask_for_many(context: PageContext, action: str, chosen: Sequence[IssuedLicense]) -> HtmlPage | None:
     button = f"{action.capitalize()} {number(len(chosen))} {plural(len(chosen), 'license')}"
     effects = [_EFFECTS[action]]
     if context.from_form("all"):
         effects.append(f"These are the first {MAX_PAGE} that match, at most.")
-    for one in chosen:
-        name, who = license_name(one), one.customer_email or "no email address"
-        effects.append(f"{name}, {one.product_name}, {who}: {describe(one, context.now).label}")
-    form = {"do": action, "ids": " ".join(one.id.hex() for one in chosen), **context.typed("once", "sure")}
+    for license_ in chosen:
+        name, customer = license_name(license_), license_.customer_email or "no email address"
+        effects.append(
+            f"{name}, {license_.product_name}, {customer}: {describe(license_, context.now).label}"
+        )
+    form = {
+        "do": action,
+        "ids": " ".join(license_.id.hex() for license_ in chosen),
+        **context.typed("once", "sure"),
+    }
     again = context._replace(form=form)
     return again.ask(f"{button}?", effects, button, asks_reason=action == "revoke")
 
@@ -399,5 +477,5 @@ def _read_chosen(context: PageContext) -> list[IssuedLicense]:
     if context.from_form("all"):
         return services.search(read_filter(context.form), None, MAX_PAGE).items
     picked = [name.removeprefix(_PICK) for name in context.form if name.startswith(_PICK)]
-    ids = [one for one in [*picked, *context.from_form("ids").split()] if has_id_shape(one)]
+    ids = [id_ for id_ in [*picked, *context.from_form("ids").split()] if has_id_shape(id_)]
     return services.get_all(ids[:MAX_PAGE])

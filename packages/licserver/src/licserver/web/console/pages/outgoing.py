@@ -1,35 +1,38 @@
-"""What is sent, and what became of it: mail to customers, and webhooks."""
+"""Outgoing mail and webhooks, with the state of each delivery."""
 
 from typing import Final
 
 from licserver.database.repositories.queue import JobState
+from licserver.domain.languages import LANGUAGES
 from licserver.protocol.webhooks import EventType
-from licserver.services.mail import TEMPLATES
+from licserver.services.mail import FOR_VENDOR, TEMPLATES
 from licserver.services.webhooks import parse_instant
 from licserver.web.console.formatting import parse_number
-from licserver.web.console.pages import Actions, Page, PageContext, Reply, act
+from licserver.web.console.pages import Actions, HtmlPage, PageContext, Reply, act
 
 _SHOWN: Final = 50
 _MAX_DIGITS: Final = 15
 
 
-def show_mail(context: PageContext) -> Page:
-    """Show mails, the latest first, and one text with made-up values."""
+def show_mail(context: PageContext) -> HtmlPage:
+    """Show mails, the latest first, and a preview of a text with made-up values."""
     mail, chosen, preview = context.services.mail, context.from_query("text"), None
     is_failed = context.from_query("failed") == "1"
-    found = mail.list_jobs(JobState.DEAD if is_failed else None, context.after, _SHOWN)
+    page = mail.list_jobs(JobState.DEAD if is_failed else None, context.after, _SHOWN)
     if chosen:
-        message = mail.preview(chosen)
+        message = mail.preview(chosen, context.from_query("language") or None)
         text = message.get_body(("plain",))
         preview = {"subject": message["Subject"], "text": text.get_content() if text else ""}
-    return Page(
+    return HtmlPage(
         "mail.html",
         is_on=mail.is_on,
-        mails=found.items,
+        mails=page.items,
         is_failed=is_failed,
-        further=context.further(found.cursor, failed="1" if is_failed else None),
+        further=context.further(page.cursor, failed="1" if is_failed else None),
         texts=TEMPLATES,
         chosen=chosen,
+        languages=() if chosen in FOR_VENDOR else LANGUAGES,
+        language=context.from_query("language") or context.services.settings.mail_language,
         preview=preview,
         address=context.from_form("address"),
     )
@@ -45,26 +48,26 @@ MAIL_ACTIONS: Final[Actions] = {
 }
 
 
-def show_webhooks(context: PageContext, secret: str | None = None) -> Page:
-    """Show endpoints, deliveries, and the form for a new endpoint; a secret is shown this once."""
+def show_webhooks(context: PageContext, secret: str | None = None) -> HtmlPage:
+    """Show endpoints, deliveries, the form for a new endpoint, and once a new secret."""
     endpoints, chosen = context.services.webhooks.list_endpoints(), context.from_query("endpoint") or None
-    found = context.services.webhooks.list_deliveries(chosen, context.after, _SHOWN)
-    return Page(
+    page = context.services.webhooks.list_deliveries(chosen, context.after, _SHOWN)
+    return HtmlPage(
         "webhooks.html",
         endpoints=endpoints,
-        addresses={one.id: one.url for one in endpoints},
-        deliveries=found.items,
+        addresses={endpoint.id: endpoint.url for endpoint in endpoints},
+        deliveries=page.items,
         chosen=chosen,
-        further=context.further(found.cursor, endpoint=chosen),
+        further=context.further(page.cursor, endpoint=chosen),
         types=list(EventType),
         secret=secret,
         form=context.typed("url"),
     )
 
 
-def _add(context: PageContext) -> Page:
-    wanted = [one for one in EventType if context.form.get(one)]
-    _, secret = context.services.webhooks.add(context.from_form("url"), wanted)
+def _add(context: PageContext) -> HtmlPage:
+    types = [type_ for type_ in EventType if context.form.get(type_)]
+    _, secret = context.services.webhooks.add(context.from_form("url"), types)
     return show_webhooks(context._replace(form={}), secret)
 
 

@@ -1,4 +1,4 @@
-"""Overview: charts beside the days before, and the first steps while one is missing; one's own account."""
+"""Overview: charts with the previous period, and the first steps until they are done; the user's account."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,10 +10,12 @@ from licserver.domain.records import Product
 from licserver.services import LicenseFilter, Services
 from licserver.services.self_check import Finding, Level, check_installation
 from licserver.web.console.formatting import number
-from licserver.web.console.pages import Page, PageContext, with_query
+from licserver.web.console.pages import HtmlPage, PageContext, with_query
 
 PERIODS: Final = (7, 30, 90)
-"""Days that can be chosen; the second is shown unless another one is."""
+"""Days that can be chosen; the second is the default."""
+
+_MOST_PROBLEMS: Final = 100  # that are counted
 
 _VERDICTS: Final = (
     ("valid", "one"),
@@ -27,7 +29,7 @@ _VERDICTS: Final = (
 
 
 class Series(NamedTuple):
-    """One colour of a chart: label, class of the style sheet (without ``s-``), a value for each day."""
+    """A colour of a chart: label, class of the style sheet (without ``s-``), a value for each day."""
 
     label: str
     style: str
@@ -59,7 +61,7 @@ class Plot(NamedTuple):
     @property
     def total(self) -> int:
         """The sum of all series."""
-        return sum(one.total for one in self.series)
+        return sum(series.total for series in self.series)
 
     @property
     def top(self) -> int:
@@ -74,20 +76,23 @@ class Plot(NamedTuple):
 
     @property
     def _columns(self) -> list[tuple[int, ...]]:
-        return list(zip(*(one.values for one in self.series), strict=True))
+        return list(zip(*(series.values for series in self.series), strict=True))
 
 
-def show(context: PageContext) -> Page:
-    """Show the overview of all products, or of one."""
+def show(context: PageContext) -> HtmlPage:
+    """Show the overview of all products, or of a single product."""
     services, today, typed = context.services, context.now.date(), context.from_query("days")
     products = services.products.list_all()
-    product = next((one for one in products if one.slug == context.from_query("product")), None)
+    product = next((product for product in products if product.slug == context.from_query("product")), None)
     slug, product_id = (None, None) if product is None else (product.slug, product.id)
     count = int(typed) if typed in map(str, PERIODS) else PERIODS[1]
     days = [today - timedelta(days=back) for back in reversed(range(count))]
     totals = services.statistics.sum_totals(days[0] - timedelta(days=count), slug)
-    links = {one: with_query("/console", {"days": str(one), "product": slug}) for one in PERIODS}
-    return Page(
+    links = {
+        days_shown: with_query("/console", {"days": str(days_shown), "product": slug})
+        for days_shown in PERIODS
+    }
+    return HtmlPage(
         "overview.html",
         periods=links,
         products=products,
@@ -98,17 +103,18 @@ def show(context: PageContext) -> Page:
         refusals=services.support.list_latest_refusals(8, product_id),
         expiring=_expiring(services, today, product),
         steps=_first_steps(services, products),
-        disabled=[one for one in services.webhooks.list_endpoints() if one.disabled_reason],
+        problems=services.sale_problems.count_open(_MOST_PROBLEMS) if context.user.may("support") else 0,
+        disabled=[endpoint for endpoint in services.webhooks.list_endpoints() if endpoint.disabled_reason],
     )
 
 
-def show_account(context: PageContext) -> Page:
+def show_account(context: PageContext) -> HtmlPage:
     """Show the form for another password, and whether there is a second factor."""
-    return Page("account.html", left=context.services.second_factors.count_recovery_codes(context.user))
+    return HtmlPage("account.html", left=context.services.second_factors.count_recovery_codes(context.user))
 
 
-def show_health(context: PageContext) -> Page:
-    """Show what `licserver check` finds."""
+def show_health(context: PageContext) -> HtmlPage:
+    """Show the findings of `licserver check`."""
     services = context.services
     findings = [*check_installation(services.settings, context.now, reach=False, reads_file=False)]
     for endpoint in services.webhooks.list_endpoints():
@@ -118,7 +124,7 @@ def show_health(context: PageContext) -> Page:
         elif endpoint.failing_since is not None and endpoint.disabled_at is None:
             what = "deliveries fail; they are repeated for three days"
             findings.append(Finding(about, Level.WARNING, what, advice))
-    return Page("health.html", findings=findings)
+    return HtmlPage("health.html", findings=findings)
 
 
 def _plot_totals(totals: Sequence[Total], days: Sequence[date]) -> list[Plot]:
@@ -152,8 +158,8 @@ def _count_versions(checks: Sequence[tuple[str, str, int]]) -> list[dict[str, An
 
 
 def _count_licenses(services: Services, slug: str) -> str:
-    found = services.licenses.count(LicenseFilter(product=slug))
-    return "" if found is None else f"{number(found[0])}{'+' if found[1] else ''}"
+    counted = services.licenses.count(LicenseFilter(product=slug))
+    return "" if counted is None else f"{number(counted[0])}{'+' if counted[1] else ''}"
 
 
 def _expiring(services: Services, today: date, product: Product | None) -> dict[str, Any]:

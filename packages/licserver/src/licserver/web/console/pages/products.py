@@ -1,4 +1,4 @@
-"""Products, and their versions: upload, changelog as customers see it, withdrawal."""
+"""Products and their versions: upload, changelog, rollout, withdrawal."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -7,8 +7,15 @@ from markupsafe import Markup
 
 from licserver.domain.decisions import latest_by_platform
 from licserver.domain.entitlements import format_grants
-from licserver.domain.offers import Reach, latest_by_channel
-from licserver.domain.records import CUSTOMER_MOVES, STABLE, EnvironmentPolicy, Release, WordPressFields
+from licserver.domain.offers import RolloutOptions, latest_by_channel
+from licserver.domain.records import (
+    CUSTOMER_MOVES,
+    DEFAULT_POLICY,
+    STABLE,
+    EnvironmentPolicy,
+    Release,
+    WordPressFields,
+)
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services import MAX_PAGE, Services
@@ -17,7 +24,7 @@ from licserver.web.console.formatting import choose, parse_grant_lines
 from licserver.web.console.pages import (
     Actions,
     Csv,
-    Page,
+    HtmlPage,
     PageContext,
     Redirect,
     Reply,
@@ -29,10 +36,11 @@ from licserver.web.console.pages.licenses import licenses_csv
 from licserver.web.uploads import Upload
 
 PUBLISH_FIELDS: Final = (
-    *("version", "changelog", "platform", "channel", "rollout", "critical_below"),
+    *("version", "changelog", "platform", "new_platform", "channel", "new_channel", "rollout"),
+    "critical_below",
     *WordPressFields._fields,
 )
-_MOST_DIGITS: Final = 9  # the service says how many are too many
+_MOST_DIGITS: Final = 9  # the service has the limit
 
 POLICIES: Final = {
     EnvironmentPolicy.DOMAIN: "domain (desktop apps)",
@@ -52,13 +60,13 @@ PLATFORMS: Final = (
 """What `licclient` sends by default."""
 
 
-def show_all(context: PageContext) -> Page:
-    """Show all products, and the form for a new one."""
-    usual = {"moves": str(CUSTOMER_MOVES), "trial": "0", "policy": EnvironmentPolicy.DOMAIN.value}
+def show_all(context: PageContext) -> HtmlPage:
+    """Show all products, and the form for a new product."""
+    usual = {"moves": str(CUSTOMER_MOVES), "trial": "0", "policy": DEFAULT_POLICY.value}
     form = context.typed("name", "slug", "policy", "support", "imported", "feed", "moves", "trial")
     form = {name: text or usual.get(name, "") for name, text in form.items()}
     products = context.services.products.list_all()
-    return Page("products.html", products=products, policies=POLICIES, form=form)
+    return HtmlPage("products.html", products=products, policies=POLICIES, form=form)
 
 
 def add(context: PageContext) -> Redirect:
@@ -69,7 +77,7 @@ def add(context: PageContext) -> Redirect:
 
 
 def _rules(context: PageContext) -> dict[str, Any]:
-    """Return what identifies a machine, how long updates are available, and which keys are valid."""
+    """Parse the rules of a product."""
     policy = choose(EnvironmentPolicy, context.from_form("policy"), "choose what identifies a machine")
     numbers = {"customer_moves": context.from_form("moves"), "trial_days": context.from_form("trial")}
     if not all(text.isdecimal() for text in numbers.values() if text):
@@ -84,8 +92,8 @@ def _rules(context: PageContext) -> dict[str, Any]:
     }
 
 
-def show(context: PageContext) -> Page:
-    """Show a product with its versions, and the form for a new one."""
+def show(context: PageContext) -> HtmlPage:
+    """Show a product with its versions, and the form for a new version."""
     product = context.services.products.get(context.parts["slug"])
     rules: Mapping[str, Any] = {
         "policy": product.policy.value,
@@ -102,18 +110,18 @@ def show(context: PageContext) -> Page:
     by_channel = latest_by_channel(releases)
     plans = context.services.plans.list_all(product.slug)
     fields = (*PUBLISH_FIELDS, "name", "plan", "entitlements", "is_new")
-    return Page(
+    return HtmlPage(
         "product.html",
         product=product,
-        platforms=sorted({*PLATFORMS, *(one.platform for one in releases if one.platform)}),
-        channels=by_channel,
-        offered={one.id for files in by_channel.values() for one in files.values()},
+        platforms=sorted({*PLATFORMS, *(release.platform for release in releases if release.platform)}),
+        channels=_list_channels(by_channel),
+        offered={file.id for files in by_channel.values() for file in files.values()},
         policy=POLICIES[product.policy],
         policies=POLICIES,
         rules=rules,
         releases=releases[::-1],
         here=context.page,
-        plans=[(one.name, "\n".join(format_grants(one.entitlements))) for one in plans],
+        plans=[(plan.name, "\n".join(format_grants(plan.entitlements))) for plan in plans],
         form={name: context.form.get(name, "") for name in fields},
     )
 
@@ -145,13 +153,29 @@ ACTIONS: Final[Actions] = {
 def export(context: PageContext) -> Csv:
     """Export all products."""
     rows = [
-        (one.slug, one.name, one.policy.value, one.has_support_policy, one.latest and one.latest.version)
-        for one in context.services.products.list_all()
+        (
+            product.slug,
+            product.name,
+            product.policy.value,
+            product.has_support_policy,
+            product.latest and product.latest.version,
+        )
+        for product in context.services.products.list_all()
     ]
     return Csv("products", ("slug", "name", "environment", "support policy", "latest version"), [rows])
 
 
 # --- releases ---------------------------------------------------------------------------------
+
+
+def _list_channels(released: Iterable[str]) -> list[str]:
+    """Return the channels that can be chosen, `stable` first."""
+    return [STABLE, *sorted({*released} - {STABLE})]
+
+
+def _chosen(context: PageContext, name: str) -> str:
+    """Return a typed new value, otherwise the chosen existing value."""
+    return context.from_form(f"new_{name}") or context.from_form(name)
 
 
 def publish(context: PageContext, upload: Upload) -> Redirect:
@@ -165,9 +189,11 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
             upload.path,
             changelog,
             file_name=upload.file_name,
-            platform=context.from_form("platform"),
-            channel=context.from_form("channel"),
-            reach=Reach(context.from_form("rollout") or None, context.from_form("critical_below") or None),
+            platform=_chosen(context, "platform"),
+            channel=_chosen(context, "channel"),
+            reach=RolloutOptions(
+                context.from_form("rollout") or None, context.from_form("critical_below") or None
+            ),
             wordpress=WordPressFields(*(context.from_form(name) for name in WordPressFields._fields)),
         )
 
@@ -177,7 +203,7 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
     return do_once(context, add_staged, stage, [upload.file_name, upload.sha256.hex()])
 
 
-def show_release(context: PageContext) -> Page:
+def show_release(context: PageContext) -> HtmlPage:
     """Show a version."""
     slug = context.parts["slug"]
     product = context.services.products.get(slug)
@@ -188,13 +214,13 @@ def show_release(context: PageContext) -> Page:
     wordpress = {name: text or "" for name, text in release.wordpress._asdict().items()}
     if "requires" in context.form:
         wordpress = context.typed(*WordPressFields._fields)
-    return Page(
+    return HtmlPage(
         "release.html",
         product=product,
         release=release,
         files=files,
-        is_latest=any(one.version == release.version for one in offered),
-        channels=by_channel,
+        is_latest=any(file.version == release.version for file in offered),
+        channels=_list_channels(by_channel),
         offered_versions=_list_versions(offered),
         status=context.services.rollouts.get(slug, release.version),
         audience=context.services.releases.describe_audience(slug, release),
@@ -208,15 +234,15 @@ def show_release(context: PageContext) -> Page:
 
 def _promote(context: PageContext) -> None:
     slug, version = context.parts["slug"], context.parts["version"]
-    context.services.releases.promote(slug, version, context.from_form("channel") or STABLE)
+    context.services.releases.promote(slug, version, _chosen(context, "channel") or STABLE)
 
 
 def _withdraw(context: PageContext) -> Reply:
     slug, version = context.parts["slug"], context.parts["version"]
     product, releases = context.services.products.get(slug), context.services.releases.list_all(slug)
-    others = [one for one in releases if one.version != version]
-    channel = next((one.channel for one in releases if one.version == version), STABLE)
-    after = _list_versions(latest_by_platform(others, channel).values())
+    remaining = [release for release in releases if release.version != version]
+    channel = next((release.channel for release in releases if release.version == version), STABLE)
+    after = _list_versions(latest_by_platform(remaining, channel).values())
     effects = [
         f"{product.name} {version} is no longer offered, and links to its files stop working at once.",
         f"Update checks offer {after} from then on." if after else "Update checks offer nothing then.",
@@ -235,10 +261,10 @@ def _change_wordpress(context: PageContext) -> None:
 
 def _change_rollout(context: PageContext) -> None:
     """Pause, resume or finish the rollout of a version, or set its share."""
-    slug, version, wanted = context.parts["slug"], context.parts["version"], context.from_form("act")
-    typed = "100" if wanted == "finish" else context.from_form("percent").removesuffix("%")
-    if wanted in ("pause", "resume"):
-        context.services.rollouts.change(slug, version, paused=wanted == "pause")
+    slug, version, action = context.parts["slug"], context.parts["version"], context.from_form("act")
+    typed = "100" if action == "finish" else context.from_form("percent").removesuffix("%")
+    if action in ("pause", "resume"):
+        context.services.rollouts.change(slug, version, paused=action == "pause")
     elif typed.isdecimal():
         context.services.rollouts.change(slug, version, percent=int(typed[:_MOST_DIGITS]))
     else:
@@ -254,24 +280,24 @@ RELEASE_ACTIONS: Final[Actions] = {
 
 
 def _list_versions(releases: Iterable[Release]) -> str:
-    """Return the versions that update checks offer, which may differ by platform."""
-    return " or ".join(dict.fromkeys(one.version for one in releases))
+    """Format the versions of releases, which may differ by platform."""
+    return " or ".join(dict.fromkeys(release.version for release in releases))
 
 
 _COLUMNS: Final[Mapping[str, Callable[[Release], Any]]] = {
-    "version": lambda one: one.version,
-    "platform": lambda one: one.platform,
-    "channel": lambda one: one.channel,
-    "file": lambda one: one.artifact.file_name,
-    "bytes": lambda one: one.artifact.size,
-    "sha256": lambda one: one.artifact.sha256.hex(),
-    "published at": lambda one: one.published_at,
-    "withdrawn at": lambda one: one.withdrawn_at,
-    "signed": lambda one: one.manifest is not None,
-    "requires": lambda one: one.wordpress.requires,
-    "tested": lambda one: one.wordpress.tested,
-    "requires php": lambda one: one.wordpress.requires_php,
-    "details url": lambda one: one.wordpress.details_url,
+    "version": lambda release: release.version,
+    "platform": lambda release: release.platform,
+    "channel": lambda release: release.channel,
+    "file": lambda release: release.artifact.file_name,
+    "bytes": lambda release: release.artifact.size,
+    "sha256": lambda release: release.artifact.sha256.hex(),
+    "published at": lambda release: release.published_at,
+    "withdrawn at": lambda release: release.withdrawn_at,
+    "signed": lambda release: release.manifest is not None,
+    "requires": lambda release: release.wordpress.requires,
+    "tested": lambda release: release.wordpress.tested,
+    "requires php": lambda release: release.wordpress.requires_php,
+    "details url": lambda release: release.wordpress.details_url,
 }
 """Of the CSV file of versions."""
 
@@ -280,7 +306,7 @@ def export_releases(context: PageContext) -> Csv:
     """Export a product's versions."""
     slug = context.parts["slug"]
     releases = context.services.releases.list_all(slug)
-    rows = [tuple(get(one) for get in _COLUMNS.values()) for one in releases]
+    rows = [tuple(get(release) for get in _COLUMNS.values()) for release in releases]
     return Csv(f"releases-{slug}", tuple(_COLUMNS), [rows])
 
 
@@ -295,5 +321,5 @@ def _render_changelog(text: str) -> Markup:
     """Render a changelog as apps should: as plain text, or as sanitized HTML."""
     if not is_html(text):
         return Markup("<pre>{}</pre>").format(text)
-    # Again: not all that is in the database has come through `publish`.
+    # Again: the row may not have been written by `publish`.
     return Markup(sanitize(text))  # noqa: S704 - sanitized

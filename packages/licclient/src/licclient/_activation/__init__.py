@@ -1,0 +1,1 @@
+"""The key of this computer: activate it, describe its license, forget it."""

@@ -1,0 +1,115 @@
+"""The environment of other programs that we start: without what a freezer put into ours.
+
+PyInstaller, Nuitka and AppImages point the loader and toolkits to the libraries of the bundle. A browser that
+inherits this loads them in place of its own, and does not start.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from licclient._core.lazy import lazy
+
+if TYPE_CHECKING:
+    import shlex
+    import subprocess
+    import webbrowser
+else:
+    shlex = lazy("shlex")
+    subprocess = lazy("subprocess")
+    webbrowser = lazy("webbrowser")
+
+_LIBRARY_PATHS: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FRAMEWORK_PATH", "LIBPATH")
+_OF_THE_BUNDLE: Final = re.compile(r"_PYI_.*|_MEIPASS2|NUITKA_ONEFILE_.*")
+_OF_AN_APPIMAGE: Final = ("APPIMAGE", "APPDIR", "ARGV0", "OWD")
+_BROWSERS: Final = (("xdg-open",), ("gio", "open"), ("x-www-browser",), ("firefox",))
+_BROWSER_SECONDS: Final = 5.0
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment for another program.
+
+    Gone are the bundle's own variables and, from every list of paths, the folders of the bundle; what
+    PyInstaller has set aside is put back.
+    """
+    environment, is_frozen = dict(os.environ), bool(getattr(sys, "frozen", False))
+    folders = list(_bundle_folders(environment))
+    if not (is_frozen or folders):
+        return environment
+    for name, value in list(environment.items()):
+        paths = value.split(os.pathsep)
+        kept = [path for path in paths if not _is_in(path, folders)]
+        if _OF_THE_BUNDLE.fullmatch(name) or (kept != paths and not any(kept)):
+            del environment[name]
+        elif kept != paths:
+            environment[name] = os.pathsep.join(kept)
+    if is_frozen:
+        environment["PYINSTALLER_RESET_ENVIRONMENT"] = "1"  # for another program of PyInstaller
+        for name in _LIBRARY_PATHS:
+            environment.pop(name, None)
+            if (before := environment.pop(f"{name}_ORIG", None)) is not None:
+                environment[name] = before
+    if _appimage_folder(os.environ) is not None:
+        for name in _OF_AN_APPIMAGE:
+            environment.pop(name, None)
+    return environment
+
+
+def _bundle_folders(environment: Mapping[str, str]) -> Iterator[str]:
+    """Return the folders that the bundle was unpacked to or mounted at, under each of their names."""
+    unpacked = getattr(sys, "_MEIPASS", None), environment.get("NUITKA_ONEFILE_DIRECTORY")
+    for folder in (*unpacked, _appimage_folder(environment)):
+        if folder:
+            yield from {folder.rstrip(os.sep), os.path.realpath(folder)}
+
+
+def _appimage_folder(environment: Mapping[str, str]) -> str | None:
+    """Return where the AppImage is mounted that this program runs from; APPDIR may be another one's."""
+    folder = environment.get("APPDIR")
+    return folder if folder and _is_in(os.path.realpath(sys.executable), [os.path.realpath(folder)]) else None
+
+
+def _is_in(path: str, folders: list[str]) -> bool:
+    return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
+
+
+def open_page(url: str) -> None:
+    """Open a page in the person's browser. Does nothing if there is none; may last as long as the browser."""
+    environment = clean_environment()
+    if sys.platform in ("win32", "darwin") or environment == dict(os.environ):
+        webbrowser.open(url)
+        return
+    # `webbrowser` has no parameter for the environment.
+    for command in _browser_commands(environment, url):
+        if _is_started(command, environment):
+            return
+
+
+def _browser_commands(environment: Mapping[str, str], url: str) -> Iterator[list[str]]:
+    """Return what may open a page: the person's choice, then what desktops have."""
+    for chosen in filter(None, environment.get("BROWSER", "").split(os.pathsep)):
+        try:
+            words = shlex.split(chosen)
+        except ValueError:
+            continue
+        with_url = [word.replace("%s", url) for word in words]
+        yield with_url if with_url != words else [*words, url]
+    for command in _BROWSERS:
+        yield [*command, url]
+
+
+def _is_started(command: list[str], environment: Mapping[str, str]) -> bool:
+    quiet = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+    except (OSError, ValueError):
+        return False
+    try:
+        return process.wait(_BROWSER_SECONDS) == 0
+    except subprocess.TimeoutExpired:
+        process.wait()  # it is the browser itself
+        return True

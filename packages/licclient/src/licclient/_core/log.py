@@ -1,0 +1,28 @@
+"""Debug records of the logger `licclient`, for the developer of an app and its support.
+
+Nothing in them may be or contain a license key, so no addresses with a query and no bodies.
+"""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from licclient.errors import LicclientError
+
+
+def debug(message: str, *details: object) -> None:
+    """Log a debug record; loads no `logging`: until it is loaded, no handler exists for such records."""
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logging.getLogger("licclient").debug(message, *details)
+
+
+def describe(problem: "LicclientError") -> str:
+    """Return what a program would branch on, and the message, which contains no key."""
+    known = {
+        name: value
+        for name in ("reason", "outage", "flaw", "http_status", "request_id")
+        if (value := getattr(problem, name, None)) is not None
+    }
+    details = "".join(f" {name}={value}" for name, value in known.items())
+    return f"{type(problem).__name__}{details}: {problem}"

@@ -1,0 +1,389 @@
+"""Frozen records and enums that the other modules pass to each other. No rule and no I/O lives here."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from licclient._core.lazy import lazy
+
+if TYPE_CHECKING:
+    from licclient._core import changelog as changelog_module
+    from licclient._core.public_keys import PublicKey
+else:
+    changelog_module = lazy("licclient._core.changelog")
+
+
+_ENTITLEMENT_NAME: Final = r"[a-z0-9_.-]{1,40}"
+_PERIODS: Final = ("day", "month", "year")
+
+
+class Quota(NamedTuple):
+    """A number per calendar day, month or year, in UTC."""
+
+    limit: int
+    per: str
+
+
+EntitlementValue = bool | int | str | Quota
+"""What an entitlement can be: a flag, a number, a text, or a number per period."""
+
+
+class Entitlements(Mapping[str, EntitlementValue]):
+    """What a license grants, by name; read-only.
+
+    What is absent is not false: the app chooses its default, as `entitlements.get("projects", 3)`.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, EntitlementValue] | None = None) -> None:
+        self._values = dict(values or {})
+
+    def __getitem__(self, name: str) -> EntitlementValue:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Entitlements({self._values})"
+
+    def grants(self, name: str) -> bool:
+        """Return whether a feature is on: its flag is set, its number is not 0, or it has a text."""
+        value = self._values.get(name)
+        return bool(value.limit if isinstance(value, Quota) else value)
+
+
+def is_entitlement_name(name: object) -> bool:
+    """Return whether this can be the name of an entitlement; a license key of ours cannot."""
+    return isinstance(name, str) and re.fullmatch(_ENTITLEMENT_NAME, name) is not None
+
+
+def read_entitlements(sent: object) -> Entitlements:
+    """Read the object of a response or of a record; leave out values of unknown types."""
+    if not isinstance(sent, dict):
+        return Entitlements()
+    read = {name: _read_value(value) for name, value in sent.items() if is_entitlement_name(name)}
+    return Entitlements({name: value for name, value in read.items() if value is not None})
+
+
+def _read_value(value: object) -> EntitlementValue | None:
+    match value:
+        case bool():
+            return value
+        case int():
+            return value if value >= 0 else None
+        case str():
+            # JSON lets halves of surrogate pairs through, which cannot be shown or stored.
+            return value if value.isprintable() else None
+        case {"limit": bool()}:
+            return None
+        case {"limit": int(limit), "per": str(per)} if limit >= 0 and per in _PERIODS:
+            return Quota(limit, per)
+        case _:
+            return None
+
+
+def write_entitlements(entitlements: Entitlements) -> dict[str, Any]:
+    """Return what `read_entitlements` reads."""
+    return {
+        name: value._asdict() if isinstance(value, Quota) else value for name, value in entitlements.items()
+    }
+
+
+class Source(StrEnum):
+    """Where the answer that a `License` rests on came from."""
+
+    SERVER = "server"
+    """Confirmed by the server just now."""
+
+    CACHE = "cache"
+    """Confirmed by the server less than `cache_for` ago (D-41)."""
+
+    GRACE = "grace"
+    """The cache has run out, the server gives no answer, and the grace period holds (D-42)."""
+
+    FILE = "file"
+    """Granted by a license file until it ends; no request is sent."""
+
+
+class Reason(StrEnum):
+    """Why the server refused (spec 7). `OTHER` means a reason that this version does not know."""
+
+    INVALID_FORMAT = "invalid_format"
+    NOT_FOUND = "not_found"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    ENVIRONMENT = "environment"
+    OTHER_PRODUCT = "other_product"
+    SUPPORT_ENDED = "support_ended"
+    NO_VERSION = "no_version"
+    TRIAL_NOT_OFFERED = "trial_not_offered"
+    TRIAL_ENDED = "trial_ended"
+    TRIAL_LIMIT = "trial_limit"
+    OTHER = "other"
+
+
+class Outage(StrEnum):
+    """Why there is no trustworthy answer, by what a person can do about it."""
+
+    UNREACHABLE = "unreachable"
+    """No connection to the service, or no answer in time."""
+    UNUSABLE = "unusable"
+    """An answer that the protocol does not know, such as `503`: the service, or something on the way."""
+    LOGIN_PAGE = "login_page"
+    """The network answered itself: it wants a login first."""
+    PROXY = "proxy"
+    """The proxy of the system's settings cannot be used, or did not let the request through."""
+    CERTIFICATE = "certificate"
+    """The certificate of the service cannot be trusted, by the clock of this computer."""
+    CLOCK = "clock"
+    """The clock of this computer is wrong."""
+    KEYRING = "keyring"
+    """The system's keyring did not return the license key."""
+    PENDING = "pending"
+    """No request was sent yet, or its response was not waited for."""
+
+
+class FileFlaw(StrEnum):
+    """What is wrong with a license file."""
+
+    DAMAGED = "damaged"
+    """It is no license file, or not all of it is there."""
+    UNTRUSTED = "untrusted"
+    """No pinned key has signed it as it is."""
+    OTHER_PRODUCT = "other_product"
+    OTHER_MACHINE = "other_machine"
+    ENDED = "ended"
+    CLOCK = "clock"
+    """The clock of this computer is behind the file."""
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # a comparison would cost each start 0.3 ms
+class Settings:
+    """The options of a client, validated; see `_settings.read_settings`."""
+
+    server: str
+    """Base URL, normalised: lower-case scheme and host, no default port, no trailing slash."""
+    product: str | None
+    slug: str | None
+    version: str | None
+    domain: str | None
+    cache_for: timedelta
+    grace: timedelta
+    check_every: timedelta
+    timeout: timedelta
+    release_keys: "tuple[PublicKey, ...]" = ()
+    """Keys of which one must have signed every update; none: updates are believed as they come (D-67)."""
+    public_keys: "tuple[PublicKey, ...]" = ()
+    """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
+    download_origins: frozenset[str] | None = None
+    """Where files may come from besides the service, as `origin` writes them; None: any `https`."""
+    platform: str | None = None
+    """What update checks send, or `_computer.AUTO`; None sends nothing (D-187)."""
+    channels: tuple[str, ...] = ()
+    """Whose releases update checks request besides stable ones (D-227)."""
+    machine: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What verify sends about this computer: `label` and `app_version`, or nothing (D-195)."""
+    require_digest: bool = False
+    """Whether a file without a digest is refused; with release keys it always is (D-55)."""
+    report_rollbacks: bool = False
+    """Whether versions that were rolled back here are reported to the service (D-232)."""
+
+
+@dataclass(frozen=True, slots=True)
+class License:
+    """A license that holds now.
+
+    Attributes:
+        product: Product name stored on the key when it was issued (D-12).
+        expiry: Last day (UTC) on which the key is valid; None when it has no expiry (D-09).
+        lifetime: True when the key never expires.
+        checked_at: When the server last confirmed the key, or issued the license file; aware, UTC.
+        source: Whether this is the server's fresh word, the cache's, grace, or a license file.
+        authenticated: Whether a pinned key has signed this very license; False when no key is pinned (D-62).
+        entitlements: What the license grants, by name; empty if the vendor has chosen nothing. Absent is not
+            false: write `entitlements.get("projects", 3)`.
+        is_trial: Whether it is a trial, which ends with `expiry` unless it is bought.
+    """
+
+    product: str
+    expiry: date | None
+    lifetime: bool
+    checked_at: datetime
+    source: Source
+    authenticated: bool = False
+    entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
+    is_trial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A newer version that the customer may download; the license key is no part of it.
+
+    Two updates are equal when what they show is equal; the link is neither compared nor shown.
+
+    Attributes:
+        name: Product name as it is now.
+        slug: Product slug.
+        version: The offered version, newer than the installed one (D-47).
+        changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
+        last_updated: When that version was published; aware, UTC.
+        size: Bytes of its file, as the vendor signed it; None when no release key is pinned (D-67).
+        authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
+        download_url: Signed address; None for an offer remembered from an earlier check (D-48).
+        offered_at: When the server handed out `download_url`; aware, UTC.
+        manifest: What was signed, as it came; checked again before anything is downloaded.
+        is_required: Whether the installed version is below the lowest that the vendor supports (D-229).
+        is_critical: Whether the vendor calls it important for the installed version (D-231).
+    """
+
+    name: str
+    slug: str
+    version: str
+    changelog: str
+    last_updated: datetime
+    download_url: str | None = field(default=None, repr=False, compare=False)
+    offered_at: datetime | None = field(default=None, repr=False, compare=False)
+    size: int | None = None
+    authenticated: bool = False
+    manifest: str | None = field(default=None, repr=False, compare=False)
+    is_required: bool = False
+    is_critical: bool = False
+
+    @property
+    def changelog_html(self) -> str:
+        """`changelog_text` as HTML for a web view or a rich text label, escaped; no element but `<br>`."""
+        return changelog_module.to_html(self.changelog)
+
+    @property
+    def changelog_text(self) -> str:
+        """The changelog as plain text, without any HTML and without what steers terminals."""
+        return changelog_module.to_text(self.changelog)
+
+
+# --- what the server's answers come to --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A signed success as it came, so that it can be verified again when it is read from the disk.
+
+    Attributes:
+        ip: What the call sent as our own address; with server, key and domain it makes the call again.
+        machine: What the call sent about this computer; the same.
+        headers: Those of the answer that the signature needs; names in lower case.
+        body: The answer's bytes.
+        signed_at: When the service signed it, by its own clock.
+    """
+
+    ip: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    signed_at: datetime
+    machine: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The body of a successful verify (spec 2); with the proof that a pinned key signed it, if one did."""
+
+    product: str
+    expiry: date | None
+    lifetime: bool
+    proof: Proof | None = None
+    entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
+    is_trial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a vendor signed: this file is this version of this product, until `expires_at` (D-67).
+
+    `size` is in bytes, `sha256` in lower-case hex; the instants are aware, UTC.
+    """
+
+    slug: str
+    version: str
+    size: int
+    sha256: str
+    published_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The body of a successful update check (spec 2): the latest version, newer or not.
+
+    `download_url` is None when the support period is over (D-25). `manifest` is what came in the header, and
+    `signed` what a pinned release key was found to have signed; both None when no such key is pinned.
+    `channel` is None for a stable version, and `minimum_version` if all versions are supported.
+    `is_manual`: a person requested it, so that its rollout may not have reached this installation (D-230).
+    """
+
+    name: str
+    slug: str
+    version: str
+    changelog: str
+    last_updated: datetime
+    download_url: str | None = field(repr=False)
+    manifest: str | None = field(default=None, repr=False)
+    signed: Manifest | None = None
+    channel: str | None = None
+    minimum_version: str | None = None
+    is_critical: bool = False
+    is_manual: bool = False
+
+
+# --- stored state -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CachedLicense:
+    """The last success for one key, as kept on disk.
+
+    `seen_at` is the latest instant that the clock has shown since `checked_at` (D-43). It lives in the
+    same record as the license, so that it cannot be thrown away without the license.
+
+    `slow_by` is how far this computer's clock was behind the service's when that signed the success, at most
+    a day; it counts until the next one (D-116). Without a signature it is unknown, and zero.
+    """
+
+    verified: Verified
+    checked_at: datetime
+    seen_at: datetime
+    slow_by: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCheckRecord:
+    """The last update check for one key and slug, as kept on disk (D-46).
+
+    Attributes:
+        checked_at: When the last attempt was made, with any result.
+        spread: By which part of `check_every` the wait is lengthened; 0 to 0.1.
+        answered: Whether that attempt got the server's word.
+        listing: The offer to show again without a call (D-48), without its link: a credential has no
+            business on a disk, and a download requests a fresh one.
+        minimum_version: The lowest version that the vendor supports, also when nothing is offered.
+        answered_before: If it was not: when the last one was made that was answered; None for never.
+    """
+
+    checked_at: datetime
+    spread: float
+    answered: bool
+    listing: Listing | None
+    minimum_version: str | None = None
+    answered_before: datetime | None = None
+
+    @property
+    def answered_at(self) -> datetime | None:
+        """When the last attempt was made that was answered."""
+        return self.checked_at if self.answered else self.answered_before

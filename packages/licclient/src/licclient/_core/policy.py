@@ -1,0 +1,337 @@
+"""Pure: every decision of the client. Values and `now` in, verdict out.
+
+The life of one success, with `checked_at` as its start::
+
+    checked_at ──── fresh: cache_for ────┬──── grace ────┬──── over
+                                         └ ask the server; no answer: still a License
+    whatever comes first: the end (UTC) of the key's own expiry day
+
+These instants are by the service's clock (`_schedule`). What is shown, and when a worker calls, is by this
+computer's, which may be slow (D-116): `next_check`, `holds_until`.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from licclient._core.lazy import lazy
+from licclient._core.model import (
+    CachedLicense,
+    License,
+    Listing,
+    Outage,
+    Reason,
+    Settings,
+    Source,
+    UpdateCheckRecord,
+    Verified,
+)
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
+
+if TYPE_CHECKING:
+    from packaging import version as packaging_version
+    from packaging.version import Version
+else:
+    packaging_version = lazy("packaging.version")
+
+CLOCK_TOLERANCE: Final = timedelta(minutes=5)
+"""How far the clock may be behind the latest instant seen: time servers nudge clocks by less (D-43)."""
+
+MARK_EVERY: Final = timedelta(minutes=5)
+"""How far the latest instant seen must have moved before it is worth a write (D-43)."""
+
+FAILED_FOR: Final = timedelta(minutes=1)
+"""How long a refusal or an outage answers `require` as well: a click is no reason to ask again (D-119)."""
+
+LINK_GOOD_FOR: Final = timedelta(minutes=55)
+"""A link lives one hour (spec 8); the rest is for clocks that go apart, and for the call itself (D-48)."""
+
+MAX_VERSION: Final = 256
+"""Longest version, in characters, that is read at all: longer ones are mistakes (D-47)."""
+
+MAX_SPREAD: Final = 0.1
+"""By which part of itself, at most, the wait between two update checks is lengthened (D-46)."""
+
+CHECK_AGAIN: Final = timedelta(minutes=30)
+"""Least wait after an update check that got no answer; at most twice as long (D-50)."""
+
+
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class CacheState(Enum):
+    """How a remembered success stands at an instant."""
+
+    FRESH = auto()
+    GRACE = auto()
+    OVER = auto()
+    CLOCK_SET_BACK = auto()
+
+
+def evaluate(held: CachedLicense, now: datetime, settings: Settings) -> CacheState:
+    """Return how a remembered success stands (D-41, D-42, D-43).
+
+    The clock was set back when it is more than `CLOCK_TOLERANCE` behind the latest instant seen. Within the
+    tolerance the ends are judged by that instant, so a clock set back never brings a success back.
+    """
+    if held.seen_at - later(now, held.slow_by) > CLOCK_TOLERANCE:
+        return CacheState.CLOCK_SET_BACK
+    return _judge_at(held, service_time(held, now), settings)
+
+
+def service_time(held: CachedLicense, now: datetime) -> datetime:
+    """Return the time by the service's clock, as far as it is known; never before the latest instant seen."""
+    return max(later(now, held.slow_by), held.seen_at)
+
+
+def _judge_at(held: CachedLicense, at: datetime, settings: Settings) -> CacheState:
+    fresh_until, ends_at = _schedule(held, settings)
+    if _is_past(at, ends_at):
+        return CacheState.OVER
+    return CacheState.GRACE if _is_past(at, fresh_until) else CacheState.FRESH
+
+
+def _is_past(at: datetime, end: datetime) -> bool:
+    """Return whether an end was reached; never that which no clock can show."""
+    return end <= at and end < _LAST
+
+
+def _schedule(held: CachedLicense, settings: Settings) -> tuple[datetime, datetime]:
+    """Return when a success ceases to be fresh, and when it is over, by the service's clock."""
+    fresh_until = later(held.checked_at, settings.cache_for)
+    ends_at = later(held.checked_at, settings.cache_for + settings.grace)
+    if held.verified.expiry is not None:
+        ends_at = min(ends_at, later(datetime.combine(held.verified.expiry, time(), UTC), timedelta(days=1)))
+    return min(fresh_until, ends_at), ends_at
+
+
+def next_check(held: CachedLicense, settings: Settings) -> datetime:
+    """Return from when on the service is asked again (D-41), by this computer's clock."""
+    return later(_schedule(held, settings)[0], -held.slow_by)
+
+
+def holds_until(held: CachedLicense, settings: Settings) -> datetime:
+    """Return until when a success holds without an answer, by this computer's clock.
+
+    At the end of the key's last day it is the last second of that day, and not the first one of the next.
+    """
+    ends_at = _schedule(held, settings)[1]
+    expiry = held.verified.expiry
+    if expiry is not None and ends_at.date() > expiry:
+        ends_at -= timedelta(seconds=1)
+    return later(ends_at, -held.slow_by)
+
+
+def later(at: datetime, span: timedelta) -> datetime:
+    """Return what the clock shows a span later (or earlier), or the last (or first) instant that there is.
+
+    A clock may stand in the first or the last year, and so may a forged record.
+    """
+    try:
+        return at + span
+    except OverflowError:
+        return _LAST if span > timedelta(0) else datetime.min.replace(tzinfo=UTC)
+
+
+def from_cache(held: CachedLicense | None, now: datetime, settings: Settings) -> License | None:
+    """Return the license if the cache may answer without a call (D-41, D-44); None to ask the server."""
+    if held is None or wrong_product(held.verified.product, settings):
+        return None
+    return _license(held, Source.CACHE) if evaluate(held, now, settings) is CacheState.FRESH else None
+
+
+def mark(held: CachedLicense, now: datetime, settings: Settings) -> CachedLicense:
+    """Move the latest instant seen forward, when that is worth a write (D-43); else return the same object.
+
+    It is when `MARK_EVERY` has passed, or when an end was crossed: then a clock set back a little must not
+    step back over it.
+    """
+    at = later(now, held.slow_by)
+    if at <= held.seen_at:
+        return held
+    crossed = _judge_at(held, at, settings) is not _judge_at(held, held.seen_at, settings)
+    return replace(held, seen_at=at) if crossed or at - held.seen_at > MARK_EVERY else held
+
+
+def apply_response(
+    answer: Verified | LicclientError, held: CachedLicense | None, now: datetime, settings: Settings
+) -> tuple[License | LicclientError, CachedLicense | None]:
+    """Return the result for the caller of a verify, and the new stored state.
+
+    A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
+    clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). So does another product
+    (D-44), if the cache was for this one: else it belongs to another app. A 422 has no information about
+    the key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
+    either: nothing holds through it (D-62). Without an answer the last success holds through cache and grace
+    (D-42).
+
+    A signed success is confirmed at the time of the service's clock, and never takes the latest instant seen
+    back to before that (D-63); by how much our clock is behind the service's is remembered (D-116).
+    """
+    match answer:
+        case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
+            was_ours = held is not None and not wrong_product(held.verified.product, settings)
+            return wrong, None if was_ours else held
+        case Verified():
+            confirmed_at = answer.proof.signed_at if answer.proof else now
+            seen_at = max(now, confirmed_at)
+            fresh = CachedLicense(answer, confirmed_at, seen_at, slow_by=seen_at - now)
+            return _license(fresh, Source.SERVER), fresh
+        case LicenseRefusedError():
+            return answer, None
+        case InvalidRequestError() | UntrustedResponseError():
+            return answer, held
+        case _:
+            return fall_back(answer, held, now, settings), held
+
+
+def fall_back(
+    failure: LicclientError, held: CachedLicense | None, now: datetime, settings: Settings
+) -> License | LicclientError:
+    """Return the license that holds without an answer (D-42), or why none does."""
+    if held is None or wrong_product(held.verified.product, settings):
+        return failure
+    match evaluate(held, now, settings):
+        case CacheState.FRESH:
+            return _license(held, Source.CACHE)
+        case CacheState.GRACE:
+            return _license(held, Source.GRACE)
+        case CacheState.OVER:
+            return _add(failure, "The last confirmed license has run out.")
+        case CacheState.CLOCK_SET_BACK:
+            return _add(failure, "The clock of this computer has been set back.", Outage.CLOCK)
+
+
+def _add(failure: LicclientError, words: str, outage: Outage | None = None) -> ServiceUnavailableError:
+    """Return an outage with a further sentence, and for another reason if one is given."""
+    known, retry_after = Outage.UNREACHABLE, None
+    if isinstance(failure, ServiceUnavailableError):
+        known, retry_after = failure.outage, failure.retry_after
+    error = ServiceUnavailableError(f"{failure} {words}", retry_after, outage or known)
+    error.http_status, error.request_id = failure.http_status, failure.request_id
+    return error
+
+
+def _license(held: CachedLicense, source: Source) -> License:
+    verified = held.verified
+    about, is_signed = (verified.product, verified.expiry, verified.lifetime), verified.proof is not None
+    return License(
+        *about, held.checked_at, source, is_signed, verified.entitlements, is_trial=verified.is_trial
+    )
+
+
+def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | None:
+    """Return the refusal of a license that is good, but for another product than the app's (D-44)."""
+    if settings.product in (None, product):
+        return None
+    words = f"This license is for {product}, not for {settings.product}."
+    return LicenseRefusedError(Reason.OTHER_PRODUCT, words)
+
+
+# --- updates ----------------------------------------------------------------------------------
+
+
+def is_due(last: UpdateCheckRecord | None, now: datetime, settings: Settings) -> bool:
+    """Return whether an update check may be made (D-46)."""
+    due_at = check_due_at(last, now, settings)
+    return due_at is None or now >= due_at
+
+
+def check_due_at(last: UpdateCheckRecord | None, now: datetime, settings: Settings) -> datetime | None:
+    """Return when the next update check is due: an answer counts for `check_every`, no answer for much less.
+
+    None if it is due in any case: there was none, or the last one lies in the future. A clock that was ahead
+    must not silence checks until it gets there again.
+    """
+    if last is None or last.checked_at - now > CLOCK_TOLERANCE:
+        return None
+    again_at = later(last.checked_at, CHECK_AGAIN * (1 + min(last.spread / MAX_SPREAD, 1)))
+    if last.answered_at is None or last.answered_at - now > CLOCK_TOLERANCE:
+        return again_at
+    due_at = later(last.answered_at, settings.check_every * (1 + last.spread))
+    return due_at if last.answered else max(due_at, again_at)
+
+
+def begin_update_check(last: UpdateCheckRecord | None, now: datetime, spread: float) -> UpdateCheckRecord:
+    """Note an attempt before it is made, so that two processes never both make it (D-46).
+
+    The offer of the `last` round stays until an answer replaces it; `spread` is random, from 0 to 1.
+    """
+    known = last or UpdateCheckRecord(now, 0.0, answered=False, listing=None)
+    before = known.answered_at
+    return replace(known, checked_at=now, spread=spread * MAX_SPREAD, answered=False, answered_before=before)
+
+
+def end_update_check(attempt: UpdateCheckRecord, answer: Listing | LicclientError) -> UpdateCheckRecord:
+    """Return the record of an update check (D-46, D-48).
+
+    What can be had is remembered, the server's no forgets what was before, and a 422 or no answer leaves it.
+    Only an answer counts for `check_every` (D-50). Whether it is newer is asked when it is read: two versions
+    of an app may look into one folder.
+    """
+    answered = replace(attempt, answered=True, answered_before=None)
+    match answer:
+        case Listing():
+            kept = None if answer.download_url is None else replace(answer, download_url=None, signed=None)
+            return replace(answered, listing=kept, minimum_version=answer.minimum_version)
+        case LicenseRefusedError():
+            return replace(answered, listing=None)
+        case InvalidRequestError():
+            return answered
+        case _:
+            return attempt
+
+
+def is_offer(listing: Listing, installed: str) -> bool:
+    """Return whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
+    return listing.download_url is not None and is_newer(listing.version, installed, listing.channel)
+
+
+def is_newer(offered: str, installed: str, channel: str | None = None) -> bool:
+    """Compare two versions by PEP 440 (D-47).
+
+    False also when either cannot be read, and for a pre-release, unless a pre-release is installed or it is
+    in another channel than the stable one: the app asked for it (D-227).
+    """
+    new, old = _read_version(offered), _read_version(installed)
+    if new is None or old is None or len(offered) > MAX_VERSION:
+        return False
+    return new > old and (channel is not None or old.is_prerelease or not new.is_prerelease)
+
+
+def is_below(version: str, other: str | None) -> bool:
+    """Compare two versions by PEP 440, pre-releases like others; False when one cannot be read."""
+    if other is None or len(other) > MAX_VERSION or len(version) > MAX_VERSION:
+        return False
+    new, old = _read_version(version), _read_version(other)
+    return new is not None and old is not None and new < old
+
+
+def is_at_least(version: str, other: str) -> bool:
+    """Compare two versions by PEP 440, of any length; False when either cannot be read."""
+    new, old = _read_version(version), _read_version(other)
+    return new is not None and old is not None and new >= old
+
+
+def is_version(text: str) -> bool:
+    """Return whether a version can be compared at all (D-47)."""
+    return _read_version(text) is not None
+
+
+def _read_version(text: str) -> "Version | None":
+    try:
+        return packaging_version.Version(text)
+    except ValueError:  # also Python's own, for a number of thousands of digits
+        return None
+
+
+def is_link_good(offered_at: datetime | None, now: datetime) -> bool:
+    """Return whether a link of that age can still be used (D-48); never when the clock went backwards."""
+    return offered_at is not None and timedelta(0) <= now - offered_at < LINK_GOOD_FOR

@@ -1,0 +1,262 @@
+"""Pure: stored state, as bytes. A damaged, renamed, copied or foreign file reads as nothing (D-41).
+
+A record is two lines: a SHA-256 over the record's name and its content, then the content as JSON. The name is
+itself a digest over everything that the record belongs to (server, key, domain), so one check covers both
+damage and a file moved to another place. It is no signature: an editor of the file can also redo the sum.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import wraps
+from hashlib import sha256
+from types import UnionType
+from typing import Any, Final, TypeVar
+
+from licclient._core.model import (
+    CachedLicense,
+    Listing,
+    Settings,
+    UpdateCheckRecord,
+    Verified,
+    read_entitlements,
+    write_entitlements,
+)
+from licclient._core.requests import read_instant
+
+T = TypeVar("T")
+
+SCHEMA: Final = 1
+"""Version of what stands in a record. A field that may be missing, as `slow_by` is, needs no new one; what an
+earlier version of the app could not read does, and a step in `UPGRADES`."""
+
+Document = Mapping[str, Any]
+"""A record: what JSON can hold. It must not be changed."""
+
+
+class Put:
+    """An edit for `Storage.change` that does not depend on the record: it replaces or removes it."""
+
+    __slots__ = ("document",)
+
+    def __init__(self, document: Document | None) -> None:
+        self.document = document
+
+    def __call__(self, _: Document | None) -> Document | None:
+        """Return the new record; None to remove it."""
+        return self.document
+
+
+UPGRADES: Final[dict[int, Callable[[str, Document], Document]]] = {}
+"""Schema → how a record of that schema reads in the next one, given its kind, such as `activation`."""
+
+_NAMING: Final = 1
+"""Part of every name. It stays when `SCHEMA` is raised: under another name key and id would be lost."""
+
+
+def record_name(kind: str, *belongs_to: str) -> str:
+    """Name a record after what it belongs to, without disclosing any of it.
+
+    `kind`, such as `license`, begins the file's name; docs/app/state.md lists them. Server, license key,
+    domain or slug follow as a digest, the same on every machine.
+    """
+    # As JSON, because two different lists never come out as the same text.
+    identity = json.dumps(["licclient", _NAMING, kind, *belongs_to])
+    return f"{kind}-{sha256(identity.encode()).hexdigest()[:40]}"
+
+
+def seal(name: str, document: Document) -> bytes:
+    """Write a record; `unseal` with the same name gives the document back."""
+    content = json.dumps({"schema": SCHEMA, **document}, sort_keys=True).encode()
+    return _sum(name, content) + b"\n" + content + b"\n"
+
+
+def unseal(name: str, raw: bytes) -> Document | None:
+    """Read a record in today's schema; None for anything but what `seal` once wrote under this very name."""
+    checksum, _, rest = raw.partition(b"\n")
+    content = rest.removesuffix(b"\n")
+    if not rest.endswith(b"\n") or checksum != _sum(name, content):
+        return None
+    try:
+        document: Document = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    match document:
+        case {"schema": int(written)} if 1 <= written <= SCHEMA:
+            for schema in range(written, SCHEMA):
+                document = {**UPGRADES[schema](name.partition("-")[0], document), "schema": schema + 1}
+            return document
+        case _:
+            return None
+
+
+def _sum(name: str, content: bytes) -> bytes:
+    return sha256(name.encode() + b"\0" + content).hexdigest().encode()
+
+
+def reader(read: Callable[[Document], T]) -> Callable[[Document | None], T | None]:
+    """Decorate a function that reads a record: None for no record, and for one that makes no sense.
+
+    Damage is found by `unseal`; this is for what another version or a person wrote.
+    """
+
+    @wraps(read)
+    def read_or_none(document: Document | None) -> T | None:
+        try:
+            return None if document is None else read(document)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return None
+
+    return read_or_none
+
+
+def demand(value: Any, kind: type | UnionType) -> Any:
+    """Return a value of this type; raise `TypeError` for any other."""
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def demand_instant(text: object) -> datetime:
+    """Parse an instant; raise `ValueError` for anything else."""
+    if (at := read_instant(text)) is None:
+        raise ValueError
+    return at
+
+
+# --- folders ----------------------------------------------------------------------------------
+
+_LONGEST: Final = 60
+_DEVICE: Final = r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)"  # no folder on Windows may be called so
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Folders relative to the one for all apps: `app` of the product, or else of the vendor.
+
+    `elsewhere` has the names of records that other apps may need as well, and their folders.
+    """
+
+    app: str
+    elsewhere: Mapping[str, str]
+
+
+ONE_PLACE: Final = Places("", {})
+"""All in one folder."""
+
+
+def places_for(settings: Settings) -> Places:
+    """Return where in the platform's folder for application state a client's records lie (D-192).
+
+    A folder for each vendor, named after the license service's address, and in it one for each product. Two
+    clients whose folders have the same name are harmless: a record's own name identifies what it belongs to.
+    """
+    server, product, slug = settings.server, settings.product, settings.slug
+    vendor = folder_name(server.partition("://")[2])
+    elsewhere = {
+        # One id for all products of a vendor, so that they take one activation slot.
+        record_name("installation", server): vendor,
+        record_name("installation_copy", server): vendor,
+        record_name("activation", server, "", ""): vendor,
+    }
+    if product is not None and slug is not None:  # activated perhaps before the app named its product
+        elsewhere[record_name("activation", server, "", slug)] = f"{vendor}/{folder_name(slug)}"
+    name = product or slug
+    return Places(vendor if name is None else f"{vendor}/{folder_name(name)}", elsewhere)
+
+
+def folder_name(text: str) -> str:
+    """Make a folder's name that every file system takes."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower())[:_LONGEST].strip("-.") or "app"
+    return f"_{name}" if re.match(_DEVICE, name) else name
+
+
+# --- the three kinds --------------------------------------------------------------------------
+
+
+def write_cached_license(held: CachedLicense) -> Document:
+    """Write the last success for a key."""
+    verified = held.verified
+    return {
+        "product": verified.product,
+        "expiry": verified.expiry.isoformat() if verified.expiry else None,
+        "lifetime": verified.lifetime,
+        "checked_at": held.checked_at.isoformat(),
+        "seen_at": held.seen_at.isoformat(),
+        **({"entitlements": write_entitlements(granted)} if (granted := verified.entitlements) else {}),
+        **({"trial": True} if verified.is_trial else {}),
+    }
+
+
+@reader
+def read_cached_license(document: Document) -> CachedLicense:
+    """Read the last success for a key."""
+    expiry, lifetime = document["expiry"], demand(document["lifetime"], bool)
+    checked_at, seen_at = demand_instant(document["checked_at"]), demand_instant(document["seen_at"])
+    if seen_at < checked_at or (lifetime and expiry is not None):
+        raise ValueError
+    verified = Verified(
+        demand(document["product"], str),
+        None if expiry is None else date.fromisoformat(expiry),
+        lifetime,
+        entitlements=read_entitlements(document.get("entitlements")),
+        is_trial=document.get("trial") is True,
+    )
+    return CachedLicense(verified, checked_at, seen_at)
+
+
+def write_update_check(done: UpdateCheckRecord) -> Document:
+    """Write the last update check; the listing's link stays out: it is a credential."""
+    listing = done.listing
+    return {
+        "checked_at": done.checked_at.isoformat(),
+        "spread": done.spread,
+        "answered": done.answered,
+        **({} if done.answered_before is None else {"answered_before": done.answered_before.isoformat()}),
+        **({} if done.minimum_version is None else {"minimum_version": done.minimum_version}),
+        "listing": listing
+        and {
+            "name": listing.name,
+            "slug": listing.slug,
+            "version": listing.version,
+            "changelog": listing.changelog,
+            "last_updated": listing.last_updated.isoformat(),
+            "manifest": listing.manifest,
+            **({} if listing.channel is None else {"channel": listing.channel}),
+            **({"critical": True} if listing.is_critical else {}),
+            **({"manual": True} if listing.is_manual else {}),
+        },
+    }
+
+
+@reader
+def read_update_check(document: Document) -> UpdateCheckRecord:
+    """Read the last update check."""
+    offered, minimum_version = document["listing"], demand(document.get("minimum_version"), str | None)
+    listing = None if offered is None else _read_listing(offered)
+    checked_at, spread = demand_instant(document["checked_at"]), float(document["spread"])
+    if not 0 <= spread <= 1:
+        raise ValueError
+    before = document.get("answered_before")
+    answered, answered_before = demand(document["answered"], bool), before and demand_instant(before)
+    return UpdateCheckRecord(checked_at, spread, answered, listing, minimum_version, answered_before)
+
+
+def _read_listing(document: Document) -> Listing:
+    name, slug, version, changelog = (
+        demand(document[one], str) for one in ("name", "slug", "version", "changelog")
+    )
+    return Listing(
+        name,
+        slug,
+        version,
+        changelog,
+        demand_instant(document["last_updated"]),
+        download_url=None,
+        manifest=demand(document.get("manifest"), str | None),
+        channel=demand(document.get("channel"), str | None),
+        is_critical=document.get("critical") is True,
+        is_manual=document.get("manual") is True,
+    )

@@ -1,0 +1,379 @@
+"""The session of a client: what a feature needs of it, and the only thing that it is given.
+
+A feature sends a request by `call`, holds a `lock` that all processes of a user share, finds the key of the
+`license`, reads the clock by `now`, and keeps its records in `storage`. What it keeps in memory for a client
+is created by `part`, once.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from licclient._core.activations import Activation, Activations
+from licclient._core.clock import Clock, checked
+from licclient._core.lazy import lazy
+from licclient._core.log import debug, describe
+from licclient._core.model import CachedLicense, License, Outage, Settings, Update
+from licclient._core.policy import FAILED_FOR
+from licclient._core.records import Document, Put, record_name
+from licclient._core.requests import Call, path_of, tidy_key
+from licclient._core.runners import Flow, Wait, send_with_retries
+from licclient._core.storage import CallLock, Storage
+from licclient._core.successes import Subject, Successes
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    StateUnreadableError,
+    UntrustedResponseError,
+)
+
+if TYPE_CHECKING:
+    import secrets
+    import uuid
+
+    from licclient._core import responses, signed_responses, status
+    from licclient._core.responses import Reply
+    from licclient._core.status import LicenseStatus, Outcome
+else:
+    responses = lazy("licclient._core.responses")
+    signed_responses = lazy("licclient._core.signed_responses")
+    status = lazy("licclient._core.status")
+    secrets = lazy("secrets")
+    uuid = lazy("uuid")
+
+T = TypeVar("T")
+
+PATIENCE: Final = timedelta(seconds=1)
+"""What a call may take beyond its time limit: our own address. Then others go ahead (D-58)."""
+
+NO_KEY: Final = "The system's keyring did not return the license key. Unlock it, and try again."
+
+_NONCE_BYTES: Final = 16
+
+
+def no_key() -> ServiceUnavailableError:
+    """Return the error for a keyring that does not give the key."""
+    return ServiceUnavailableError(NO_KEY, outage=Outage.KEYRING)
+
+
+class LastFailure:
+    """Why `require` had no license when it last asked; also what leaves no record, as a locked keyring."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Activation | None, datetime, LicclientError] | None = None
+
+    def note(self, activation: Activation | None, now: datetime, problem: LicclientError) -> None:
+        """Remember a failure."""
+        self._last = activation, now, problem
+
+    def lately(self, activation: Activation | None, now: datetime) -> LicclientError | None:
+        """Return the failure of this activation if it is less than a minute old."""
+        if self._last is None:
+            return None
+        of, at, problem = self._last
+        is_new = timedelta(0) <= now - at < FAILED_FOR
+        return problem.with_traceback(None) if of == activation and is_new else None
+
+
+class InstalledFile(Protocol):
+    """A license file of this computer."""
+
+    @property
+    def result(self) -> License | LicclientError:
+        """The license that it grants now, or the error that `verify` raises."""
+        ...
+
+    @property
+    def ends_at(self) -> datetime:
+        """When it ends, by the clock of the service."""
+        ...
+
+    def describe(self, now: datetime, update: Update | None) -> "LicenseStatus":
+        """Return what a settings page shows of it."""
+        ...
+
+
+class LicenseFileStore(Protocol):
+    """The license file of this computer, for apps with pinned keys."""
+
+    def find(self, now: datetime, key: str | None = None) -> InstalledFile | None:
+        """Return the installed file, if it is for this key."""
+
+    def install(self, raw: bytes, now: datetime) -> License:
+        """Check a file, and remember it in place of any other; a `LicenseFileError` leaves that."""
+        ...
+
+    def note_answer(self, key: str, answer: object, now: datetime) -> None:
+        """Note what the server said of the license of a file."""
+
+    def forget(self, *, unless_of: str | None = None) -> None:
+        """Forget the file, but not one for the key `unless_of`."""
+
+
+@dataclass(eq=False)
+class Session:
+    """What the features of one client share. Safe to share among threads.
+
+    Attributes:
+        now: Returns the present instant; aware, UTC.
+        installation: Name of the record with this installation's id (D-45).
+        installation_copy: Name of a second record with it, for when the first one is lost or damaged.
+        worker_pause: Seconds after which a worker reads the clock again, if it is one for tests; else None.
+        open_license_files: Loads the feature that holds the license file.
+        failure: Answers `require` again for a minute (D-119).
+    """
+
+    settings: Settings
+    now: Callable[[], datetime]
+    storage: Storage
+    activations: Activations
+    successes: Successes
+    installation: str
+    installation_copy: str
+    worker_pause: float | None
+    open_license_files: "Callable[[Session], LicenseFileStore]"
+    failure: LastFailure = field(default_factory=LastFailure)
+    _parts: dict[Any, Any] = field(default_factory=dict)
+
+    def load_optional(self, name: str) -> Document | None:
+        """Return a record that can be done without; None also when it cannot be read."""
+        with suppress(StateUnreadableError):
+            return self.storage.load(name)
+        return None
+
+    def part(self, create: Callable[[Settings, Storage], T]) -> T:
+        """Return what a feature keeps in memory for this client; created by the first call."""
+        if create not in self._parts:
+            self._parts.setdefault(create, create(self.settings, self.storage))
+        found: T = self._parts[create]
+        return found
+
+    @cached_property
+    def license_files(self) -> LicenseFileStore:
+        """The license file of this computer; for apps with pinned keys."""
+        return self.open_license_files(self)
+
+    def license_file(self, key: str | None = None) -> InstalledFile | None:
+        """Return the installed license file, if it is for this key."""
+        return self.license_files.find(self.now(), key) if self.settings.public_keys else None
+
+    # --- the door of a feature ----------------------------------------------------------------
+
+    def call(
+        self,
+        call: Call,
+        read: "Callable[[Reply], T | LicclientError]",
+        key: str,
+        *,
+        unknown: LicclientError | None = None,
+        seconds: float | None = None,
+    ) -> Flow[T | LicclientError]:
+        """Send a request; return the problem, or what `read` makes of a trusted response.
+
+        It is `unknown`, if given, when the service does not have the endpoint. `key` is masked, `seconds` is
+        the deadline, by default the client's time limit.
+        """
+        call, limit = with_nonce(self, call), self.settings.timeout.total_seconds()
+        reply = (yield from send_with_retries(call, limit if seconds is None else seconds)).result
+        if isinstance(reply, ServiceUnavailableError):
+            return reply
+        found = read(reply)
+        if (
+            unknown
+            and reply.status in responses.UNKNOWN_ENDPOINT
+            and isinstance(found, ServiceUnavailableError)
+        ):
+            return responses.note_origin(unknown, reply, key)
+        signed = signed_responses.require_signature(call, reply, found, self.settings, self.now())
+        result = responses.note_origin(
+            signed if isinstance(signed, UntrustedResponseError) else found, reply, key
+        )
+        if isinstance(result, LicclientError):
+            debug("%s: %s", path_of(call.url), describe(result))
+        return result
+
+    def lock(self, name: str) -> CallLock:
+        """Return the lock for a call that all threads and processes of a user would make (D-58)."""
+        folder = self.storage.folder()
+        lock = None if folder is None else folder / f"{name}.lock"
+        owner = id(self.storage) if folder is None else str(folder)
+        return CallLock((owner, name), lock, (self.settings.timeout + PATIENCE).total_seconds())
+
+    def license(self, typed: str | None) -> tuple[str, Subject]:
+        """Return a license's key, from the keyring if it is there, and what the license is about."""
+        domain = self.domain()
+        activation = find_activation(self) if typed is None else None
+        key = find_subject(self, typed, activation, domain).key
+        if key is None and activation is not None:
+            key = self.activations.key_of(activation)
+        if key is None:
+            raise no_key()
+        return key, self.successes.subject(key, domain)
+
+    def domain(self) -> str:
+        """Return the application's domain, or a random id of this installation, one per server (D-45)."""
+        if self.settings.domain is not None:
+            return self.settings.domain
+        try:
+            known = _read_id(self.storage.load(self.installation))
+        except StateUnreadableError:
+            if known := _read_id(self.load_optional(self.installation_copy)):
+                return known
+            raise
+        return known or _restore_installation(self)
+
+    def remember_key(self, key: str) -> None:
+        """Remember a key that was found good."""
+        domain, slug = self.domain(), self.settings.slug
+        checks = None if slug is None else check_name(self, key, slug)
+        self.activations.remember(key, domain, self.successes.subject(key, domain).name, checks)
+
+
+def create_session(
+    settings: Settings,
+    clock: Clock | None,
+    storage: Storage,
+    open_license_files: Callable[[Session], LicenseFileStore],
+) -> Session:
+    """Create the session of a client; without a clock it reads the real one."""
+    activations, successes = Activations(settings, storage), Successes(settings, storage)
+    pause = getattr(clock, "worker_pause", None)
+    installation = record_name("installation", settings.server)
+    copy = record_name("installation_copy", settings.server)
+    names = installation, copy, pause
+    return Session(settings, checked(clock), storage, activations, successes, *names, open_license_files)
+
+
+def wait_for(lock: CallLock) -> Flow[None]:
+    """Wait until no other thread or process makes the call."""
+    while not lock.is_ours():
+        yield Wait(lock.pause)
+
+
+def _restore_installation(session: Session) -> str:
+    """Write the id of this installation from its copy, or make a new one, and return it."""
+    restored = _read_id(session.storage.load(session.installation_copy))
+    document = {"id": restored or random_name()}
+    known = _read_id(
+        session.storage.change(session.installation, lambda found: found if _read_id(found) else document)
+    )
+    copy_installation(session)
+    return known
+
+
+def copy_installation(session: Session) -> None:
+    """Keep the id twice: a new one would take another activation slot."""
+    known = None if session.settings.domain else session.storage.load(session.installation)
+    if (made := _read_id(known)) and _read_id(session.storage.load(session.installation_copy)) != made:
+        session.storage.change(session.installation_copy, lambda _: {"id": made})
+
+
+def with_nonce(session: Session, call: Call) -> Call:
+    """Ask for a signed response if keys are pinned (D-62)."""
+    if not session.settings.public_keys:
+        return call
+    return signed_responses.request_signature(
+        call, session.settings.public_keys, secrets.token_urlsafe(_NONCE_BYTES)
+    )
+
+
+def random_name() -> str:
+    """Return a random name."""
+    return uuid.uuid4().hex
+
+
+def _read_id(document: Document | None) -> str:
+    known = (document or {}).get("id")
+    return known if isinstance(known, str) else ""
+
+
+# --- which license ----------------------------------------------------------------------------
+
+
+def find_activation(session: Session) -> Activation:
+    """Return the activation of this computer; raise `NotActivatedError` without an activation."""
+    found = session.activations.find()
+    if found is None:
+        raise NotActivatedError
+    return found
+
+
+def find_subject(
+    session: Session,
+    typed: str | None,
+    activation: Activation | None,
+    domain: str,
+    seconds: float | None = None,
+) -> Subject:
+    """Return what a license is about; without its key where that can be spared the keyring.
+
+    It is that of the activation, unless a key was typed; `seconds` are as for `Activations.key_of`.
+    """
+    successes = session.successes
+    if activation is not None:
+        by_name = activation.domain == domain and successes.can_find(activation.license)
+        typed = activation.key if by_name else session.activations.key_of(activation, seconds)
+        if typed is None:
+            return Subject(None, domain, activation.license)
+    return successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # raises for None
+
+
+def find_success(
+    session: Session, subject: Subject, now: datetime
+) -> tuple[CachedLicense | None, StateUnreadableError | None]:
+    """Return the remembered success, and why it cannot be read: the service may be asked all the same."""
+    try:
+        return session.successes.find_marked(subject, now), None
+    except StateUnreadableError as problem:
+        return None, problem
+
+
+def read_key(typed: str) -> str:
+    """Return a key as `verify` takes it, or raise `InvalidRequestError`."""
+    key = tidy_key(typed)
+    if isinstance(key, InvalidRequestError):
+        raise key
+    return key
+
+
+def license_or_raise(result: License | LicclientError) -> License:
+    """Return a license; raise anything else."""
+    if isinstance(result, LicclientError):
+        raise result
+    return result
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+def call_name(subject: Subject) -> str:
+    """Return the name of the record of the last call: for each success there is one."""
+    return "call-" + subject.name.partition("-")[2]
+
+
+def check_name(session: Session, key: str, slug: str) -> str:
+    """Return the name of the record of a key's update checks."""
+    return record_name("update", session.settings.server, key, slug)
+
+
+def of_channels(session: Session, name: str) -> str:
+    """Name the record of checks in the client's channels: after a change of these a check is due (D-228)."""
+    channels = session.settings.channels
+    return record_name("update", name, *channels) if channels else name
+
+
+def last_outcome(session: Session, subject: Subject) -> "Outcome | None":
+    """Return how the last call for a license ended."""
+    return status.read_outcome(session.load_optional(call_name(subject)))
+
+
+def forget_records(session: Session, success_name: str) -> None:
+    """Forget a success, and how the last call for it ended."""
+    subject = Subject(None, "", success_name)
+    for name in (success_name, call_name(subject)):
+        session.storage.change(name, Put(None))

@@ -1,0 +1,328 @@
+"""Pure: the configuration of a client, and its validation."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
+from os import PathLike
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from licclient._core.arguments import check_flag, is_text, read_items, read_seconds, wrong_type
+from licclient._core.computer import AUTO, is_platform
+from licclient._core.lazy import lazy
+from licclient._core.model import Settings
+from licclient._core.requests import hide_keys, is_in_the_clear, origin
+
+if TYPE_CHECKING:
+    from licclient._core import public_keys as public_keys_module
+    from licclient._core.public_keys import PublicKey
+else:
+    public_keys_module = lazy("licclient._core.public_keys")
+
+MIN_CACHE_FOR: Final = timedelta(hours=24)
+"""A success is cached for at least this long (spec 8, D-41)."""
+
+MIN_CHECK_EVERY: Final = timedelta(hours=12)
+"""The shortest cycle of update checks (spec 8, D-46)."""
+
+MAX_URL: Final = 2_000
+"""The longest address that servers and proxies are sure to take."""
+
+MAX_SPAN: Final = timedelta(days=36_500)
+"""Longer spans are refused: they are slips, and sums of dates would overflow."""
+
+MAX_TEXT: Final = 2_000
+"""Longer texts are slips; each request would contain them."""
+
+MAX_DOMAIN: Final = 253
+"""The longest domain that the service takes (D-06)."""
+
+MAX_LABEL: Final = 80
+"""The longest label that the service stores (D-195)."""
+
+MAX_ITEMS: Final = 1_000
+"""Longer lists are slips, or have no end."""
+
+MAX_CHANNELS: Final = 16
+"""How many channels the service reads."""
+
+MAX_PUBLIC_KEYS: Final = 16
+"""Each pinned key makes every request longer by some 250 bytes, and servers take only so much."""
+
+_SLUG: Final = r"[A-Za-z0-9._~-]+"
+"""What needs no escape in a URL: licserver is stricter, and other services may not be."""
+
+# What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
+_PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
+
+_LINKS: Final = ("https://", "http://", "mailto:")
+"""What a dialog opens: a program on the customer's computer must not be started by a link."""
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Configuration of a client; the client validates it.
+
+    Attributes:
+        base_url: Address of the license service: `https` (or `http`), host, optional port and path prefix.
+        product: Product name that licenses must be for; another one is refused (D-44).
+        slug: Product slug; update checks need it.
+        version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
+            cannot read.
+        platform: Which file of a version update checks request, such as `windows-x86_64` (D-187). By default
+            that of this computer; None or "" for the file for all platforms.
+        channels: Whose releases are offered besides stable ones, such as `["beta"]`, at most 16 (D-227). An
+            app that leaves a channel keeps its version until there is a higher stable one.
+        domain: Where the product is installed. By default a random id of this installation, made once and
+            kept in the state folder (D-45).
+        state_dir: Folder for the state; by default the platform's folder for application state.
+        cache_for: How long a success holds without a new request; at least 24 hours (D-41).
+        grace: How long it holds beyond that while the service does not respond; may be zero (D-42).
+        check_every: Least time between two update checks; at least 12 hours (D-46).
+        timeout: Time limit of a call as a whole, retries and the look-up of our own address included
+            (D-54), in seconds or as a timedelta. Longer only when another process that makes the same call
+            was stopped in it (D-120). A download fails when it received next to nothing for so long (D-55).
+        public_keys: The service's public keys, as `licserver signing-key public` prints them. If given, every
+            response must be signed by one of them, and so must cached licenses (D-62). A list, so that a
+            new key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
+        release_keys: The vendor's release keys, as `licserver release public-key` prints them. If given, a
+            version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
+            extra, too.
+        download_origins: Where files may come from besides the service itself, such as
+            `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
+        require_digest: Whether a file must come with its SHA-256 digest; with `release_keys` it always must.
+            By default one without it is accepted over `https` or from the service itself, and
+            `Downloaded.is_verified` is then False (D-55).
+        buy_url: Where a license can be bought; the dialogs show the link where it helps.
+        support_url: Where support is found, `mailto:` included; shown likewise.
+        manage_url: Where a customer frees a computer; shown when all slots of a license are taken.
+        label: What the customer calls this computer, such as "Anna's MacBook, Berlin office", so that support
+            can distinguish computers. Verify sends it, together with `version`. It is personal data:
+            ask your user and send what was typed, not the name of the computer. Off by default. Control
+            characters are removed, and of a longer text 80 characters are sent (D-195).
+        report_rollbacks: Whether to notify the vendor, once, of a version that `licclient.install` rolled
+            back here: version, platform, key and installation id (D-232).
+    """
+
+    base_url: str
+    _: KW_ONLY
+    product: str | None = None
+    slug: str | None = None
+    version: str | None = None
+    platform: str | None = AUTO
+    channels: Iterable[str] = ()
+    domain: str | None = None
+    state_dir: str | PathLike[str] | None = None
+    cache_for: timedelta = timedelta(hours=24)
+    grace: timedelta = timedelta(hours=72)
+    check_every: timedelta = timedelta(hours=12)
+    timeout: float | timedelta = 10.0
+    public_keys: Iterable[str] | None = None
+    release_keys: Iterable[str] | None = None
+    download_origins: Iterable[str] | None = None
+    require_digest: bool = False
+    buy_url: str | None = None
+    support_url: str | None = None
+    manage_url: str | None = None
+    label: str | None = field(default=None, repr=False)
+    report_rollbacks: bool = False
+
+
+def read_settings(given: ClientSettings) -> Settings:
+    """Validate a client's configuration.
+
+    Raises:
+        TypeError: A value has the wrong type.
+        ValueError: A value is out of range, or not a usable URL.
+        ImportError: Keys are pinned, and the extra that verifies signatures is not installed.
+    """
+    server = read_server(given.base_url)
+    for name in ("buy_url", "support_url", "manage_url"):
+        _check_link(name, getattr(given, name))
+    release_keys = _keys("release_keys", given.release_keys)
+    return Settings(
+        server=server,
+        product=_text("product", given.product, printable=False),
+        slug=read_slug(given.slug),
+        version=_text("version", given.version),
+        platform=_platform(given.platform),
+        channels=_channels(given.channels),
+        domain=_domain(given.domain),
+        cache_for=_span("cache_for", given.cache_for, MIN_CACHE_FOR),
+        grace=_span("grace", given.grace, timedelta(0)),
+        check_every=_span("check_every", given.check_every, MIN_CHECK_EVERY),
+        timeout=_timeout(given.timeout),
+        public_keys=_public_keys(given.public_keys, server),
+        release_keys=release_keys,
+        download_origins=_origins(given.download_origins),
+        require_digest=check_flag("require_digest", given.require_digest) or bool(release_keys),
+        machine=_machine(given.label, given.version),
+        report_rollbacks=check_flag("report_rollbacks", given.report_rollbacks),
+    )
+
+
+def read_server(base_url: str) -> str:
+    """Normalise the address of the service, so that two spellings of it share one state.
+
+    It is `http` or `https` with a host, maybe port and path prefix; else raise `TypeError` or `ValueError`.
+    """
+    if not isinstance(base_url, str):
+        raise wrong_type("base_url", "a string", base_url)
+    if len(base_url) > MAX_URL:
+        raise ValueError(f"base_url must have at most {MAX_URL} characters")
+    shown = _mask_url(base_url)
+    if any(character.isspace() or not character.isprintable() for character in base_url):
+        raise ValueError(f"base_url must not contain white space or control characters: {shown!r}")
+    if base_url and "://" not in base_url and shown == base_url:
+        scheme = "https" if is_in_the_clear(f"http://{base_url}") else "http"
+        raise ValueError(f"base_url {shown!r} has no scheme; type {f'{scheme}://{shown}'!r}")
+    try:
+        parts = urlsplit(base_url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # its message may contain the password
+        raise ValueError(f"base_url {shown!r} is not a URL: its host or port cannot be read") from None
+    if parts.scheme not in _DEFAULT_PORTS or not host:
+        raise ValueError(f"base_url must be an http:// or https:// address with a host, not {shown!r}")
+    if "@" in parts.netloc:
+        raise ValueError(f"base_url must not hold a user name or password: {shown!r}")
+    if "?" in base_url or "#" in base_url:
+        raise ValueError(f"base_url must have no query and no fragment: {shown!r}")
+    host = f"[{host}]" if ":" in host else host
+    shown_port = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
+    return f"{parts.scheme}://{host}{shown_port}{parts.path.rstrip('/')}"
+
+
+def _mask_url(url: str) -> str:
+    """Return an address for a message: without user name and password, query, fragment and license keys."""
+    bare = re.sub(r"^([a-z]+://)?.*@", r"\1…@", url, flags=re.IGNORECASE | re.DOTALL)
+    return hide_keys(re.sub(r"([?#]).*", r"\1…", bare, flags=re.DOTALL))
+
+
+def read_slug(value: str | None) -> str | None:
+    """Return a product's slug; raise `TypeError` or `ValueError` if it can be none."""
+    slug = _text("slug", value)
+    if slug is not None and not re.fullmatch(_SLUG, slug):
+        # Without the value: it may be a license key.
+        raise ValueError(
+            "slug must be the product's slug, not its name: letters and digits joined by hyphens,"
+            " such as 'notes-pro'"
+        )
+    return slug
+
+
+def _text(name: str, value: str | None, *, printable: bool = True) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise wrong_type(name, "a string", value)
+    if len(value) > MAX_TEXT:
+        raise ValueError(f"{name} must have at most {MAX_TEXT} characters")
+    if not is_text(value):
+        raise ValueError(f"{name} must be readable text")
+    if not value.strip():
+        raise ValueError(f"{name} must not be blank")
+    if printable and not value.isprintable():
+        raise ValueError(f"{name} must not contain control characters")
+    return value
+
+
+def _machine(typed: str | None, version: str | None) -> dict[str, str]:
+    """Return the data that verify sends about this computer; typed text is repaired, never refused."""
+    if not isinstance(typed, str | None):
+        raise wrong_type("label", "a string", typed)
+    text = "".join(filter(str.isprintable, " ".join((typed or "")[:MAX_TEXT].split())))
+    label = text and hide_keys(text)[:MAX_LABEL].strip()
+    if not label:
+        return {}
+    return {"label": label} if version is None else {"label": label, "app_version": version}
+
+
+def _check_link(name: str, value: str | None) -> None:
+    link = _text(name, value)
+    if link is not None and (" " in link or not link.startswith(_LINKS)):
+        raise ValueError(f"{name} must be an address that begins with {', '.join(_LINKS)}")
+
+
+def _domain(value: str | None) -> str | None:
+    domain = _text("domain", value)
+    if domain is not None and len(domain) > MAX_DOMAIN:
+        raise ValueError(f"domain must have at most {MAX_DOMAIN} characters")
+    return domain
+
+
+def _platform(value: str | None) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise wrong_type("platform", "a string", value)
+    if value and not is_platform(value):
+        raise ValueError(
+            "platform must be 1 to 40 lower-case letters, digits and _ . -, such as windows-x86_64"
+        )
+    return value or None
+
+
+def _channels(names: Iterable[str]) -> tuple[str, ...]:
+    expected = 'a list of strings, such as ["beta"]'
+    items = read_items("channels", names, expected, MAX_ITEMS)
+    if not all(isinstance(one, str) for one in items):
+        raise TypeError(f"channels must be {expected}")
+    channels = tuple(dict.fromkeys(items))
+    if len(channels) > MAX_CHANNELS or not all(map(is_platform, channels)):  # the same letters
+        raise ValueError(
+            f"channels must be at most {MAX_CHANNELS} names of 1 to 40 lower-case letters, digits and . _ -"
+        )
+    return channels
+
+
+def _span(name: str, value: timedelta, least: timedelta) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise wrong_type(name, "a timedelta", value)
+    if not least <= value <= MAX_SPAN:
+        raise ValueError(f"{name} must be at least {least} and at most {MAX_SPAN.days} days")
+    return value
+
+
+def _timeout(value: float | timedelta) -> timedelta:
+    # A smaller part of a second would be no time at all.
+    return max(
+        timedelta(microseconds=1), timedelta(seconds=read_seconds("timeout", value, MAX_SPAN.total_seconds()))
+    )
+
+
+def _public_keys(texts: Iterable[str] | None, server: str) -> "tuple[PublicKey, ...]":
+    keys = _keys("public_keys", texts)
+    if not keys:
+        return ()
+    if not re.fullmatch(_PLAIN_URL, server) or "/." in server:
+        raise ValueError(
+            "with public_keys, base_url must be plain ASCII (xn--… for the host), without /. in it"
+        )
+    return keys
+
+
+def _keys(name: str, texts: Iterable[str] | None) -> "tuple[PublicKey, ...]":
+    if texts is None:
+        return ()
+    items = read_items(name, texts, "a list of keys", MAX_ITEMS)
+    keys = tuple(dict.fromkeys(public_keys_module.read_public_key(text, name) for text in items))
+    if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
+        raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
+    public_keys_module.demand_library(name)
+    return keys
+
+
+def _origins(value: Iterable[str] | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    return frozenset(map(_origin, read_items("download_origins", value, "a list of addresses", MAX_ITEMS)))
+
+
+def _origin(value: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"download_origins must hold strings, not {type(value).__name__}")
+    found = origin(value)
+    if found is None or value.lower().removeprefix("https://").removeprefix("http://").strip("/").count("/"):
+        raise ValueError("download_origins must be addresses like https://files.example.com, without a path")
+    return found

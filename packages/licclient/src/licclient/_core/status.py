@@ -1,0 +1,384 @@
+"""Pure: how the last call for a key ended, what a settings page shows, and when a worker calls next.
+
+The end of a call spares concurrent callers a call of their own (D-58), and clicks after a
+refusal theirs (D-119); it decides when a worker asks again (D-115), and shows why there is no license.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final
+
+from licclient._core.model import (
+    CachedLicense,
+    Entitlements,
+    Outage,
+    Reason,
+    Settings,
+    Source,
+    Update,
+    UpdateCheckRecord,
+    Verified,
+)
+from licclient._core.policy import (
+    CLOCK_TOLERANCE,
+    FAILED_FOR,
+    CacheState,
+    check_due_at,
+    evaluate,
+    holds_until,
+    next_check,
+    service_time,
+    wrong_product,
+)
+from licclient._core.records import Document, demand, demand_instant, reader
+from licclient.errors import (
+    LicclientError,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of one call.
+
+    Attributes:
+        call: A random name of that call: a new name means another call.
+        ended_at: Aware, UTC.
+        answer: None for a success, which has a record of its own; else what went wrong.
+        product: Of a success: what it is for. Apps of one vendor share this record, and it may be the
+            product of another one (D-44).
+        is_private: It was no success, and does not concern other callers: a 422, or an answer that could not
+            be trusted. Its time counts, and it answers no call.
+        is_clock_wrong: The answer could not be trusted because the clock of this computer is wrong.
+    """
+
+    call: str
+    ended_at: datetime
+    answer: LicenseRefusedError | ServiceUnavailableError | None
+    product: str | None = None
+    is_private: bool = False
+    is_clock_wrong: bool = False
+
+    @property
+    def outage(self) -> Outage | None:
+        """Why there was no trustworthy answer; None if there was one."""
+        if isinstance(self.answer, ServiceUnavailableError):
+            return self.answer.outage
+        return Outage.CLOCK if self.is_clock_wrong else None
+
+    def refusal(self, settings: Settings) -> LicenseRefusedError | None:
+        """Return the refusal that this was for an app with these settings, if it was one."""
+        if isinstance(self.answer, LicenseRefusedError):
+            return self.answer
+        return None if self.product is None else wrong_product(self.product, settings)
+
+
+def outcome_of(answer: Verified | LicclientError, call: str, now: datetime) -> Outcome:
+    """Return the record of an answer."""
+    match answer:
+        case Verified():
+            return Outcome(call, now, None, answer.product)
+        case LicenseRefusedError() | ServiceUnavailableError():
+            return Outcome(call, now, answer)
+        case _:
+            is_clock_wrong = isinstance(answer, UntrustedResponseError) and answer.is_clock_wrong
+            return Outcome(call, now, None, is_private=True, is_clock_wrong=is_clock_wrong)
+
+
+def was_trial(held: CachedLicense | None, last: Outcome | None) -> bool:
+    """Return whether a license that is refused now was a trial: its last success, or an earlier refusal."""
+    if held is not None:
+        return held.verified.is_trial
+    return last is not None and isinstance(last.answer, LicenseRefusedError) and last.answer.is_trial
+
+
+def failed_lately(
+    last: Outcome | None, now: datetime, settings: Settings
+) -> LicenseRefusedError | ServiceUnavailableError | None:
+    """Return a refusal or an outage of less than a minute ago (D-119)."""
+    if last is None or not timedelta(0) <= now - last.ended_at < FAILED_FOR:
+        return None
+    return last.refusal(settings) or last.answer
+
+
+def write_outcome(outcome: Outcome) -> Document:
+    """Write the end of a call."""
+    answer = outcome.answer
+    result: dict[str, object] = {}
+    if isinstance(answer, LicenseRefusedError):
+        result = {"reason": answer.reason.value, "message": answer.message}
+        result |= {"trial": True} if answer.is_trial else {}
+    elif answer is not None:
+        result = {"no_answer": str(answer), "outage": answer.outage.value}
+    elif outcome.is_private:
+        result = {"private": True, **({"clock": True} if outcome.is_clock_wrong else {})}
+    elif outcome.product is not None:
+        result = {"product": outcome.product}
+    if answer is not None:
+        origin = {"http_status": answer.http_status, "request_id": answer.request_id}
+        result |= {name: value for name, value in origin.items() if value is not None}
+    return {"call": outcome.call, "ended_at": outcome.ended_at.isoformat(), "result": result}
+
+
+@reader
+def read_outcome(document: Document) -> Outcome:
+    """Read the end of a call."""
+    result = document["result"]
+    answer: LicenseRefusedError | ServiceUnavailableError | None = None
+    if "reason" in result:
+        is_trial = result.get("trial") is True
+        answer = LicenseRefusedError(
+            Reason(result["reason"]), demand(result["message"], str), is_trial=is_trial
+        )
+    elif "no_answer" in result:
+        outage = Outage(result.get("outage", Outage.UNREACHABLE))
+        answer = ServiceUnavailableError(demand(result["no_answer"], str), outage=outage)
+    if answer is not None:
+        answer.http_status = demand(result.get("http_status"), int | None)
+        answer.request_id = demand(result.get("request_id"), str | None)
+    product, is_private = demand(result.get("product"), str | None), result.get("private") is True
+    call, ended_at = demand(document["call"], str), demand_instant(document["ended_at"])
+    is_clock_wrong = result.get("clock") is True
+    return Outcome(call, ended_at, answer, product, is_private, is_clock_wrong)
+
+
+# --- a settings page --------------------------------------------------------------------------
+
+
+class LicenseState(StrEnum):
+    """Where the license of this computer stands."""
+
+    NOT_ACTIVATED = "not_activated"
+    """No key has been entered."""
+
+    VALID = "valid"
+    """Confirmed; also while a check is due that has not been made yet."""
+
+    GRACE = "grace"
+    """It holds, but the service could not be asked when it should have been (D-42)."""
+
+    UNCONFIRMED = "unconfirmed"
+    """Nothing remembered holds any more, and the service could not be asked."""
+
+    REFUSED = "refused"
+    """The service said no, or the license is for another product."""
+
+
+@dataclass(frozen=True, slots=True)
+class LicenseStatus:
+    """Everything that a settings page shows; see `explain` for a sentence to put above it.
+
+    Attributes:
+        state: Where the license stands.
+        key_hint: The end of the key, to tell two keys apart; None without one.
+        product: As on the key.
+        expiry: Last valid day, UTC; None when there is no end.
+        lifetime: True when the key never expires.
+        days_left: Whole days that it is valid after today (UTC): 0 on the last one, less afterwards; None
+            without end. By the service's clock, if a signature shows that this computer's is slow.
+        checked_at: When the server last said yes; aware, UTC.
+        source: The basis on which a `License` would be granted now; None without a license.
+        next_check_at: From when on the service is asked again; aware, UTC; in the past when that is due.
+        grace_ends_at: Until when the license holds without an answer of the service; aware, UTC.
+        update: A newer version that was offered, or None.
+        is_update_required: Whether the installed version is below the lowest supported one (D-229).
+
+    `next_check_at` and `grace_ends_at` are by this computer's clock.
+        reason: Why it was refused.
+        message: The server's words, or what went wrong with the last call.
+        is_trial: Whether it is a trial, or was one.
+        entitlements: What the license grants, by name; empty unless it holds.
+        outage: Why the service could not be asked, if the license is in grace or unconfirmed for that.
+    """
+
+    state: LicenseState
+    key_hint: str | None = None
+    product: str | None = None
+    expiry: date | None = None
+    lifetime: bool = False
+    days_left: int | None = None
+    checked_at: datetime | None = None
+    source: Source | None = None
+    next_check_at: datetime | None = None
+    grace_ends_at: datetime | None = None
+    update: Update | None = field(default=None)
+    reason: Reason | None = None
+    message: str | None = None
+    is_update_required: bool = False
+    is_trial: bool = False
+    entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
+    outage: Outage | None = None
+
+
+def judge_status(
+    held: CachedLicense | None,
+    last: Outcome | None,
+    now: datetime,
+    settings: Settings,
+    *,
+    key_hint: str | None,
+    update: Update | None,
+) -> LicenseStatus:
+    """Return what a settings page shows of an activated key, after its last success and its last call."""
+    answer = (last.refusal(settings) or last.answer) if last is not None else None
+    message = str(answer) if answer is not None else None
+    outage = None if last is None else last.outage
+    if held is None:
+        if isinstance(answer, LicenseRefusedError):
+            refused = LicenseStatus(LicenseState.REFUSED, key_hint, reason=answer.reason, message=message)
+            return replace(refused, is_trial=answer.is_trial)
+        return LicenseStatus(LicenseState.UNCONFIRMED, key_hint, message=message, outage=outage)
+    state, source, reason = _standing(held, last, now, settings)
+    verified = held.verified
+    if evaluate(held, now, settings) is CacheState.CLOCK_SET_BACK:
+        outage = Outage.CLOCK
+    return LicenseStatus(
+        state,
+        key_hint,
+        verified.product,
+        verified.expiry,
+        verified.lifetime,
+        None if verified.expiry is None else (verified.expiry - service_time(held, now).date()).days,
+        held.checked_at,
+        source,
+        next_check(held, settings),
+        holds_until(held, settings) if source is not None else None,
+        update,
+        reason,
+        None if state is LicenseState.VALID else message,
+        is_trial=verified.is_trial,
+        entitlements=Entitlements() if source is None else verified.entitlements,
+        outage=outage if state in (LicenseState.GRACE, LicenseState.UNCONFIRMED) else None,
+    )
+
+
+def _standing(
+    held: CachedLicense, last: Outcome | None, now: datetime, settings: Settings
+) -> tuple[LicenseState, Source | None, Reason | None]:
+    if settings.product not in (None, held.verified.product):
+        return LicenseState.REFUSED, None, Reason.OTHER_PRODUCT  # D-44
+    expiry = held.verified.expiry
+    if expiry is not None and service_time(held, now).date() > expiry:
+        return LicenseState.REFUSED, None, Reason.EXPIRED  # what the server will say (D-09)
+    match evaluate(held, now, settings):
+        case CacheState.FRESH:
+            return LicenseState.VALID, Source.CACHE, None
+        case CacheState.GRACE:
+            # After a weekend the first look finds a check due, not a check that failed.
+            failed = (
+                last is not None
+                and isinstance(last.answer, ServiceUnavailableError)
+                and last.ended_at >= next_check(held, settings)
+            )
+            return (LicenseState.GRACE if failed else LicenseState.VALID), Source.GRACE, None
+        case CacheState.OVER | CacheState.CLOCK_SET_BACK:
+            return LicenseState.UNCONFIRMED, None, None
+
+
+# --- a worker (D-59, D-137) -------------------------------------------------------------------
+
+# Installations that start in the same minute, such as at nine o'clock, must not call in the same minute. So
+# each call is delayed by a fraction of a window: a digest of the installation's own record and the instant at
+# which the window begins. It differs among installations, and is the same each time that it is computed.
+
+
+START_WINDOW: Final = timedelta(hours=4)
+"""In what time after its start a worker makes the calls that are due, while the license holds meanwhile."""
+
+NEAR_START: Final = timedelta(minutes=15)
+"""Requests due so soon after a start are due for all users who start at the same hour."""
+
+LATE_WINDOW: Final = timedelta(minutes=30)
+LATE: Final = timedelta(days=5)
+"""For a check that has been due for so long: an app that runs for minutes a day would never get to it."""
+
+JITTER: Final = 0.25
+"""Window of a call that becomes due while the worker runs, as a part of the wait for it."""
+
+GRACE_PART: Final = 10
+"""A window for a verify is at most this part of the grace that is left: most of it is kept for an outage."""
+
+RETRY_FIRST: Final = timedelta(minutes=2)
+RETRY_MOST: Final = timedelta(minutes=45)
+"""How long to wait after a call that settled nothing: as long as it has failed, but within these bounds."""
+
+
+def next_verify(
+    name: str,
+    held: CachedLicense | None,
+    last: Outcome | None,
+    tried_at: datetime | None,
+    started_at: datetime,
+    now: datetime,
+    settings: Settings,
+) -> datetime:
+    """Return when to verify the activated key next; in the past if that is due.
+
+    `name` is of the record of its license, `held` the last success, `last` the end of the last call, in any
+    process. This worker began, or its computer woke up, at `started_at`; it last tried at `tried_at`: a call
+    that could not be made leaves no record.
+    """
+    ended_at = None if last is None else last.ended_at
+    tried_at = _latest(ended_at, tried_at, now)
+    due_at, window = started_at, timedelta(0)  # nothing holds
+    if held is not None and evaluate(held, now, settings) in (CacheState.FRESH, CacheState.GRACE):
+        due_at = next_check(held, settings)
+        left = holds_until(held, settings) - max(due_at, started_at)
+        window = min(_window(due_at, started_at, settings.cache_for), max(left / GRACE_PART, timedelta(0)))
+    elif last is not None and tried_at is not None and last.refusal(settings) is not None:
+        # It may be reinstated or renewed, but no caller waits for that: a person presses a button.
+        return tried_at + settings.cache_for
+    return _next(name, due_at, window, tried_at, started_at)
+
+
+def next_update_check(
+    name: str,
+    last: UpdateCheckRecord | None,
+    tried_at: datetime | None,
+    started_at: datetime,
+    now: datetime,
+    settings: Settings,
+) -> datetime:
+    """Return when to check for updates next, never before a check is due (D-46); arguments as above."""
+    due_at, window = check_due_at(last, now, settings), timedelta(0)
+    if due_at is None:
+        due_at = started_at
+    elif last is not None and last.answered:
+        window = _window(due_at, started_at, settings.check_every)
+    elif due_at < started_at:  # the one before it failed, which is no reason to wait for hours
+        window = LATE_WINDOW
+    # At another time than the verify, or the peaks of both would be one.
+    return _next(f"{name} check", due_at, window, _latest(None, tried_at, now), started_at)
+
+
+def _latest(one: datetime | None, other: datetime | None, now: datetime) -> datetime | None:
+    """Return the later instant; ignore instants in the future, which a wrong clock has set."""
+    return max((at for at in (one, other) if at is not None and at - now <= CLOCK_TOLERANCE), default=None)
+
+
+def _window(due_at: datetime, started_at: datetime, wait: timedelta) -> timedelta:
+    if due_at > started_at + NEAR_START:
+        return wait * JITTER
+    return START_WINDOW if started_at - due_at < LATE else LATE_WINDOW
+
+
+def _next(
+    name: str, due_at: datetime, window: timedelta, tried_at: datetime | None, started_at: datetime
+) -> datetime:
+    begins_at = max(due_at, started_at)
+    if tried_at is None or tried_at < begins_at:
+        at = begins_at + window * _fraction(name, begins_at)
+        return at if tried_at is None else max(at, tried_at + RETRY_FIRST)  # D-115: also after a restart
+    # To no avail, or it would not be due any more. Doubles the time that has passed, and so backs off.
+    wait = min(max(tried_at - begins_at, RETRY_FIRST), RETRY_MOST)
+    return tried_at + wait * (1 + JITTER * _fraction(name, tried_at))
+
+
+def _fraction(name: str, at: datetime) -> float:
+    """Return a number from 0 to 1."""
+    digest = sha256(f"{name} {at.isoformat()}".encode()).digest()
+    return int.from_bytes(digest[:4]) / 2**32

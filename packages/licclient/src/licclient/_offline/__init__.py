@@ -1,0 +1,1 @@
+"""License files, for computers that never reach the server."""

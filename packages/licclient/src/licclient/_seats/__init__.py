@@ -1,0 +1,1 @@
+"""Floating seats: take, renew, release."""

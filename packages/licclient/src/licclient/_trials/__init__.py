@@ -1,0 +1,1 @@
+"""Trials: start the one of this computer."""

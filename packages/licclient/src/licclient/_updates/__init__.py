@@ -1,0 +1,1 @@
+"""Check for an update, and download it."""

@@ -1,0 +1,412 @@
+"""Check for updates, renew the link of a download, and remember what a person skipped."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from licclient._core.activations import Activation
+from licclient._core.arguments import check_flag
+from licclient._core.computer import is_rolled_back, is_running, list_rolled_back, own_platform
+from licclient._core.lazy import lazy
+from licclient._core.log import debug, describe
+from licclient._core.model import Listing, Manifest, Reason, Update, UpdateCheckRecord
+from licclient._core.policy import (
+    begin_update_check,
+    end_update_check,
+    is_below,
+    is_due,
+    is_link_good,
+    is_newer,
+    is_offer,
+    is_version,
+)
+from licclient._core.records import Document, Put, read_update_check, record_name, write_update_check
+from licclient._core.requests import is_safe_link, tidy_key, update_call
+from licclient._core.runners import Flow, Send
+from licclient._core.session import Session, check_name, no_key, of_channels, read_key
+from licclient._updates.rollbacks import is_settled, report_call
+from licclient._updates.signed_releases import SignedReleases
+from licclient.errors import (
+    LicclientError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    StateUnreadableError,
+    UntrustedResponseError,
+)
+
+if TYPE_CHECKING:
+    import logging
+    import random
+
+    from licclient._core import responses
+    from licclient._core.model import Settings
+    from licclient._core.settings import ClientSettings
+else:
+    responses = lazy("licclient._core.responses")
+    logging = lazy("logging")
+    random = lazy("random")
+
+_NEVER_ANSWERED: Final = (
+    "The last update check got no answer, and the next one is not due yet; force it to check now."
+)
+
+
+_KEPT_REPORTS: Final = 50
+"""Rolled-back versions that are remembered as reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCheck:
+    """Result of an update check; true if there is a newer version (D-190).
+
+    Attributes:
+        update: The newer version, or None.
+        message: In English, such as `Version 2.0 is up to date.`; `explain` translates.
+        error: Why it is unknown whether there is a newer version; None when it is known.
+        is_update_required: Whether the installed version is below the lowest that the vendor supports, as far
+            as is known; also when there is nothing to download (D-229).
+        is_ahead: Whether the installed version is above the offered one, as after leaving a channel. A higher
+            one is waited for (D-228).
+    """
+
+    update: Update | None
+    message: str
+    error: LicclientError | None = None
+    is_update_required: bool = False
+    is_ahead: bool = False
+
+    def __bool__(self) -> bool:
+        """Return whether there is a newer version."""
+        return self.update is not None
+
+
+NOT_CHECKED: Final = UpdateCheck(None, "No update check has been made yet.")
+
+
+def check_for_update(session: Session, typed: str | None, *, force: bool) -> Flow[UpdateCheck]:
+    """Return what the server offers, or what it offered when it was last asked (D-46)."""
+    check_flag("force", force)
+    try:
+        return (yield from _check(session, typed, force=force))
+    except StateUnreadableError as problem:
+        return _failed(problem)
+
+
+def _check(session: Session, typed: str | None, *, force: bool) -> Flow[UpdateCheck]:
+    slug, version = installed_version(session.settings)
+    if not force and typed is None and (known := _known_result(session, version)) is not None:
+        return _logged(known)
+    if force:
+        session.activations.ask_again()
+    key = _activated_key(session) if typed is None else tidy_key(typed)
+    if isinstance(key, LicclientError):
+        return _failed(key)
+    name = of_channels(session, check_name(session, key, slug))
+    if not _claim(session, name, force=force):
+        return _logged(_remembered_result(session, name, version))
+    answer = yield from _ask(session, key, slug, session.settings.timeout.total_seconds(), force=force)
+    if session.settings.report_rollbacks and not isinstance(answer, ServiceUnavailableError):
+        with suppress(StateUnreadableError):
+            yield from _report_rollbacks(session, key, slug)
+    result = _judge(answer, version, session.now(), force=force)
+    return _logged(_require_minimum(result, read_update_check(session.storage.load(name)), version))
+
+
+def _judge(answer: Listing | LicclientError, installed: str, now: datetime, *, force: bool) -> UpdateCheck:
+    if isinstance(answer, LicclientError):
+        return _failed(answer)
+    if answer.download_url is None:
+        return UpdateCheck(None, "The support period is over, so no newer version is offered.")
+    if not is_offer(answer, installed):
+        return _not_newer(installed, answer.version)
+    return _found(_update(answer, now), installed, force=force)
+
+
+def installed_version(settings: "Settings | ClientSettings") -> tuple[str, str]:
+    """Return slug and version of the application; raise `ValueError` if the client was made without one."""
+    slug, version = settings.slug, settings.version
+    if slug is None or version is None:
+        missing = " and ".join(name for name in ("slug", "version") if getattr(settings, name) is None)
+        example = f"LicenseClient(…, slug={slug or 'notes-pro'!r}, version={version or '1.4.0'!r})"
+        raise ValueError(f"updates need a client that is created with {missing}: {example}")
+    return slug, version
+
+
+def _known_result(session: Session, installed: str) -> UpdateCheck | None:
+    """Answer for the activated key without waking its keyring; None when a check is due, or may be."""
+    found = session.activations.find()
+    name = None if found is None else checks_of(session, found)
+    if found is None or name is None:
+        return None
+    if is_due(read_update_check(session.storage.load(name)), session.now(), session.settings):
+        return None
+    return _remembered_result(session, name, installed)
+
+
+def checks_of(session: Session, found: Activation) -> str | None:
+    """Name the record of the activated key's update checks; None without one, or where it is unknown."""
+    name, slug = found.round, session.settings.slug
+    if slug is not None and name is None and (key := session.activations.key_of(found, 0)) is not None:
+        name = check_name(session, key, slug)
+    return None if name is None else of_channels(session, name)
+
+
+def remembered_check(session: Session, found: Activation) -> UpdateCheck:
+    """Return what the last update check of the activated key came to."""
+    name, version = checks_of(session, found), session.settings.version
+    if name is None or version is None:
+        return NOT_CHECKED
+    return _remembered_result(session, name, version)
+
+
+def _remembered_result(session: Session, name: str, installed: str) -> UpdateCheck:
+    last = read_update_check(session.storage.load(name))
+    return _require_minimum(_judge_round(session, last, installed), last, installed)
+
+
+def _judge_round(session: Session, last: UpdateCheckRecord | None, installed: str) -> UpdateCheck:
+    offered = None if last is None else last.listing
+    if offered is not None and is_newer(offered.version, installed, offered.channel):
+        listing = session.part(SignedReleases).check(offered, session.now())
+        if isinstance(listing, LicclientError):
+            return _failed(listing)
+        return _found(_update(listing, None), installed)
+    if last is not None and not last.answered:
+        return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
+    if offered is not None and is_below(offered.version, installed):
+        return _not_newer(installed, offered.version)
+    return UpdateCheck(None, "The last update check found no newer version.")
+
+
+def _claim(session: Session, name: str, *, force: bool) -> bool:
+    """Note an attempt before it is made; False when none is due, or not any more (D-46)."""
+    now = session.now()
+    if not force and not is_due(read_update_check(session.storage.load(name)), now, session.settings):
+        return False
+    is_claimed = False
+
+    def claim(document: Document | None) -> Document | None:
+        nonlocal is_claimed
+        last = read_update_check(document)
+        is_claimed = force or is_due(last, now, session.settings)
+        return write_update_check(begin_update_check(last, now, _jitter())) if is_claimed else document
+
+    session.storage.change(name, claim)
+    return is_claimed
+
+
+def _ask(
+    session: Session, key: str, slug: str, seconds: float, *, force: bool
+) -> Flow[Listing | LicclientError]:
+    """Ask the server what it offers, and remember it (D-47, D-48).
+
+    What a person was offered on request is requested until it is installed: to be offered less again would
+    look as if the server went back (D-68).
+    """
+    settings = session.settings
+    _, installed = installed_version(session.settings)
+    domain, platform = session.domain(), own_platform(settings.platform)
+    name = of_channels(session, check_name(session, key, slug))
+    last = read_update_check(session.storage.load(name))
+    known = None if last is None else last.listing
+    is_manual = force or (
+        known is not None and known.is_manual and is_newer(known.version, installed, known.channel)
+    )
+    call = update_call(settings, key, slug, installed, domain, platform, is_manual=is_manual)
+    answer = yield from session.call(
+        call, lambda reply: responses.read_update(reply, settings, slug, key), key, seconds=seconds
+    )
+    now = session.now()
+    if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
+        answer = session.part(SignedReleases).check(replace(answer, is_manual=is_manual), now)
+
+    def remember(document: Document | None) -> Document | None:
+        attempt = read_update_check(document) or begin_update_check(None, now, _jitter())
+        return write_update_check(end_update_check(attempt, answer))
+
+    session.storage.change(name, remember)
+    return answer
+
+
+def _activated_key(session: Session) -> str | NotActivatedError | ServiceUnavailableError:
+    found = session.activations.find()
+    if found is None:
+        return NotActivatedError()
+    return session.activations.key_of(found) or no_key()
+
+
+def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
+    """Report each version that was rolled back here once, now or after a later check (D-232)."""
+    settings = session.settings
+    name = record_name("reported", settings.server, slug)
+    for version in list_rolled_back():
+        if version in _reported(session.storage.load(name)):
+            continue
+        domain, platform = session.domain(), own_platform(settings.platform)
+        call = report_call(settings, key, slug, version, domain, platform)
+        attempt = yield Send(call, settings.timeout.total_seconds())
+        if not isinstance(attempt.result, responses.Reply) or not is_settled(attempt.result):
+            return
+
+        def remember(document: Document | None, reported: str = version) -> Document:
+            return {"versions": [*_reported(document), reported][-_KEPT_REPORTS:]}
+
+        session.storage.change(name, remember)
+
+
+def _reported(document: Document | None) -> list[str]:
+    found = (document or {}).get("versions")
+    return found if isinstance(found, list) else []
+
+
+# --- results ----------------------------------------------------------------------------------
+
+
+def _found(update: Update, installed: str, *, force: bool = False) -> UpdateCheck:
+    """Return what a check found.
+
+    Only a person who asks is offered a version that was rolled back (D-179), and one that runs already but
+    calls itself another: its file is a wrong one, and it would be installed again and again.
+    """
+    if not force and is_rolled_back(update.version):
+        message = f"Version {update.version} was rolled back here, so it is offered only on request."
+        return UpdateCheck(None, message)
+    if not force and is_running(update.version):
+        message = (
+            f"Version {update.version} runs here, and calls itself {installed}, so it is offered only on"
+            " request. The vendor has published the wrong file, or the wrong version number is in it."
+        )
+        return UpdateCheck(None, message)
+    return UpdateCheck(update, f"Version {update.version} is available.")
+
+
+def _failed(error: LicclientError) -> UpdateCheck:
+    return UpdateCheck(None, error.message, error)
+
+
+def _require_minimum(check: UpdateCheck, last: UpdateCheckRecord | None, installed: str) -> UpdateCheck:
+    """Add to a result that the installed version is below the lowest supported one, if it is (D-229)."""
+    minimum = None if last is None else last.minimum_version
+    if not is_below(installed, minimum):
+        return check
+    update = None if check.update is None else replace(check.update, is_required=True)
+    message = f"{check.message} Versions below {minimum} are no longer supported: an update is required."
+    return replace(check, update=update, message=message, is_update_required=True)
+
+
+def _not_newer(installed: str, offered: str) -> UpdateCheck:
+    if is_below(offered, installed):
+        message = (
+            f"Version {installed} is newer than {offered}, the highest that is offered here. "
+            "A higher one will be offered when it is published."
+        )
+        return UpdateCheck(None, message, is_ahead=True)
+    if is_version(installed):
+        return UpdateCheck(None, f"Version {installed} is up to date.")
+    message = f"Version {installed} is not a version of PEP 440, so no update is ever offered."
+    logging.getLogger("licclient").warning(message)
+    return UpdateCheck(None, message)
+
+
+def _logged(check: UpdateCheck) -> UpdateCheck:
+    """Log what a check that raises nothing hides: a response that may be an attack."""
+    if isinstance(check.error, UntrustedResponseError):
+        logging.getLogger("licclient").warning("No update is offered: %s", check.error)
+    debug("Update check: %s", describe(check.error) if check.error else check.message)
+    return check
+
+
+def _jitter() -> float:
+    return random.random()
+
+
+def _update(listing: Listing, offered_at: datetime | None) -> Update:
+    return Update(
+        name=listing.name,
+        slug=listing.slug,
+        version=listing.version,
+        changelog=listing.changelog,
+        last_updated=listing.last_updated,
+        download_url=listing.download_url,
+        offered_at=offered_at,
+        size=listing.signed.size if listing.signed else None,
+        authenticated=listing.signed is not None,
+        manifest=listing.manifest,
+        is_critical=listing.is_critical,
+    )
+
+
+# --- what a person skipped -----------------------------------------------------------------------
+
+
+def skip_update(session: Session, update: Update) -> None:
+    """Remember the one version that is not to be offered unasked (D-87)."""
+    session.storage.change(_skipped_name(session, update), Put({"version": update.version}))
+
+
+def is_skipped(session: Session, update: Update) -> bool:
+    """Return whether this is the version that was skipped last; to the letter, and never an important one.
+
+    True also when that cannot be read: a window that was not asked for must not open by mistake.
+    """
+    try:
+        document = session.storage.load(_skipped_name(session, update))
+    except StateUnreadableError:
+        return not update.is_critical
+    return document is not None and document.get("version") == update.version and not update.is_critical
+
+
+def check_update(update: object) -> None:
+    """Raise `TypeError` unless it is an `Update`."""
+    if not isinstance(update, Update):
+        hint = ": pass check.update" if isinstance(update, UpdateCheck) else ""
+        raise TypeError(
+            f"update must be an Update, of check_for_update or on_update, not {type(update).__name__}{hint}"
+        )
+
+
+def _skipped_name(session: Session, update: Update) -> str:
+    check_update(update)
+    return record_name("skipped", session.settings.server, update.slug)
+
+
+# --- for a download ---------------------------------------------------------------------------
+
+
+def renew_link(session: Session, update: Update, key: str, seconds: float) -> Flow[Listing]:
+    """Ask for a fresh link to a file; counts as an update check, which is never too early here (D-48).
+
+    Raise `LicenseRefusedError` also if support is over, or the version is no longer offered.
+    """
+    _, installed = installed_version(session.settings)
+    _claim(session, of_channels(session, check_name(session, key, update.slug)), force=True)
+    answer = yield from _ask(session, key, update.slug, seconds, force=False)
+    if isinstance(answer, LicclientError):
+        _logged(_failed(answer))
+        raise answer
+    if answer.download_url is None:
+        raise LicenseRefusedError(
+            Reason.SUPPORT_ENDED, "The support period is over, so there is nothing to download."
+        )
+    if not is_offer(answer, installed):
+        raise LicenseRefusedError(Reason.NO_VERSION, "The version is no longer offered.")
+    return answer
+
+
+def find_offer_key(session: Session, typed: str | None) -> str | LicclientError:
+    """Return the key that an offer was made to: the one that was typed, or the activated one (D-118)."""
+    return _activated_key(session) if typed is None else read_key(typed)
+
+
+def offered_file(session: Session, update: Update) -> tuple[str | None, Manifest | None]:
+    """Return the link of an offer, None if a fresh one is needed, and what the vendor signed."""
+    installed_version(session.settings)
+    link, now = update.download_url, session.now()
+    if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", session.settings):
+        link = None  # D-48
+    expected = session.part(SignedReleases).expected(update, now)
+    if session.settings.release_keys and expected is None:
+        link = None  # a fresh one comes with a fresh manifest
+    return link, expected

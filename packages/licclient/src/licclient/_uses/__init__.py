@@ -1,0 +1,1 @@
+"""Metered uses: consume, give back, and report later what could not be reported."""

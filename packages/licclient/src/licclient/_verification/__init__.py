@@ -1,0 +1,1 @@
+"""Whether a license holds: from the cache, or by a call to the server."""

@@ -1,0 +1,212 @@
+"""Verify a license key: from the cache, by another process that just did, or by the server."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from licclient._core.activations import Activation
+from licclient._core.arguments import check_flag
+from licclient._core.lazy import lazy
+from licclient._core.log import debug, describe
+from licclient._core.model import License, Reason, Source, Verified
+from licclient._core.policy import apply_response, fall_back, from_cache
+from licclient._core.records import Put, read_update_check
+from licclient._core.requests import Call, tidy_key, verify_call
+from licclient._core.runners import Flow, OwnAddress, send_with_retries
+from licclient._core.session import (
+    InstalledFile,
+    Session,
+    call_name,
+    check_name,
+    copy_installation,
+    find_activation,
+    find_subject,
+    find_success,
+    forget_records,
+    last_outcome,
+    license_or_raise,
+    no_key,
+    of_channels,
+    random_name,
+    wait_for,
+    with_nonce,
+)
+from licclient._core.successes import Subject
+from licclient.errors import (
+    InvalidRequestError,
+    LicclientError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    StateUnreadableError,
+)
+
+if TYPE_CHECKING:
+    from licclient._core import responses, signed_responses, status
+    from licclient._core.responses import Attempt
+else:
+    responses = lazy("licclient._core.responses")
+    signed_responses = lazy("licclient._core.signed_responses")
+    status = lazy("licclient._core.status")
+
+T = TypeVar("T")
+
+
+def verify(session: Session, typed: str | None, *, force: bool, is_background: bool = False) -> Flow[License]:
+    """Return the license: from a license file, a fresh cache (D-41), or from the server.
+
+    A license file holds when the server cannot be asked, and through every refusal but a revocation.
+    Arguments and errors are those of `verify_online`.
+    """
+    check_flag("force", force)
+    try:
+        file = _license_file(session, typed)
+    except StateUnreadableError as problem:
+        try:
+            return (yield from verify_online(session, typed, force=force, is_background=is_background))
+        except (NotActivatedError, ServiceUnavailableError):
+            raise problem from None  # the file might hold
+    if file is None:
+        return (yield from verify_online(session, typed, force=force, is_background=is_background))
+    if isinstance(file.result, License) and not force:
+        return file.result
+    try:
+        return (yield from verify_online(session, typed, force=force, is_background=is_background))
+    except (NotActivatedError, ServiceUnavailableError):
+        return license_or_raise(file.result)
+    except LicenseRefusedError as refusal:
+        if refusal.reason in (Reason.REVOKED, Reason.OTHER_PRODUCT) or not isinstance(file.result, License):
+            raise
+        return file.result
+
+
+def _license_file(session: Session, typed: str | None) -> InstalledFile | None:
+    if typed is None or not session.settings.public_keys:
+        return session.license_file()
+    key = tidy_key(typed)
+    return None if isinstance(key, InvalidRequestError) else session.license_file(key)
+
+
+def verify_online(
+    session: Session, typed: str | None, *, force: bool, is_background: bool = False
+) -> Flow[License]:
+    """Return the license: from a fresh cache (D-41), or from the server; errors as of `verify`.
+
+    An outage in the background is no answer for a caller that waited for the lock: the call is made again.
+    """
+    settings = session.settings
+    domain = session.domain()
+    activation = find_activation(session) if typed is None else None
+    if force:
+        session.activations.ask_again()
+    subject = find_subject(session, typed, activation, domain)
+    now = session.now()
+    held, problem = find_success(session, subject, now)
+    if held is not None and not force and (known := from_cache(held, now, settings)) is not None:
+        debug("The license holds by the cache: confirmed %s.", known.checked_at)
+        return known
+    key = subject.key
+    if key is None and activation is not None:
+        key = session.activations.key_of(activation)
+    if key is None:
+        result = fall_back(no_key(), held, now, settings)
+        return license_or_raise(_unless_unreadable(result, problem))
+    subject = session.successes.subject(key, domain)
+    last_call = _last_call(session, subject)
+    with session.lock(call_name(subject)) as lock:
+        yield from wait_for(lock)
+        if (answered := _answered_meanwhile(session, subject, last_call)) is not None:
+            debug("Another thread or process asked meanwhile: its answer counts.")
+            return answered
+        address: str = yield OwnAddress()
+        call = with_nonce(session, verify_call(settings, key, domain, address, settings.machine))
+        attempt = yield from send_with_retries(call, lock.left(settings.timeout.total_seconds()))
+        return _end(session, subject, call, attempt, activation, is_background=is_background)
+
+
+def _last_call(session: Session, subject: Subject) -> str | None:
+    """Return the random name of the last call that may answer others; None for none."""
+    name = (session.load_optional(call_name(subject)) or {}).get("call")
+    return name if isinstance(name, str) and name else None
+
+
+def _answered_meanwhile(session: Session, subject: Subject, before: str | None) -> License | None:
+    """Return or raise the result of another caller's request during the wait; None to send one."""
+    if _last_call(session, subject) == before:
+        return None
+    last, now = last_outcome(session, subject), session.now()
+    if last is None or last.is_private:
+        return None
+    held, problem = find_success(session, subject, now)
+    if last.answer is None:
+        return from_cache(held, now, session.settings)
+    result, _ = apply_response(last.answer, held, now, session.settings)
+    return license_or_raise(_unless_unreadable(result, problem))
+
+
+def _end(
+    session: Session,
+    subject: Subject,
+    call: Call,
+    attempt: "Attempt",
+    activation: Activation | None,
+    *,
+    is_background: bool,
+) -> License:
+    """Remember what came of a call, and return or raise what it means."""
+    settings, key, now = session.settings, subject.key or "", session.now()
+    answer: Verified | LicclientError
+    if isinstance(attempt.result, ServiceUnavailableError):
+        answer = attempt.result
+    else:
+        answer = signed_responses.read_trusted_verify(call, attempt.result, key, settings, now)
+        answer = responses.note_origin(answer, attempt.result, key)
+    if settings.public_keys:
+        with suppress(StateUnreadableError):
+            session.license_files.note_answer(key, answer, now)
+    # Read again: another process may have been answered while we waited.
+    held, problem = find_success(session, subject, now)
+    if isinstance(answer, LicenseRefusedError):
+        answer.is_trial = status.was_trial(held, last_outcome(session, subject))
+    result, kept = apply_response(answer, held, now, settings)
+    _log(answer, result)
+    if kept != held or (problem is not None and isinstance(answer, Verified | LicenseRefusedError)):
+        session.successes.put(subject, kept)
+        if held is None and problem is None:
+            _let_check_again(session, key)
+    if not attempt.was_closed:  # that is no outage (D-119)
+        # Last: a reader that finds it must find the rest.
+        name = random_name()
+        if is_background and isinstance(answer, ServiceUnavailableError):
+            name = _last_call(session, subject) or ""
+        ended = status.write_outcome(status.outcome_of(answer, name, now))
+        session.storage.change(call_name(subject), Put(ended))
+    with suppress(StateUnreadableError):
+        copy_installation(session)
+        if activation is not None:  # `forget_key` may run at the same time
+            found = session.activations.find()
+            if found is None or found.license != activation.license:
+                forget_records(session, subject.name)
+    return license_or_raise(_unless_unreadable(result, problem))
+
+
+def _log(answer: Verified | LicclientError, result: License | LicclientError) -> None:
+    debug("Verify: %s", describe(answer) if isinstance(answer, LicclientError) else "licensed")
+    if isinstance(result, License) and result.source is not Source.SERVER:
+        debug("The license holds without an answer (%s): confirmed %s.", result.source, result.checked_at)
+
+
+def _unless_unreadable(
+    result: License | LicclientError, problem: StateUnreadableError | None
+) -> License | LicclientError:
+    """Return a result; in place of an outage, why the success that might hold cannot be read."""
+    return problem if problem is not None and isinstance(result, ServiceUnavailableError) else result
+
+
+def _let_check_again(session: Session, key: str) -> None:
+    """After the first success of a key a check is due at once, if the last one found no answer (D-46)."""
+    if session.settings.slug is None:
+        return
+    name = of_channels(session, check_name(session, key, session.settings.slug))
+    last = read_update_check(session.load_optional(name))
+    if last is not None and last.listing is None:
+        session.storage.change(name, Put(None))

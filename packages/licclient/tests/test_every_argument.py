@@ -1,0 +1,277 @@
+"""Each argument of each public callable, with wrong values: a result, or an error that names the argument."""
+
+import asyncio
+import copy
+import datetime as dt
+import inspect
+import math
+import pickle
+import traceback
+import types
+import typing
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from functools import partial
+from os import PathLike
+from pathlib import Path
+
+import httpx
+import pytest
+
+import licclient
+from licclient import (
+    AsyncLicenseClient,
+    ClientSettings,
+    Downloaded,
+    LicclientError,
+    LicenseClient,
+    Reason,
+    deliver,
+    explain,
+)
+from licclient.install import Installation
+from licclient.testing import LicenseClock, LicenseService, Misbehaviour
+
+PACKAGE = str(Path(licclient.__file__).parent)
+
+HUGE = "x" * 100_000
+VALUES = {
+    "None": None,
+    "an object": object(),
+    "True": True,
+    "0": 0,
+    "-1": -1,
+    "10**400": 10**400,
+    "-10**5000": -(10**5000),  # has no decimal text
+    "nan": math.nan,
+    "inf": math.inf,
+    "1e300": 1e300,
+    "5e-324": 5e-324,
+    "empty": "",
+    "blank": " ",
+    "huge": HUGE,
+    "NUL": "a\0b",
+    "surrogate": "\ud800",
+    "bytes": b"x",
+    "a list": [],
+    "a list of None": [None],
+    "a list of huge texts": [HUGE] * 3,
+    "a long list": ["beta"] * 100_000,
+    "a dict": {},
+    "timedelta.max": timedelta.max,
+    "a negative timedelta": timedelta(-1),
+    "a lambda": lambda *_: None,
+    "a path": Path("/proc/self/nothing"),
+}
+
+NAMES = {
+    **vars(licclient),
+    **{name: getattr(licclient, name) for name in licclient.__all__},
+    **{one.__name__: one for one in (Callable, Collection, Iterable, Mapping, Sequence, PathLike, timedelta)},
+    **{one.__name__: one for one in (date, datetime)},
+    "httpx": httpx,
+    "tk": types.SimpleNamespace(Misc=typing.Any),
+    "AbstractEventLoop": typing.Any,
+    "LicenseClock": LicenseClock,
+    "Misbehaviour": Misbehaviour,
+    "datetime": dt.datetime,
+}
+
+
+def _fits(value: object, hint: object) -> bool:
+    """Return whether a value is of an annotated type; True if the annotation does not show it."""
+    if hint is None or hint is type(None):
+        return value is None
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in typing.get_args(hint))
+    if hint is typing.Any or isinstance(hint, str | typing.TypeVar):
+        return True
+    if origin is not None and getattr(origin, "__name__", "") == "Callable":
+        return callable(value)
+    kind = origin or hint
+    if isinstance(value, bool) and kind in (int, float):
+        return False
+    if kind is float:
+        return isinstance(value, int | float)
+    if isinstance(value, str) and kind in (Iterable, Collection, Sequence):
+        return False
+    if getattr(kind, "_is_protocol", False):
+        return True
+    return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _judge(argument: str, hint: object, value: object, call: Callable[[], object]) -> str:
+    """Call, and return what is wrong with the outcome; empty if nothing."""
+    try:
+        result = call()
+        if inspect.iscoroutine(result):
+            asyncio.run(result)
+    except (TypeError, ValueError) as problem:
+        frames, text = traceback.extract_tb(problem.__traceback__), str(problem)
+        if not frames[-1].filename.startswith(PACKAGE) or type(problem) not in (TypeError, ValueError):
+            return f"{problem!r} from within: {frames[-1].filename}:{frames[-1].lineno}"
+        named = argument in text or (argument == "settings" and "base_url" in text)
+        return "" if named and len(text) < 400 and "iterable" not in text else f"says {text[:200]!r}"
+    except (LicclientError, LookupError) as problem:
+        return "" if _fits(value, hint) and len(str(problem)) < 400 else f"{problem!r}"[:200]
+    except OSError as problem:
+        return "" if _fits(value, hint) else f"{problem!r}"
+    except Exception as problem:  # noqa: BLE001 - any other error is the fault that this test looks for
+        return f"{problem!r}"
+    return "" if _fits(value, hint) else "was accepted"
+
+
+def _hints(function: Callable[..., object]) -> dict[str, object]:
+    signature = inspect.signature(function)
+    hints = {}
+    for name, parameter in signature.parameters.items():
+        if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        hint = parameter.annotation
+        hints[name] = eval(hint, dict(NAMES)) if isinstance(hint, str) else hint  # noqa: S307 - our own
+    return hints
+
+
+def _failures(argument: str, hint: object, call: Callable[[object], object]) -> dict[str, str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of http
+        found = {name: _judge(argument, hint, value, partial(call, value)) for name, value in VALUES.items()}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+SETTINGS = _hints(ClientSettings)
+EDGES = ("clock", "transport", "storage")
+
+
+@pytest.mark.sampled(20, "argument")
+@pytest.mark.parametrize("kind", [LicenseClient, AsyncLicenseClient])
+@pytest.mark.parametrize("argument", [*SETTINGS, *EDGES])
+def test_of_a_client(kind, argument):
+    """Settings and edges of both clients."""
+
+    def create(value):
+        if argument == "base_url":
+            return kind(value)
+        return kind("https://s.example", **{argument: value})
+
+    assert _failures(argument, SETTINGS.get(argument, typing.Any), create) == {}
+
+
+METHODS = sorted(
+    name
+    for name, member in vars(LicenseClient).items()
+    if inspect.isfunction(member) and not name.startswith("_") and _hints(member)
+)
+ARGUMENTS = [
+    (method, argument)
+    for method in METHODS
+    for argument in _hints(getattr(LicenseClient, method))
+    if argument != "function"
+]
+
+
+def test_the_methods_are_known():
+    """A method without arguments of that name would not be tried."""
+    assert len(ARGUMENTS) >= 25, ARGUMENTS
+
+
+@pytest.fixture(scope="module")
+def licensed_app(tmp_path_factory):
+    """A service with both clients, an activated key and an update."""
+    with LicenseService() as service:
+        key = service.issue("Notes", slug="notes", entitlements={"export": True})
+        service.publish("2.0", slug="notes")
+        options = {"slug": "notes", "version": "1.0", "public_keys": [service.public_key]}
+        clients = service.client(**options), service.async_client(**options)
+        clients[0].activate(key)
+        update = clients[0].check_for_update(force=True).update
+        folder = tmp_path_factory.mktemp("downloads")
+        yield clients, {"key": key, "update": update, "to": folder, "entitlement": "export", "file": b""}
+
+
+@pytest.mark.sampled(20, "method")
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(("method", "argument"), ARGUMENTS)
+def test_of_a_method(licensed_app, is_async, method, argument):
+    """Each argument of each method, the others as they should be."""
+    clients, usual = licensed_app
+    client = clients[is_async]
+    signature = inspect.signature(getattr(client, method))
+    needed = [name for name, one in signature.parameters.items() if one.default is one.empty]
+
+    def call(value):
+        found = getattr(client, method)(**({name: usual[name] for name in needed} | {argument: value}))
+        if method == "start" and not is_async:
+            found.stop()
+        return found
+
+    async def within_loop(value):
+        found = call(value)
+        if method == "start":
+            await found.stop()
+        elif inspect.isawaitable(found):
+            await found
+
+    hint = _hints(getattr(LicenseClient, method))[argument]
+    assert _failures(argument, hint, within_loop if is_async else call) == {}
+
+
+OTHERS = {
+    "explain": (lambda _: explain, {"what": Reason.EXPIRED}),
+    "Installation": (lambda _: Installation, {"folder": "x"}),
+    "start": (lambda folder: Installation(folder).start, {"program": "notes", "arguments": []}),
+    "apply": (
+        lambda folder: Installation(folder).apply,
+        {"downloaded": Downloaded(Path("notes.zip"), 5, "ab" * 32, "1.0", is_verified=True)},
+    ),
+    "to_loop": (lambda _: deliver.to_loop, {}),
+    "to_tk": (lambda _: deliver.to_tk, {}),
+    "LicenseService": (lambda _: LicenseService, {}),
+    "LicenseClock": (lambda _: LicenseClock, {}),
+    **{
+        name: (
+            lambda _, name=name: getattr(LicenseService(), name),
+            {
+                "product": "Notes",
+                "key": "CP-TEST00-TEST00-TEST00-TEST00-000001",
+                "version": "3.0",
+                "slug": "notes",
+                "entitlements": {},
+            },
+        )
+        for name, member in vars(LicenseService).items()
+        if not name.startswith("_") and inspect.isfunction(member) and _hints(member) and name != "attach"
+    },
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_of_a_function(tmp_path, name):
+    """The other functions and classes: sentences, installations, callbacks, and the fake service."""
+    make, usual = OTHERS[name]
+    problems = {}
+    for argument, hint in _hints(make(tmp_path / "app")).items():
+        needed = [
+            key
+            for key, one in inspect.signature(make(tmp_path / "app")).parameters.items()
+            if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        ]
+
+        def call(value, argument=argument, needed=needed):
+            rest = {key: usual.get(key, "x") for key in needed if key != argument}
+            return make(tmp_path / "app")(**rest, **{argument: value})
+
+        problems |= {(argument, case): what for case, what in _failures(argument, hint, call).items()}
+    assert problems == {}
+
+
+@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_owns_connections_is_not_copied(act):
+    """The error says how to get another one."""
+    with LicenseService() as service:
+        client, twin = service.client(), service.async_client()
+        for thing in (client, twin, client.seat(), client.start()):
+            with pytest.raises(TypeError, match=f"^{type(thing).__name__} cannot be copied or pickled: c"):
+                act(thing)

@@ -1,0 +1,105 @@
+"""Floating seats: whether a request gets a seat (D-239). Pure."""
+
+import enum
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from licserver.domain.decisions import license_state
+from licserver.domain.records import (
+    IssuedLicense,
+    LicenseState,
+)
+
+
+class Seat(NamedTuple):
+    """A floating seat, which its app renews before `expires_at`.
+
+    A seat that `is_ended` was released or taken back, and cannot be renewed.
+    """
+
+    id: bytes
+    domain: str
+    label: str | None
+    taken_at: datetime
+    expires_at: datetime
+    is_ended: bool = False
+
+    def is_held(self, now: datetime) -> bool:
+        """Return whether the seat is in use."""
+        return not self.is_ended and now < self.expires_at
+
+
+class HeldSeats(NamedTuple):
+    """The seats of a license that other clients hold: their number, and the first end."""
+
+    number: int
+    next_end: datetime | None
+
+
+class SeatRequest(NamedTuple):
+    """A request to take or renew a seat; `slug` is that of the app's product, if it sends one."""
+
+    seat_id: bytes
+    domain: str
+    slug: str | None = None
+    label: str | None = None
+
+
+class GrantedSeat(NamedTuple):
+    """Verdict that the client holds a seat; `used` of the license's `seats` are held."""
+
+    seat: Seat
+    seats: int
+    used: int
+
+
+class NoSeat(NamedTuple):
+    """Verdict that all seats are held; the first ends at `retry_at`."""
+
+    seats: int
+    retry_at: datetime
+
+
+class SeatRefusal(enum.Enum):
+    """Reasons why a seat is refused, besides `NoSeat`."""
+
+    INVALID_LICENSE = enum.auto()
+    REVOKED = enum.auto()
+    EXPIRED = enum.auto()
+    PRODUCT_MISMATCH = enum.auto()
+    NOT_FLOATING = enum.auto()
+    LOST = enum.auto()
+
+
+SeatVerdict = GrantedSeat | NoSeat | SeatRefusal
+
+
+def evaluate_seat(
+    license_: IssuedLicense,
+    request: SeatRequest,
+    known: Seat | None,
+    others: HeldSeats,
+    now: datetime,
+    lease: timedelta,
+) -> SeatVerdict:
+    """Decide a request on a locked license: in the order of a verify, but without its slots (D-240).
+
+    A held seat is renewed even if the vendor has lowered the number meanwhile. `known` is the seat with the
+    request's id, if any; `others` are all other held seats of the license. A seat that is not renewed is held
+    for the time of `lease`.
+    """
+    state, seats = license_state(license_, now), license_.floating_seats
+    if state is not LicenseState.ACTIVE:
+        return SeatRefusal.REVOKED if state is LicenseState.REVOKED else SeatRefusal.EXPIRED
+    if request.slug not in (None, license_.product_slug):
+        return SeatRefusal.PRODUCT_MISMATCH
+    if seats is None:
+        return SeatRefusal.NOT_FLOATING
+    if known is not None and known.is_ended and now < known.expires_at:
+        return SeatRefusal.LOST
+    is_renewed = known is not None and known.is_held(now)
+    if not is_renewed and others.number >= seats:
+        return NoSeat(seats, others.next_end or now)
+    since = known.taken_at if known is not None and is_renewed else now
+    seat = Seat(request.seat_id, request.domain, request.label, since, now + lease)
+    return GrantedSeat(seat, seats, others.number + 1)

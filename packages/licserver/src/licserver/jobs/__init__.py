@@ -1,0 +1,1 @@
+"""The background process: jobs of the queue, and periodic work."""

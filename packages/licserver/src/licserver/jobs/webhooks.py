@@ -1,0 +1,35 @@
+"""Sends webhooks in the background."""
+
+from typing import Final
+
+from licserver.database.repositories.queue import Job
+from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
+from licserver.jobs.outbound import post
+from licserver.jobs.worker import KEPT, SWEEP_SECONDS, BackgroundWorker
+from licserver.services import Services
+from licserver.services.webhooks import SCAN_SECONDS
+
+AT_ONCE: Final = 64  # requests of a process
+SHARE: Final = 4  # requests to an endpoint at a time: a silent endpoint must not delay the others
+
+
+def _sweep(services: Services) -> None:
+    services.repositories.webhooks.sweep(services.context.settled_now() - KEPT)
+
+
+def register_webhooks(background: BackgroundWorker, services: Services) -> None:
+    """Register the queues of events and deliveries, and the periodic scan for ended licenses."""
+    webhooks, networks = services.webhooks, services.settings.webhook_networks
+
+    async def deliver(job: Job) -> bool:
+        attempt = await background.on_thread(lambda: webhooks.prepare(job))
+        if attempt is None:
+            return False
+        answer = await post(attempt.url, attempt.body, attempt.headers, networks)
+        return await background.on_thread(lambda: webhooks.record(job, *answer))
+
+    background.register(EVENTS, webhooks.fan_out)
+    background.register(DELIVERIES, deliver, at_once=AT_ONCE, share=SHARE)
+    background.every(SCAN_SECONDS, webhooks.scan)
+    background.every(SWEEP_SECONDS, services.repositories.webhooks.name_owners)
+    background.every(SWEEP_SECONDS, lambda: _sweep(services))

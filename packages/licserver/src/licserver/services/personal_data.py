@@ -1,0 +1,239 @@
+"""Export and erasure of a customer's personal data (GDPR, articles 15, 17 and 20)."""
+
+import json
+import secrets
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from licserver.database.engine import connect
+from licserver.database.repositories import Repositories
+from licserver.database.repositories.personal_data import Found, Known, Row, to_plain
+from licserver.database.schema import read_version
+from licserver.database.timelines import Timelines
+from licserver.domain.personal_data import ERASED, AddressPattern, fold_address, is_address, list_addresses
+from licserver.errors import InvalidInputError, LicserverError, NotFoundError, SecretsError
+from licserver.security.private_files import new_file
+from licserver.services.context import Service
+from licserver.services.license_lookups import fold_email
+from licserver.services.licenses import LicenseService
+from licserver.services.mail import open_private
+from licserver.services.tokens import open_response
+from licserver.settings import Settings
+
+FORMAT: Final = 1
+FILE: Final = "erased-addresses.json"
+"""In the data folder, from which a restore, which replaces the database, repeats the erasures."""
+
+_JSON: Final = {"details", "payload", "body", "content"}  # columns whose text is JSON
+_HASH: Final = "erased address"
+
+
+class ErasureRecord(NamedTuple):
+    """The erasure of an address: its instant, and whether its licenses were kept."""
+
+    at: datetime
+    keep_licenses: bool
+
+    def dump(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return {"at": self.at.isoformat(), "keep_licenses": self.keep_licenses}
+
+
+class PersonalDataService(Service):
+    """Exports and erases the data of the customer with a mail address."""
+
+    def export(self, email: str) -> dict[str, Any]:
+        """Return all data of an address for JSON, with the license keys, and audit the export.
+
+        Raises:
+            NotFoundError: The address has no data.
+        """
+        address = _read(email)
+        _, held = self._find(address)
+        if not held.rows:
+            raise _nothing(address)
+        with self._context.transaction() as tx:
+            tx.write_audit("customer.export", self._object(address), rows=_count(held))
+        records = {name: [_describe(name, row) for row in rows] for name, rows in sorted(held.rows.items())}
+        for record, row in zip(records.get("licenses", ()), held.rows.get("licenses", ()), strict=True):
+            with suppress(SecretsError):  # an altered row
+                record["license_key"] = self._context.vault.decrypt_key(row["encrypted_key"], row["id"])
+        return {
+            "format": FORMAT,
+            "email": address,
+            "exported_at": self._context.now().isoformat(),
+            "records": records,
+        }
+
+    def count(self, email: str) -> dict[str, int]:
+        """Return the number of rows of an address, by table."""
+        _, held = self._find(_read(email))
+        return {name: len(rows) for name, rows in sorted(held.rows.items())}
+
+    def erase(self, email: str, *, keep_licenses: bool = False) -> dict[str, int]:
+        """Erase all data of an address; return the number of changed and deleted rows, by table.
+
+        Its licenses are deleted; licenses that a shop has sold are revoked, and kept without personal data.
+        With `keep_licenses` all licenses stay valid.
+
+        Raises:
+            NotFoundError: The address has no data.
+        """
+        address = _read(email)
+        erasure = ErasureRecord(self._context.now(), keep_licenses)
+        counts = self._erase(address, erasure)
+        if not counts:
+            raise _nothing(address)
+        self._remember(address, erasure)
+        return counts
+
+    def erase_again(self, further: Mapping[str, ErasureRecord] | None = None) -> int:
+        """Repeat all erasures, as after a restore; return the number of addresses that had data.
+
+        Data from after an erasure stays: the customer has bought again.
+        """
+        erasures = {**self._list_erasures(), **_load_file(self._context.settings), **(further or {})}
+        held = set[str]()
+        for address in self._list_addresses() if erasures else ():
+            if (erasure := erasures.get(self._hash(address))) and self._erase(address, erasure):
+                held.add(fold_address(address))
+        with self._context.transaction() as tx:
+            for name, erasure in erasures.items():
+                tx.repositories.personal_data.add_erasure(name, json.dumps(erasure.dump()).encode())
+        return len(held)
+
+    # --- finding
+
+    def _find(self, address: str, before: datetime | None = None) -> tuple[AddressPattern, Found]:
+        pattern = AddressPattern(address)
+        known = Known(
+            self._context.vault.pseudonym("mail", address.casefold()).hex(),
+            self._context.vault.pseudonym("account", fold_email(address)),
+            *self._find_sealed(pattern),
+        )
+        return pattern, self._context.repositories.personal_data.find(pattern, known, before)
+
+    def _find_sealed(self, pattern: AddressPattern) -> tuple[list[int], list[int]]:
+        """Return the ids of jobs and of recorded responses that hold an address, encrypted."""
+        ids: dict[str, list[int]] = {"jobs": [], "receipts": []}
+        for table, row, text in self._open_sealed():
+            if pattern.is_in(text):
+                ids[table].append(row["id"])
+        return ids["jobs"], ids["receipts"]
+
+    def _open_sealed(self) -> Iterator[tuple[str, Row, str]]:
+        vault = self._context.vault
+        for table, row in self._context.repositories.personal_data.list_sealed():
+            with suppress(SecretsError):  # encrypted with other secrets
+                if table == "jobs":
+                    yield table, row, open_private(vault, b64decode(json.loads(row["payload"])["encrypted"]))
+                else:
+                    yield table, row, open_response(vault, row)
+
+    def _list_addresses(self) -> list[str]:
+        """Return every text in the database that may be a mail address, each once."""
+        addresses = set[str]()
+        for text in self._context.repositories.personal_data.list_texts():
+            addresses.update(list_addresses(text))
+        for _, _, text in self._open_sealed():
+            addresses.update(list_addresses(text))
+        return sorted(addresses)
+
+    # --- erasing
+
+    def _erase(self, address: str, erasure: ErasureRecord) -> dict[str, int]:
+        now = self._context.now()
+        pattern, held = self._find(address, None if erasure.at >= now else erasure.at)
+        if not held.rows:
+            return {}
+        token = f"{ERASED} {secrets.token_hex(4)}"
+        with self._context.transaction() as tx:
+            sold = tx.repositories.personal_data.find_sold(held.license_ids)
+            kept = {*held.license_ids} if erasure.keep_licenses else sold
+            if not erasure.keep_licenses:
+                for license_id in sorted(sold):
+                    LicenseService(tx).revoke(license_id.hex())
+            counts = tx.repositories.personal_data.erase(held, pattern, token, now, kept)
+            details = {"rows": sum(counts.values()), "keep_licenses": erasure.keep_licenses}
+            tx.write_audit("customer.erase", self._object(address), **details)
+        return counts
+
+    def _remember(self, address: str, erasure: ErasureRecord) -> None:
+        name, settings = self._hash(address), self._context.settings
+        with self._context.transaction() as tx:
+            tx.repositories.personal_data.add_erasure(name, json.dumps(erasure.dump()).encode())
+        known = {**self._list_erasures(), **_load_file(settings), name: erasure}
+        content = json.dumps({hash_: known[hash_].dump() for hash_ in sorted(known)}, indent=1)
+        with new_file(settings.data_dir / FILE, replace=True) as file:
+            file.write(content.encode() + b"\n")
+
+    def _list_erasures(self) -> dict[str, ErasureRecord]:
+        stored = self._context.repositories.personal_data.list_erasures()
+        return {name: _load(json.loads(note)) for name, note in stored.items()}
+
+    def _hash(self, address: str) -> str:
+        """Return a keyed hash, which cannot be computed without the installation's secrets."""
+        return self._context.vault.pseudonym(_HASH, fold_address(address)).hex()
+
+    def _object(self, address: str) -> tuple[str, str]:
+        return "customer", self._hash(address)
+
+
+def load_erasures(settings: Settings) -> dict[str, ErasureRecord]:
+    """Return the erasures in the data folder and in the database that a restore is about to replace.
+
+    An unreadable database is ignored: the file has the same erasures, except those of other machines.
+    """
+    erasures = _load_file(settings)
+    with (
+        suppress(LicserverError),
+        closing(connect(settings.database, Timelines(settings.data_dir, keep=False))) as old,
+    ):
+        if (old.file is None or old.file.exists()) and read_version(old) is not None:
+            stored = Repositories(old).personal_data.list_erasures()
+            erasures = {name: _load(json.loads(note)) for name, note in stored.items()} | erasures
+    return erasures
+
+
+def _load_file(settings: Settings) -> dict[str, ErasureRecord]:
+    path: Path = settings.data_dir / FILE
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    try:
+        return {name: _load(note) for name, note in json.loads(text).items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidInputError(
+            f"{path} cannot be read. A restore erases again by the hashes in it; put back a copy of it"
+        ) from None
+
+
+def _load(note: Mapping[str, Any]) -> ErasureRecord:
+    return ErasureRecord(datetime.fromisoformat(note["at"]), note["keep_licenses"] is True)
+
+
+def _read(email: str) -> str:
+    if not is_address(address := email.strip()):
+        raise InvalidInputError("this is no mail address; write it like ann@example.com")
+    return address
+
+
+def _nothing(address: str) -> NotFoundError:
+    return NotFoundError(f"nothing is held of {address}")
+
+
+def _count(held: Found) -> int:
+    return sum(map(len, held.rows.values()))
+
+
+def _describe(table: str, row: Row) -> dict[str, Any]:
+    record = to_plain(table, row)
+    for name in _JSON & record.keys():
+        with suppress(ValueError, TypeError):
+            record[name] = json.loads(record[name])
+    return record

@@ -1,0 +1,110 @@
+"""Problems of sales that need a decision: listed, answered, and reported to the vendor."""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Final
+
+from licserver.database.repositories.sales import Problem, Source, SourceMapping
+from licserver.errors import ConflictError, InvalidInputError, NotFoundError
+from licserver.protocol.webhooks import EventType
+from licserver.services.context import Service
+from licserver.services.lists import Page, page_by_id
+from licserver.services.mail import MailService
+from licserver.services.validation import to_line
+from licserver.shops.contract import Answer, Attention
+from licserver.shops.facts import CONTACT, Contact, load_fact
+
+SCAN_SECONDS: Final = 60.0
+MAIL_EVERY: Final = timedelta(hours=1)
+MAX_NAME: Final = 500
+
+
+class ProblemService(Service):
+    """Lists, answers and reports problems."""
+
+    def list_open(self, cursor: str | None = None, limit: int = 50) -> Page[Problem]:
+        """Return a page of open problems, the latest first."""
+        return page_by_id(self._context.repositories.sales.list_open_problems, cursor, limit)
+
+    def count_open(self, limit: int) -> int:
+        """Count open problems, up to a limit."""
+        return self._context.repositories.sales.count_open_problems(limit)
+
+    def get(self, problem_id: int) -> Problem:
+        """Return a problem."""
+        problem = self._context.repositories.sales.find_problem(problem_id)
+        if problem is None:
+            raise NotFoundError(f"there is no problem {problem_id}; `licserver source problems` shows all")
+        return problem
+
+    def find_mapping(self, problem: Problem) -> SourceMapping | None:
+        """Return the mapping of a problem's purchase, if the mapping issues licenses."""
+        ids = json.loads(problem.external_ids or "[]")
+        mapped = self._context.repositories.sales.list_mappings(problem.source)
+        return next((mapping for mapping in mapped if mapping.external_id in ids and mapping.product), None)
+
+    def find_customer(self, problem: Problem) -> tuple[str | None, str | None]:
+        """Return the customer's address and language, as the shop has reported them last of the sale."""
+        rows, _ = self._context.repositories.sales.load_contract(problem.source, [problem.object])
+        contacts = [load_fact(row.content, row.customer_email) for row in rows if row.kind == CONTACT]
+        latest = sorted(contacts, key=lambda fact: (fact.reported_at, fact.id), reverse=True)
+        known = [fact for fact in latest if isinstance(fact, Contact)]
+        return (
+            next((contact.email for contact in known if contact.email), None),
+            next((contact.language for contact in known if contact.language), None),
+        )
+
+    def update(
+        self,
+        source: Source,
+        objects: Collection[str],
+        attentions: Sequence[Attention],
+        known: Sequence[Problem],
+    ) -> list[str]:
+        """Store the problems of a contract, and close those that are solved; return the messages.
+
+        Call it in the transaction of the change; `known` are the stored problems.
+        """
+        sales, now = self._context.repositories.sales, self._context.now()
+        kept = list[int]()
+        for attention in attentions:
+            values = {
+                "message": to_line(attention.text),
+                "external_ids": json.dumps(attention.external_ids) if attention.external_ids else None,
+                "kind": attention.kind.value,
+                "answers": " ".join(attention.answers),
+            }
+            id_, is_new = sales.put_problem(
+                source.name, attention.about, attention.id[:MAX_NAME], now, **values
+            )
+            kept.append(id_)
+            if is_new:
+                data = {"source": source.name, "object": attention.about, "problem": attention.kind.value}
+                self._context.add_events(EventType.SALE_NEEDS_ATTENTION, data)
+        if any(attention.closed_at is None and attention.id not in kept for attention in known):
+            sales.close_problems(source.name, objects, kept, now)
+        return [to_line(attention.text) for attention in attentions]
+
+    def answer(self, problem_id: int, answer: str) -> Problem:
+        """Store the answer to a problem; `SourceService.answer` processes the sale again."""
+        with self._context.transaction() as tx:
+            problem = ProblemService(tx).get(problem_id)
+            possible = [*problem.answers.split(), Answer.ISSUED.value]
+            if answer not in possible:
+                raise InvalidInputError(f"the answer to this is one of {', '.join(possible)}")
+            if answer == Answer.ISSUED and problem.closed_at is not None:
+                raise ConflictError(
+                    "this sale needs no decision any more: check its licenses before you issue more"
+                )
+            now = tx.now()
+            tx.repositories.sales.change_problem(problem_id, answer=Answer(answer).value, closed_at=now)
+            about = {"object": problem.object, "problem": problem.kind, "answer": answer}
+            tx.write_audit("source.answer", ("source", problem.source), **about)
+        return problem._replace(answer=answer, closed_at=now)
+
+    def send_mail(self) -> bool:
+        """Queue the mail to the vendor about new problems, at most once an hour."""
+        with self._context.transaction() as tx:
+            count = tx.repositories.sales.take_unmailed(tx.now(), MAIL_EVERY)
+            return count > 0 and MailService(tx).send_problems(count)

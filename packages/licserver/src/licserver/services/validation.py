@@ -1,0 +1,99 @@
+"""Validation of values of several subjects: text, ids, domains, addresses."""
+
+import re
+from typing import Final
+
+from licserver.domain.environments import (
+    InvalidDomainError,
+    is_printable,
+    normalise_domain,
+    normalise_ip,
+    parse_ip,
+)
+from licserver.domain.mail_addresses import MAX_EMAIL
+from licserver.domain.offers import is_channel
+from licserver.errors import InvalidInputError
+from licserver.security.key_vault import ID_BYTES
+from licserver.security.redaction import mask
+
+MAX_INDEXED: Final = 255
+"""Characters of a version or of a subscription's id: an index of PostgreSQL takes no text of any length."""
+
+
+MAX_LINE_CHARS: Final = 500  # characters of text without a special rule
+
+
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+
+
+_LINE_BREAKS: Final = {ord(char): None for char in "\t\r\n"}
+
+
+def has_id_shape(text: str) -> bool:
+    """Return whether `text` has the format of a license's id."""
+    return len(text) == 2 * ID_BYTES and all(char in "0123456789abcdef" for char in text)
+
+
+def is_text(text: str) -> bool:
+    """Return whether `text` has no control characters other than tabs and line breaks."""
+    return is_printable(text.translate(_LINE_BREAKS))
+
+
+def check_line(what: str, text: str, most: int) -> str:
+    """Validate a line of text that must not be empty; return it stripped."""
+    text = text.strip()
+    if not text or not is_printable(text) or len(text) > most:
+        raise InvalidInputError(f"{what} must be one line of text of at most {most} characters")
+    return text
+
+
+def to_line(text: str) -> str:
+    """Return a text, which may quote a shop's report, as a line that is safe to store, log and send."""
+    shown = (char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LINE_CHARS])
+    return mask("".join(shown))
+
+
+def check_subscription(subscription_id: str) -> None:
+    """Validate a subscription's id."""
+    if not (subscription_id.strip() and is_printable(subscription_id)) or len(subscription_id) > MAX_INDEXED:
+        raise InvalidInputError(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
+
+
+def read_domain(text: str, what: str = "a domain") -> str:
+    """Validate a domain; return its stored form. `what` is the subject of the error's message."""
+    try:
+        return normalise_domain(text)
+    except InvalidDomainError as problem:
+        raise InvalidInputError(f"{what} {problem}") from None
+
+
+def find_ip(text: str, ipv6_prefix: int) -> str | None:
+    """Return an IP address in its stored form; None for any other text."""
+    address = parse_ip(text)
+    return None if address is None else normalise_ip(address, ipv6_prefix)
+
+
+def read_email(text: str | None) -> str | None:
+    """Validate a customer's e-mail address; return None for blank text."""
+    text = (text or "").strip()
+    if not text:
+        return None
+    if len(text) > MAX_EMAIL or not is_printable(text) or _EMAIL.fullmatch(text) is None:
+        raise InvalidInputError("a customer's e-mail must look like name@example.com")
+    return text
+
+
+def find_email(text: str | None) -> str | None:
+    """Return an e-mail address; None for any other text."""
+    try:
+        return read_email(text)
+    except InvalidInputError:
+        return None
+
+
+def check_channel(name: str) -> None:
+    """Validate the name of a channel."""
+    if not is_channel(name):
+        raise InvalidInputError(
+            f"{name!r} is no channel: use up to 40 lower-case letters, digits and . _ -, like beta"
+        )

@@ -1,0 +1,1 @@
+"""A server process: its sockets, connections, worker processes and end."""

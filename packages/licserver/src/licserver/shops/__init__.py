@@ -1,0 +1,93 @@
+"""Shops: what each platform reports of its objects, and the licenses that follow from it. Pure.
+
+Each shop is one module with the interface `Shop`, and one row here. `facts` are what it reports, and
+`desired` derives the licenses.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from licserver.shops import dodo, gumroad, lemonsqueezy, paddle, polar, standard, stripe, woocommerce
+from licserver.shops.reading import Shop
+
+
+class ShopKind(enum.StrEnum):
+    """A platform that reports sales."""
+
+    STRIPE = "stripe"
+    PADDLE = "paddle"
+    LEMONSQUEEZY = "lemonsqueezy"
+    WOOCOMMERCE = "woocommerce"
+    POLAR = "polar"
+    DODO = "dodo"
+    GUMROAD = "gumroad"
+    STANDARD = "standard"
+
+
+class ShopRow(NamedTuple):
+    """What is known of a shop beside its module.
+
+    Args:
+        name: As it calls itself.
+        shop: Its module.
+        is_secret: Returns whether a text may be a signing secret.
+        secret_form: What such a secret must do, for a sentence.
+        test_is_marked: Whether deliveries name the test mode; otherwise the secret separates it.
+    """
+
+    name: str
+    shop: Shop
+    is_secret: Callable[[str], bool]
+    secret_form: str
+    test_is_marked: bool = True
+
+
+ROWS: Final[Mapping[ShopKind, ShopRow]] = {
+    ShopKind.STRIPE: ShopRow("Stripe", stripe, lambda one: one.startswith("whsec_"), "begin with whsec_"),
+    ShopKind.PADDLE: ShopRow(
+        "Paddle",
+        paddle,
+        lambda one: one.startswith("pdl_ntfset_"),
+        "begin with pdl_ntfset_",
+        test_is_marked=False,
+    ),
+    ShopKind.LEMONSQUEEZY: ShopRow(
+        "Lemon Squeezy",
+        lemonsqueezy,
+        lambda one: len(one) <= lemonsqueezy.MAX_SECRET,
+        f"have at most {lemonsqueezy.MAX_SECRET} characters",
+    ),
+    ShopKind.WOOCOMMERCE: ShopRow(
+        "WooCommerce",
+        woocommerce,
+        lambda one: "&" not in one,
+        "have no &, which WooCommerce may replace",
+        test_is_marked=False,
+    ),
+    ShopKind.POLAR: ShopRow(
+        "Polar",
+        polar,
+        lambda one: one.startswith(polar.PREFIXES),
+        "begin with polar_whs_ or whsec_",
+        test_is_marked=False,
+    ),
+    ShopKind.DODO: ShopRow(
+        "Dodo Payments",
+        dodo,
+        lambda one: one.startswith("whsec_") and bool(standard.read_key(one)),
+        "be base64 after whsec_",
+        test_is_marked=False,
+    ),
+    ShopKind.GUMROAD: ShopRow(
+        "Gumroad",
+        gumroad,
+        lambda one: len(one) >= gumroad.MIN_SECRET and one.isascii() and one.isalnum(),
+        f"have at least {gumroad.MIN_SECRET} letters and digits, since it is part of the address",
+    ),
+    ShopKind.STANDARD: ShopRow(
+        "Standard Webhooks", standard, lambda one: bool(standard.read_key(one)), "be base64 after whsec_"
+    ),
+}
+
+SHOPS: Final[Mapping[ShopKind, Shop]] = {kind: row.shop for kind, row in ROWS.items()}

@@ -1,0 +1,169 @@
+"""The difference between licenses that should exist and those that do; what a person has changed stays.
+
+Three values are compared: what should be, what is, and what the source has set last. Where the last two
+differ, a person (or an import) has changed it since.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+
+TERMS: Final = ("slots", "lifetime", "expires_on", "support_until", "plan", "floating_seats")
+"""What a mapping decides of a license."""
+
+REFUNDED: Final = "the order was refunded"
+DISPUTED: Final = "the payment was disputed"
+REVOKED: Final = "revoked"
+ENDS_AT: Final = "ends_at"
+
+
+class Wanted(NamedTuple):
+    """What a license should be.
+
+    Args:
+        item: What it is issued for.
+        terms: By name, those of `TERMS`; None to leave them as they are.
+        ends_with_subscription: Whether it ends with its subscription, and on no day of its own.
+        revoked: Why it should be revoked.
+    """
+
+    item: str | None
+    terms: Mapping[str, Any] | None
+    ends_with_subscription: bool = False
+    revoked: str | None = None
+
+
+class Actual(NamedTuple):
+    """What a license is."""
+
+    terms: Mapping[str, Any]
+    is_revoked: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What a source has set last.
+
+    Args:
+        item: The external id whose mapping was applied.
+        terms: By name.
+        revoked: Why the license should have been revoked then.
+        reason: With which reason the source has revoked it, if it did.
+        kept: What a person has changed and the source would have set to another value.
+    """
+
+    item: str | None = None
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    revoked: str | None = None
+    reason: str | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Change(NamedTuple):
+    """What to do with a license.
+
+    Args:
+        terms: To set, by name.
+        revoke: With which reason to revoke it.
+        reinstate: Whether to undo the revocation.
+        applied: To store.
+    """
+
+    terms: Mapping[str, Any]
+    revoke: str | None
+    reinstate: bool
+    applied: Applied
+
+
+def assume_applied(actual: Actual, revoked: str | None, *, is_end_chosen: bool) -> Applied:
+    """Return what a source must have set of a license that was issued before this was stored.
+
+    Args:
+        actual: What the license is.
+        revoked: Why it should have been revoked, by what was known of its order then.
+        is_end_chosen: Whether a person has changed the day on which it ends.
+    """
+    terms = {name: value for name, value in actual.terms.items() if name != "expires_on" or not is_end_chosen}
+    reason = actual.reason if actual.is_revoked and actual.reason in {REFUNDED, DISPUTED} else None
+    return Applied(terms=terms, revoked=revoked, reason=reason)
+
+
+def find_change(wanted: Wanted, actual: Actual, applied: Applied) -> Change:
+    """Return what has to be done so that a license is what it should be."""
+    kept, terms = dict[str, Any](), dict[str, Any]()
+    base = dict(applied.terms)
+    for name, value in _find_followed(wanted, applied).items():
+        is_ = actual.terms[name]
+        if value != is_ and (name not in base or base[name] != is_):
+            kept[name] = value
+        elif value != is_:
+            terms[name] = value
+        base[name] = value
+    kept = _find_still_kept(applied, actual, base) | kept
+    result = replace(applied, item=wanted.item or applied.item, terms=base, kept=kept)
+    return _find_revocation(wanted.revoked, actual, Change(terms, None, reinstate=False, applied=result))
+
+
+def _find_followed(wanted: Wanted, applied: Applied) -> Mapping[str, Any]:
+    """Return the terms that are to be set; the day of a mapping goes once there is a subscription."""
+    terms = wanted.terms or {}
+    if wanted.ends_with_subscription and applied.terms.get("expires_on", date.max) is not None:
+        return {**terms, "expires_on": None}
+    return terms
+
+
+def _find_still_kept(applied: Applied, actual: Actual, base: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is still another value than the source would set."""
+    return {
+        name: value
+        for name, value in applied.kept.items()
+        if name in TERMS and actual.terms[name] != base.get(name)
+    }
+
+
+def _find_revocation(wanted: str | None, actual: Actual, change: Change) -> Change:
+    applied = change.applied
+    is_ours = actual.is_revoked and applied.reason is not None and actual.reason == applied.reason
+    if wanted is None:
+        applied = replace(applied, revoked=None, reason=None)
+        return change._replace(reinstate=is_ours, applied=applied)
+    if actual.is_revoked:
+        return change._replace(
+            applied=replace(applied, revoked=wanted, reason=applied.reason if is_ours else None)
+        )
+    if applied.revoked == wanted:  # a person has reinstated it since
+        kept = {**applied.kept, REVOKED: wanted}
+        return change._replace(applied=replace(applied, kept=kept, reason=None))
+    return change._replace(revoke=wanted, applied=replace(applied, revoked=wanted, reason=wanted))
+
+
+class EndChange(NamedTuple):
+    """What to do with the end of a subscription.
+
+    Args:
+        sets: The instant to set; None to leave it.
+        kept: Whether another one was left because a person has set it.
+    """
+
+    sets: datetime | None
+    kept: bool
+
+
+def find_end(
+    wanted: datetime | None, actual: datetime | None, applied: datetime | None, *, is_applied: bool
+) -> EndChange:
+    """Return the end that a subscription has to be given.
+
+    One that a person has put off is moved only to a later one, so that a payment always extends; one that a
+    person has brought forward, or taken away, stays.
+    """
+    if wanted is None or wanted == actual:
+        return EndChange(None, kept=False)
+    if not is_applied or actual == applied:
+        return EndChange(wanted, kept=False)
+    is_put_off = actual is not None and applied is not None and actual > applied
+    if is_put_off and actual is not None and wanted > actual:
+        return EndChange(wanted, kept=False)
+    return EndChange(None, kept=True)

@@ -1,0 +1,206 @@
+"""The licenses that follow from the facts of a contract.
+
+A contract is what belongs together for a customer: an order with its lines, refunds and disputes, or a
+subscription with its orders, items and periods. `desired` is a function of the newest facts alone.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import NamedTuple, Protocol
+
+from licserver.shops.facts import OrderState
+
+
+class ItemMapping(Protocol):
+    """What is issued for a product or a price of a shop; without a product nothing is."""
+
+    @property
+    def external_id(self) -> str:
+        """The id in the shop."""
+        ...
+
+    @property
+    def product(self) -> str | None:
+        """The slug of our product."""
+        ...
+
+    @property
+    def slots(self) -> int | None:
+        """Activations; None is unlimited."""
+        ...
+
+    @property
+    def lifetime(self) -> bool:
+        """Never expires."""
+        ...
+
+    @property
+    def expires_in(self) -> str | None:
+        """From the payment, as ``1y``."""
+        ...
+
+    @property
+    def support(self) -> str | None:
+        """From the payment to the end of the support period."""
+        ...
+
+    @property
+    def plan(self) -> str | None:
+        """The plan of each license."""
+        ...
+
+    @property
+    def floating_seats(self) -> int | None:
+        """How many may use it at the same time."""
+        ...
+
+    @property
+    def quantity(self) -> int | None:
+        """How many licenses one purchase is, where the shop does not report it; None: a person is asked."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the vendor chooses for a source."""
+
+    grace: timedelta
+    revokes_partial_refunds: bool = False
+    follows_changes: bool = True  # of plan, price and quantity; otherwise a person is asked
+    states: Mapping[str, OrderState] = field(default_factory=dict)  # the shop's word → what it means
+
+
+class Issued(NamedTuple):
+    """A license that a source has issued.
+
+    Args:
+        license_id: The license.
+        product: The slug of its product.
+        key: As `DesiredLicense.key` was; None of what was issued before keys were stored, or by hand.
+        number: As `DesiredLicense.number` was.
+        item: As `DesiredLicense.item` was. Before keys were stored, the id that was mapped.
+        order_id: The order for which it was issued.
+        line_id: The line for which it was issued, as it was stored before keys were.
+        subscription_id: The license's subscription.
+        in_use: How many activations it has.
+        revoked: The reason for which it is revoked.
+    """
+
+    license_id: bytes
+    product: str
+    key: str | None = None
+    number: int = 1
+    item: str | None = None
+    order_id: str | None = None
+    line_id: str | None = None
+    subscription_id: str | None = None
+    in_use: int = 0
+    revoked: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The terms of a license."""
+
+    product: str
+    slots: int | None
+    lifetime: bool
+    expires_on: date | None
+    support_until: date | None
+    plan: str | None
+    floating_seats: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredLicense:
+    """A license that should exist, under `key` and `number`."""
+
+    key: str | None  # of what was bought; None: an issued license that no line describes
+    number: int = 1  # from 1
+    license_id: bytes | None = None  # the issued license that it is; None: it is to be issued, unless revoked
+    item: str | None = None  # what it is issued for; to be stored
+    order_id: str | None = None
+    subscription_id: str | None = None
+    terms: Terms | None = None  # None: as they are
+    ends_at: datetime | None = None  # with its subscription
+    revoked: str | None = None  # why it is revoked
+    email: str | None = field(default=None, repr=False)
+    language: str | None = None
+
+
+class End(NamedTuple):
+    """When a subscription ends."""
+
+    at: datetime
+    is_final: bool  # it was cancelled or has ended: no payment is awaited
+
+
+class AttentionKind(enum.StrEnum):
+    """Why a person has to look."""
+
+    UNMAPPED = "not mapped"  # map it
+    LINES = "lines not known"  # fetch them, or issue by hand
+    QUANTITY = "quantity not known"  # fetch it, set a quantity for the mapping, or issue by hand
+    STATE = "state not known"  # map the state, or issue by hand
+    CHANGE = "change"  # follow it, or leave it
+    FEWER = "fewer than in use"  # follow it, or leave it
+    UNCLEAR = "licenses not matched"  # issue by hand what is missing
+    SUBSCRIPTION = "subscription not known"  # fetch it, or extend by hand
+    PERIOD = "period not known"  # fetch it, or extend by hand
+    REFUND = "share of a refund not known"  # revoke by hand
+
+
+class Answer(enum.StrEnum):
+    """How a person has answered."""
+
+    FOLLOW = "follow"  # of a change: do what the shop reports
+    LEAVE = "leave"  # leave it as it is
+    ISSUED = "issued"  # a person has issued by hand what is missing: nothing more is issued for it
+
+
+class Attention(NamedTuple):
+    """What a person has to look at.
+
+    Args:
+        id: The same as long as the same is in question.
+        kind: Why.
+        text: A sentence that names what happened, and what to do.
+        about: The object, as ``order:5`` or ``subscription:77``.
+        external_ids: What could be mapped.
+        answers: What a person can choose; mapping and issuing by hand aside.
+    """
+
+    id: str
+    kind: AttentionKind
+    text: str
+    about: str
+    external_ids: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = (Answer.LEAVE,)
+
+
+class Fetch(NamedTuple):
+    """What the shop's API knows and the facts do not.
+
+    Args:
+        kind: ``lines`` of an order, ``customer``, ``payment`` (of which order) or ``subscription``.
+        id: The shop's.
+        about: The object whose facts lack it, as ``order:5`` or ``subscription:77``.
+    """
+
+    kind: str
+    id: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What follows from the facts of a contract."""
+
+    licenses: tuple[DesiredLicense, ...] = ()
+    ends: Mapping[str, End] = field(
+        default_factory=dict
+    )  # subscription → when its licenses end; also by hand
+    attention: tuple[Attention, ...] = ()
+    fetches: tuple[Fetch, ...] = ()

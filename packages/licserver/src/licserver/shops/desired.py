@@ -1,0 +1,591 @@
+"""Derive the licenses that should exist from the facts of a contract."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from licserver.domain.text import plural
+from licserver.shops.adoption import adopt
+from licserver.shops.contract import (
+    Answer,
+    Attention,
+    AttentionKind,
+    Desired,
+    DesiredLicense,
+    Fetch,
+    Issued,
+    ItemMapping,
+    Rules,
+    Terms,
+)
+from licserver.shops.facts import Contact, Fact, Line, OrderReason, OrderState
+from licserver.shops.orders import OrderFacts, Share, group_orders
+from licserver.shops.periods import add_period
+from licserver.shops.subscriptions import Course, SubscriptionFacts, group_subscriptions
+from licserver.shops.units import (
+    EARLIER,
+    FEWER,
+    REPLACED,
+    Unit,
+    add_quantities,
+    assign_item,
+    by_need,
+    escape,
+    find_base_key,
+    find_last_item,
+    find_numbers,
+    has_key,
+    is_assigned,
+    make_line_key,
+    match_items,
+    may_belong,
+)
+
+_NO_ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType({})
+_CHOICE: Final = (Answer.FOLLOW, Answer.LEAVE)
+
+
+class _Current(NamedTuple):
+    """The licenses of a unit for what is sold now, or was sold last."""
+
+    issued: list[Issued]
+    is_same: bool = True  # what is sold is what they are for
+    mapping: ItemMapping | None = None  # what they have to become
+
+
+def desired(
+    facts: Collection[Fact],
+    mappings: Mapping[str, ItemMapping],
+    rules: Rules,
+    issued: Sequence[Issued],
+    answers: Mapping[str, Answer] = _NO_ANSWERS,
+) -> Desired:
+    """Return the licenses that should exist, and what a person has to look at.
+
+    Args:
+        facts: Of one contract, the newest report of each object.
+        mappings: By the ids in the shop.
+        rules: Of the source.
+        issued: The licenses that exist for the contract.
+        answers: How a person has answered, by `Attention.id`.
+    """
+    return _Derivation(facts, mappings, rules, issued, answers).run()
+
+
+class _Derivation:
+    def __init__(
+        self,
+        facts: Collection[Fact],
+        mappings: Mapping[str, ItemMapping],
+        rules: Rules,
+        issued: Sequence[Issued],
+        answers: Mapping[str, Answer],
+    ) -> None:
+        self._mappings, self._rules, self._answers = mappings, rules, answers
+        self._by_hand = tuple(id_ for id_, answer in answers.items() if answer is Answer.ISSUED)
+        self._issued = sorted(issued, key=lambda one: (one.key or "", one.number, one.license_id))
+        self._keyed = {find_base_key(one.key) for one in issued if has_key(one) and one.key is not None}
+        orders = group_orders(facts, {one.order_id for one in issued if one.order_id is not None})
+        self._orders = sorted(orders, key=_by_payment)
+        self._subscriptions = group_subscriptions(facts, self._orders)
+        contacts = [one for one in facts if isinstance(one, Contact)]
+        self._contacts = sorted(contacts, key=lambda one: (one.reported_at, one.id), reverse=True)
+        self._courses: dict[str, Course] = {}
+        self._units: dict[str, Unit] = {}
+        self._unclear: set[str] = set()
+        self._licenses: list[DesiredLicense] = []
+        self._attention: dict[str, Attention] = {}
+        self._fetches: dict[Fetch, None] = {}
+
+    def run(self) -> Desired:
+        """Derive all."""
+        for order in self._orders:
+            self._add_units(order)
+        self._attach_keyed()
+        for subscription in self._subscriptions:
+            self._match_items(subscription)
+            self._courses[subscription.id] = subscription.find_course(self._rules, self._find_period)
+        for unit in self._units.values():
+            self._derive(unit)
+        for order in self._orders:
+            self._check_order(order)
+        for subscription in self._subscriptions:
+            self._check_subscription(subscription)
+        ends = {name: course.end for name, course in self._courses.items() if course.end is not None}
+        over = {Answer.LEAVE, Answer.ISSUED}
+        attention = [one for one in self._attention.values() if self._answers.get(one.id) not in over]
+        return Desired(
+            licenses=tuple(self._licenses),
+            ends=ends,
+            attention=tuple(attention),
+            fetches=tuple(self._fetches),
+        )
+
+    # --- what was bought
+
+    def _add_units(self, order: OrderFacts) -> None:
+        """Add what an order has sold, with the licenses that were issued before lines were known."""
+        names = set(order.names)
+        if order.order is not None and order.order.reason is OrderReason.UNKNOWN:
+            names.update(order.order.subscriptions)  # as the order of all its charges was called before
+        own = [one for one in self._issued if one.order_id in names and not has_key(one)]
+        if not order.sells or order.lines is None:
+            self._add_earlier(order, own)
+            return
+        units = self._read_lines(order)
+        by_key = {unit.key: unit for unit in units}
+        left: list[Issued] = []
+        for one in own:
+            unit = None if one.line_id is None else by_key.get(make_line_key(order, one.line_id))
+            (left if unit is None else unit.issued).append(one)
+        served = {place for place, unit in enumerate(units) if unit.issued or unit.key in self._keyed}
+        lines = [Line(None, unit.ids, unit.sold, unit.quantity) for unit in units]
+        adoption = adopt(lines, served, left, self._find_product)
+        for place, of_line in adoption.taken.items():
+            units[place].issued += of_line
+        self._add_earlier(order, adoption.left)
+        for place, unit in enumerate(units):
+            if place in adoption.unclear:
+                self._ask_about_unclear(unit)
+            else:
+                self._units[unit.key] = unit
+        if not order.lines.is_complete:
+            self._ask_for_lines(order, has_some=True)
+
+    def _read_lines(self, order: OrderFacts) -> list[Unit]:
+        units: dict[str, Unit] = {}
+        for line in () if order.lines is None else order.lines.lines:
+            key = (
+                f"item:{escape(line.item_id)}" if line.item_id else make_line_key(order, line.id or line.sold)
+            )
+            known = units.get(key)
+            if known is not None:
+                known.quantity = add_quantities(known, line)
+                continue
+            # An item that an earlier order has sold is not sold again.
+            units[key] = self._units.get(key) or Unit(
+                key, line.external_ids, line.sold, line.quantity, order, is_item=line.item_id is not None
+            )
+        return list(units.values())
+
+    def _add_earlier(self, order: OrderFacts, issued: Iterable[Issued]) -> None:
+        """Add licenses of an order of whose line nothing is known."""
+        for one in issued:
+            key = one.key or f"{EARLIER}{escape(order.id)}/{escape(one.line_id or one.item or '')}"
+            ids = () if one.item is None else (one.item,)
+            unit = self._units.setdefault(key, Unit(key, ids, one.item, order=order, is_described=False))
+            unit.issued.append(one)
+
+    def _attach_keyed(self) -> None:
+        """Attach licenses to what they were issued for; of a line that is gone, nothing is paid any more."""
+        orders = {name: one for one in self._orders for name in one.names}
+        subscriptions = {one.id: one for one in self._subscriptions}
+        for one in self._issued:
+            if one.key is None or not has_key(one):
+                continue
+            key = find_base_key(one.key)
+            if key not in self._units:
+                order = orders.get(one.order_id or "")
+                is_item = key.startswith("item:")
+                lines = None if order is None or not order.sells or is_item else order.lines
+                is_gone = lines is not None and lines.is_complete and key not in self._unclear
+                self._units[key] = Unit(
+                    key,
+                    sold=one.item,
+                    quantity=0 if is_gone else None,
+                    order=order,
+                    subscription=subscriptions.get(one.subscription_id or ""),
+                    is_item=is_item,
+                    is_described=is_gone,
+                )
+            self._units[key].issued.append(one)
+
+    def _match_items(self, subscription: SubscriptionFacts) -> None:
+        """Match the items of a subscription with what its first orders have sold."""
+        items = subscription.find_items()
+        left = [unit for unit in self._units.values() if may_belong(unit, subscription)]
+        if items is None:
+            for unit in left:
+                unit.subscription = subscription
+            return
+        has_units = bool(left)
+        open_ = match_items(left, items, subscription, self._find_product)
+        for unit in left:
+            if unit.is_item or is_assigned(unit, subscription):
+                unit.subscription, unit.quantity, unit.is_described = subscription, 0, True
+                unit.is_item = True
+                # Its licenses stay those of what they were for last, not of what its order has sold first.
+                unit.sold = find_last_item(unit.issued) or unit.sold
+                unit.ids = unit.ids if unit.sold is None else (unit.sold,)
+            elif not unit.is_described:
+                unit.subscription = subscription
+        if has_units or self._is_bought(subscription):
+            for item in open_:
+                name = item.id or f"{subscription.id}/{item.sold}"
+                added = Unit(f"item:{escape(name)}", order=_find_payer(subscription, self._rules))
+                assign_item(added, item, subscription)
+                self._units[added.key] = added
+
+    def _is_bought(self, subscription: SubscriptionFacts) -> bool:
+        return any(one.sells and one.was_paid(self._rules) for one in subscription.orders)
+
+    # --- what it is worth
+
+    def _find_mapping(self, ids: Iterable[str]) -> ItemMapping | None:
+        return next((self._mappings[one] for one in ids if one in self._mappings), None)
+
+    def _find_product(self, line: Line) -> str | None:
+        mapping = self._find_mapping(line.external_ids)
+        return None if mapping is None else mapping.product or ""
+
+    def _find_period(self, order: OrderFacts) -> str | None:
+        """Return the period that is mapped for the lines of a renewal."""
+        lines = () if order.lines is None else order.lines.lines
+        found = [self._find_mapping(line.external_ids) for line in lines]
+        periods = {one.expires_in for one in found if one is not None and one.expires_in is not None}
+        return periods.pop() if len(periods) == 1 else None
+
+    def _find_refusal(self, unit: Unit) -> str | None:
+        if unit.subscription is not None:
+            return self._courses[unit.subscription.id].refusal
+        return None if unit.order is None else unit.order.find_refusal(self._rules)
+
+    def _may_issue(self, unit: Unit) -> bool:
+        """Return whether it was paid, and still is."""
+        if self._find_refusal(unit) is not None:
+            return False
+        if unit.subscription is not None:
+            return self._is_bought(unit.subscription)
+        order = unit.order
+        if order is None or not order.sells or not order.was_paid(self._rules):
+            return False
+        return order.find_state(self._rules) is not OrderState.UNKNOWN
+
+    def _make_terms(self, unit: Unit, mapping: ItemMapping) -> Terms:
+        """Return the terms of a license; their periods begin with the payment."""
+        paid_at = None if unit.order is None else unit.order.find_paid_at()
+        day = None if paid_at is None else paid_at.date()
+        subscription, period = unit.subscription, mapping.expires_in
+        has_end = subscription is not None and self._courses[subscription.id].end is not None
+        return Terms(
+            product=mapping.product or "",
+            slots=mapping.slots,
+            lifetime=mapping.lifetime,
+            expires_on=None if has_end or period is None or day is None else add_period(day, period),
+            support_until=add_period(day, mapping.support) if mapping.support and day else None,
+            plan=mapping.plan,
+            floating_seats=mapping.floating_seats,
+        )
+
+    # --- licenses
+
+    def _derive(self, unit: Unit) -> None:
+        """Add the licenses of a line or an item."""
+        mapping = self._find_mapping(unit.ids)
+        if not unit.issued:
+            self._derive_new(unit, mapping)
+            return
+        current = self._find_current(unit, mapping)
+        terms = None if current.mapping is None else self._make_terms(unit, current.mapping)
+        is_replaced = terms is not None and terms.product != current.issued[0].product
+        paid = sum(1 for one in current.issued if one.revoked != FEWER)
+        count = paid if unit.quantity is None else unit.quantity
+        if is_replaced and terms is not None:
+            self._add_issued(unit, unit.issued, REPLACED)
+            if self._may_issue(unit):
+                key = f"{unit.key}@{terms.product}"
+                self._add_new(unit, range(1, count + 1), terms, key)
+            return
+        others = [one for one in unit.issued if one not in current.issued]
+        self._add_issued(unit, others, REPLACED)
+        is_ignored = mapping is not None and mapping.product is None
+        if not unit.is_described or (is_ignored and count):
+            count = paid
+        self._resize(unit, current, count, mapping, terms)
+
+    def _derive_new(self, unit: Unit, mapping: ItemMapping | None) -> None:
+        if unit.quantity == 0 or not self._may_issue(unit) or self._is_issued_by_hand(unit):
+            return
+        if mapping is None:
+            self._ask_to_map(unit)
+        elif mapping.product is not None:
+            known = (unit.quantity, unit.ordered, mapping.quantity)
+            quantity = next((one for one in known if one is not None), None)
+            if quantity is None:
+                self._ask_for_quantity(unit)
+            else:
+                self._add_new(unit, range(1, quantity + 1), self._make_terms(unit, mapping), unit.key)
+
+    def _is_issued_by_hand(self, unit: Unit) -> bool:
+        """Return whether a person has answered a question about it with a license."""
+        names = {f"quantity:{unit.key}", f"lines:{unit.key}", f"unclear:{unit.key}", f"purchase:{unit.about}"}
+        begins = [f"unmapped:{unit.key}:"]
+        if unit.order is not None:
+            names.add(f"lines:{unit.order.id}")
+            begins.append(f"state:{unit.order.id}:")
+        return any(id_ in names or id_.startswith(tuple(begins)) for id_ in self._by_hand)
+
+    def _find_current(self, unit: Unit, mapping: ItemMapping | None) -> _Current:
+        """Return the licenses for what is sold now, or was sold last."""
+        products: dict[str, list[Issued]] = {}
+        for one in reversed(unit.issued):
+            products.setdefault(one.product, []).insert(0, one)
+        if not unit.is_item or not unit.ids:
+            return _Current(next(iter(products.values())))
+        for of_product in products.values():
+            if any(one.item is None or one.item in unit.ids for one in of_product):
+                return _Current(of_product)
+        latest = next(iter(products.values()))
+        if mapping is None:
+            self._ask_to_map(unit)
+        if mapping is None or mapping.product is None:
+            return _Current(latest, is_same=False)
+        question = f"change:{unit.key}:{unit.sold}"
+        if not self._follows(question):
+            text = f"{_name(unit.about)} is for {unit.name} now, and its license is not: follow the change"
+            self._ask(question, AttentionKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
+            return _Current(latest, is_same=False)
+        return _Current(products.get(mapping.product, latest), mapping=mapping)
+
+    def _follows(self, question: str) -> bool:
+        answer = self._answers.get(question)
+        return self._rules.follows_changes if answer is None else answer is Answer.FOLLOW
+
+    def _resize(
+        self,
+        unit: Unit,
+        current: _Current,
+        quantity: int,
+        mapping: ItemMapping | None,
+        terms: Terms | None,
+    ) -> None:
+        """Give a line or an item the number of licenses that is paid."""
+        paid = [one for one in current.issued if one.revoked != FEWER]
+        count, question = len(paid), f"quantity:{unit.key}:{quantity}"
+        is_refused = quantity < count and not self._may_reduce(unit, paid, quantity, question)
+        if is_refused or (quantity > count and not self._may_add(unit, count, quantity, question)):
+            quantity = count
+        order = sorted(current.issued, key=by_need)
+        numbers = find_numbers(current.issued)
+        for revoked, some in ((self._find_refusal(unit), order[:quantity]), (FEWER, order[quantity:])):
+            self._add_issued(unit, some, revoked, terms, numbers, is_same=current.is_same)
+        missing = quantity - len(order)
+        if missing <= 0 or not self._may_issue(unit):
+            return
+        if mapping is None:
+            self._ask_to_map(unit)
+            return
+        taken = set(numbers.values())
+        free = (one for one in range(1, len(order) + quantity + 1) if one not in taken)
+        key = next((one.key for one in current.issued if one.key and has_key(one)), unit.key)
+        self._add_new(unit, islice(free, missing), terms or self._make_terms(unit, mapping), key)
+
+    def _may_reduce(self, unit: Unit, paid: Sequence[Issued], quantity: int, question: str) -> bool:
+        """Return whether licenses that are not paid any more may be revoked; otherwise a person is asked."""
+        in_use = sum(1 for one in paid if one.in_use)
+        if self._answers.get(question) is Answer.FOLLOW or (in_use <= quantity and self._follows(question)):
+            return True
+        text = (
+            f"{_name(unit.about)} pays for {quantity} {plural(quantity, 'license')} of {unit.name}; "
+            f"{len(paid)} were issued, and {in_use} are in use: revoke what is not paid"
+        )
+        self._ask(question, AttentionKind.FEWER, text, unit.about, unit.ids, _CHOICE)
+        return False
+
+    def _may_add(self, unit: Unit, count: int, quantity: int, question: str) -> bool:
+        if self._follows(question):
+            return True
+        text = f"{_name(unit.about)} pays for {quantity} of {unit.name}; {count} were issued: issue more"
+        self._ask(question, AttentionKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
+        return False
+
+    def _add_issued(
+        self,
+        unit: Unit,
+        issued: Sequence[Issued],
+        revoked: str | None,
+        terms: Terms | None = None,
+        numbers: Mapping[bytes, int] = MappingProxyType({}),
+        *,
+        is_same: bool = False,
+    ) -> None:
+        """Add licenses that exist; `is_same`: they are for what is sold now."""
+        for one in issued:
+            key = one.key if one.key is not None and has_key(one) else unit.key
+            number = numbers.get(one.license_id, one.number)
+            item = unit.sold or one.item if is_same else one.item
+            self._add(unit, one.license_id, key, number, item=item, revoked=revoked, terms=terms)
+
+    def _add_new(self, unit: Unit, numbers: Iterable[int], terms: Terms, key: str) -> None:
+        for number in numbers:
+            self._add(unit, None, key, number, item=unit.sold, revoked=None, terms=terms)
+
+    def _add(
+        self,
+        unit: Unit,
+        license_id: bytes | None,
+        key: str,
+        number: int,
+        *,
+        item: str | None,
+        revoked: str | None,
+        terms: Terms | None,
+    ) -> None:
+        subscription = unit.subscription
+        end = None if subscription is None else self._courses[subscription.id].end
+        email, language = self._find_contact(unit, is_new=license_id is None)
+        self._licenses.append(
+            DesiredLicense(
+                key=key,
+                number=number,
+                license_id=license_id,
+                item=item,
+                order_id=None if unit.order is None else unit.order.id,
+                subscription_id=None if subscription is None else subscription.id,
+                terms=terms,
+                ends_at=None if end is None else end.at,
+                revoked=revoked,
+                email=email,
+                language=language,
+            )
+        )
+
+    def _find_contact(self, unit: Unit, *, is_new: bool) -> tuple[str | None, str | None]:
+        """Return the address and the language of a customer, as they were reported last."""
+        orders = set() if unit.order is None else set(unit.order.names)
+        subscription = unit.subscription
+        if subscription is not None:
+            orders = orders.union(*(one.names for one in subscription.orders))
+        known = [
+            one
+            for one in self._contacts
+            if orders & set(one.orders) or (subscription is not None and subscription.id in one.subscriptions)
+        ]
+        email = next((one.email for one in known if one.email), None)
+        if email is None and is_new:
+            customers = (Fetch("customer", one.customer_id, unit.about) for one in known if one.customer_id)
+            self._fetches.update(dict.fromkeys(list(customers)[:1]))
+        return email, next((one.language for one in known if one.language), None)
+
+    # --- what a person has to look at
+
+    def _ask(
+        self,
+        id_: str,
+        kind: AttentionKind,
+        text: str,
+        about: str,
+        ids: tuple[str, ...] = (),
+        answers: tuple[Answer, ...] = (Answer.LEAVE,),
+    ) -> None:
+        self._attention[id_] = Attention(id_, kind, text, about, ids, answers)
+
+    def _ask_to_map(self, unit: Unit) -> None:
+        if unit.subscription is not None and unit.subscription.is_over:
+            return  # it is not paid any more
+        if not unit.ids:
+            # Of a product that was deleted, WooCommerce reports no id in any order.
+            text = f"{_name(unit.about)}: which product was bought is not in the report; issue by hand"
+            self._ask(f"lines:{unit.key}", AttentionKind.LINES, text, unit.about)
+            return
+        text = f"{_name(unit.about)}: {unit.name} is not mapped; map it with `licserver source map`"
+        self._ask(f"unmapped:{unit.key}:{unit.sold}", AttentionKind.UNMAPPED, text, unit.about, unit.ids)
+
+    def _ask_for_quantity(self, unit: Unit) -> None:
+        text = (
+            f"{_name(unit.about)}: how many of {unit.name} were bought is not in the report; give the source "
+            "an API key, map it with `--quantity`, or issue by hand"
+        )
+        self._ask(f"quantity:{unit.key}", AttentionKind.QUANTITY, text, unit.about, unit.ids)
+        self._fetch("lines", unit.order)
+
+    def _ask_about_unclear(self, unit: Unit) -> None:
+        self._unclear.add(unit.key)
+        text = (
+            f"{_name(unit.about)} was changed after its licenses were issued, and it is not known whether "
+            f"they are for {unit.name}; issue a license by hand if one is missing"
+        )
+        self._ask(f"unclear:{unit.key}", AttentionKind.UNCLEAR, text, unit.about, unit.ids)
+
+    def _ask_for_lines(self, order: OrderFacts, *, has_some: bool = False) -> None:
+        about = f"order:{order.id}"
+        what = "not all that was bought is" if has_some else "what was bought is not"
+        text = f"{_name(about)}: {what} in the report; give the source an API key, or issue by hand"
+        self._ask(f"lines:{order.id}", AttentionKind.LINES, text, about)
+        self._fetch("lines", order)
+
+    def _fetch(self, kind: str, order: OrderFacts | None) -> None:
+        """Note what the shop's API may know of an order; it may know it by any of its names."""
+        names = [] if order is None else [(one, f"order:{order.id}") for one in sorted(order.names)]
+        self._fetches.update({Fetch(kind, name, about): None for name, about in names})
+
+    def _check_order(self, order: OrderFacts) -> None:
+        about = f"order:{order.id}"
+        is_served = any(unit.issued for unit in self._units.values() if unit.order is order)
+        if order.order is None:
+            if not is_served and (order.find_refunded_share() is not Share.NONE or order.is_disputed()):
+                # Most such payments have nothing to do with licenses: they need no decision.
+                self._fetch("payment", order)
+            return
+        if is_served and order.has_unknown_share() and order.find_refusal(self._rules) is None:
+            text = f"{_name(about)} was refunded, and it is not known whether in part or all"
+            self._ask(f"refund:{order.id}", AttentionKind.REFUND, text, about)
+        if is_served or not order.was_paid(self._rules) or order.find_refusal(self._rules):
+            return
+        if order.sells and order.find_state(self._rules) is OrderState.UNKNOWN:
+            text = (
+                f"{_name(about)} is paid, and its state {order.order.shop_state} is not known: map the state"
+            )
+            ids = (order.order.shop_state,)
+            self._ask(f"state:{order.id}:{ids[0]}", AttentionKind.STATE, text, about, ids)
+        elif order.sells and order.lines is None:
+            # The items of a subscription may be known by itself.
+            named = set(order.order.subscriptions)
+            if not any(one.items is not None for one in self._subscriptions if one.id in named):
+                self._ask_for_lines(order)
+        elif order.order.reason is OrderReason.RENEWAL and not order.order.subscriptions:
+            self._ask_for_purchase(
+                f"{_name(about)} renews a subscription that it does not name", about, order
+            )
+
+    def _check_subscription(self, subscription: SubscriptionFacts) -> None:
+        about, course = f"subscription:{subscription.id}", self._courses[subscription.id]
+        by_hand = any(one.subscription_id == subscription.id for one in self._issued)
+        has_licenses = by_hand or any(
+            unit.issued for unit in self._units.values() if unit.subscription is subscription
+        )
+        renewals = [one for one in subscription.orders if one.order is not None and not one.sells]
+        paid = [
+            one for one in renewals if one.was_paid(self._rules) and one.find_refusal(self._rules) is None
+        ]
+        if paid and not has_licenses and not self._is_bought(subscription):
+            self._ask_for_purchase(f"{_name(about)} was paid, and its purchase is not known", about, *paid)
+            self._fetches[Fetch("subscription", subscription.id, about)] = None
+        elif course.has_unknown_period and has_licenses:
+            text = f"{_name(about)} was paid for a time that is not known; extend its licenses by hand"
+            self._ask(f"period:{subscription.id}", AttentionKind.PERIOD, text, about)
+            self._fetches[Fetch("subscription", subscription.id, about)] = None
+
+    def _ask_for_purchase(self, what: str, about: str, *orders: OrderFacts) -> None:
+        lines = [line for one in orders if one.lines is not None for line in one.lines.lines]
+        if lines and all(self._find_product(line) == "" for line in lines):
+            return  # what issues no license anyway
+        text = f"{what}; use `licserver source sync`, or extend or issue its license by hand"
+        self._ask(f"purchase:{about}", AttentionKind.SUBSCRIPTION, text, about)
+
+
+def _by_payment(order: OrderFacts) -> tuple[float, str]:
+    paid_at = order.find_paid_at()
+    return (float("inf") if paid_at is None else paid_at.timestamp()), order.id
+
+
+def _name(about: str) -> str:
+    """Return an object for a sentence."""
+    return about.replace(":", " ", 1)
+
+
+def _find_payer(subscription: SubscriptionFacts, rules: Rules) -> OrderFacts | None:
+    """Return the latest order that paid the subscription."""
+    paid = [one for one in subscription.orders if one.was_paid(rules)]
+    return paid[-1] if paid else None

@@ -1,0 +1,200 @@
+"""An order with all that is known of its payment, refunds and disputes."""
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from licserver.shops.contract import Rules
+from licserver.shops.facts import (
+    Contact,
+    Dispute,
+    DisputeState,
+    Fact,
+    Lines,
+    Order,
+    OrderReason,
+    OrderState,
+    Payment,
+    Refund,
+    RefundState,
+    Subscription,
+    is_newer,
+)
+
+REFUNDED: Final = "the order was refunded"
+DISPUTED: Final = "the payment was disputed"
+UNPAID: Final = {
+    OrderState.PENDING: "the order is not paid",
+    OrderState.HELD: "the order is on hold",
+    OrderState.FAILED: "the payment failed",
+    OrderState.CANCELLED: "the order was cancelled",
+}
+
+
+class Share(enum.IntEnum):
+    """How much of an order was refunded."""
+
+    NONE = 0
+    PART = 1
+    ALL = 2
+
+
+@dataclass(slots=True)
+class OrderFacts:
+    """The facts of one order, which is known by several names."""
+
+    names: set[str] = field(default_factory=set)
+    order: Order | None = None
+    parts: dict[str, Lines] = field(default_factory=dict)
+    payments: list[Payment] = field(default_factory=list)
+    refunds: list[Refund] = field(default_factory=list)
+    disputes: list[Dispute] = field(default_factory=list)
+    contacts: list[Contact] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """The shop's id of the order, as far as it is known."""
+        return min(self.names) if self.order is None else self.order.id
+
+    @property
+    def sells(self) -> bool:
+        """Whether licenses are issued for its lines."""
+        return self.order is not None and self.order.reason in {OrderReason.PURCHASE, OrderReason.UNKNOWN}
+
+    @property
+    def lines(self) -> Lines | None:
+        """All lines; None if no report lists them."""
+        parts = [self.parts[one] for one in sorted(self.parts)]
+        if len(parts) <= 1:
+            return parts[0] if parts else None
+        return replace(
+            max(parts, key=lambda one: one.reported_at),
+            lines=tuple(line for one in parts for line in one.lines),
+            is_complete=all(one.is_complete for one in parts),
+        )
+
+    def find_paid_at(self) -> datetime | None:
+        """Return when it was paid; what is bought counts from then."""
+        return None if self.order is None else self.order.paid_at or self.order.reported_at
+
+    def find_state(self, rules: Rules) -> OrderState:
+        """Return its state, as the vendor translates it."""
+        if self.order is None:
+            return OrderState.UNKNOWN
+        return rules.states.get(self.order.shop_state, self.order.state)
+
+    def was_paid(self, rules: Rules) -> bool:
+        """Return whether it was paid at some time, whatever has become of that."""
+        is_paid = self.find_state(rules) in {OrderState.PAID, OrderState.REFUNDED}
+        return is_paid or (self.order is not None and self.order.paid_at is not None)
+
+    def find_refusal(self, rules: Rules) -> str | None:
+        """Return why the sale gives no license; None if it is paid, as far as it is known."""
+        least = Share.PART if rules.revokes_partial_refunds else Share.ALL
+        state = self.find_state(rules)
+        if state is OrderState.REFUNDED or self.find_refunded_share() >= least:
+            return REFUNDED
+        return DISPUTED if self.is_disputed() else UNPAID.get(state)
+
+    def is_disputed(self) -> bool:
+        """Return whether a dispute is open or lost; each counts, and a reversal takes back one open one."""
+        states = [one.state for one in self.disputes]
+        # A reversal may have changed the state of the dispute itself as well.
+        reversed_ = max(0, states.count(DisputeState.REVERSAL) - states.count(DisputeState.WON))
+        is_open = states.count(DisputeState.OPEN) > reversed_
+        return is_open or DisputeState.LOST in states
+
+    def find_refunded_share(self) -> Share:
+        """Return how much was refunded, by all refunds that hold."""
+        made = [one for one in self.refunds if one.state is RefundState.MADE]
+        if any(one.is_full for one in made):
+            return Share.ALL
+        refunded, total = self._add_up(made), self._find_total()
+        if total is not None and refunded >= total > 0:
+            return Share.ALL
+        return Share.PART if refunded > 0 or made else Share.NONE
+
+    def has_unknown_share(self) -> bool:
+        """Return whether a refund is known, and not how much of the order it is."""
+        made = [one for one in self.refunds if one.state is RefundState.MADE and one.is_full is None]
+        return bool(made) and (self._find_total() is None or any(one.amount is None for one in made))
+
+    def _find_total(self) -> Decimal | None:
+        # A charge is refunded in its own currency, which may be another one than the order's.
+        totals = [one.total for one in self.payments if one.total is not None]
+        if totals or self.order is None:
+            return sum(totals, Decimal(0)) if totals else None
+        return self.order.total
+
+    def _add_up(self, made: Sequence[Refund]) -> Decimal:
+        """Return the sum of refunds, of which some are known one by one and others by their sum alone."""
+        single = sum((one.amount for one in made if one.amount is not None), Decimal(0))
+        sums = [(one.reported_at, one.refunded) for one in self.payments if one.refunded is not None]
+        if self.order is not None and self.order.refunded is not None:
+            sums = [(self.order.reported_at, self.order.refunded)]
+        if not sums:
+            return single
+        reported_at, sum_ = max(at for at, _ in sums), sum((amount for _, amount in sums), Decimal(0))
+        # A sum of before a refund failed contains it.
+        failed = [
+            one for one in self.refunds if one.state is RefundState.VOID and one.reported_at >= reported_at
+        ]
+        lost = sum((one.amount for one in failed if one.amount is not None), Decimal(0))
+        return single + max(Decimal(0), sum_ - single - lost)
+
+
+def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[OrderFacts]:
+    """Return the orders that facts are about; of those in `order_ids` nothing may be known."""
+    known = [fact for fact in facts if not isinstance(fact, Subscription)]  # it names different orders
+    groups: dict[str, OrderFacts] = {one: OrderFacts({one}) for one in order_ids}
+    for fact in known:
+        _join(groups, _names_of(fact))
+    for fact in known:
+        names = _names_of(fact)
+        if names:
+            _add(groups[names[0]], fact)
+    return sorted({id(one): one for one in groups.values()}.values(), key=lambda one: one.id)
+
+
+_OrderFact = Order | Payment | Lines | Refund | Dispute | Contact
+
+
+def _names_of(fact: _OrderFact) -> tuple[str, ...]:
+    match fact:
+        case Order():
+            return fact.id, *fact.names
+        case Payment():
+            return fact.id, *fact.orders
+        case Refund() | Dispute() | Contact():
+            return fact.orders
+        case Lines():
+            return () if fact.order_id is None else (fact.order_id,)
+
+
+def _join(groups: dict[str, OrderFacts], names: tuple[str, ...]) -> None:
+    joined = set(names).union(*(groups[one].names for one in names if one in groups))
+    group = OrderFacts(joined)
+    for name in joined:
+        groups[name] = group
+
+
+def _add(group: OrderFacts, fact: _OrderFact) -> None:
+    match fact:
+        case Order():
+            # Two only if the shop has called it differently before it was paid.
+            if group.order is None or (group.order.reported_at, group.order.id) < (fact.reported_at, fact.id):
+                group.order = fact
+        case Lines():
+            if fact.part not in group.parts or is_newer(group.parts[fact.part], fact):
+                group.parts[fact.part] = fact
+        case Payment():
+            group.payments.append(fact)
+        case Refund():
+            group.refunds.append(fact)
+        case Dispute():
+            group.disputes.append(fact)
+        case Contact():
+            group.contacts.append(fact)

@@ -1,0 +1,34 @@
+"""Periods as vendors write them: `30d`, `6m`, `1y`."""
+
+import calendar
+import re
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
+from typing import Final
+
+_PERIOD: Final = re.compile(r"([1-9][0-9]{0,3})([dmy])")
+_MONTHS: Final = 12
+
+
+def is_period(text: str) -> bool:
+    """Return whether a text is a period."""
+    return _PERIOD.fullmatch(text) is not None
+
+
+def add_period(day: date, period: str) -> date:
+    """Return the day so much later; in a month that is too short, the last one."""
+    found = _PERIOD.fullmatch(period)
+    if found is None:
+        raise ValueError(period)
+    number, unit = int(found[1]), found[2]
+    if unit == "d":
+        return day + timedelta(days=min(number, (date.max - day).days))
+    months = day.month - 1 + number * (_MONTHS if unit == "y" else 1)
+    year, month = day.year + months // _MONTHS, months % _MONTHS + 1
+    if year > MAXYEAR:
+        return date.max
+    return day.replace(year=year, month=month, day=min(day.day, calendar.monthrange(year, month)[1]))
+
+
+def add_period_to_instant(at: datetime, period: str) -> datetime:
+    """Return the instant so much later, at the same time of the day in UTC."""
+    return datetime.combine(add_period(at.date(), period), at.time(), UTC)

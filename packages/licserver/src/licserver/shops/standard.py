@@ -1,0 +1,265 @@
+"""Standard Webhooks (standardwebhooks.com): own shops, and the signatures of those that sign so."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from licserver.domain.languages import find_language
+from licserver.shops.facts import (
+    Contact,
+    Dispute,
+    DisputeState,
+    Fact,
+    Line,
+    Lines,
+    Order,
+    OrderReason,
+    OrderState,
+    Refund,
+    RefundState,
+    Subscription,
+    SubscriptionState,
+)
+from licserver.shops.reading import (
+    MAX_QUANTITY,
+    NO_OPTIONS,
+    Delivery,
+    Instant,
+    ReadOptions,
+    UnreadableDeliveryError,
+    check_year,
+    load,
+    no_path,
+    parse,
+    read_nothing,
+)
+from licserver.shops.signatures import MAX_SIGNATURES, from_base64, has_signed, is_recent
+
+HEADER: Final = "webhook-signature"
+
+_PREFIX: Final = "whsec_"
+
+_Id = Annotated[str, Field(min_length=1, max_length=255)]
+_Date = Annotated[date, AfterValidator(check_year)]
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _read_day(value: object) -> object:
+    """Return a date without a time as such; it would pass for the instant of its beginning."""
+    if not isinstance(value, str) or _DAY.fullmatch(value) is None:
+        return value
+    return date.fromisoformat(value)
+
+
+_Through = Annotated[Instant | _Date, BeforeValidator(_read_day)]
+_Amount = Annotated[Decimal, Field(max_digits=20, ge=0)]
+
+
+class Data(BaseModel):
+    """The data of a delivery; which fields are needed depends on its type."""
+
+    model_config = ConfigDict(title="SaleData", coerce_numbers_to_str=True)
+
+    order_id: _Id | None = Field(None, description="The order's id in the shop.")
+    external_id: _Id | None = Field(None, description="The product's or price's id in the shop.")
+    quantity: int = Field(1, ge=1, le=MAX_QUANTITY, description="How many license keys.")
+    total: _Amount | None = Field(None, description="What the order cost; partial refunds add up to it.")
+    customer_email: str | None = Field(None, max_length=254)
+    customer_language: str | None = Field(
+        None, max_length=35, description="Of mails to the customer, such as `de`."
+    )
+    subscription_id: _Id | None = Field(None, description="The subscription's id in the shop.")
+    paid_through: _Through | None = Field(
+        None, description="To when the subscription is paid; a date includes that day, in UTC."
+    )
+    refund_id: _Id | None = Field(None, description="The refund's id, where an order can have several.")
+    amount: _Amount | None = Field(None, description="What was refunded.")
+    partial: bool = Field(default=False, description="Whether a refund is of a part of the order.")
+    dispute_id: _Id | None = Field(None, description="The dispute's id, where an order can have several.")
+    test: bool | None = Field(None, description="Whether this is a test; a live source ignores those.")
+
+
+class Event(BaseModel):
+    """The body of a delivery."""
+
+    type: str = Field(max_length=100)
+    timestamp: Instant = Field(description="When it happened.")
+    data: Data
+
+
+class _Envelope(BaseModel):
+    type: str = Field("no type", max_length=100)  # other senders with this signature have bodies of their own
+
+
+def verify(
+    headers: Mapping[str, str], body: bytes, secrets: list[str], now: datetime, tolerance: timedelta
+) -> bool:
+    """Return whether one of the secrets has signed the body lately."""
+    return verify_by_keys(headers, body, [key for key in map(read_key, secrets) if key], now, tolerance)
+
+
+def verify_by_keys(
+    headers: Mapping[str, str], body: bytes, keys: list[bytes], now: datetime, tolerance: timedelta
+) -> bool:
+    """Return whether one of the keys has signed the body lately."""
+    timestamp, delivery = headers.get("webhook-timestamp", ""), headers.get("webhook-id", "")
+    if not is_recent(timestamp, now, tolerance, both_ways=True):
+        return False
+    signed = [part.partition(",") for part in headers.get(HEADER, "").split()[:MAX_SIGNATURES]]
+    signatures = [from_base64(value) for version, _, value in signed if version == "v1"]
+    message = f"{delivery}.{timestamp}.".encode("utf-8", "surrogateescape") + body
+    return has_signed(message, signatures, keys)
+
+
+def read_key(secret: str) -> bytes:
+    """Return the key of a secret: base64 after ``whsec_``, otherwise its text, as Polar has it."""
+    return from_base64(secret.removeprefix(_PREFIX)) if secret.startswith(_PREFIX) else secret.encode()
+
+
+def _read_purchase(at: datetime, data: Data) -> list[Fact]:
+    order_id = data.order_id or ""
+    line = Line(None, (data.external_id or "",), data.external_id, data.quantity)
+    return [
+        Order(
+            id=order_id,
+            reported_at=at,
+            state=OrderState.PAID,
+            subscriptions=_named(data.subscription_id),
+            paid_at=at,
+            ends_at=_find_end(data),
+            total=data.total,
+        ),
+        # An order of two products is two deliveries.
+        Lines(order_id=order_id, reported_at=at, lines=(line,), part=data.external_id or ""),
+        Contact(
+            id=order_id,
+            reported_at=at,
+            orders=(order_id,),
+            subscriptions=_named(data.subscription_id),
+            email=data.customer_email,
+            language=find_language(data.customer_language),
+        ),
+    ]
+
+
+def _read_renewal(at: datetime, data: Data) -> list[Fact]:
+    ends_at = _find_end(data)
+    order = Order(
+        id=data.order_id or f"{data.subscription_id}/{ends_at:%Y-%m-%dT%H:%M:%SZ}",
+        reported_at=at,
+        state=OrderState.PAID,
+        reason=OrderReason.RENEWAL,
+        subscriptions=_named(data.subscription_id),
+        paid_at=at,
+        ends_at=ends_at,
+        total=data.total,
+    )
+    return [order]
+
+
+def _refund(state: RefundState) -> Callable[[datetime, Data], list[Fact]]:
+    def read_refund(at: datetime, data: Data) -> list[Fact]:
+        # By its amount, if that is given; by `partial` otherwise.
+        refund = Refund(
+            id=data.refund_id or f"{data.order_id}/{'part' if data.partial else 'all'}",
+            reported_at=at,
+            state=state,
+            orders=(data.order_id or "",),
+            amount=data.amount,
+            is_full=None if data.amount is not None else not data.partial,
+        )
+        return [refund]
+
+    return read_refund
+
+
+def _dispute(state: DisputeState) -> Callable[[datetime, Data], list[Fact]]:
+    def read_dispute(at: datetime, data: Data) -> list[Fact]:
+        order_id = data.order_id or ""
+        return [Dispute(id=data.dispute_id or order_id, reported_at=at, state=state, orders=(order_id,))]
+
+    return read_dispute
+
+
+def _subscription(state: SubscriptionState) -> Callable[[datetime, Data], list[Fact]]:
+    def read_subscription(at: datetime, data: Data) -> list[Fact]:
+        is_over, ends_at = state is SubscriptionState.ENDED, _find_end(data)
+        report = Subscription(
+            id=data.subscription_id or "",
+            reported_at=at,
+            state=state,
+            orders=_named(data.order_id),
+            ends_at=None if is_over else ends_at,
+            cancels_at=None if is_over else ends_at,
+            ended_at=at if is_over else None,
+        )
+        return [report]
+
+    return read_subscription
+
+
+def _read_resumption(at: datetime, data: Data) -> list[Fact]:
+    report = Subscription(
+        id=data.subscription_id or "",
+        reported_at=at,
+        state=SubscriptionState.ACTIVE,
+        ends_at=_find_end(data),
+    )
+    return [report]
+
+
+def _read_change(at: datetime, data: Data) -> list[Fact]:
+    line = Line(None, (data.external_id or "",), data.external_id, data.quantity)
+    return [Lines(subscription_id=data.subscription_id, reported_at=at, lines=(line,))]
+
+
+def _named(id_: str | None) -> tuple[str, ...]:
+    return () if id_ is None else (id_,)
+
+
+def _find_end(data: Data) -> datetime | None:
+    ends = data.paid_through
+    if ends is not None and not isinstance(ends, datetime):
+        return datetime.combine(ends, time(), UTC) + timedelta(days=1)
+    return ends
+
+
+TYPES: Final[Mapping[str, tuple[Callable[[datetime, Data], list[Fact]], tuple[str, ...]]]] = {
+    "purchase.completed": (_read_purchase, ("order_id", "external_id")),
+    "purchase.refunded": (_refund(RefundState.MADE), ("order_id",)),
+    "purchase.refund_failed": (_refund(RefundState.VOID), ("order_id",)),
+    "purchase.disputed": (_dispute(DisputeState.OPEN), ("order_id",)),
+    "purchase.dispute_won": (_dispute(DisputeState.WON), ("order_id",)),
+    "purchase.dispute_lost": (_dispute(DisputeState.LOST), ("order_id",)),
+    "subscription.renewed": (_read_renewal, ("subscription_id", "paid_through")),
+    "subscription.changed": (_read_change, ("subscription_id", "external_id")),
+    "subscription.cancelled": (
+        _subscription(SubscriptionState.ACTIVE),
+        ("subscription_id", "paid_through"),
+    ),
+    "subscription.resumed": (_read_resumption, ("subscription_id",)),
+    "subscription.ended": (_subscription(SubscriptionState.ENDED), ("subscription_id",)),
+}
+"""The reader of each type, and the fields that it needs."""
+
+
+def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPTIONS) -> Delivery:
+    """Read a verified body."""
+    content = load(body)
+    delivery, type_ = headers.get("webhook-id"), parse(_Envelope, content).type
+    if type_ not in TYPES:
+        return Delivery.of(delivery, type_, f"the type is none of {', '.join(TYPES)}")
+    event = parse(Event, content)
+    reader, needed = TYPES[type_]
+    for name in needed:
+        if getattr(event.data, name) is None:
+            raise UnreadableDeliveryError(f"data.{name}: Field required")
+    return Delivery.of(delivery, type_, reader(event.timestamp, event.data), is_test=event.data.test)
+
+
+fetch_path = no_path
+read_fetched = read_nothing

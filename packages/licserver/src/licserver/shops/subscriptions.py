@@ -1,0 +1,216 @@
+"""A subscription with its orders: to when it is paid, when it ends, and what it consists of."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from licserver.shops.contract import End, Rules
+from licserver.shops.facts import (
+    Fact,
+    Line,
+    Lines,
+    OrderReason,
+    Subscription,
+    SubscriptionState,
+)
+from licserver.shops.orders import OrderFacts
+from licserver.shops.periods import add_period_to_instant
+
+SAME: Final = timedelta(days=1)
+"""Two ends that are closer are the same one, if one is counted from a payment and one is of a schedule."""
+
+
+class _Period(NamedTuple):
+    starts_at: datetime
+    as_of: datetime
+    ends_at: datetime | None
+    is_counted: bool = False  # its end is counted from the payment, and a schedule may say another hour
+
+
+class Course(NamedTuple):
+    """How a subscription goes on.
+
+    Args:
+        end: When it ends; None if that is not known.
+        refusal: Why the license is not valid; None if some period holds.
+        has_unknown_period: Whether a renewal was paid, and not for how long.
+    """
+
+    end: End | None = None
+    refusal: str | None = None
+    has_unknown_period: bool = False
+
+
+@dataclass(slots=True)
+class SubscriptionFacts:
+    """The facts of one subscription, and its orders."""
+
+    id: str
+    report: Subscription | None = None
+    items: Lines | None = None
+    orders: list[OrderFacts] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its newest report is that it has ended."""
+        return self.report is not None and self.report.state is SubscriptionState.ENDED
+
+    def find_items(self) -> tuple[Line, ...] | None:
+        """Return what it consists of, as the newest report has it; None if no report does."""
+        known = [self.items] if self.items is not None and self.items.is_complete else []
+        for one in reversed(self.orders):
+            lines, order = one.lines, one.order
+            if lines is None or order is None or not lines.is_complete:
+                continue
+            of_items = tuple(line for line in lines.lines if line.item_id is not None)
+            if of_items:
+                items = [line._replace(id=line.item_id) for line in of_items]
+                known.append(_at(lines, items))
+            elif order.reason is OrderReason.RENEWAL and lines.lines:
+                known.append(_at(lines, list(lines.lines)))
+        if not known:
+            return None
+        # Of the same instant its own report counts, and then that of its latest order.
+        return max(known, key=lambda one: one.as_of or one.reported_at).lines
+
+    def find_course(self, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]) -> Course:
+        """Return when it ends, and whether it holds.
+
+        Args:
+            rules: Of the source.
+            find_mapped: Returns the period that is mapped for a renewal whose subscription does not name one.
+        """
+        held, refused, revived_at = list[_Period](), list[tuple[_Period, str]](), list[datetime]()
+        unknown, lasting = list[_Period](), list[_Period]()
+        for one in self.orders:
+            period = self._find_period(one, rules, find_mapped)
+            if period is None:
+                continue
+            refusal = one.find_refusal(rules)
+            if refusal is not None:
+                refused.append((period, refusal))
+                continue
+            held.append(period)
+            order = one.order
+            is_purchase = order is not None and order.reason is OrderReason.PURCHASE
+            # What was bought as a subscription is paid, until the shop reports for how long.
+            if period.ends_at or (is_purchase and order is not None and self.id in order.subscriptions):
+                lasting.append(period)
+            if is_purchase:
+                revived_at.append(period.as_of)
+            elif period.ends_at is None:
+                unknown.append(period)
+        reported = self._find_reported(held, refused)
+        end = self._find_end([*lasting, *reported], revived_at, rules)
+        is_refused = bool(refused) and not (held or reported)
+        known = [one.starts_at for one in (*held, *reported) if one.ends_at is not None]
+        has_unknown = any(not known or one.starts_at > max(known) for one in unknown)
+        return Course(end, max(refused, key=_by_start)[1] if is_refused else None, has_unknown)
+
+    def _find_period(
+        self, one: OrderFacts, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]
+    ) -> _Period | None:
+        """Return the period that an order pays, or paid before that was taken back."""
+        order, at = one.order, one.find_paid_at()
+        if order is None or at is None or order.reason is OrderReason.CHANGE or not one.was_paid(rules):
+            return None
+        length = None if self.report is None else self.report.period
+        if length is None and order.reason is OrderReason.RENEWAL:
+            length = find_mapped(one)
+        starts_at = order.starts_at or at
+        if order.ends_at is None and length is not None:
+            return _Period(starts_at, at, add_period_to_instant(starts_at, length), is_counted=True)
+        return _Period(starts_at, at, order.ends_at)
+
+    def _find_reported(
+        self, held: Sequence[_Period], refused: Sequence[tuple[_Period, str]]
+    ) -> list[_Period]:
+        """Return the current period, as the subscription itself reports it."""
+        report = self.report
+        if report is None:
+            return []
+        if report.state is SubscriptionState.UNPAID and report.starts_at is not None:
+            # It was in order until then. The period itself holds once an order has paid it.
+            if any(one.starts_at >= report.starts_at for one in held):
+                return []
+            reported = _Period(report.starts_at, report.reported_at, report.starts_at)
+        elif report.state in {SubscriptionState.ACTIVE, SubscriptionState.PAUSED} and report.ends_at:
+            reported = _Period(report.starts_at or report.reported_at, report.reported_at, report.ends_at)
+        else:
+            return []
+        return [] if any(_covers(one, reported, held) for one, _ in refused) else [reported]
+
+    def _find_end(self, held: Sequence[_Period], revived_at: Sequence[datetime], rules: Rules) -> End | None:
+        report, newest = self.report, _find_newest(held)
+        if report is not None and report.state is SubscriptionState.ENDED:
+            # Only a purchase begins it again: a late payment of an old invoice does not.
+            if not any(at > report.reported_at for at in revived_at):
+                return End(report.ended_at or report.reported_at, is_final=True)
+            newest = _find_newest([one for one in held if one.as_of > report.reported_at])
+        cancels_at = None if report is None else report.cancels_at
+        if newest is None:
+            return None if cancels_at is None else End(cancels_at, is_final=True)
+        paid = newest.ends_at or newest.starts_at
+        is_over = report is not None and report.state is SubscriptionState.PAUSED
+        if report is None or cancels_at is None:
+            return End(paid, is_final=True) if is_over else End(paid + rules.grace, is_final=False)
+        if newest.as_of > report.reported_at and paid - cancels_at >= SAME:  # renewed nevertheless
+            return End(paid + rules.grace, is_final=False)
+        if cancels_at - paid < SAME or is_over:
+            return End(min(cancels_at, paid) if is_over else cancels_at, is_final=True)
+        return End(min(paid + rules.grace, cancels_at), is_final=False)
+
+
+def _by_start(refused: tuple[_Period, str]) -> tuple[datetime, datetime, str]:
+    return refused[0].starts_at, refused[0].as_of, refused[1]
+
+
+def _at(lines: Lines, items: list[Line]) -> Lines:
+    return Lines(
+        order_id=lines.order_id, reported_at=lines.reported_at, as_of=lines.as_of, lines=tuple(items)
+    )
+
+
+def _covers(refused: _Period, reported: _Period, held: Sequence[_Period]) -> bool:
+    """Return whether the period that a subscription reports is the one whose payment was taken back."""
+    if any(one.starts_at > refused.starts_at for one in held):
+        return False
+    return refused.ends_at is None or (reported.ends_at or reported.starts_at) - refused.ends_at < SAME
+
+
+def _find_newest(periods: Sequence[_Period]) -> _Period | None:
+    known = [one for one in periods if one.ends_at is not None] or list(periods)
+    if not known:
+        return None
+    newest = max(known, key=lambda one: (one.starts_at, one.as_of, one.ends_at or one.starts_at))
+    end = newest.ends_at
+    if end is None:
+        return newest
+    counted = [one.ends_at for one in known if one.is_counted and one.ends_at is not None]
+    return newest._replace(ends_at=max([end, *(one for one in counted if abs(one - end) < SAME)]))
+
+
+def group_subscriptions(facts: Iterable[Fact], orders: Sequence[OrderFacts]) -> list[SubscriptionFacts]:
+    """Return the subscriptions that facts are about, with their orders, by their ids."""
+    groups: dict[str, SubscriptionFacts] = {}
+
+    def find(id_: str) -> SubscriptionFacts:
+        return groups.setdefault(id_, SubscriptionFacts(id_))
+
+    for fact in facts:
+        if isinstance(fact, Subscription):
+            find(fact.id).report = fact
+        elif isinstance(fact, Lines) and fact.subscription_id is not None:
+            find(fact.subscription_id).items = fact
+    for one in orders:
+        for id_ in () if one.order is None else one.order.subscriptions:
+            find(id_)
+    for group in groups.values():
+        named = () if group.report is None else group.report.orders
+        group.orders = [
+            one
+            for one in orders
+            if (one.order is not None and group.id in one.order.subscriptions) or one.names & set(named)
+        ]
+    return [groups[one] for one in sorted(groups)]

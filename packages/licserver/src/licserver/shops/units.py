@@ -1,0 +1,194 @@
+"""Lines of orders and items of subscriptions with their licenses, and which item is which of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from licserver.shops.contract import Issued
+from licserver.shops.facts import Line
+from licserver.shops.orders import OrderFacts
+from licserver.shops.subscriptions import SubscriptionFacts
+
+EARLIER: Final = "earlier:"
+"""Begins the keys of licenses whose line is not known yet; they are matched again once it is."""
+
+FEWER: Final = "fewer are paid than were issued"
+REPLACED: Final = "another product is paid instead"
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """A line of an order, or an item of a subscription, with its licenses."""
+
+    key: str
+    ids: tuple[str, ...] = ()
+    sold: str | None = None
+    quantity: int | None = None
+    order: OrderFacts | None = None
+    subscription: SubscriptionFacts | None = None
+    issued: list[Issued] = field(default_factory=list)
+    is_item: bool = False  # what it is for can change: it is an item of a subscription
+    ordered: int | None = None  # of an item: how many its first order has sold of it
+    is_described: bool = True  # by a fact; otherwise its licenses stay as they are
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it has licenses that were not removed."""
+        return any(one.revoked not in {FEWER, REPLACED} for one in self.issued)
+
+    @property
+    def about(self) -> str:
+        """The object that it belongs to."""
+        if self.subscription is not None:
+            return f"subscription:{self.subscription.id}"
+        return "" if self.order is None else f"order:{self.order.id}"
+
+    @property
+    def name(self) -> str:
+        """What was bought, for a sentence."""
+        return " or ".join(self.ids) or "what has no id"
+
+
+_Matcher = Callable[[Unit, Line], bool]
+
+
+def by_need(one: Issued) -> tuple[bool, bool, int, bytes]:
+    """Order licenses: first those in use, last those that were not paid before."""
+    return one.revoked == FEWER, not one.in_use, one.number, one.license_id
+
+
+def has_key(one: Issued) -> bool:
+    """Return whether a license has a key of a line that is known."""
+    return one.key is not None and not one.key.startswith(EARLIER)
+
+
+def escape(text: str) -> str:
+    """Return an id as a part of a key, in which ``@`` has a meaning."""
+    return text.replace("%", "%25").replace("@", "%40")
+
+
+def find_base_key(key: str) -> str:
+    """Return a key without the product, which is named if another one was sold first."""
+    return key.partition("@")[0]
+
+
+def make_line_key(order: OrderFacts, name: str | None) -> str:
+    """Return the key of a line of an order."""
+    return f"line:{escape(order.id)}/{escape(name or '')}"
+
+
+def find_numbers(issued: Sequence[Issued]) -> dict[bytes, int]:
+    """Return numbers for licenses: those that they have, and free ones where two have the same."""
+    numbers: dict[bytes, int] = {}
+    taken = set[int]()
+    for one in sorted(issued, key=lambda one: (not has_key(one), one.number, one.license_id)):
+        number = one.number
+        while number in taken:
+            number += 1
+        taken.add(number)
+        numbers[one.license_id] = number
+    return numbers
+
+
+def match_items(
+    left: list[Unit],
+    items: Sequence[Line],
+    subscription: SubscriptionFacts,
+    find_product: Callable[[Line], str | None],
+) -> list[Line]:
+    """Assign items to units, which are removed from `left`; return the items for which there is none."""
+
+    def has_product(unit: Unit, item: Line) -> bool:
+        return unit.is_valid and unit.issued[-1].product == find_product(item)
+
+    open_, is_alone = _merge(items), len(left) == 1
+    # An item keeps a key that is valid, rather than revive one that was removed before.
+    left.sort(key=lambda unit: not unit.is_valid)
+    kept = (_has_id, _if_kept(_is_current), _if_kept(_is_sold), has_product)
+    for matches in (*kept, _is_current, _is_sold, _shares_id):
+        for item in list(open_):
+            unit = next((one for one in left if matches(one, item)), None)
+            if unit is not None:
+                left.remove(unit)
+                open_.remove(item)
+                assign_item(unit, item, subscription)
+    # Another plan, where items have no ids or new ones: one is missing, and one was added.
+    known = [unit for unit in left if is_assigned(unit, subscription)]
+    known += [unit for unit in left if unit not in known and _is_sale(unit, is_alone=is_alone)]
+    for unit, item in zip(known, list(open_), strict=False):
+        left.remove(unit)
+        open_.remove(item)
+        assign_item(unit, item, subscription)
+    return open_
+
+
+def _merge(items: Sequence[Line]) -> list[Line]:
+    """Return items once each; those without an id are distinguished by their products."""
+    merged: dict[str, Line] = {}
+    for place, item in enumerate(items):
+        name = f"sold:{item.sold}" if item.id is None and item.sold is not None else f"{place}"
+        known = merged.get(name)
+        merged[name] = item if known is None else item._replace(quantity=add_quantities(known, item))
+    return list(merged.values())
+
+
+def add_quantities(one: Unit | Line, other: Line) -> int | None:
+    """Return how many both are; None if either is not known."""
+    if one.quantity is None or other.quantity is None:
+        return None
+    return one.quantity + other.quantity
+
+
+def _if_kept(matches: _Matcher) -> _Matcher:
+    """Return a matcher of units whose licenses were not removed."""
+    return lambda unit, item: (unit.is_valid or not unit.issued) and matches(unit, item)
+
+
+def may_belong(unit: Unit, subscription: SubscriptionFacts) -> bool:
+    """Return whether a unit may be an item of a subscription."""
+    if unit.subscription is not None:
+        return unit.subscription is subscription
+    return any(unit.order is one for one in subscription.orders)
+
+
+def is_assigned(unit: Unit, subscription: SubscriptionFacts) -> bool:
+    """Return whether its licenses were issued for the subscription."""
+    return any(has_key(one) and one.subscription_id == subscription.id for one in unit.issued)
+
+
+def _is_sale(unit: Unit, *, is_alone: bool) -> bool:
+    """Return whether a unit that no item matches may still be one of the subscription.
+
+    Beside others it is not, if its licenses were issued as not of the subscription.
+    """
+    if unit.order is None or not (unit.order.sells or unit.order.order is None):
+        return False
+    return is_alone or not any(has_key(one) for one in unit.issued)
+
+
+def _has_id(unit: Unit, item: Line) -> bool:
+    return item.id is not None and unit.key == f"item:{escape(item.id)}"
+
+
+def _is_current(unit: Unit, item: Line) -> bool:
+    return item.sold is not None and find_last_item(unit.issued) == item.sold
+
+
+def _is_sold(unit: Unit, item: Line) -> bool:
+    return item.sold is not None and unit.sold == item.sold
+
+
+def _shares_id(unit: Unit, item: Line) -> bool:
+    return unit.sold in item.external_ids or not set(unit.ids).isdisjoint(item.external_ids)
+
+
+def assign_item(unit: Unit, item: Line, subscription: SubscriptionFacts) -> None:
+    """Let a unit be an item of a subscription."""
+    unit.subscription, unit.is_item, unit.is_described = subscription, True, True
+    unit.ordered = unit.quantity if unit.sold == item.sold else None
+    unit.ids, unit.sold, unit.quantity = item.external_ids, item.sold, item.quantity
+
+
+def find_last_item(issued: Sequence[Issued]) -> str | None:
+    """Return what licenses were for last."""
+    return next((one.item for one in reversed(issued) if one.item and one.revoked != REPLACED), None)

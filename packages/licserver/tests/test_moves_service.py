@@ -1,0 +1,115 @@
+"""What customers do themselves: free a slot, from the app or the account page, a few times in 30 days."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from licserver.domain.records import Environment
+from licserver.errors import NotFoundError, TooManyMovesError
+
+PATH = "/api/v1/licenses/deactivate"
+A, B, C = (Environment(f"{name}.example", "192.0.2.1") for name in "abc")
+
+
+@pytest.fixture
+def shop(world, activate):
+    """A license with three computers, of which its customer may free two in 30 days."""
+    world.services.products.change("app", customer_moves=2)
+    key = world.key("app", slots=3)
+    for one in (A, B, C):
+        activate(key, *one)
+    return world, world.services.licenses.get(key)
+
+
+def test_a_customer_frees_as_many_slots_as_the_product_allows(shop, activate):
+    """The third one is refused with the day on which it is possible, and nothing is freed."""
+    world, license_ = shop
+    mine = world.services.moves
+    mine.free_slot(license_, A)
+    with pytest.raises(NotFoundError):
+        mine.free_slot(license_, A)
+    mine.free_slot(license_, B)
+    assert mine.list_moves_left([(license_, 1)]) == [0]
+    with pytest.raises(TooManyMovesError, match="2 times in 30 days") as refused:
+        mine.free_slot(license_, C)
+    assert refused.value.retry_at == world.clock() + timedelta(days=30)
+    assert [one.environment for one in world.services.licenses.list_activations(license_.id.hex()).items] == [
+        C
+    ]
+    world.clock.forward(days=30)
+    mine.free_slot(license_, C)
+
+
+def test_a_product_may_leave_it_to_support(shop):
+    """With no moves the response names whom to ask."""
+    world, license_ = shop
+    world.services.products.change("app", customer_moves=0)
+    with pytest.raises(TooManyMovesError, match="support") as refused:
+        world.services.moves.free_slot(license_, A)
+    assert refused.value.retry_at is None
+
+
+def test_moves_are_swept_after_30_days(shop):
+    """Domains of customers' computers are not kept for longer than they count."""
+    world, license_ = shop
+    world.services.moves.free_slot(license_, A)
+    world.clock.forward(days=31)
+    world.services.retention.sweep()
+    assert world.services.repositories.moves.list_all([license_.id]) == {license_.id: []}
+
+
+async def ask(site, key: str, domain: str):
+    """Ask for the slots of a domain."""
+    body = json.dumps({"license_key": key, "domain": domain})
+    status, _, answer = await site.call("POST", PATH, data=body.encode())
+    return status, answer
+
+
+async def test_an_installation_gives_up_its_slot(site, world, activate):
+    """Again it frees nothing, an unknown key is refused, and so is a body without fields."""
+    key = world.key(slots=1)
+    activate(key, *A)
+    assert await ask(site, key, "https://A.example/") == (200, {"deactivated": 1})
+    assert await ask(site, key, A.domain) == (200, {"deactivated": 0})
+    id_ = world.services.licenses.get(key).id.hex()
+    for wrong in ("CP-AAAAAA-AAAAAA-AAAAAA-AAAAAA-AAAAAA", "nonsense", id_):
+        status, refusal = await ask(site, wrong, A.domain)
+        assert (status, refusal["error"]) == (401, "invalid_license")
+    status, refusal = await ask(site, "", "")
+    assert (status, [*refusal["errors"]]) == (422, ["license_key", "domain"])
+
+
+async def test_the_response_says_when_an_installation_can_be_moved_again(shop, site):
+    """The refusal has a code, a sentence and an instant."""
+    world, license_ = shop
+    key = world.services.licenses.decrypt_key(license_)
+    assert [(await ask(site, key, one.domain))[0] for one in (A, B)] == [200, 200]
+    status, refusal = await ask(site, key, C.domain)
+    assert (status, refusal["error"]) == (403, "too_many_moves")
+    assert refusal["retry_at"] == f"{world.clock() + timedelta(days=30):%Y-%m-%dT%H:%M:%SZ}"
+
+
+async def test_a_computer_with_many_addresses_is_freed_by_one_move(site, world, activate):
+    """It had used up the moves of a month."""
+    world.services.products.change("app", policy="strict", customer_moves=2)
+    key = world.key(slots=8)
+    for number in range(8):
+        activate(key, "laptop.example", f"192.0.2.{number}")
+    assert await ask(site, key, "laptop.example") == (200, {"deactivated": 8})
+    assert world.services.moves.list_moves_left([(world.services.licenses.get(key), 2)]) == [1]
+
+
+async def test_three_computers_that_take_turns_are_refused(site, world, activate):
+    """Two may: that is going back and forth."""
+    world.services.products.change("app", customer_moves=3)
+    for computers, allowed in (([A, B], 12), ([A, B, C], 3)):
+        key, statuses = world.key(slots=1), []
+        for turn in range(12):
+            computer = computers[turn % len(computers)]
+            if 403 not in statuses:
+                activate(key, *computer)
+            statuses.append((await ask(site, key, computer.domain))[0])
+            world.clock.forward(hours=1)
+        assert statuses.count(200) - statuses[allowed:].count(200) == allowed
+        assert (403 in statuses) == (allowed < 12)

@@ -1,0 +1,453 @@
+"""One person's data: found in every table, exported as one document, and erased for good."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from harness.engines import both_engines
+from licserver.database.repositories.personal_data import OTHERS, PERSON, is_text, person_columns
+from licserver.database.repositories.tokens import IdempotencyKey
+from licserver.database.tables import metadata
+from licserver.database.tables.access import account_codes, idempotency_keys
+from licserver.database.tables.events import jobs, webhook_events
+from licserver.database.tables.licenses import activations, audit, license_words, licenses, slot_moves, trials
+from licserver.database.tables.sales import sale_events
+from licserver.domain.personal_data import AddressPattern, fold_address, is_address, list_addresses
+from licserver.domain.records import ActorKind
+from licserver.errors import NotFoundError
+from licserver.services.personal_data import FILE
+from licserver.services.tokens import Response, run_once
+
+ANN = "Ann.Jones@example.com"
+BOB = "bob@example.com"
+
+# --- the list of places -----------------------------------------------------------------------
+
+
+def test_each_column_with_text_is_classed() -> None:
+    """A column that is added is named as one that may hold a person, or as one that holds none."""
+    unclassed, both = [], []
+    for table in metadata.tables.values():
+        person, others = (names.get(table.name, "").split() for names in (PERSON, OTHERS))
+        texts = [column.name for column in table.columns if is_text(column)]
+        both += [f"{table.name}.{name}" for name in set(person) & set(others)]
+        if not table.name.startswith("sale_"):  # there, whatever is not named may hold a person
+            unclassed += [f"{table.name}.{name}" for name in texts if name not in {*person, *others}]
+        assert {*person, *others} <= {*texts}, table.name
+    assert (unclassed, both) == ([], [])
+
+
+COLUMNS = [(table.name, column.name) for table in metadata.sorted_tables for column in person_columns(table)]
+
+
+def fill(column: sa.Column[Any], world: Any, number: int) -> Any:
+    """Return a value for a column of a row that a test makes."""
+    type_ = column.type.impl_instance if isinstance(column.type, sa.types.TypeDecorator) else column.type
+    for key in column.foreign_keys:
+        with world.services.database.reading() as connection:
+            return connection.scalar(sa.select(key.column).limit(1))
+    match type_:
+        case sa.DateTime():
+            return world.clock()
+        case sa.Date():
+            return world.clock().date()
+        case sa.Boolean():
+            return False
+        case sa.Integer() | sa.BigInteger():
+            return number
+        case sa.LargeBinary():
+            return number.to_bytes(16)
+        case _:
+            return f"t{number}"[: type_.length or 100]
+
+
+CHOICES = {
+    ("audit", "actor_kind"): "cli",
+    ("jobs", "state"): "done",
+    ("jobs", "due_at"): None,
+    ("sale_events", "state"): "done",
+    ("receipts", "user_id"): None,
+    ("audit", "details"): "{}",
+    ("jobs", "payload"): "{}",
+}
+
+
+def plant(world: Any, table: str, column: str, text: str, number: int = 1007) -> None:
+    """Add a row with a text to a table; of a license that belongs to nobody, with all that it refers to."""
+    target = metadata.tables[table]
+    _make_parents(world)
+    row = {}
+    for one in target.columns:
+        if one.name == column:
+            row[one.key] = text
+        elif (table, one.name) in CHOICES:
+            row[one.key] = CHOICES[table, one.name]
+        elif not one.nullable or one.primary_key or (table, one.name) == ("receipts", "token_id"):
+            row[one.key] = fill(one, world, number)
+    with world.services.database.writing() as connection:
+        connection.execute(target.insert().values(row))
+
+
+def _make_parents(world: Any) -> None:
+    with world.services.database.reading() as connection:
+        if connection.scalar(sa.select(sa.func.count()).select_from(metadata.tables["webhook_endpoints"])):
+            return
+    world.key(customer_email="nobody@example.org")
+    world.services.webhooks.add("https://hooks.example/in")
+    with world.services.database.writing() as connection:
+        for name in ("sale_sources", "webhook_events", "jobs", "tokens"):
+            target = metadata.tables[name]
+            if connection.scalar(sa.select(sa.func.count()).select_from(target)):
+                continue
+            row = {
+                one.key: CHOICES.get((name, one.name), _simple(one, world))
+                for one in target.columns
+                if not one.nullable or (name, one.name) in CHOICES
+            }
+            row |= {"scope": "write"} if name == "tokens" else {}
+            connection.execute(target.insert().values(row))
+
+
+def _simple(column: sa.Column[Any], world: Any) -> Any:
+    type_ = column.type.impl_instance if isinstance(column.type, sa.types.TypeDecorator) else column.type
+    if isinstance(type_, sa.DateTime):
+        return world.clock()
+    if isinstance(type_, sa.Boolean):
+        return False
+    if isinstance(type_, sa.Integer | sa.BigInteger):
+        return 1
+    return b"x" if isinstance(type_, sa.LargeBinary) else "x"
+
+
+def all_texts(world: Any) -> Iterator[tuple[str, str]]:
+    """Yield every text of the database, with its place."""
+    with world.services.database.reading() as connection:
+        for table in metadata.sorted_tables:
+            for row in connection.execute(sa.select(table)).mappings():
+                for column in table.columns:
+                    value = row[column]
+                    if isinstance(value, bytes):
+                        value = value.decode("latin-1")
+                    if isinstance(value, str):
+                        yield f"{table.name}.{column.name}", value
+
+
+def holding(world: Any, email: str) -> list[str]:
+    """Return where an address still is."""
+    pattern = AddressPattern(email)
+    return sorted({place for place, text in all_texts(world) if pattern.is_in(text)})
+
+
+@both_engines
+@pytest.mark.parametrize("keep", [False, True], ids=["all", "keep"])
+def test_an_address_in_any_column_is_exported_and_erased(world, keep):
+    """Planted in each column that may hold a person, beside one that only ends like it."""
+    for number, (table, column) in enumerate(COLUMNS, 1007):
+        key = next(one for one in metadata.tables[table].columns if one.name == column)
+        limit = getattr(key.type, "length", None)
+        if limit is not None and limit < 40:  # no address fits
+            continue
+        text = f"bo{ANN} {ANN.upper()}, of {BOB}"
+        is_json = (table, column) in {("audit", "details"), ("jobs", "payload"), ("webhook_events", "body")}
+        plant(world, table, column, json.dumps({"x": text}) if is_json else text, number)
+    document = world.services.personal_data.export(ANN)
+    exported = {
+        (table, name)
+        for table, rows in document["records"].items()
+        for row in rows
+        for name, value in row.items()
+        if ANN.casefold() in json.dumps(value, ensure_ascii=False).casefold()
+    }
+    planted = {(table, column) for table, column in COLUMNS if exported & {(table, column)}}
+    missing = {one for one in COLUMNS if one not in planted}
+    assert missing <= {("licenses", "customer_language")}
+    json.loads(json.dumps(document))
+    world.services.personal_data.erase(ANN, keep_licenses=keep)
+    assert holding(world, ANN) == []
+    assert holding(world, f"bo{ANN}") != []
+    assert holding(world, BOB) != []
+    with pytest.raises(NotFoundError):
+        world.services.personal_data.export(ANN)
+    with pytest.raises(NotFoundError):
+        world.services.personal_data.erase(ANN)
+
+
+# --- what belongs to a license -----------------------------------------------------------------
+
+
+@pytest.fixture
+def sold(world, activate):
+    """Two licenses of Ann's, one of Bob's, and what they have caused."""
+    world.services.webhooks.add("https://hooks.example/in")
+    keys = [world.key(customer_email=one, slots=3, note=f"call {one}") for one in (ANN, ANN.lower(), BOB)]
+    for key in keys:
+        activate(key, "laptop.example", "192.0.2.7")
+        activate(key, "desk.example", "192.0.2.8")
+        license_ = world.services.licenses.get(key)
+        world.services.moves.deactivate(license_, "desk.example")
+    return world, keys
+
+
+def rows_of(world: Any, table: sa.Table, *where: Any) -> list[Any]:
+    """Return the rows of a table."""
+    with world.services.database.reading() as connection:
+        return list(connection.execute(sa.select(table).where(*where)).mappings())
+
+
+@both_engines
+def test_licenses_stay_as_numbers_without_a_person(sold):
+    """They go on working with their slots; nothing names the person, and Bob's are as they were."""
+    world, (first, second, other) = sold
+    ids = [world.services.licenses.get(key).id for key in (first, second)]
+    before = world.services.licenses.get(other)
+    world.services.personal_data.erase(ANN, keep_licenses=True)
+    for key, license_id in zip((first, second), ids, strict=True):
+        found = world.services.licenses.get(key)
+        assert (found.id, found.customer_email, found.note, found.revoked_at) == (
+            license_id,
+            None,
+            None,
+            None,
+        )
+        assert found.slots_used == 1
+    assert rows_of(world, license_words, license_words.c.license_id.in_(ids)) == []
+    lines = rows_of(world, audit, audit.c.object_id.in_([one.hex() for one in ids]))
+    assert {row["details"] for row in lines} == {"{}"}
+    assert not any(one.hex() in row["body"] for row in rows_of(world, webhook_events) for one in ids)
+    assert not any(one.hex() in row["payload"] for row in rows_of(world, jobs) for one in ids)
+    assert world.services.licenses.get(other) == before
+    assert world.services.personal_data.export(BOB)["records"]["licenses"][0]["license_key"] == other
+    (line,) = rows_of(world, audit, audit.c.action == "customer.erase")
+    assert ANN not in line["details"]
+
+
+@both_engines
+def test_licenses_are_deleted_with_all_that_belongs_to_them(sold):
+    """Verify does not know them any more; what a shop has sold stays as a number, revoked."""
+    world, (first, second, other) = sold
+    ids = {key: world.services.licenses.get(key).id for key in (first, second, other)}
+    with world.services.database.writing() as connection:
+        position = {"source": "shop", "order_id": "4711", "item": "app", "number": 0}
+        connection.execute(
+            metadata.tables["sale_licenses"].insert().values(**position, license_id=ids[second])
+        )
+        connection.execute(
+            trials.insert().values(
+                product_id=world.services.licenses.get(first).product_id,
+                machine=b"m" * 16,
+                license_id=ids[first],
+                address=b"",
+                started_at=world.clock(),
+            )
+        )
+    world.services.personal_data.erase(ANN)
+    assert rows_of(world, licenses, licenses.c.id == ids[first]) == []
+    for table in (activations, slot_moves, license_words):
+        assert rows_of(world, table, table.c.license_id == ids[first]) == []
+    (machine,) = rows_of(world, trials)
+    assert machine["license_id"] is None
+    kept = world.services.licenses.get(second)
+    assert (kept.customer_email, kept.note) == (None, None)
+    assert kept.revoked_at is not None
+    assert world.services.licenses.get(other).customer_email == BOB
+
+
+@both_engines
+def test_what_is_encrypted_is_found_as_well(make_world):
+    """Codes that were asked for, mails, and responses that are kept for a day."""
+    world = make_world(mail_host="mail.example", mail_sender="a@example.com")
+    world.key(customer_email=ANN)
+    world.services.customer_sign_in.send_code(ANN, "192.0.2.1")
+    world.services.mail.send_test(ANN)
+    _make_parents(world)
+    with world.services.database.reading() as connection:
+        token_id = connection.scalar(sa.select(metadata.tables["tokens"].c.id))
+    key = IdempotencyKey(ActorKind.TOKEN, token_id, "order", b"d" * 32)
+    run_once(world.services, key, lambda: None, lambda *_: Response(201, json.dumps({"email": ANN}).encode()))
+    world.services.personal_data.erase(ANN, keep_licenses=True)
+    assert rows_of(world, account_codes) == []
+    assert rows_of(world, idempotency_keys) == []
+    assert [row for row in rows_of(world, jobs) if "encrypted" in row["payload"]] == []
+
+
+@both_engines
+def test_a_delivery_of_a_shop_is_not_processed_any_more(world):
+    """One that waits is ignored; one that was done stays known, so that it is not taken a second time."""
+    _make_parents(world)
+    for number, state in enumerate(("waiting", "done"), 1020):
+        plant(world, "sale_events", "content", json.dumps({"email": ANN}), number)
+        with world.services.database.writing() as connection:
+            connection.execute(sa.update(sale_events).where(sale_events.c.id == number).values(state=state))
+    world.services.personal_data.erase(ANN)
+    states = {row["id"]: row["state"] for row in rows_of(world, sale_events) if row["id"] >= 1020}
+    assert states == {1020: "ignored", 1021: "done"}
+    assert all(json.loads(row["content"]) for row in rows_of(world, sale_events) if row["id"] >= 1020)
+
+
+# --- restores ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_restore_erases_again(bare_cli, tmp_path):
+    """By hashes that need the secrets; what came after the erasure stays."""
+    bare_cli("product", "add", "app", "--name", "App")
+    for email in (ANN, BOB):
+        bare_cli("license", "issue", "app", "--email", email)
+    bare_cli("backup", str(tmp_path / "old.tar"))
+    result = json.loads(bare_cli("customer", "erase", ANN, "--yes", "--json"))
+    assert result["tables"]["licenses"] == 1
+    assert ANN.casefold() not in (bare_cli.folder / FILE).read_text("utf-8").casefold()
+    assert "nothing is held" in bare_cli("customer", "export", ANN, expect=2)
+    bare_cli("license", "issue", "app", "--email", ANN)
+    bare_cli("backup", str(tmp_path / "new.tar"))
+    bare_cli("restore", str(tmp_path / "old.tar"), "--force")
+    assert "erased again: 1 address" in bare_cli.errors
+    assert "nothing is held" in bare_cli("customer", "export", ANN, expect=2)
+    assert json.loads(bare_cli("customer", "export", BOB))["records"]["licenses"]
+    bare_cli("restore", str(tmp_path / "new.tar"), "--force")
+    assert "erased again" not in bare_cli.errors
+    assert len(json.loads(bare_cli("customer", "export", ANN))["records"]["licenses"]) == 1
+    (bare_cli.folder / FILE).unlink()
+    bare_cli("restore", str(tmp_path / "old.tar"), "--force")
+    assert "erased again: 1 address" in bare_cli.errors
+    for file in tmp_path.glob("*.tar"):
+        file.unlink()
+
+
+def test_a_damaged_list_is_named(bare_cli, tmp_path):
+    """Nothing is restored that may have to be erased."""
+    bare_cli("product", "add", "app", "--name", "App")
+    bare_cli("backup", str(tmp_path / "old.tar"))
+    (bare_cli.folder / FILE).write_text("[", "utf-8")
+    assert FILE in bare_cli("restore", str(tmp_path / "old.tar"), "--force", expect=2)
+    (tmp_path / "old.tar").unlink()
+
+
+def test_the_document_can_be_a_file(bare_cli, tmp_path):
+    """Nobody else may read it; it is never overwritten."""
+    bare_cli("product", "add", "app", "--name", "App")
+    bare_cli("license", "issue", "app", "--email", ANN)
+    bare_cli("customer", "export", ANN, "--out", str(tmp_path / "ann.json"))
+    assert json.loads((tmp_path / "ann.json").read_text("utf-8"))["email"] == ANN
+    assert (tmp_path / "ann.json").stat().st_mode & 0o77 == 0
+    bare_cli("customer", "export", ANN, "--out", str(tmp_path / "ann.json"), expect=2)
+    (tmp_path / "ann.json").unlink()
+    assert "no mail address" in bare_cli("customer", "erase", "ann", "--yes", expect=2)
+
+
+def test_erasing_asks_first(bare_cli):
+    """Without a terminal nothing is erased: a script says that it means it."""
+    bare_cli("product", "add", "app", "--name", "App")
+    bare_cli("license", "issue", "app", "--email", ANN)
+    assert "add --yes" in bare_cli("customer", "erase", ANN, expect=2)
+    assert json.loads(bare_cli("customer", "export", ANN))["records"]["licenses"]
+
+
+# --- addresses in text --------------------------------------------------------------------------
+
+JOERG = "jörg@exämple.org"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            ANN,
+            f"<{ANN}>",
+            f"'{ANN}'",
+            f"mailto:{ANN}.",
+            f"({ANN.upper()})",
+            f"{ANN}, x",
+            "q=ann.jones%40example.com&",
+        ),
+        *("to%3Dann.jones%40example.com", json.dumps(f"x\n{ANN}\ty"), json.dumps({"email": ANN})),
+    ],
+)
+def test_an_address_is_found_in_text(text):
+    """As it stands in mails, URLs and JSON, which stays JSON."""
+    pattern = AddressPattern(ANN)
+    assert pattern.is_in(text)
+    erased = pattern.erase(text)
+    assert not pattern.is_in(erased)
+    assert "[erased]" in erased
+    if text[0] in '{"':
+        json.loads(erased)
+    assert any(fold_address(one) == fold_address(ANN) for one in list_addresses(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bo" + ANN,
+        "x." + ANN,
+        "x+" + ANN,
+        ANN + ".au",
+        ANN + "mon",
+        ANN + "-x",
+        "o'" + ANN,
+        "ann.jones@example.org",
+        "",
+        None,
+    ],
+)
+def test_another_address_is_left(text):
+    """It belongs to somebody else."""
+    assert not AddressPattern(ANN).is_in(text)
+
+
+@pytest.mark.parametrize(
+    "text", [JOERG, "jörg@xn--exmple-cua.org", json.dumps(JOERG), "j%C3%B6rg@ex%C3%A4mple.org"]
+)
+def test_an_international_address_is_found_in_each_form(text):
+    """With letters or A-labels, in JSON and in URLs."""
+    assert AddressPattern(JOERG).is_in(text)
+    assert AddressPattern("jörg@xn--exmple-cua.org").is_in(text)
+    assert fold_address("jörg@xn--exmple-cua.org") == fold_address(JOERG)
+
+
+def test_an_address_of_anything_is_no_pattern():
+    """Lengths are bounded, and what has no domain is refused."""
+    assert is_address("x" * 60 + "@example.com")
+    for text in (
+        "x" * 300 + "@example.com",
+        "ann",
+        "@example.com",
+        "ann@",
+        "a b@example.com",
+        "a\n@example.com",
+    ):
+        assert not is_address(text)
+    assert AddressPattern("a@" + "ä" * 60 + ".example").is_in("a@" + "ä" * 60 + ".example")
+
+
+# --- admin API and console ------------------------------------------------------------------------
+
+
+async def test_the_admin_api_exports_and_erases(site, world, api):
+    """With a token that may write; the address is in no path."""
+    key = world.key(customer_email=ANN)
+    status, document = await api("POST", "/customers/export", {"email": ANN.upper()})
+    assert (status, document["records"]["licenses"][0]["license_key"]) == (200, key)
+    status, erased = await api("POST", "/customers/erase", {"email": ANN, "keep_licenses": True})
+    assert (status, erased["keep_licenses"], erased["tables"]["licenses"]) == (200, True, 1)
+    status, problem = await api("POST", "/customers/export", {"email": ANN})
+    assert (status, "othing is held" in problem["detail"]) == (404, True)
+    assert (await api("POST", "/customers/erase", {"email": "ann"}))[0] == 422
+
+
+async def test_the_console_asks_before_it_erases(world, alice):
+    """What would be erased is counted; the file is saved, and only then."""
+    world.key(customer_email=ANN)
+    await alice.get(f"/console/customers?email={ANN}")
+    text = await alice.post("/console/customers/export", email=ANN)
+    assert json.loads(text)["email"] == ANN
+    await alice.get(f"/console/customers?email={ANN}")
+    text = await alice.post("/console/customers/erase", email=ANN)
+    assert "cannot be undone" in text
+    assert holding(world, ANN) != []
+    text = await alice.post("/console/customers/erase", email=ANN, sure="yes")
+    assert "All data of the customer is erased." in text
+    assert holding(world, ANN) == []

@@ -1,0 +1,206 @@
+"""What a person has to look at in sales: listed, mended by one click, and reported."""
+
+import json
+from contextlib import closing, suppress
+from datetime import timedelta
+
+import pytest
+
+from harness import shops
+from harness.engines import both_engines
+from harness.sales import REFUNDED, add, licenses, process, states, work
+from licserver.database.repositories.queue import JobState
+from licserver.database.repositories.webhooks import EVENTS
+from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
+from licserver.protocol.webhooks import EventType
+from licserver.services import open_services
+from licserver.services.queues import measure_queues
+from licserver.services.self_check import Level, check_installation
+from licserver.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("shop_secrets")
+MAIL = {"mail_host": "mail.example", "mail_sender": "shop@example.com", "mail_admin": "owner@example.com"}
+
+
+def bought(order="1", external_id="app"):
+    """A purchase."""
+    item = {"order_id": order, "external_id": external_id, "customer_email": "ann@example.com"}
+    return shops.standard("purchase.completed", **item)
+
+
+def problems(world):
+    """What is open."""
+    return world.services.sale_problems.list_open().items
+
+
+def mails(world):
+    """How many mails to the vendor there were."""
+    return sum(one.payload["template"] == "sale_problems" for one in world.services.mail.list_jobs().items)
+
+
+@both_engines
+def test_one_mapping_mends_all_sales_that_wait_for_it(world):
+    """Map and go on: the keys are issued, the deliveries are done, and nothing is open any more."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought("1"), bought("2"), bought("3", "other"))
+    found = problems(world)
+    assert [one.kind for one in found] == ["not mapped"] * 3
+    assert states(world, "standard") == ["dead"] * 3
+    world.services.sources.map_and_go_on(found[-1].id, "app", "app", slots=2)
+    work(world)
+    assert [one.slots for one in licenses(world)] == [2, 2]
+    assert states(world, "standard") == ["done", "done", "dead"]
+    assert [one.object for one in problems(world)] == ["order:3"]
+
+
+@both_engines
+def test_taken_as_it_is(world):
+    """It is not asked again, whatever is delivered, and the audit log has who said so."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    (problem,) = problems(world)
+    world.services.sources.answer(problem.id, "leave")
+    work(world)
+    assert (problems(world), states(world, "standard"), licenses(world)) == ([], ["done"], [])
+    again = shops.standard("purchase.completed", order_id="1", external_id="app", customer_language="de")
+    process(world, "standard", again)
+    assert (problems(world), states(world, "standard")) == ([], ["done", "done"])
+    (line,) = [one for one in world.services.audit.list_page(limit=5).items if one.action == "source.answer"]
+    assert (line.object_id, line.details["answer"]) == ("standard", "leave")
+
+
+def test_an_answer_that_is_none(world):
+    """A problem knows its answers."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    (problem,) = problems(world)
+    with pytest.raises(InvalidInputError, match="leave"):
+        world.services.sources.answer(problem.id, "follow")
+    with pytest.raises(NotFoundError):
+        world.services.sources.answer(99, "leave")
+
+
+@both_engines
+def test_the_vendor_is_told_once_an_hour(make_world):
+    """By mail, however many sales wait, and not of the same ones again."""
+    world = make_world(**MAIL)
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought("1"), bought("2"))
+    for _ in range(3):
+        world.services.sale_problems.send_mail()
+    assert mails(world) == 1
+    world.clock.forward(seconds=600)
+    process(world, "standard", bought("3"))
+    world.services.sale_problems.send_mail()
+    assert mails(world) == 1
+    world.clock.forward(seconds=3600)
+    for _ in range(2):
+        world.services.sale_problems.send_mail()
+    assert mails(world) == 2
+    latest = world.services.mail.list_jobs(JobState.WAITING).items[0]
+    message = world.services.mail.render(latest)
+    assert message is not None
+    assert "1 sale waits" in str(message.get_body(("plain",)))
+
+
+def test_a_webhook_event_names_the_sale(world):
+    """Once for a problem."""
+    world.services.webhooks.add("https://example.com/hook", [EventType.SALE_NEEDS_ATTENTION])
+    world.clock.forward(seconds=10)
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    process(world, "standard", bought())
+    jobs = world.repositories.queue.claim(EVENTS, world.clock(), timedelta(minutes=1), 10)
+    assert [job.payload["data"] for job in jobs] == [
+        {"source": "standard", "object": "order:1", "problem": "not mapped"}
+    ]
+
+
+def test_check_and_metrics_count_them(world):
+    """And name the command that lists them."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    found = check_installation(world.settings, world.clock(), reach=False, reads_file=False)
+    (finding,) = [one for one in found if "needs you" in one.message]
+    assert (finding.level, finding.advice) == (Level.WARNING, "licserver source problems")
+    sizes = {one.name: one for one in measure_queues(world.repositories, world.settings, world.clock())}
+    assert sizes["sales"].problems == 1
+
+
+async def test_the_console_shows_and_mends_them(world, alice):
+    """From the overview to the list, and from there by one click."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought("<b>1</b>"), bought("2", "other"))
+    assert "2 sales need you" in await alice.get("/console")
+    assert "2 sales need you" in await alice.get("/console/sources")
+    page = await alice.get("/console/sales")
+    assert "&lt;b&gt;1" in page
+    mapped, left = problems(world)[::-1]
+    await alice.post(
+        "/console/sales/map", problem=str(mapped.id), external_id="app", product="app", slots="1"
+    )
+    assert "processed again" in alice.text
+    await alice.post("/console/sales/answer", problem=str(left.id), answer="leave")
+    assert "Answered" in alice.text
+    await alice.post("/console/sales/answer", problem="x", answer="leave")
+    assert alice.status == 422
+    work(world)
+    assert "Nothing needs you" in await alice.get("/console/sales")
+    assert len(licenses(world)) == 1
+
+
+async def test_the_page_of_a_license_shows_what_was_left(world, alice):
+    """What a person has set stays, and the page says so."""
+    add(world, "standard")
+    process(world, "standard", bought(), shops.standard("purchase.refunded", order_id="1"))
+    (license_,) = licenses(world)
+    world.services.licenses.reinstate(license_.id.hex())
+    process(world, "standard", shops.standard("purchase.refunded", order_id="1", customer_language="de"))
+    assert "revoked: the order was refunded" in await alice.get(f"/console/licenses/{license_.id.hex()}")
+
+
+def test_the_command_line_lists_and_answers_them(cli, monkeypatch):
+    """`source problems` and `source answer`."""
+    monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["standard"])
+    cli("product", "add", "app", "--name", "App")
+    cli("source", "add", "shop", "--kind", "standard", "--secret-env", "SHOP_SECRET")
+    with closing(open_services(Settings(data_dir=cli.folder))) as services:
+        headers = shops.sign("standard", bought(), services.now())
+        services.sources.receive("shop", {name.lower(): value for name, value in headers.items()}, bought())
+        with suppress(BuryJobError):
+            services.sales.process(services.sources.list_events("shop").items[0].id)
+    (listed,) = json.loads(cli("source", "problems", "--json"))
+    assert (listed["kind"], listed["answers"]) == ("not mapped", "leave")
+    assert "leave" in cli("source", "answer", str(listed["id"]), "leave")
+    assert "nothing needs you" in cli("source", "problems")
+
+
+def test_what_depends_on_the_shop_is_chosen_for_its_source(cli, monkeypatch):
+    """States of a shop's own, what is followed, the field of renewals, and the shop's API."""
+    monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["woocommerce"])
+    options = ("--state", "wc-shipped=paid", "--state", "wc-lost=failed", "--changes", "ask")
+    api = ("--renewal-field", "_renews", "--key-env", "WOO_KEY", "--url", "https://shop.example.com")
+    cli("source", "add", "shop", "--kind", "woocommerce", "--secret-env", "SHOP_SECRET", *options, *api)
+    with closing(open_services(Settings(data_dir=cli.folder))) as services:
+        source = services.sources.get("shop")
+        assert source.states == {"wc-shipped": "paid", "wc-lost": "failed"}
+        assert (source.changes, source.renewal_field) == ("ask", "_renews")
+        assert (source.key_env, source.url) == ("WOO_KEY", "https://shop.example.com")
+    cli("source", "change", "shop", "--state", "wc-lost=", "--changes", "follow")
+    with closing(open_services(Settings(data_dir=cli.folder))) as services:
+        source = services.sources.get("shop")
+        assert (source.states, source.changes) == ({"wc-shipped": "paid"}, "follow")
+    assert "choose from" in cli("source", "change", "shop", "--state", "wc-lost=gone", expect=2)
+    assert "wc-shipped=paid" in cli("source", "change", "shop", "--state", "wc-lost", expect=2)
+    assert "capital letters" in cli("source", "change", "shop", "--key-env", "ck_1:cs_1", expect=2)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("kind", REFUNDED)
+def test_a_refund_of_an_order_that_was_never_seen_asks_nobody(world, kind):
+    """A vendor who moves in gets many: each is done, with a note."""
+    add(world, kind)
+    process(world, kind, REFUNDED[kind])
+    (event,) = world.services.sources.list_events(kind).items
+    assert (event.state, problems(world), licenses(world)) == ("done", [], [])
+    assert "no license of order" in event.reason

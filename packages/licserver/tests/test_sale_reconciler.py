@@ -1,0 +1,223 @@
+"""From what should exist to what exists: in short transactions, once, never over what a person has set."""
+
+from contextlib import suppress
+from datetime import date, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from harness import shops
+from harness.engines import both_engines
+from harness.sales import add, licenses, process, receive, states, work
+from licserver.domain.records import Actor, ActorKind
+from licserver.services import AuditFilter
+from licserver.services import sales as module
+from licserver.services.sales import SaleWorker
+
+pytestmark = pytest.mark.usefixtures("shop_secrets")
+MAIL = {"mail_host": "mail.example", "mail_sender": "shop@example.com"}
+ANN = {"external_id": "app", "customer_email": "ann@example.com"}
+
+
+def bought(**fields: Any) -> bytes:
+    """A purchase of a shop of one's own."""
+    return shops.standard("purchase.completed", **{"order_id": "1", **ANN, **fields})
+
+
+def person(world):
+    """The services, for somebody of the vendor."""
+    return world.services.acting_as(Actor(ActorKind.CLI, "ann"))
+
+
+class KilledError(Exception):
+    """The process dies before it commits."""
+
+
+@both_engines
+@pytest.mark.parametrize("quantity", [1, 250, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_an_order_of_many_keys_is_issued_in_pieces_and_mailed_once(make_world, monkeypatch, quantity):
+    """None of the transactions is long, and the customer gets one mail with all keys."""
+    world = make_world(**MAIL)
+    add(world, "standard")
+    pieces = []
+    issue = SaleWorker._issue
+    monkeypatch.setattr(
+        SaleWorker,
+        "_issue",
+        lambda worker, missing, contract, **more: (
+            pieces.append(len(missing)) or issue(worker, missing, contract, **more)
+        ),
+    )
+    process(world, "standard", bought(quantity=quantity))
+    assert sum(pieces) == quantity == len(list(world.services.licenses.list_all()))
+    assert max(pieces) <= module.ISSUE_BATCH
+    (event,) = world.services.sources.list_events("standard").items
+    assert event.reason == f"issued {quantity} license{'s' if quantity > 1 else ''} of app"
+    (mail,) = world.services.mail.list_jobs().items
+    assert len(mail.payload.get("license_ids", [1])) == quantity
+
+
+@both_engines
+def test_a_kill_amid_an_order_loses_no_key_and_repeats_none(make_world, monkeypatch):
+    """Before and after each of its transactions; the mail is sent once, with all keys."""
+    monkeypatch.setattr(module, "ISSUE_BATCH", 3)
+    world = make_world(**MAIL)
+    add(world, "standard")
+    receive(world, "standard", bought(quantity=10))
+    (event,) = world.services.sources.list_events("standard").items
+    reconcile = SaleWorker.reconcile
+    for kill in range(12):
+        calls = count()
+
+        def dying(worker, objects, calls=calls, kill=kill):
+            is_done = reconcile(worker, objects)
+            if next(calls) == kill % 3:
+                raise KilledError
+            return is_done
+
+        with monkeypatch.context() as patched, suppress(KilledError):
+            patched.setattr(SaleWorker, "reconcile", dying)
+            world.services.sales.process(event.id)
+    world.services.sales.process(event.id)
+    assert len(licenses(world)) == 10
+    (mail,) = world.services.mail.list_jobs().items
+    assert len({*mail.payload["license_ids"]}) == 10
+    assert states(world, "standard") == ["done"]
+
+
+@pytest.mark.slow
+@both_engines
+def test_a_refund_of_many_keys_is_done_in_pieces(world, monkeypatch):
+    """As issuing is: others can write in between."""
+    monkeypatch.setattr(module, "CHANGE_BATCH", 2)
+    add(world, "standard")
+    process(world, "standard", bought(quantity=7))
+    pieces = []
+    revoke = module.revoke_licenses
+    monkeypatch.setattr(
+        module,
+        "revoke_licenses",
+        lambda tx, found, reason: (pieces.append(len(found)), revoke(tx, found, reason)),
+    )
+    process(world, "standard", shops.standard("purchase.refunded", order_id="1"))
+    assert all(one.revoked_at for one in licenses(world))
+    assert pieces == [2, 2, 2, 1]
+    lines = world.services.audit.list_page(AuditFilter(kind=ActorKind.SYSTEM), limit=50).items
+    revoked = {one.object_id for one in lines if one.action == "license.revoke"}
+    assert revoked == {one.id.hex() for one in licenses(world)}  # each has its line
+
+
+def test_the_database_itself_refuses_a_second_license_for_one_thing(world):
+    """Whatever the program believes."""
+    add(world, "standard")
+    process(world, "standard", bought())
+    sales = world.repositories.sales
+    (sold,) = sales.list_sold("standard", ["order:1"], [])
+    row = {name: getattr(sold, name) for name in ("thing", "place", "object", "license_id")}
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        sales.add_sold("standard", [{**row, "order_id": "2", "item": "x", "number": 1, "mail_due": False}])
+
+
+@both_engines
+def test_what_a_person_has_changed_stays_and_the_page_says_so(world):
+    """Revoked by hand, and reinstated by hand, whatever the shop reports."""
+    add(world, "standard")
+    process(world, "standard", bought(quantity=2))
+    first, second = (one.id.hex() for one in licenses(world))
+    person(world).licenses.revoke(first, "fraud")
+    process(world, "standard", shops.standard("purchase.refunded", order_id="1"))
+    assert world.services.licenses.get(first).revoked_reason == "fraud"
+    assert world.services.licenses.get(second).revoked_reason == "the order was refunded"
+    person(world).licenses.reinstate(second)
+    process(world, "standard", shops.standard("purchase.refunded", order_id="1", partial=False, test=None))
+    process(world, "standard", bought(quantity=2, customer_language="de"))
+    assert world.services.licenses.get(second).revoked_at is None
+    (kept,) = world.services.sales.list_kept(world.services.licenses.get(second))
+    assert (kept.text, kept.by.actor.name) == ("revoked: the order was refunded", "ann")
+    assert world.services.sales.list_kept(world.services.licenses.get(first)) == []
+
+
+@pytest.mark.slow
+@both_engines
+@pytest.mark.parametrize("days", [-20, 20])
+def test_the_end_of_a_subscription_that_a_person_has_moved_stays(world, days):
+    """One that was put off is moved on by a payment beyond it; one that was brought forward stays."""
+    add(world, "standard", grace_days=0)
+    subscription = {"subscription_id": "s1"}
+    process(world, "standard", bought(**subscription, paid_through="2026-07-15T12:00:00Z"))
+    end = licenses(world)[0].subscription_ended_at
+    chosen = end + timedelta(days=days)
+    person(world).subscriptions.end("s1", chosen)
+    renewed = shops.standard(
+        "subscription.renewed", "2026-07-15T12:00:00Z", **subscription, paid_through="2026-08-01T12:00:00Z"
+    )
+    process(world, "standard", renewed)
+    assert licenses(world)[0].subscription_ended_at == chosen
+    (kept,) = world.services.sales.list_kept(licenses(world)[0])
+    assert (kept.text, kept.by.actor.name) == ("end of the subscription: 2026-08-01 12:00 UTC", "ann")
+    again = shops.standard(
+        "subscription.renewed", "2026-08-01T12:00:00Z", **subscription, paid_through="2026-09-15T12:00:00Z"
+    )
+    process(world, "standard", again)
+    moved = end + timedelta(days=62)
+    assert licenses(world)[0].subscription_ended_at == (moved if days > 0 else chosen)
+
+
+def test_a_changed_mapping_applies_to_later_purchases(world):
+    """Licenses that were sold keep the terms with which they were sold."""
+    add(world, "standard")
+    process(world, "standard", bought())
+    world.services.sources.map("standard", "app", "app", slots=9, expires_in="1y")
+    process(world, "standard", bought(customer_language="de"), bought(order_id="2"))
+    assert sorted((one.slots, one.expires_on) for one in licenses(world)) == [
+        (3, None),
+        (9, date(2027, 6, 15)),
+    ]
+
+
+@both_engines
+def test_addresses_go_after_thirty_days(world):
+    """From facts as from deliveries; what was sold stays known."""
+    add(world, "standard")
+    process(world, "standard", bought())
+    world.clock.forward(days=31)
+    world.services.retention.sweep()
+    rows, _ = world.repositories.sales.load_contract("standard", ["order:1"])
+    assert rows
+    assert all("ann@example.com" not in str(one) for one in rows)
+    process(world, "standard", bought(customer_language="de"))
+    assert len(licenses(world)) == 1
+
+
+def test_what_waits_for_a_person_keeps_its_address(world):
+    """Otherwise the key would reach nobody."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    world.clock.forward(days=31)
+    world.services.retention.sweep()
+    (problem,) = world.services.sale_problems.list_open().items
+    world.services.sources.map_and_go_on(problem.id, "app", "app")
+    work(world)
+    assert [one.customer_email for one in licenses(world)] == ["ann@example.com"]
+
+
+@both_engines
+def test_licenses_that_are_not_paid_any_more_are_counted_as_such(world):
+    """Three seats, then one, then two, with a question for each: the last one is to add, not to revoke."""
+    add(world, "standard", changes="ask")
+    ids = {"subscription_id": "s1"}
+    process(world, "standard", bought(quantity=3, paid_through="2026-12-31", **ids))
+    for second, seats, question in ((1, 1, "revoke what is not paid"), (2, 2, "issue more")):
+        at = f"2026-06-15T12:00:0{second}Z"
+        process(
+            world,
+            "standard",
+            shops.standard("subscription.changed", at, external_id="app", quantity=seats, **ids),
+        )
+        (problem,) = world.services.sale_problems.list_open().items
+        assert question in problem.message
+        world.services.sources.answer(problem.id, "follow")
+        work(world)
+        assert sum(one.revoked_at is None for one in licenses(world)) == seats
+    assert len(licenses(world)) == 3

@@ -1,0 +1,178 @@
+"""The difference between what a shop wants and what is; a person may have changed what is."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from licserver.shops.changes import (
+    DISPUTED,
+    REFUNDED,
+    REVOKED,
+    TERMS,
+    Actual,
+    Applied,
+    Wanted,
+    assume_applied,
+    find_change,
+    find_end,
+)
+
+MAPPED = {
+    "slots": 3,
+    "lifetime": False,
+    "expires_on": date(2027, 6, 15),
+    "support_until": None,
+    "plan": "basic",
+    "floating_seats": None,
+}
+MORE = {**MAPPED, "slots": 50, "plan": "team"}
+ISSUED = Applied(item="price_1", terms=MAPPED)
+reasons = st.sampled_from([None, REFUNDED, DISPUTED])
+terms = st.fixed_dictionaries({name: st.sampled_from([value, None]) for name, value in MORE.items()})
+states = st.tuples(st.booleans(), st.sampled_from([None, REFUNDED, DISPUTED, "fraud"])).filter(
+    lambda state: state[0] or state[1] is None
+)
+
+
+def wanted(values=MAPPED, revoked=None, *, ends=False):
+    """What a shop wants."""
+    return Wanted("price_1", values, ends, revoked)
+
+
+def carry_out(change, actual):
+    """Do what is to be done, as the service does."""
+    new = {**actual.terms, **change.terms}
+    if change.revoke is not None:
+        assert not actual.is_revoked
+        return Actual(new, is_revoked=True, reason=change.revoke)
+    if change.reinstate:
+        assert actual.is_revoked
+        return Actual(new)
+    return Actual(new, actual.is_revoked, actual.reason)
+
+
+def step(actual, applied, values, revoked=None):
+    """Bring a license to what is wanted; returns what it is, and what was applied."""
+    change = find_change(wanted(values, revoked), actual, applied)
+    return carry_out(change, actual), change.applied
+
+
+@given(values=terms, revoked=reasons, was=st.tuples(terms, reasons))
+def test_a_license_that_nobody_has_touched_becomes_what_is_wanted(values, revoked, was):
+    """Whatever it was before; a second time nothing is left to do."""
+    actual, applied = step(Actual(MAPPED), ISSUED, *was)
+    actual, applied = step(actual, applied, values, revoked)
+    assert (actual.terms, actual.is_revoked) == (values, revoked is not None)
+    again = find_change(wanted(values, revoked), actual, applied)
+    assert (again.terms, again.revoke, again.reinstate, again.applied) == ({}, None, False, applied)
+
+
+@given(name=st.sampled_from(TERMS), history=st.lists(terms, max_size=4))
+def test_a_term_that_a_person_has_changed_stays(name, history):
+    """However often the shop wants another one; the others follow, and what was left is noted."""
+    chosen = "by hand"
+    actual, applied = Actual({**MAPPED, name: chosen}), ISSUED
+    for values in [*history, MORE]:
+        actual, applied = step(actual, applied, values)
+        assert actual.terms == {**values, name: chosen}
+    if any(one[name] != MAPPED[name] for one in [*history, MORE]):
+        assert applied.kept.get(name, MORE[name]) == MORE[name]
+
+
+def test_what_was_left_is_noted_until_it_is_what_the_shop_wants():
+    """The page of the license reads it."""
+    actual, applied = step(Actual({**MAPPED, "slots": 7}), ISSUED, MORE)
+    assert applied.kept == {"slots": 50}
+    actual, applied = step(Actual({**actual.terms, "slots": 50}), applied, MORE)
+    assert applied.kept == {}
+
+
+def test_terms_that_are_not_known_stay():
+    """A line that no report describes any more."""
+    change = find_change(Wanted(None, None), Actual(MORE), ISSUED)
+    assert (change.terms, change.applied) == ({}, ISSUED)
+
+
+def test_the_day_of_a_mapping_goes_with_a_subscription():
+    """Once its end is known; not a day that a person has chosen."""
+    change = find_change(Wanted("price_1", None, ends_with_subscription=True), Actual(MAPPED), ISSUED)
+    assert change.terms == {"expires_on": None}
+    chosen = Actual({**MAPPED, "expires_on": date(2026, 9, 1)})
+    change = find_change(Wanted("price_1", None, ends_with_subscription=True), chosen, ISSUED)
+    assert (change.terms, change.applied.kept) == ({}, {"expires_on": None})
+    without = find_change(
+        Wanted("price_1", None, ends_with_subscription=True),
+        chosen,
+        Applied(item="price_1", terms={**MAPPED, "expires_on": None}),
+    )
+    assert without.terms == {}
+
+
+@given(first=reasons, second=reasons)
+def test_a_revocation_by_a_person_stays(first, second):
+    """Whatever the shop reports afterwards, and whatever it takes back."""
+    actual, applied = Actual(MAPPED, is_revoked=True, reason="fraud"), ISSUED
+    for revoked in (first, second, None):
+        actual, applied = step(actual, applied, MAPPED, revoked)
+        assert (actual.is_revoked, actual.reason) == (True, "fraud")
+
+
+@given(first=st.sampled_from([REFUNDED, DISPUTED]))
+def test_a_license_that_a_person_has_reinstated_stays_valid(first):
+    """As long as the shop reports nothing else; a new reason revokes it again."""
+    _, applied = step(Actual(MAPPED), ISSUED, MAPPED, first)
+    actual = Actual(MAPPED)
+    for _ in range(2):
+        actual, applied = step(actual, applied, MAPPED, first)
+        assert not actual.is_revoked
+        assert applied.kept == {REVOKED: first}
+    other = DISPUTED if first == REFUNDED else REFUNDED
+    actual, applied = step(actual, applied, MAPPED, other)
+    assert (actual.is_revoked, actual.reason, applied.kept) == (True, other, {})
+    actual, applied = step(actual, applied, MAPPED)
+    assert not actual.is_revoked
+
+
+@given(state=states, revoked=reasons)
+def test_what_an_earlier_version_has_set_is_assumed(state, revoked):
+    """A revocation with one of the source's reasons was the source's, and any other a person's."""
+    actual = Actual(MAPPED, *state)
+    applied = assume_applied(actual, revoked, is_end_chosen=False)
+    assert applied.terms == MAPPED
+    after, _ = step(actual, applied, MAPPED)
+    assert after.is_revoked is (state[0] and state[1] not in {REFUNDED, DISPUTED})
+    kept, _ = step(actual, applied, MAPPED, revoked)
+    if revoked is not None:  # it was so then: what it is now, a person has decided
+        assert kept.is_revoked is state[0]
+
+
+def test_a_day_that_a_person_has_chosen_is_not_assumed():
+    """The audit log has it."""
+    applied = assume_applied(Actual(MAPPED), None, is_end_chosen=True)
+    change = find_change(Wanted(None, None, ends_with_subscription=True), Actual(MAPPED), applied)
+    assert (change.terms, change.applied.kept) == ({}, {"expires_on": None})
+
+
+NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("wants", "actual", "applied", "sets", "kept"),
+    [
+        (NOW, None, None, NOW, False),  # nothing was set yet
+        (NOW, NOW, NOW, None, False),
+        (NOW + DAY, NOW, NOW, NOW + DAY, False),
+        (NOW - DAY, NOW, NOW, NOW - DAY, False),
+        (None, NOW, NOW, None, False),  # it is not known
+        (NOW + DAY, NOW + 9 * DAY, NOW, None, True),  # put off by a person
+        (NOW + 10 * DAY, NOW + 9 * DAY, NOW, NOW + 10 * DAY, False),  # and paid for longer
+        (NOW + DAY, NOW - DAY, NOW, None, True),  # ended by a person
+        (NOW + DAY, None, NOW, None, True),  # resumed by a person
+    ],
+)
+def test_the_end_of_a_subscription(wants, actual, applied, sets, kept):
+    """It follows the shop, but for what a person has set."""
+    assert find_end(wants, actual, applied, is_applied=applied is not None) == (sets, kept)

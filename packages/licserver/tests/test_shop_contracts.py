@@ -1,0 +1,331 @@
+"""Cases of a contract that no single shop shows: matching earlier licenses, what is asked, ends."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from harness.contracts import GRACE, Vendor, earlier, mapped
+from licserver.shops.contract import Answer, Rules
+from licserver.shops.facts import (
+    Contact,
+    Fact,
+    Line,
+    Lines,
+    Order,
+    OrderReason,
+    OrderState,
+    Payment,
+    Refund,
+    RefundState,
+    Subscription,
+    SubscriptionState,
+)
+
+NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def order(id_: str = "5", days: int = 0, **fields: Any) -> Order:
+    """Return an order that is paid."""
+    at = NOON + days * DAY
+    return Order(**{"id": id_, "reported_at": at, "state": OrderState.PAID, "paid_at": at, **fields})
+
+
+def lines(*found: Line, order_id: str = "5", days: int = 0, **fields: Any) -> Lines:
+    """Return the lines of an order."""
+    return Lines(order_id=order_id, reported_at=NOON + days * DAY, lines=found, **fields)
+
+
+def line(sold: str, quantity: int | None = 1, id_: str | None = None, item: str | None = None) -> Line:
+    """Return a line."""
+    return Line(id_, (sold,), sold, quantity, item)
+
+
+def report(state: SubscriptionState, days: int = 0, **fields: Any) -> Subscription:
+    """Return a report of a subscription."""
+    return Subscription(id="s", reported_at=NOON + days * DAY, state=state, **fields)
+
+
+def items(*found: Line, days: int = 0, **fields: Any) -> Lines:
+    """Return the items of a subscription."""
+    return Lines(subscription_id="s", reported_at=NOON + days * DAY, lines=found, **fields)
+
+
+def sell(*facts: Fact, names: str = "a", **terms: Any) -> Vendor:
+    """Return a vendor that knows facts."""
+    vendor = Vendor("standard", mapped(*names.split(), **terms))
+    vendor.take(facts)
+    return vendor
+
+
+# --- licenses of before keys were stored --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sold", "found", "count", "asked"),
+    [
+        (["a"], [line("a", id_="1")], 1, []),
+        (["a", "a"], [line("a", 1, "1")], 2, ["FEWER"]),  # its quantity was reduced
+        (["old"], [line("b", id_="1")], 1, []),  # one of the same product and quantity
+        (["old"], [line("x", id_="1")], 1, []),  # one of the same quantity, which is not mapped
+        (["old"], [line("x", id_="1"), line("y", id_="2")], 1, ["UNCLEAR", "UNCLEAR"]),
+        (["old"], [line("b", 2, "1")], 1, ["UNCLEAR"]),
+        (["a"], [line("a", id_="1"), line("ignored", id_="2")], 1, []),
+        (["a"], [line("a", None, "1")], 1, []),
+    ],
+)
+def test_how_licenses_of_before_are_matched(
+    sold: list[str], found: list[Line], count: int, asked: list[str]
+) -> None:
+    """By the id that was stored, then by product and quantity, then by quantity; never a second key."""
+    vendor = Vendor("standard", {**mapped("a", "b"), **mapped("ignored", product=None)})
+    vendor.licenses += [earlier(number, item, "5") for number, item in enumerate(sold)]
+    for license_ in vendor.licenses:
+        license_.in_use = 1
+    vendor.take([order(), lines(*found)])
+    assert (len(vendor.licenses), vendor.asked) == (count, asked)
+
+
+def test_a_license_of_before_with_its_line() -> None:
+    """The line was stored, whatever it sells now."""
+    vendor = Vendor("standard", mapped("a", "b"))
+    vendor.licenses.append(earlier(1, "old", "5", line_id="2"))
+    vendor.take([order(), lines(line("a", id_="1"), line("b", id_="2"))])
+    assert [one.key for one in vendor.licenses] == ["line:5/2", "line:5/1"]
+
+
+def test_a_license_of_before_stays_unmatched_and_is_refunded() -> None:
+    """Nothing is known of its lines, and then they do not contain it."""
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses.append(earlier(1, "a", "5"))
+    refund = Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), is_full=True)
+    vendor.take([refund])
+    assert [one.revoked for one in vendor.licenses] == ["the order was refunded"]
+    assert vendor.licenses[0].key == "earlier:5/a"
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+def test_lines_that_are_missing() -> None:
+    """None is known; some are; and the subscription itself has them."""
+    assert sell(order()).asked == ["LINES"]
+    some = sell(order(), lines(line("a"), is_complete=False))
+    assert (len(some.valid), some.asked, [one.kind for one in some.result.fetches]) == (
+        1,
+        ["LINES"],
+        ["lines"],
+    )
+    paid = order(reason=OrderReason.UNKNOWN, subscriptions=("s",))
+    known = sell(paid, report(SubscriptionState.ACTIVE), items(line("a")))
+    assert (len(known.valid), known.asked) == (1, [])
+    assert sell(paid, report(SubscriptionState.ACTIVE), items(line("a"), is_complete=False)).valid == []
+
+
+def test_two_lines_of_the_same_thing() -> None:
+    """They add up, unless one of them is not known."""
+    assert len(sell(order(), lines(line("a", 2), line("a", 1))).valid) == 3
+    assert sell(order(), lines(line("a", 2), line("a", None))).asked == ["QUANTITY"]
+
+
+def test_items_of_one_price_without_ids() -> None:
+    """They add up as well, unless one is not known; those with ids are two."""
+    bought = (order(subscriptions=("s",)), lines(line("a", 2)))
+    assert len(sell(*bought, items(line("a", 2), line("a", 1))).valid) == 3
+    assert len(sell(*bought, items(line("a", 2), line("a", None))).valid) == 2
+    assert len(sell(*bought, items(line("a", 1, "1"), line("a", 2, "2"))).valid) == 3
+
+
+@pytest.mark.parametrize(("other", "count"), [("a", 3), ("b", 0)])
+def test_an_item_without_a_quantity(other: str, count: int) -> None:
+    """It has that of its order, if that has sold the same."""
+    bought = (order(subscriptions=("s",)), lines(line("a", 3)))
+    vendor = sell(*bought, items(line(other, None), days=1), names="a b")
+    assert (len(vendor.valid), vendor.asked) == (count, [] if count else ["QUANTITY"])
+
+
+def test_which_license_an_item_keeps() -> None:
+    """That which is valid; only of another product one that was removed is valid again."""
+    bought = (order(subscriptions=("s",)), lines(line("a", item="1")))
+    vendor = Vendor("standard", {**mapped("a", "b", "c"), **mapped("d", product="suite")})
+    vendor.take([*bought, items(line("a", id_="1"), line("b", id_="2"))])
+    first, second = vendor.licenses
+    vendor.take([items(line("b", id_="2"), days=1)])
+    vendor.take([items(line("a", id_="3"), days=2)])
+    assert (vendor.valid, second.item) == ([second], "a")
+    vendor.take([items(line("a", id_="3"), line("c", id_="4"), days=3)])
+    assert (len(vendor.licenses), first.revoked, first.item) == (2, None, "c")
+    vendor.take([items(line("d", id_="5"), line("c", id_="4"), days=4)])
+    suite = vendor.licenses[2]
+    assert [one.terms.product for one in vendor.valid] == ["app", "suite"]
+    vendor.take([items(line("c", id_="4"), line("a", id_="6"), days=5)])
+    assert (suite.revoked is not None, second.revoked, len(vendor.licenses)) == (True, None, 3)
+
+
+def test_items_that_were_added_and_cannot_be_issued() -> None:
+    """How many there are is not known; and one that has ended asks for nothing."""
+    bought = (order(subscriptions=("s",)), lines(line("a")))
+    vendor = sell(*bought, items(line("a"), line("b", None)), names="a b")
+    assert (len(vendor.valid), vendor.asked) == (1, ["QUANTITY"])
+    over = sell(*bought, items(line("a"), line("x"), days=1), report(SubscriptionState.ENDED, 2))
+    assert (len(over.valid), over.asked) == (1, [])
+
+
+def test_a_refund_whose_share_is_not_known() -> None:
+    """A person has to look, unless any refund revokes."""
+    refund = Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), amount=Decimal(5))
+    vendor = sell(order(), lines(line("a")))
+    vendor.take([refund])
+    assert (len(vendor.valid), vendor.asked) == (1, ["REFUND"])
+    vendor.rules = Rules(GRACE, revokes_partial_refunds=True)
+    vendor.reconcile()
+    assert (vendor.valid, vendor.asked) == ([], [])
+
+
+def test_a_refund_of_what_is_not_known_is_looked_up() -> None:
+    """Nobody is asked: most payments have nothing to do with licenses."""
+    refund = Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("pi", "ch"), is_full=True)
+    vendor = sell(refund)
+    assert [(one.kind, one.id) for one in vendor.result.fetches] == [("payment", "ch"), ("payment", "pi")]
+    assert vendor.asked == []
+
+
+def test_a_customer_who_is_looked_up() -> None:
+    """Once, for what is issued without an address."""
+    contact = Contact(id="5", reported_at=NOON, orders=("5",), customer_id="ctm_1")
+    vendor = sell(order(), lines(line("a", 2)), contact)
+    assert [(one.kind, one.id, one.about) for one in vendor.result.fetches] == [
+        ("customer", "ctm_1", "order:5")
+    ]
+
+
+def test_a_renewal_for_a_time_that_is_not_known() -> None:
+    """Asked about once its license is known; a mapped period is taken, if there is one only."""
+    renewal = order("6", 40, reason=OrderReason.RENEWAL, subscriptions=("s",))
+    bought = (order(subscriptions=("s",), ends_at=NOON + 30 * DAY), lines(line("a"), line("b")))
+    renewed = lines(line("a"), line("b"), order_id="6", days=40)
+    vendor = sell(*bought, renewal, renewed, names="a b")
+    assert vendor.asked == []  # the licenses are only issued now
+    vendor.reconcile()
+    assert vendor.asked == ["PERIOD"]
+    vendor = sell(*bought, renewal, renewed, names="a b", expires_in="1m")
+    assert vendor.ends == [datetime(2026, 8, 25, 12, tzinfo=UTC) + GRACE] * 2
+
+
+def test_a_higher_quantity_of_what_is_not_mapped_any_more() -> None:
+    """What was issued stays; for the rest a person is asked."""
+    vendor = sell(order(), lines(line("a", 1, "1")))
+    vendor.mappings.clear()
+    vendor.take([lines(line("a", 2, "1"), days=1)])
+    assert (len(vendor.valid), vendor.asked) == (1, ["UNMAPPED"])
+
+
+def test_what_is_ignored_later_stays() -> None:
+    """A mapping that issues nothing any more takes nothing away."""
+    vendor = sell(order(), lines(line("a", 1, "1")))
+    vendor.mappings = mapped("a", product=None)
+    vendor.take([lines(line("a", 2, "1"), days=1)])
+    assert (len(vendor.valid), vendor.asked) == (1, [])
+
+
+def test_a_plan_that_issues_nothing() -> None:
+    """The license stays as it is: nothing else is mapped for it."""
+    bought = (order(subscriptions=("s",)), lines(line("a")), report(SubscriptionState.ACTIVE))
+    vendor = sell(*bought)
+    vendor.mappings |= mapped("free", product=None)
+    vendor.take([items(line("free"), days=1)])
+    assert ([one.item for one in vendor.valid], vendor.asked) == (["a"], [])
+
+
+def test_another_product_that_is_refunded_meanwhile() -> None:
+    """The old license is replaced, and no new one is issued until the money is back."""
+    bought = (order(subscriptions=("s",), total=Decimal(9)), lines(line("a")))
+    vendor = Vendor("standard", {**mapped("a"), **mapped("b", product="other")})
+    vendor.take(bought)
+    refund = Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), amount=Decimal(9))
+    vendor.take([refund, items(line("b"), days=1)])
+    assert (vendor.valid, len(vendor.licenses)) == ([], 1)
+
+
+def test_a_question_that_was_answered_by_following() -> None:
+    """More licenses are issued."""
+    vendor = sell(order(), lines(line("a", 1, "1")))
+    vendor.rules = Rules(GRACE, follows_changes=False)
+    vendor.take([lines(line("a", 2, "1"), days=1)])
+    assert vendor.asked == ["CHANGE"]
+    vendor.answers[vendor.attention[0].id] = Answer.FOLLOW
+    vendor.reconcile()
+    assert len(vendor.valid) == 2
+
+
+# --- orders and subscriptions -------------------------------------------------------------------
+
+
+def test_an_order_that_is_delivered_in_parts() -> None:
+    """Each product of it is a delivery, and none replaces another one."""
+    parts = [lines(line(name), part=name) for name in ("a", "b")]
+    vendor = sell(order(), parts[0], names="a b")
+    vendor.take([order(), parts[1]])
+    vendor.take([lines(line("a", 2), part="a", days=1)])
+    assert sorted(one.item or "" for one in vendor.valid) == ["a", "a", "b"]
+
+
+def test_payments_that_are_refunded_in_another_currency() -> None:
+    """The charge is all of it, whatever the order cost."""
+    charge = Payment(id="ch", reported_at=NOON, orders=("5",), total=Decimal(90), refunded=Decimal(90))
+    assert sell(order(total=Decimal(100)), lines(line("a")), charge).valid == []
+
+
+def test_an_order_that_was_called_differently_before_it_was_paid() -> None:
+    """The newer report counts."""
+    before = order("cs", -1, state=OrderState.PENDING, paid_at=None)
+    after = order("pi", names=("cs",))
+    listed = [lines(line("a", 2), order_id="cs", days=-1), lines(line("a"), order_id="pi")]
+    known: list[Fact] = [before, after, *listed]
+    for facts in (known, known[::-1]):
+        assert len(sell(*facts).valid) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "end"),
+    [
+        ({"state": SubscriptionState.ACTIVE, "cancels_at": NOON + 30 * DAY}, NOON + 30 * DAY),
+        ({"state": SubscriptionState.ACTIVE, "cancels_at": NOON + 10 * DAY}, NOON + 10 * DAY),
+        ({"state": SubscriptionState.ACTIVE, "cancels_at": NOON + 90 * DAY}, NOON + 37 * DAY),
+        ({"state": SubscriptionState.ACTIVE, "cancels_at": NOON + 33 * DAY}, NOON + 33 * DAY),
+        ({"state": SubscriptionState.PAUSED, "cancels_at": NOON + 90 * DAY}, NOON + 30 * DAY),
+        ({"state": SubscriptionState.UNPAID, "starts_at": NOON + 30 * DAY}, NOON + 37 * DAY),
+        ({"state": SubscriptionState.UNPAID, "starts_at": NOON}, NOON + 37 * DAY),  # it is paid
+        ({"state": SubscriptionState.ENDED}, NOON + 5 * DAY),
+        ({"state": SubscriptionState.UNKNOWN}, NOON + 37 * DAY),
+    ],
+)
+def test_ends(fields: dict[str, Any], end: datetime) -> None:
+    """Of a subscription that is paid for thirty days, reported on the fifth one."""
+    bought = order(subscriptions=("s",), starts_at=NOON, ends_at=NOON + 30 * DAY)
+    vendor = sell(bought, lines(line("a")), report(**{"days": 5, **fields}))
+    assert vendor.ends == [end]
+
+
+def test_a_renewal_after_a_cancellation_and_a_purchase_after_an_end() -> None:
+    """The first goes on; the second begins again; a late charge of before does not."""
+    bought = order(subscriptions=("s",), starts_at=NOON, ends_at=NOON + 30 * DAY)
+    sold, charge = lines(line("a")), {"reason": OrderReason.RENEWAL, "subscriptions": ("s",)}
+    cancelled = report(SubscriptionState.ACTIVE, 5, cancels_at=NOON + 30 * DAY)
+    renewal = order("6", 30, starts_at=NOON + 30 * DAY, ends_at=NOON + 60 * DAY, **charge)
+    assert sell(bought, sold, cancelled, renewal).ends == [NOON + 60 * DAY + GRACE]
+    ended = report(SubscriptionState.ENDED, 31)
+    late = order("6", 32, starts_at=NOON + 30 * DAY, ends_at=NOON + 60 * DAY, **charge)
+    assert sell(bought, sold, ended, late).ends == [NOON + 31 * DAY]
+    again = order("7", 40, subscriptions=("s",), starts_at=NOON + 40 * DAY, ends_at=NOON + 70 * DAY)
+    vendor = sell(bought, sold, ended, again, lines(line("a"), order_id="7"))
+    assert set(vendor.ends) == {NOON + 70 * DAY + GRACE}
+
+
+def test_a_cancellation_of_what_is_not_known() -> None:
+    """Its end is known all the same, for licenses by hand."""
+    vendor = sell(report(SubscriptionState.ACTIVE, cancels_at=NOON))
+    assert [(name, end.at, end.is_final) for name, end in vendor.result.ends.items()] == [("s", NOON, True)]
+    assert dict(sell(report(SubscriptionState.ACTIVE)).result.ends) == {}

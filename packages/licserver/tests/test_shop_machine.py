@@ -1,0 +1,28 @@
+"""A shop that does what shops do, with deliveries in any order, repeated and late: the licenses are right."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from harness.shop_machine import Machine
+from harness.shop_model import ShopModel, StripeShop, WooShop
+
+
+@pytest.mark.parametrize("make", [StripeShop, WooShop])
+@pytest.mark.parametrize(
+    ("examples", "steps"),
+    [(15, 20), pytest.param(200, 40, marks=pytest.mark.slow)],
+    ids=["sample", "all"],
+)
+def test_a_shop(make: Callable[[], ShopModel], examples: int, steps: int) -> None:
+    """Whatever it does, and whenever that is delivered."""
+    machine = type("ShopMachine", (Machine,), {"make": staticmethod(make)})
+    options = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=options)

@@ -1,0 +1,227 @@
+"""A state machine that plays a shop, with deliveries in any order, repeated and late, against a vendor."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from harness.contracts import Mapped, Vendor, mapped
+from harness.shop_model import (
+    PERIOD,
+    PLANS,
+    PRICE,
+    Order,
+    Payback,
+    ShopModel,
+    Subscription,
+    WooShop,
+)
+
+plans = st.sampled_from(sorted(PLANS))
+quantities = st.integers(1, 3)
+
+
+def open_vendor(shop: ShopModel) -> Vendor:
+    """Return a source that has mapped all that the shop sells."""
+    mappings: dict[str, Mapped] = {}
+    for plan, product in PLANS.items():
+        names = [plan]
+        if isinstance(shop, WooShop):  # whatever the article number of a line becomes
+            names += [str(WooShop.products[plan])]
+        mappings |= mapped(*names, product=product, plan=plan, expires_in=None)
+    return Vendor(shop.kind, mappings)
+
+
+class Machine(RuleBasedStateMachine):
+    """Objects change and are reported; what was reported is delivered at some time."""
+
+    make: Callable[[], ShopModel]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shop = type(self).make()
+        self.vendor = self.open_vendor(self.shop)
+        self.waiting: list[bytes] = []
+
+    def open_vendor(self, shop: ShopModel) -> Any:
+        """Return what takes the deliveries."""
+        return open_vendor(shop)
+
+    def _collect(self) -> None:
+        self.waiting += self.shop.reports
+        self.shop.reports.clear()
+        self.shop.pass_time()
+
+    def _orders(self) -> list[Order]:
+        of_periods = [
+            one.order
+            for each in self.shop.subscriptions
+            for one in each.periods
+            if not (each.is_due or each.cancels or any(period.is_moved for period in each.periods))
+        ]
+        return [*self.shop.orders, *of_periods]
+
+    def _running(self, *, due: bool | None = False) -> list[Subscription]:
+        return [
+            one
+            for one in self.shop.subscriptions
+            if one.ended_at is None and (due is None or one.is_due is due)
+        ]
+
+    # --- what is bought
+
+    @precondition(lambda self: len(self.shop.orders) < 3)
+    @rule(plan=plans, quantity=quantities)
+    def buy(self, plan: str, quantity: int) -> None:
+        """Sell a product."""
+        self.shop.buy(plan, quantity)
+        self._collect()
+
+    @precondition(lambda self: len(self.shop.subscriptions) < 2)
+    @rule(plan=plans, quantity=quantities)
+    def subscribe(self, plan: str, quantity: int) -> None:
+        """Sell a subscription."""
+        self.shop.subscribe(plan, quantity)
+        self._collect()
+
+    # --- subscriptions
+
+    @precondition(lambda self: any(not one.cancels for one in self._running()))
+    @rule(data=st.data(), what=st.sampled_from(["renew", "renew", "miss"]))
+    def reach_the_end(self, data: st.DataObject, what: str) -> None:
+        """Pay the next period, or fail to."""
+        one = data.draw(st.sampled_from([one for one in self._running() if not one.cancels]))
+        getattr(self.shop, what)(one)
+        self._collect()
+
+    @precondition(lambda self: self._running(due=True))
+    @rule(data=st.data())
+    def pay_late(self, data: st.DataObject) -> None:
+        """Pay what was due."""
+        self.shop.pay_late(data.draw(st.sampled_from(self._running(due=True))))
+        self._collect()
+
+    @precondition(lambda self: self._running(due=None))
+    @rule(data=st.data(), plan=plans, quantity=quantities)
+    def change(self, data: st.DataObject, plan: str, quantity: int) -> None:
+        """Upgrade or downgrade."""
+        one = data.draw(st.sampled_from(self._running(due=None)))
+        self.shop.change(one, data.draw(st.sampled_from(one.items)), plan, quantity)
+        self._collect()
+
+    @precondition(lambda self: self._running(due=None))
+    @rule(data=st.data(), plan=plans, quantity=quantities, adds=st.booleans())
+    def change_items(self, data: st.DataObject, plan: str, quantity: int, adds: bool) -> None:
+        """Add or remove an item."""
+        one = data.draw(st.sampled_from(self._running(due=None)))
+        if adds and len(one.items) < 3:
+            self.shop.add_item(one, plan, quantity)
+        elif not adds and len(one.items) > 1:
+            self.shop.remove_item(one)
+        self._collect()
+
+    @precondition(lambda self: self._running())
+    @rule(data=st.data(), days=st.sampled_from([2, 10, 90]))
+    def move(self, data: st.DataObject, days: int) -> None:
+        """Move the billing date."""
+        one = data.draw(st.sampled_from(self._running()))
+        period = one.periods[-1]
+        moved = max(self.shop.now, period.start) + timedelta(days=days)
+        is_other = abs(moved - period.start - PERIOD) > timedelta(days=1)  # than the end that was paid
+        if period.order.is_good and not one.cancels and is_other:
+            self.shop.move(one, days)
+        self._collect()
+
+    @precondition(lambda self: self._running())
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        """Cancel, or take it back."""
+        one = data.draw(st.sampled_from(self._running()))
+        self.shop.cancel(one, cancels=not one.cancels)
+        self._collect()
+
+    @precondition(lambda self: self._running(due=None))
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        """End at once."""
+        self.shop.end(data.draw(st.sampled_from(self._running(due=None))))
+        self._collect()
+
+    # --- money that goes back
+
+    @precondition(lambda self: self._orders())
+    @rule(data=st.data(), share=st.sampled_from([1, 2]))
+    def refund(self, data: st.DataObject, share: int) -> None:
+        """Refund half of the rest, or all of it."""
+        order = data.draw(st.sampled_from(self._orders()))
+        rest = order.total - order.refunded
+        if rest >= PRICE // 4:
+            self.shop.refund(order, rest // share)
+        self._collect()
+
+    @precondition(lambda self: any(one.refunded for one in self._orders()))
+    @rule(data=st.data())
+    def fail_refund(self, data: st.DataObject) -> None:
+        """A refund fails later."""
+        order = data.draw(st.sampled_from([one for one in self._orders() if one.refunded]))
+        made = [one for one in order.refunds if one.state == "made"]
+        self.shop.fail_refund(order, data.draw(st.sampled_from(made)))
+        self._collect()
+
+    @precondition(lambda self: self._orders())
+    @rule(data=st.data())
+    def dispute(self, data: st.DataObject) -> None:
+        """Dispute, though it was disputed before."""
+        self.shop.dispute(data.draw(st.sampled_from(self._orders())))
+        self._collect()
+
+    def _disputed(self) -> list[tuple[Order, Payback]]:
+        return [(order, one) for order in self._orders() for one in order.disputes if one.state == "open"]
+
+    @precondition(lambda self: self._disputed())
+    @rule(data=st.data(), state=st.sampled_from(["won", "won", "lost"]))
+    def resolve(self, data: st.DataObject, state: str) -> None:
+        """Win or lose."""
+        self.shop.resolve(*data.draw(st.sampled_from(self._disputed())), state)
+        self._collect()
+
+    @precondition(lambda self: self.shop.orders)
+    @rule(data=st.data())
+    def edit(self, data: st.DataObject) -> None:
+        """Edit the product of a line, then delete it."""
+        # The licenses of an order that had some stay, whatever its line becomes.
+        self.settle()
+        order = data.draw(st.sampled_from(self.shop.orders))
+        is_issued = any(one.order_id == str(order.id) for one in self.vendor.licenses)
+        self.shop.edit(order, is_issued=is_issued)
+        self._collect()
+
+    # --- deliveries
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        """Deliver one report, perhaps not for the last time."""
+        place = data.draw(st.integers(0, len(self.waiting) - 1))
+        keeps = data.draw(st.booleans())
+        self.vendor.receive(self.waiting[place] if keeps else self.waiting.pop(place))
+
+    @rule()
+    def settle(self) -> None:
+        """Deliver all: the licenses are those of the oracle, and nobody has to look at anything else."""
+        self._deliver_all()
+        found = Counter((one.terms.product, one.terms.plan or "", one.ends_at) for one in self.vendor.valid)
+        assert found == self.shop.expected()
+        self.vendor.reconcile()
+        assert self.vendor.asked == self.shop.asked()
+
+    def _deliver_all(self) -> None:
+        self.vendor.receive(*self.waiting)
+        self.waiting.clear()
+
+    def teardown(self) -> None:
+        """Compare at last."""
+        self.settle()

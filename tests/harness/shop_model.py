@@ -1,0 +1,462 @@
+"""A shop: its orders and subscriptions as they are, what it reports of them, and an oracle of the licenses.
+
+The oracle looks at the shop itself, never at a report. A subclass writes the reports of one platform.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+PRICE = 1_000
+PERIOD = timedelta(days=30)
+GRACE = timedelta(days=7)
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+PLANS = {"basic": "app", "pro": "app", "suite": "suite"}
+"""What is sold → our product; the plan of a license has the same name."""
+
+
+@dataclass
+class Payback:
+    """A refund or a dispute."""
+
+    id: int
+    amount: int
+    state: str  # of a refund made, failed; of a dispute open, won, lost
+
+
+@dataclass
+class Item:
+    """A line of an order, or an item of a subscription."""
+
+    id: int
+    plan: str
+    quantity: int
+    edits: int = 0  # of its product in the shop
+
+
+@dataclass
+class Order:
+    """A payment."""
+
+    id: int
+    at: datetime
+    items: list[Item]
+    total: int
+    refunds: list[Payback] = field(default_factory=list)
+    disputes: list[Payback] = field(default_factory=list)
+    is_unknown: bool = False  # its product was deleted before a license was issued for it
+
+    @property
+    def refunded(self) -> int:
+        """How much was given back."""
+        return sum(one.amount for one in self.refunds if one.state == "made")
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the vendor has the money."""
+        return self.refunded < self.total and all(one.state == "won" for one in self.disputes)
+
+
+@dataclass
+class Period:
+    """A period of a subscription."""
+
+    start: datetime
+    end: datetime
+    order: Order
+    is_moved: bool = False
+
+
+@dataclass
+class Subscription:
+    """A subscription."""
+
+    id: int
+    items: list[Item]
+    periods: list[Period]
+    is_due: bool = False  # the payment of the next period failed
+    cancels: bool = False
+    ended_at: datetime | None = None
+
+    @property
+    def end(self) -> datetime:
+        """When the present period ends."""
+        return self.periods[-1].end
+
+
+License = tuple[str, str, datetime | None]
+
+
+class ShopModel:
+    """A shop, and the reports that are not delivered yet."""
+
+    kind = ""
+    deletes_products = False  # also out of the orders that it has
+
+    def __init__(self) -> None:
+        self.now = BEGINNING
+        self.orders: list[Order] = []
+        self.subscriptions: list[Subscription] = []
+        self.reports: list[bytes] = []
+        self._last_id = 0
+
+    def next_id(self) -> int:
+        """Return an id that no other object has."""
+        self._last_id += 1
+        return self._last_id
+
+    def pass_time(self, seconds: int = 1) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+    # --- what happens
+
+    def buy(self, plan: str, quantity: int) -> None:
+        """Sell a product once."""
+        item = Item(self.next_id(), plan, quantity)
+        order = Order(self.next_id(), self.now, [item], PRICE * quantity)
+        self.orders.append(order)
+        self.report_order(order)
+
+    def subscribe(self, plan: str, quantity: int) -> None:
+        """Sell a subscription."""
+        subscription = Subscription(self.next_id(), [Item(self.next_id(), plan, quantity)], [])
+        self.subscriptions.append(subscription)
+        self._charge(subscription, self.now)
+
+    def _charge(self, subscription: Subscription, start: datetime) -> None:
+        items = [Item(one.id, one.plan, one.quantity) for one in subscription.items]
+        order = Order(self.next_id(), self.now, items, PRICE * sum(one.quantity for one in items))
+        subscription.periods.append(Period(start, start + PERIOD, order))
+        subscription.is_due = False
+        self.report_period(subscription)
+        self.report_subscription(subscription)
+
+    def renew(self, subscription: Subscription) -> None:
+        """Charge the next period when it is due."""
+        self.now = max(self.now, subscription.end)
+        self._charge(subscription, self.start_of_next(subscription))
+
+    def miss(self, subscription: Subscription) -> None:
+        """Fail to charge the next period."""
+        self.now = max(self.now, subscription.end) + timedelta(hours=1)
+        subscription.is_due = True
+        self.report_subscription(subscription)
+
+    def pay_late(self, subscription: Subscription) -> None:
+        """Charge the period that was due."""
+        self.now += timedelta(days=3)
+        self._charge(subscription, self.start_of_next(subscription))
+
+    def start_of_next(self, subscription: Subscription) -> datetime:
+        """Return when the next period begins."""
+        return subscription.end
+
+    def change(self, subscription: Subscription, item: Item, plan: str, quantity: int) -> None:
+        """Change the plan and the quantity."""
+        item.plan, item.quantity = plan, quantity
+        self.report_subscription(subscription)
+
+    def add_item(self, subscription: Subscription, plan: str, quantity: int) -> None:
+        """Add an item."""
+        subscription.items.append(Item(self.next_id(), plan, quantity))
+        self.report_subscription(subscription)
+
+    def remove_item(self, subscription: Subscription) -> None:
+        """Remove the last item."""
+        subscription.items.pop()
+        self.report_subscription(subscription)
+
+    def move(self, subscription: Subscription, days: int) -> None:
+        """Move the date of the next payment."""
+        period = subscription.periods[-1]
+        period.end = max(self.now, period.start) + timedelta(days=days)
+        period.is_moved = True
+        self.report_subscription(subscription)
+
+    def cancel(self, subscription: Subscription, *, cancels: bool) -> None:
+        """Cancel for the end of the period, or take that back."""
+        subscription.cancels = cancels
+        self.report_subscription(subscription)
+
+    def end(self, subscription: Subscription) -> None:
+        """End at once."""
+        subscription.ended_at = self.now
+        self.report_subscription(subscription)
+
+    def refund(self, order: Order, amount: int) -> None:
+        """Give money back."""
+        order.refunds.append(Payback(self.next_id(), amount, "made"))
+        self.report_refund(order, order.refunds[-1])
+
+    def fail_refund(self, order: Order, refund: Payback) -> None:
+        """The bank could not give the money back."""
+        refund.state = "failed"
+        self.report_refund(order, refund)
+
+    def dispute(self, order: Order) -> None:
+        """A customer disputes."""
+        order.disputes.append(Payback(self.next_id(), order.total, "open"))
+        self.report_dispute(order, order.disputes[-1])
+
+    def resolve(self, order: Order, dispute: Payback, state: str) -> None:
+        """A bank decides."""
+        dispute.state = state
+        self.report_dispute(order, dispute)
+
+    def edit(self, order: Order, *, is_issued: bool) -> None:
+        """Change the article number of a line, and delete its product the next time."""
+        order.items[0].edits += 1
+        order.is_unknown |= self.deletes_products and order.items[0].edits > 1 and not is_issued
+        self.report_order(order)
+
+    # --- what it reports
+
+    def report_order(self, order: Order) -> None:
+        """Report an order that was sold once."""
+        raise NotImplementedError
+
+    def report_period(self, subscription: Subscription) -> None:
+        """Report the payment of the last period."""
+        raise NotImplementedError
+
+    def report_subscription(self, subscription: Subscription) -> None:
+        """Report a subscription."""
+        raise NotImplementedError
+
+    def report_refund(self, order: Order, refund: Payback) -> None:
+        """Report a refund."""
+        raise NotImplementedError
+
+    def report_dispute(self, order: Order, dispute: Payback) -> None:
+        """Report a dispute."""
+        raise NotImplementedError
+
+    # --- what a vendor owes
+
+    def expected(self) -> Counter[License]:
+        """Return the valid licenses: product, plan and end."""
+        found: Counter[License] = Counter()
+        for order in self.orders:
+            if order.is_good and not order.is_unknown:
+                for item in order.items:
+                    found[PLANS[item.plan], item.plan, None] += item.quantity
+        for one in self.subscriptions:
+            good = [period for period in one.periods if period.order.is_good]
+            if not good:
+                continue
+            paid = good[-1].end
+            if one.ended_at is not None:
+                end = one.ended_at
+            elif one.cancels:
+                end = one.end if good[-1] is one.periods[-1] else min(paid + GRACE, one.end)
+            else:
+                end = paid + GRACE
+            for item in one.items:
+                found[PLANS[item.plan], item.plan, end] += item.quantity
+        return +found
+
+    def asked(self) -> list[str]:
+        """Return what a person has to look at: what was paid, and the shop no longer has the product of."""
+        return ["LINES" for order in self.orders if order.is_good and order.is_unknown]
+
+
+# --- Stripe -----------------------------------------------------------------------------------
+
+
+class StripeShop(ShopModel):
+    """Reports as Stripe has them."""
+
+    kind = "stripe"
+
+    def _event(self, type_: str, **fields: Any) -> None:
+        created = int(self.now.timestamp())
+        event = {"id": f"evt_{self.next_id()}", "object": "event", "type": type_, "created": created}
+        self.reports.append(json.dumps({**event, "livemode": True, "data": {"object": fields}}).encode())
+
+    def report_order(self, order: Order) -> None:
+        """Report a session; nothing can be edited in it."""
+        if order.items[0].edits:
+            return
+        item = order.items[0]
+        self._event(
+            "checkout.session.completed",
+            id=f"cs_{order.id}",
+            mode="payment",
+            payment_status="paid",
+            payment_intent=f"pi_{order.id}",
+            amount_total=order.total,
+            metadata={"licserver_item": item.plan, "licserver_quantity": str(item.quantity)},
+        )
+
+    def report_period(self, subscription: Subscription) -> None:
+        """Report a paid invoice, and which payment has paid it."""
+        period, is_first = subscription.periods[-1], len(subscription.periods) == 1
+        days = {"start": int(period.start.timestamp()), "end": int(period.end.timestamp())}
+        lines = [
+            {
+                "period": days,
+                "quantity": item.quantity,
+                "amount": PRICE * item.quantity,
+                "pricing": {"price_details": {"price": item.plan, "product": f"prod_{item.plan}"}},
+                "parent": {"subscription_item_details": {"subscription_item": f"si_{item.id}"}},
+            }
+            for item in period.order.items
+        ]
+        self._event(
+            "invoice.paid",
+            id=f"in_{period.order.id}",
+            created=int(self.now.timestamp()),
+            billing_reason="subscription_create" if is_first else "subscription_cycle",
+            parent={"subscription_details": {"subscription": f"sub_{subscription.id}"}},
+            amount_paid=period.order.total,
+            lines={"data": lines},
+        )
+        payment = {"type": "payment_intent", "payment_intent": f"pi_{period.order.id}"}
+        names = {"id": f"inpay_{period.order.id}", "invoice": f"in_{period.order.id}"}
+        self._event("invoice_payment.paid", **names, payment=payment)
+
+    def report_subscription(self, subscription: Subscription) -> None:
+        """Report a subscription; a period that is due has begun."""
+        period = subscription.periods[-1]
+        start, end = period.start, period.end
+        if subscription.is_due:
+            start, end = end, end + PERIOD
+        dates = {"current_period_start": int(start.timestamp()), "current_period_end": int(end.timestamp())}
+        items = [
+            {"id": f"si_{item.id}", "price": {"id": item.plan}, "quantity": item.quantity, **dates}
+            for item in subscription.items
+        ]
+        is_over = subscription.ended_at is not None
+        status = "past_due" if subscription.is_due else "active"
+        self._event(
+            "customer.subscription.deleted" if is_over else "customer.subscription.updated",
+            id=f"sub_{subscription.id}",
+            status="canceled" if is_over else status,
+            items={"data": items},
+            cancel_at=int(end.timestamp()) if subscription.cancels else None,
+            ended_at=None if subscription.ended_at is None else int(subscription.ended_at.timestamp()),
+        )
+
+    def report_refund(self, order: Order, refund: Payback) -> None:
+        """Report a refund, and the charge if money has gone."""
+        names = {"payment_intent": f"pi_{order.id}", "charge": f"ch_{order.id}"}
+        is_made = refund.state == "made"
+        state = {"amount": refund.amount, "status": "succeeded" if is_made else "failed"}
+        self._event("refund.created" if is_made else "refund.failed", id=f"re_{refund.id}", **names, **state)
+        if is_made:
+            amounts = {"amount": order.total, "amount_refunded": order.refunded}
+            is_all = order.refunded >= order.total
+            fields = {"id": f"ch_{order.id}", "payment_intent": f"pi_{order.id}", "refunded": is_all}
+            self._event("charge.refunded", **fields, **amounts)
+
+    def report_dispute(self, order: Order, dispute: Payback) -> None:
+        """Report a dispute."""
+        is_open = dispute.state == "open"
+        self._event(
+            "charge.dispute.created" if is_open else "charge.dispute.closed",
+            id=f"dp_{dispute.id}",
+            payment_intent=f"pi_{order.id}",
+            status="needs_response" if is_open else dispute.state,
+        )
+
+
+# --- WooCommerce ------------------------------------------------------------------------------
+
+
+class WooShop(ShopModel):
+    """Reports as WooCommerce and WooCommerce Subscriptions have them: each time the whole object."""
+
+    kind = "woocommerce"
+    deletes_products = True
+    products = {"basic": 21, "pro": 22, "suite": 23}  # noqa: RUF012 - never changed
+
+    def start_of_next(self, subscription: Subscription) -> datetime:
+        """Return the instant of the payment, from which WooCommerce Subscriptions counts."""
+        return max(self.now, subscription.end)
+
+    def _line(self, item: Item) -> dict[str, Any]:
+        product, number = self.products[item.plan], f"{item.plan}-{item.edits}" if item.edits else item.plan
+        gone = item.edits > 1  # deleted in the shop
+        line = {"product_id": 0 if gone else product, "variation_id": 0, "sku": "" if gone else number}
+        return {"id": item.id, "quantity": item.quantity, **line}
+
+    def _write(self, id_: int, status: str, **fields: Any) -> None:
+        modified = {"date_modified_gmt": _time(self.now)}
+        self.reports.append(json.dumps({"id": id_, "status": status, **modified, **fields}).encode())
+
+    def _write_order(self, order: Order, **fields: Any) -> None:
+        states = {one.state for one in order.disputes}
+        status = "processing"
+        if "lost" in states:
+            status = "cancelled"
+        elif "open" in states:
+            status = "on-hold"
+        elif order.refunded >= order.total:
+            status = "refunded"
+        self._write(
+            order.id,
+            status,
+            date_created_gmt=_time(order.at),
+            date_paid_gmt=_time(order.at),
+            total=str(order.total),
+            line_items=[self._line(item) for item in order.items],
+            refunds=[{"total": f"-{one.amount}"} for one in order.refunds if one.state == "made"],
+            **fields,
+        )
+
+    def _report_any(self, order: Order) -> None:
+        for subscription in self.subscriptions:
+            if any(period.order is order for period in subscription.periods):
+                is_first = subscription.periods[0].order is order
+                named = [{"key": "_subscription_renewal", "value": subscription.id}]
+                self._write_order(order, meta_data=[] if is_first else named)
+                return
+        self._write_order(order)
+
+    def report_order(self, order: Order) -> None:
+        """Report an order."""
+        self._report_any(order)
+
+    def report_period(self, subscription: Subscription) -> None:
+        """Report the order of a period."""
+        self._report_any(subscription.periods[-1].order)
+
+    def report_subscription(self, subscription: Subscription) -> None:
+        """Report a subscription."""
+        status, end = "active", ""
+        payment = _time(subscription.end)
+        if subscription.ended_at is not None:
+            status, payment, end = "cancelled", "", _time(subscription.ended_at)
+        elif subscription.cancels:
+            status, payment, end = "pending-cancel", "", _time(subscription.end)
+        elif subscription.is_due:
+            status = "on-hold"
+        self._write(
+            subscription.id,
+            status,
+            parent_id=subscription.periods[0].order.id,
+            billing_period="day",
+            billing_interval=PERIOD.days,
+            next_payment_date_gmt=payment,
+            end_date_gmt=end,
+            line_items=[self._line(item) for item in subscription.items],
+        )
+
+    def report_refund(self, order: Order, refund: Payback) -> None:
+        """Report the order, which lists its refunds."""
+        self._report_any(order)
+
+    def report_dispute(self, order: Order, dispute: Payback) -> None:
+        """Report the order, which a plugin of the bank puts on hold."""
+        self._report_any(order)
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S")
+
+
+SHOPS: list[type[ShopModel]] = [StripeShop, WooShop]

@@ -1,0 +1,306 @@
+"""Print the measures of the structure of both packages, each beside the wanted number: `nox -s structure`.
+
+A reader's time is measured, not lines: names of one subject, trades in one folder, imports that cannot be
+seen at the head of a file. `--details` lists what was counted.
+"""
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[1]
+
+SUBJECTS: Final = {
+    "seats": r"Seat|HeldSeats|GrantedSeat|NoSeat",
+    "trials": "Trial",
+    "moves": "Move",
+    "uses": r"Use(?!r)|Consum|Consumption|Quota",
+    "offline_files": r"Offline",
+    "sales": r"Sale",
+}
+"""Each subject, by which it is found, and how names of its classes begin."""
+
+LAYERS: Final = ("domain", "protocol", "services", "database.repositories")
+"""Where a class of a subject belongs to the module of that name."""
+
+AIOHTTP_NAMES: Final = [
+    "_close",
+    "_force_close",
+    "_keepalive_handle",
+    "_keepalive_timeout",
+    "_logging_enabled",
+    "_loop",
+    "_messages",
+    "_next_keepalive_close_time",
+    "_parser",
+    "_process_keepalive",
+    "_reading_paused",
+    "_request_factory",
+    "_task_handler",
+    "_waiter",
+    "_paused",
+    "_request_count",
+    "_make_server",
+    "_reg_site",
+    "_sock",
+    "_backlog",
+    "_server",
+    "_cleanup_server",
+]
+"""Private names of aiohttp that this project uses, or has used."""
+
+LOST_NOUNS: Final = re.compile(r"\b(?:one|ones|told|tells|who|whoever|somebody)\b|\bwhat is\b", re.IGNORECASE)
+"""Words of `CONTRIBUTING.md` in whose place there is mostly a noun."""
+
+
+class Measure(NamedTuple):
+    """A number beside the wanted one, and what was counted."""
+
+    name: str
+    number: int
+    wanted: int
+    counted: Sequence[str] = ()
+
+
+class Modules:
+    """The modules of a package: their paths and trees, by their dotted names."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.source = ROOT / "packages" / package / "src" / package
+        self.paths = {self._name(path): path for path in sorted(self.source.rglob("*.py")) if _is_ours(path)}
+        self.trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.paths.items()}
+
+    def _name(self, path: Path) -> str:
+        parts = path.relative_to(self.source.parent).with_suffix("").parts
+        return ".".join(parts).removesuffix(".__init__")
+
+    def imports(self, name: str) -> Iterator[tuple[str, int, bool]]:
+        """Yield what a module imports of its own package: the module, the line, and whether it is late.
+
+        What only annotations need is no import.
+        """
+        for node, is_late in _walk(self.trees[name], is_late=False):
+            if isinstance(node, ast.Import):
+                yield from ((one.name, node.lineno, is_late) for one in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for one in node.names:
+                    whole = f"{node.module}.{one.name}"
+                    yield (whole if whole in self.trees else node.module), node.lineno, is_late
+
+    def late_imports(self) -> list[str]:
+        """List the imports inside functions."""
+        found = ((name, line) for name in self.trees for _, line, is_late in self.imports(name) if is_late)
+        return [f"{name}:{line}" for name, line in sorted(set(found))]
+
+    def circles(self) -> list[str]:
+        """List the groups of modules that import each other, late imports counted."""
+        edges = {
+            name: {target for target, _, _ in self.imports(name) if target in self.trees and target != name}
+            for name in self.trees
+        }
+        return [" ".join(sorted(group)) for group in _strongly_connected(edges) if len(group) > 1]
+
+    def classes(self) -> Iterator[tuple[str, str]]:
+        """Yield the public classes: module and name."""
+        for module, tree in self.trees.items():
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    yield module, node.name
+
+    def repeated_names(self) -> list[str]:
+        """List public classes and limits whose name several modules define."""
+        where = defaultdict(set)
+        for module, name in self.classes():
+            where[name].add(module)
+        for module, tree in self.trees.items():
+            for node in tree.body:
+                target = getattr(node, "target", None)
+                if isinstance(target, ast.Name) and target.id.startswith("MAX_"):
+                    where[target.id].add(module)
+        return [f"{name}: {', '.join(sorted(each))}" for name, each in sorted(where.items()) if len(each) > 1]
+
+    def naming(self, pattern: str) -> list[str]:
+        """List the files whose text matches."""
+        found = re.compile(pattern, re.IGNORECASE)
+        return [name for name, path in self.paths.items() if found.search(path.read_text(encoding="utf-8"))]
+
+
+def _is_ours(path: Path) -> bool:
+    return not {"migrations", "deploy_files"} & set(path.parts)
+
+
+def _walk(tree: ast.AST, *, is_late: bool) -> Iterator[tuple[ast.AST, bool]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield node, is_late
+        is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        yield from _walk(node, is_late=is_late or is_function)
+
+
+def _strongly_connected(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Return the groups whose members reach each other: few and small, so by reachability."""
+
+    def reach(start: str) -> set[str]:
+        seen, todo = set[str](), [start]
+        while todo:
+            for target in edges[todo.pop()] - seen:
+                seen.add(target)
+                todo.append(target)
+        return seen
+
+    reached = {name: reach(name) for name in edges}
+    groups: list[set[str]] = []
+    for name, targets in reached.items():
+        if name in targets and not any(name in group for group in groups):
+            groups.append({other for other in targets if name in reached[other]})
+    return groups
+
+
+def subject_names(modules: Modules, subject: str, pattern: str) -> list[str]:
+    """List the names of modules, across the layers, in which classes of a subject are."""
+    begins = re.compile(pattern)
+    found = defaultdict(set)
+    for module, name in modules.classes():
+        layer, _, leaf = module.removeprefix(f"{modules.package}.").rpartition(".")
+        if layer in LAYERS and begins.match(name):
+            found[leaf].add(f"{layer}.{name}")
+    return [f"{leaf}: {' '.join(sorted(each))}" for leaf, each in sorted(found.items())] or [subject]
+
+
+def private_names(modules: Modules) -> list[str]:
+    """List the private names of aiohttp, each with its file, that are used as attributes or methods."""
+    found = set()
+    for module, tree in modules.trees.items():
+        if not any(target.startswith("aiohttp") for target, _, _ in modules.imports(module)):
+            continue
+        defined = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        own = {name for name in defined if _is_own(tree, name)}
+        for node in ast.walk(tree):
+            name = getattr(node, "attr", None) or getattr(node, "name", None) or getattr(node, "value", None)
+            if name in AIOHTTP_NAMES and name not in own:
+                found.add(f"{name} in {module}")
+    return sorted(found)
+
+
+def _is_own(tree: ast.Module, name: str) -> bool:
+    """Return whether only classes without a base use `self.name`, or such that set it in `__init__`."""
+
+    def uses(node: ast.AST, *, stored: bool = False) -> bool:
+        found = (one for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr == name)
+        return any(isinstance(one.ctx, ast.Store) or not stored for one in found)
+
+    def sets(user: ast.ClassDef) -> bool:
+        methods = (one for one in user.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+        return any(uses(one, stored=True) for one in methods)
+
+    users = [node for node in tree.body if isinstance(node, ast.ClassDef) and uses(node)]
+    return bool(users) and all(not one.bases or sets(one) for one in users)
+
+
+def upper_pin() -> list[str]:
+    """List upper bounds of aiohttp below its next major version."""
+    text = (ROOT / "packages/licserver/pyproject.toml").read_text(encoding="utf-8")
+    return re.findall(r'"(aiohttp[^"]*<\d+\.[^"]*)"', text)
+
+
+def lost_nouns(modules: Modules) -> list[str]:
+    """List files with the number of words in whose place a noun belongs, the worst first."""
+    counts = {
+        name: len(LOST_NOUNS.findall(path.read_text(encoding="utf-8")))
+        for name, path in modules.paths.items()
+    }
+    return [f"{name}: {count}" for name, count in sorted(counts.items(), key=lambda one: -one[1]) if count]
+
+
+def _total(counted: Iterable[str]) -> int:
+    return sum(int(line.rpartition(": ")[2]) for line in counted)
+
+
+def server_measures() -> Iterator[Measure]:
+    """Measure `licserver`."""
+    server = Modules("licserver")
+    root = [name for name in server.paths if name.startswith("licserver.web.") and name.count(".") == 2]
+    root = [name for name in root if server.paths[name].name != "__init__.py"]
+    yield Measure("modules at the root of licserver/web", len(root), 13, root)
+    for subject, pattern in SUBJECTS.items():
+        names = subject_names(server, subject, pattern)
+        yield Measure(f"names of modules with {subject}, across the layers", len(names), 1, names)
+    late = server.late_imports()
+    yield Measure("imports inside functions of licserver", len(late), 15, late)
+    circles = server.circles()
+    yield Measure("circles of licserver, late imports counted", len(circles), 0, circles)
+    private = private_names(server)
+    yield Measure("private names of aiohttp", len(private), 5, private)
+    files = sorted({line.split(" in ")[1] for line in private})
+    yield Measure("files with private names of aiohttp", len(files), 1, files)
+    pins = upper_pin()
+    yield Measure("upper pins of aiohttp below the major version", len(pins), 0, pins)
+    repeated = server.repeated_names()
+    yield Measure("names of classes and limits of licserver with two meanings", len(repeated), 0, repeated)
+    words = lost_nouns(server)
+    yield Measure("words of licserver in place of a noun", _total(words), 0, words)
+
+
+def client_measures() -> Iterator[Measure]:
+    """Measure `licclient`."""
+    client = Modules("licclient")
+    seats = client.naming("seat")
+    yield Measure("files of licclient that name seats", len(seats), 6, seats)
+    late = client.late_imports()
+    yield Measure("imports inside functions of licclient", len(late), 20, late)
+    circles = client.circles()
+    yield Measure("circles of licclient, late imports counted", len(circles), 0, circles)
+    names = _exported(client)
+    yield Measure("names at the root of licclient", len(names), 30, names)
+    arguments = _arguments(client)
+    yield Measure("arguments of LicenseClient", len(arguments), 13, arguments)
+    repeated = client.repeated_names()
+    yield Measure("names of classes and limits of licclient with two meanings", len(repeated), 0, repeated)
+    words = lost_nouns(client)
+    yield Measure("words of licclient in place of a noun", _total(words), 0, words)
+
+
+def _exported(client: Modules) -> list[str]:
+    for node in client.trees["licclient"].body:
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        value = getattr(node, "value", None)
+        is_all = any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets)
+        if is_all and isinstance(value, (ast.List, ast.Tuple)):
+            return [str(one.value) for one in value.elts if isinstance(one, ast.Constant)]
+    return []
+
+
+def _arguments(client: Modules) -> list[str]:
+    """List the arguments of the class that apps create, or of the class that it inherits `__init__` from."""
+    for module in ("licclient._client", "licclient._base_client"):
+        for node in ast.walk(client.trees[module]):
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                arguments = [one.arg for one in (*node.args.args[1:], *node.args.kwonlyargs)]
+                if len(arguments) > 1:
+                    return arguments
+    return []
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print a table of all measures, and with `--details` what was counted."""
+    write: Callable[[str], object] = sys.stdout.write
+    for measures in (server_measures(), client_measures()):
+        for measure in measures:
+            mark = " " if measure.number <= measure.wanted else "*"
+            write(f"{mark} {measure.name:<70} {measure.number:>5}   wanted: {measure.wanted}\n")
+            if "--details" in arguments:
+                write("".join(f"      {line}\n" for line in measure.counted[:80]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

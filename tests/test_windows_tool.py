@@ -1,0 +1,101 @@
+"""What `nox -s windows` counts, and what it needs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools.windows.__main__ import SHARE, Counts, add, is_share_reached, merge, print_table, read_report
+from tools.windows.build import MissingError, find_standard_library
+from tools.windows.wine import NEEDED, Windows
+
+ROOT = Path(__file__).parents[1]
+REPORT = """<testsuites><testsuite>
+<testcase name="a"/><testcase name="b"><failure message="x"/></testcase>
+<testcase name="c"><skipped message="needs modes of Unix"/></testcase>
+<testcase name="d"><skipped message="needs modes of Unix"/></testcase>
+<testcase name="e"><error message="x"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_outcomes_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the reasons of what was skipped; the table names what did not run as well."""
+    (tmp_path / "suite.xml").write_text(REPORT, encoding="utf-8")
+    counts = read_report(tmp_path / "suite.xml", "suite")
+    assert counts.outcomes == {"passed": 1, "failure": 1, "skipped": 2, "error": 1}
+    print_table("3.11", [counts], ["apps"])
+    printed = capsys.readouterr().out
+    assert "1 passed, 2 skipped, 1 failure, 1 error" in printed
+    assert "skipped: 2 × needs modes of Unix" in printed
+    assert "not run: apps" in printed
+    assert "not shown: " in printed
+
+
+def test_what_passes_at_the_second_try_has_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And is named in the table; what fails twice has failed."""
+    (tmp_path / "suite.xml").write_text(REPORT, encoding="utf-8")
+    first, second = read_report(tmp_path / "suite.xml", "suite"), Counts("suite", is_failed=True)
+    second.outcomes.update({"passed": 1, "error": 1})
+    counts = merge(first, second)
+    assert counts.is_failed
+    print_table("3.11", [counts], [])
+    assert "2 passed, 2 skipped, 1 error, 1 at the second try" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("passed", "skipped"), [(0, 0), (96, 4), (97, 3)])
+def test_too_few_tests_that_run_are_a_failure(passed: int, skipped: int) -> None:
+    """A skipped test has shown nothing."""
+    counts = Counts("suite")
+    counts.outcomes.update({"passed": passed, "skipped": skipped})
+    assert is_share_reached(counts) == (passed >= SHARE * 100)
+
+
+def test_every_list_has_all_packages() -> None:
+    """Those of the workflow, of `.ci/run` and of the session are those that the tool looks for."""
+    wanted = {*" ".join(NEEDED.values()).split()}
+    for name in (".ci/run", ".github/workflows/ci.yml", "noxfile.py"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert wanted <= set(re.findall(r"[\w.-]+", text)), name
+
+
+def test_a_python_that_is_not_here() -> None:
+    """It is named, with the command that installs it."""
+    with pytest.raises(MissingError, match=r"uv python install 3\.99"):
+        find_standard_library("3.99")
+
+
+def test_names_of_files(tmp_path: Path) -> None:
+    """Drive C is in the prefix, and all others are below Z."""
+    windows = Windows(tmp_path)
+    assert windows.path(windows.drive / "temp" / "a b") == r"C:\temp\a b"
+    assert windows.path(Path("/usr/share")) == r"Z:\usr\share"
+
+
+def test_pieces_are_added(tmp_path: Path) -> None:
+    """One that failed makes the part fail."""
+    (tmp_path / "suite.xml").write_text(REPORT, encoding="utf-8")
+    counts = add([read_report(tmp_path / "suite.xml", "suite"), Counts("suite", 3.0, is_failed=True)])
+    assert counts.outcomes == {"passed": 1, "failure": 1, "skipped": 2, "error": 1}
+    assert (counts.part, counts.seconds, counts.is_failed) == ("suite", 3.0, True)
+    assert counts.reasons == {"needs modes of Unix": 2}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="wine runs there, and /proc tells its programs")
+def test_what_runs_in_a_windows_is_killed(tmp_path: Path) -> None:
+    """By the environment of its programs; others go on."""
+    programs = [
+        subprocess.Popen(
+            ["/bin/sleep", "60"], env={**os.environ, "WINEPREFIX": str(tmp_path / name / "prefix")}
+        )
+        for name in ("ours", "another")
+    ]
+    try:
+        Windows(tmp_path / "ours").kill()
+        assert programs[0].wait(30) == -9
+        assert programs[1].poll() is None
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()

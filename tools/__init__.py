@@ -1,0 +1,1 @@
+"""What a release needs beside the packages; RELEASING.md describes it. Run as `python -m tools.NAME`."""

@@ -1,0 +1,245 @@
+"""Run the client's tests on Windows by wine; `nox -s windows` calls it."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from harness.screen import virtual_screen
+from tools.windows.build import ROOT, MissingError, build, find_standard_library
+from tools.windows.wine import Windows, missing
+
+SHARE: Final = 0.97
+"""Of the client's default tests, this part at least must run and pass."""
+
+PIECES: Final = 4
+"""In so many runs the suite is run."""
+
+OUTCOMES: Final = ("passed", "skipped", "failure", "error")
+
+NOT_SHOWN: Final = {
+    "rights of users: UAC, access control lists, files of others": "wine gives every program all rights",
+    "SmartScreen, Defender, a scanner that holds a file open": "wine has none; tests hold files open instead",
+    "the Microsoft Store and MSIX": "wine has no packages of that kind",
+    "a folder whose program runs is not renamed": "wine lets it be renamed, and Windows mostly does not",
+    "signed programs and installers": "wine's WinVerifyTrust accepts what Windows does not",
+    "whether a certificate is trusted": "wine 8 trusts every authority, and knows no IP addresses",
+    "32-bit programs": "wine32 is not installed",
+    "PySide6 newer than 6.8": "it needs icuuc.dll, which wine 8 lacks",
+    "NTFS and ReFS": "drives of wine are folders of Linux, whose names tell case apart on request",
+}
+"""What the tests here do not show, and the reason."""
+
+
+@dataclass
+class Counts:
+    """What came of the tests of a part, for the table at the end."""
+
+    part: str
+    seconds: float = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    is_failed: bool = False
+
+
+def read_report(path: Path, part: str) -> Counts:
+    """Count the outcomes of a report in JUnit's format, and the reasons of what was skipped."""
+    counts = Counts(part)
+    for case in ET.parse(path).iter("testcase"):  # noqa: S314 - pytest wrote it
+        kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
+        outcome = next((kind for kind in ("error", "failure", "skipped") if kind in kinds), "passed")
+        counts.outcomes[outcome] += 1
+        for skipped in case.iter("skipped"):
+            counts.reasons[skipped.get("message", "")] += 1
+    return counts
+
+
+def run_tests(windows: Windows, part: str, *arguments: str, workers: int = 3) -> Counts:
+    """Run pytest under wine, and what fails once more, by itself: wine is not what is tested.
+
+    Each run has a temporary folder of its own, which is removed from outside.
+    """
+    began = time.monotonic()
+    windows.drive.joinpath("temp").mkdir(exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=windows.drive / "temp"))
+
+    def run(number: int, *options: str) -> Counts:
+        report = temporary / f"{number}.xml"
+        options += ("-o", f"cache_dir={windows.path(temporary / 'cache')}")
+        options += ("--basetemp", windows.path(temporary / f"run-{number}"))
+        xml = f"--junitxml={windows.path(report)}"
+        status = windows.stream(print_line, "-m", "pytest", "-q", *options, xml, *arguments, cwd=ROOT)
+        counts = read_report(report, part) if report.exists() else Counts(part)
+        counts.is_failed = status != 0
+        return counts
+
+    counts = run(1, "-n", str(workers))
+    if not counts.outcomes:
+        print("wine itself ended: everything once more")
+        counts = run(2, "-n", str(workers))
+    elif counts.outcomes["failure"] + counts.outcomes["error"]:
+        counts = merge(counts, run(2, "-n", "0", "--last-failed", "--last-failed-no-failures", "none"))
+    shutil.rmtree(temporary, ignore_errors=True)
+    counts.seconds = time.monotonic() - began
+    return counts
+
+
+def add(pieces: Sequence[Counts]) -> Counts:
+    """Return the counts of a part that ran in pieces."""
+    outcomes = sum((one.outcomes for one in pieces), Counter[str]())
+    reasons = sum((one.reasons for one in pieces), Counter[str]())
+    seconds, is_failed = sum(one.seconds for one in pieces), any(one.is_failed for one in pieces)
+    return Counts(pieces[0].part, seconds, outcomes, reasons, is_failed)
+
+
+def merge(first: Counts, second: Counts) -> Counts:
+    """Return the counts of a run of which all that failed was run again."""
+    kept = {name: first.outcomes[name] for name in ("passed", "skipped")}
+    outcomes = Counter({**kept, "at the second try": second.outcomes["passed"]})
+    outcomes.update(second.outcomes)
+    reasons = first.reasons + second.reasons
+    return Counts(first.part, outcomes=outcomes, reasons=reasons, is_failed=second.is_failed)
+
+
+def print_line(line: str) -> None:
+    """Print a line at once."""
+    print(line.rstrip("\r\n"), flush=True)
+
+
+def run_suite(windows: Windows) -> Counts:
+    """Run what the README's test command selects of the client's tests.
+
+    In pieces: what wine itself breaks off is repeated, and that must not be all of it.
+    """
+    files = sorted(map(str, Path("packages/licclient/tests").glob("test_*.py")))
+    pieces = [run_tests(windows, "suite", *files[first::PIECES]) for first in range(PIECES)]
+    counts = add(pieces)
+    passed, total = counts.outcomes["passed"], count_tests(counts)
+    print(f"{passed} of {total} of the client's default tests ran and passed; {SHARE:.0%} must")
+    counts.is_failed |= not is_share_reached(counts)
+    return counts
+
+
+def is_share_reached(counts: Counts) -> bool:
+    """Return whether enough of the tests ran and passed."""
+    return counts.outcomes["passed"] >= SHARE * max(count_tests(counts), 1)
+
+
+def count_tests(counts: Counts) -> int:
+    """Return how many tests there were, those counted once that ran twice."""
+    return sum(counts.outcomes[name] for name in OUTCOMES)
+
+
+def run_dialogs(windows: Windows) -> Counts:
+    """Run the tests that open windows."""
+    return run_tests(windows, "dialogs", "-m", "window", "packages/licclient/tests", workers=0)
+
+
+def run_slow(windows: Windows) -> Counts:
+    """Run the client's tests that take longer: full products, many processes."""
+    return run_tests(windows, "slow", "-m", "slow or crash", "packages/licclient/tests")
+
+
+def run_conformance(windows: Windows) -> Counts:
+    """Run the tests of licconform's client side."""
+    return run_tests(windows, "conformance", "packages/licconform/tests")
+
+
+def run_apps(windows: Windows) -> Counts:
+    """Freeze an app with PyInstaller, and use it, the command line and the vault with the real service."""
+    began, report = time.monotonic(), windows.folder / "apps.xml"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-n", "0", "--timeout=0", "tests/wine"]
+    environ = os.environ | {"LICENSING_WINDOWS": str(windows.folder), "DISPLAY": windows.display}
+    done = subprocess.run([*command, f"--junitxml={report}"], cwd=ROOT, env=environ, check=False)  # noqa: S603
+    counts = read_report(report, "apps") if report.exists() else Counts("apps")
+    counts.seconds, counts.is_failed = time.monotonic() - began, done.returncode != 0
+    return counts
+
+
+PARTS: Final[dict[str, Callable[[Windows], Counts]]] = {
+    "suite": run_suite,
+    "dialogs": run_dialogs,
+    "slow": run_slow,
+    "conformance": run_conformance,
+    "apps": run_apps,
+}
+
+
+@contextmanager
+def installed(folder: Path, version: str) -> Iterator[Windows]:
+    """Build a Windows with a Python, with a screen, for a block."""
+    windows = build(folder, version)
+    try:
+        with virtual_screen(folder) as screen:
+            windows.display = screen.display
+            yield windows
+    finally:
+        windows.close()
+
+
+def print_table(version: str, results: Sequence[Counts], not_run: Sequence[str]) -> None:
+    """Print what ran, what was skipped and why, and what wine does not show."""
+    columns = (*OUTCOMES, "at the second try")
+    print(f"\nWindows under wine, Python {version}")
+    for counts in results:
+        numbers = ", ".join(f"{counts.outcomes[name]} {name}" for name in columns if counts.outcomes[name])
+        print(f"  {counts.part:12} {numbers}; {counts.seconds / 60:.1f} minutes")
+    reasons = sum((counts.reasons for counts in results), Counter[str]())
+    for reason, number in reasons.most_common():
+        print(f"  skipped: {number} × {reason}")
+    if not_run:
+        print(f"  not run: {', '.join(not_run)}")
+    for subject, reason in NOT_SHOWN.items():
+        print(f"  not shown: {subject} ({reason})")
+
+
+def describe_missing(version: str) -> str:
+    """Return what this machine lacks, and how to get it; empty if nothing."""
+    lacks = [f"`apt-get install {' '.join(packages)}`"] if (packages := missing()) else []
+    try:
+        find_standard_library(version)
+    except MissingError as problem:
+        lacks.append(str(problem))
+    return "; ".join(lacks)
+
+
+def main() -> int:
+    """Build it, run the chosen parts, and print what came of them; 0 if all tests passed."""
+    parser = argparse.ArgumentParser(prog="python -m tools.windows", description=__doc__)
+    folder = ROOT / ".nox" / ".windows"
+    parser.add_argument("--folder", type=Path, default=folder, help="where to build it")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default")
+    parser.add_argument("--missing", action="store_true", help="print what this machine lacks, and end")
+    parser.add_argument("--python", default="3.11", help="its version; default: %(default)s")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - PARTS.keys():
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    if options.missing:
+        print(describe_missing(options.python))
+        return 0
+    chosen = options.parts or list(PARTS)
+    began = time.monotonic()
+    try:
+        with installed(options.folder.absolute() / options.python, options.python) as windows:
+            print(f"built in {time.monotonic() - began:.0f} seconds: {windows.run('-VV').stdout.strip()}")
+            results = [PARTS[part](windows) for part in PARTS if part in chosen]
+    except subprocess.CalledProcessError as problem:
+        print(f"{problem}\n{problem.stdout or ''}", file=sys.stderr)
+        return 1
+    print_table(options.python, results, [part for part in PARTS if part not in chosen])
+    return int(any(counts.is_failed for counts in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

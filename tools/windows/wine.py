@@ -1,0 +1,144 @@
+"""Run programs for Windows by wine, each environment with a Windows of its own."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path, PureWindowsPath
+from typing import Final
+
+Done = subprocess.CompletedProcess[str]
+
+COMPILER: Final = "x86_64-w64-mingw32-gcc"
+NEEDED: Final = {
+    "wine": "wine wine64",
+    COMPILER: "gcc-mingw-w64-x86-64-win32",
+    "Xvfb": "xvfb",
+    "openbox": "openbox",
+    "/usr/share/tcltk/tk8.6/tk.tcl": "libtk8.6",
+}
+"""Program or file → the packages of Debian and Ubuntu that it is in."""
+
+
+def run(*command: str | Path, folder: Path | None = None, quiet: bool = False) -> str:
+    """Run a program of this machine and return what it prints; it must succeed."""
+    errors = subprocess.DEVNULL if quiet else None
+    done = subprocess.run(  # noqa: S603 - ours
+        list(map(str, command)), cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def missing() -> list[str]:
+    """Return the packages that this machine lacks, as `apt-get install` takes them."""
+    absent = (name for name in NEEDED if shutil.which(name) is None and not Path(name).is_file())
+    return " ".join(NEEDED[name] for name in absent).split()
+
+
+class Windows:
+    """A Windows below a folder, with a Python in it."""
+
+    def __init__(self, folder: Path, display: str = "") -> None:
+        self.folder = folder
+        self.python = folder / "python" / "python.exe"
+        self.scripts = folder / "python" / "Scripts"
+        self.display = display
+
+    @property
+    def drive(self) -> Path:
+        """Return the folder of drive C."""
+        return self.folder / "prefix" / "drive_c"
+
+    def path(self, path: Path) -> str:
+        """Return the name that Windows has for a file of this machine."""
+        if path.is_relative_to(self.drive):
+            return str(PureWindowsPath("C:/", path.relative_to(self.drive)))
+        return str(PureWindowsPath(f"Z:{path.absolute()}"))
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """Return what the programs find in their environment; nothing of this machine's user but the path."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "LC_ALL": "C.UTF-8",  # of what is passed on to programs
+            "DISPLAY": self.display,
+            "WINEARCH": "win64",
+            "WINEDEBUG": "-all",
+            "WINEDLLOVERRIDES": "mscoree,mshtml=",  # or it offers to fetch Mono and Gecko
+            "WINEPREFIX": str(self.folder / "prefix"),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPYCACHEPREFIX": r"C:\pycache",  # none of the other system's beside the sources
+            **more,
+        }
+
+    def create_prefix(self) -> None:
+        """Create the Windows, which calls itself Windows 10."""
+        version = ("reg", "add", r"HKCU\Software\Wine", "/v", "Version", "/d", "win10", "/f")
+        for command in (("wineboot", "-i"), version):
+            self._call(["wine", *command], self.environ())
+
+    def run(
+        self,
+        *arguments: str,
+        program: Path | None = None,
+        cwd: Path | None = None,
+        timeout: float = 600,
+        **environ: str,
+    ) -> Done:
+        """Run a program, Python unless another one is named, to its end; its errors are part of the output.
+
+        A pipe: with a file in its place Python does not start under wine.
+        """
+        command = ["wine", str(program or self.python), *arguments]
+        return self._call(command, self.environ(**environ), cwd, timeout)
+
+    def _call(
+        self, command: list[str], environ: dict[str, str], cwd: Path | None = None, timeout: float = 600
+    ) -> Done:
+        return subprocess.run(  # noqa: S603 - ours
+            command,
+            env=environ,
+            cwd=cwd or self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+
+    def stream(self, write: Callable[[str], object], *arguments: str, cwd: Path, **environ: str) -> int:
+        """Run Python, and pass on each line that it prints; return its exit status.
+
+        wine's server may fail in the middle (an assertion in its `sock.c`): then nothing ends by itself.
+        """
+        with subprocess.Popen(  # noqa: S603 - ours
+            ["wine", str(self.python), *arguments],  # noqa: S607 - as above
+            env=self.environ(**environ),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            for line in process.stdout or ():
+                write(line)
+                if line.startswith("wineserver") and "Assertion" in line:
+                    self.kill()
+        return process.returncode
+
+    def kill(self) -> None:
+        """Kill all programs that run in it, without asking its server."""
+        mark = f"WINEPREFIX={self.folder / 'prefix'}".encode()
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or is another user's
+                if mark in place.joinpath("environ").read_bytes().split(b"\0"):
+                    os.kill(int(place.name), signal.SIGKILL)
+
+    def close(self) -> None:
+        """End everything that still runs in it."""
+        self._call(["wine", "wineboot", "-k"], self.environ(), timeout=60)
