@@ -12,8 +12,8 @@ from harness.engines import both_engines
 from harness.sales import add, licenses, process, receive, states, work
 from licserver.domain.records import Actor, ActorKind
 from licserver.services import AuditFilter
-from licserver.services import sales as module
-from licserver.services.sales import SaleWorker
+from licserver.services import sale_reconciler as module
+from licserver.services.sale_reconciler import SaleReconciler
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 MAIL = {"mail_host": "mail.example", "mail_sender": "shop@example.com"}
@@ -41,9 +41,9 @@ def test_an_order_of_many_keys_is_issued_in_pieces_and_mailed_once(make_world, m
     world = make_world(**MAIL)
     add(world, "standard")
     pieces = []
-    issue = SaleWorker._issue
+    issue = SaleReconciler._issue
     monkeypatch.setattr(
-        SaleWorker,
+        SaleReconciler,
         "_issue",
         lambda worker, missing, contract, **more: (
             pieces.append(len(missing)) or issue(worker, missing, contract, **more)
@@ -66,7 +66,7 @@ def test_a_kill_amid_an_order_loses_no_key_and_repeats_none(make_world, monkeypa
     add(world, "standard")
     receive(world, "standard", bought(quantity=10))
     (event,) = world.services.sources.list_events("standard").items
-    reconcile = SaleWorker.reconcile
+    reconcile = SaleReconciler.reconcile
     for kill in range(12):
         calls = count()
 
@@ -77,7 +77,7 @@ def test_a_kill_amid_an_order_loses_no_key_and_repeats_none(make_world, monkeypa
             return is_done
 
         with monkeypatch.context() as patched, suppress(KilledError):
-            patched.setattr(SaleWorker, "reconcile", dying)
+            patched.setattr(SaleReconciler, "reconcile", dying)
             world.services.sales.process(event.id)
     world.services.sales.process(event.id)
     assert len(licenses(world)) == 10
@@ -133,9 +133,9 @@ def test_what_a_person_has_changed_stays_and_the_page_says_so(world):
     process(world, "standard", shops.standard("purchase.refunded", order_id="1", partial=False, test=None))
     process(world, "standard", bought(quantity=2, customer_language="de"))
     assert world.services.licenses.get(second).revoked_at is None
-    (kept,) = world.services.sales.list_kept(world.services.licenses.get(second))
+    (kept,) = world.services.manual_changes.list_kept(world.services.licenses.get(second))
     assert (kept.text, kept.by.actor.name) == ("revoked: the order was refunded", "ann")
-    assert world.services.sales.list_kept(world.services.licenses.get(first)) == []
+    assert world.services.manual_changes.list_kept(world.services.licenses.get(first)) == []
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_the_end_of_a_subscription_that_a_person_has_moved_stays(world, days):
     )
     process(world, "standard", renewed)
     assert licenses(world)[0].subscription_ended_at == chosen
-    (kept,) = world.services.sales.list_kept(licenses(world)[0])
+    (kept,) = world.services.manual_changes.list_kept(licenses(world)[0])
     assert (kept.text, kept.by.actor.name) == ("end of the subscription: 2026-08-01 12:00 UTC", "ann")
     again = shops.standard(
         "subscription.renewed", "2026-08-01T12:00:00Z", **subscription, paid_through="2026-09-15T12:00:00Z"

@@ -20,7 +20,7 @@ from harness import shops
 from harness.engines import both_engines
 from licserver.errors import BuryJobError
 from licserver.services import LicenseFilter
-from licserver.services.sales import SaleWorker
+from licserver.services.sale_reconciler import SaleReconciler
 from licserver.shops import ShopKind
 
 LEASE, GRACE = timedelta(minutes=1), timedelta(days=7)
@@ -125,7 +125,7 @@ class Sales(RuleBasedStateMachine):
                 sales.process(event)
         else:
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(SaleWorker, "problem", _crash)
+                patched.setattr(SaleReconciler, "problem", _crash)
                 with suppress(CrashError):
                     sales.process(event, (), job)
 

@@ -24,6 +24,7 @@ from licserver.services.license_search import LicenseFilter, SortOrder
 from licserver.services.licenses import ISSUE_BATCH, LicenseService
 from licserver.services.lists import MAX_PAGE, Page, page_of
 from licserver.services.mail import MailService
+from licserver.services.manual_changes import ManualChangeService
 from licserver.services.moves import MoveService
 from licserver.services.offline_files import OfflineFileService
 from licserver.services.patches import PatchService
@@ -104,6 +105,7 @@ class Services:
         self.sources = SourceService(context)
         self.sales = SaleService(context)
         self.sale_problems = ProblemService(context)
+        self.manual_changes = ManualChangeService(context)
         self.users = UserService(context)
         self.logins = LoginService(context)
         self.second_factors = SecondFactorService(context)

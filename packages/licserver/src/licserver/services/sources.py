@@ -30,7 +30,7 @@ from licserver.services.license_terms import check_lifetime, check_seats, check_
 from licserver.services.lists import Page, page_by_id
 from licserver.services.products import check_plans, find_product
 from licserver.services.sale_problems import ProblemService
-from licserver.services.sales import dump_content
+from licserver.services.sale_rows import dump_content
 from licserver.services.validation import MAX_INDEXED, check_line, to_line
 from licserver.shops import ROWS, SHOPS, ShopKind
 from licserver.shops.facts import Fact, Lines, OrderState, key_of, links_of

@@ -1,0 +1,68 @@
+"""What a person has changed of a license that a source has issued: it stays so."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+from licserver.database.repositories import Repositories
+from licserver.database.repositories.audit import AuditFilter, Entry
+from licserver.domain.records import ActorKind, IssuedLicense
+from licserver.services.context import Service
+from licserver.services.license_lookups import audit_object
+from licserver.services.sale_rows import load_applied
+from licserver.shops.changes import REVOKED
+
+_MAX_LINES: Final = 1_000  # of the audit log about a license
+
+
+class Kept(NamedTuple):
+    """What a source would set otherwise, and the line of the audit log about the change."""
+
+    text: str
+    by: Entry | None
+
+
+class ManualChangeService(Service):
+    """Lists what persons have changed of sold licenses."""
+
+    def list_kept(self, license_: IssuedLicense) -> list[Kept]:
+        """Return what the source of a license would change, had a person not changed it by hand."""
+        repositories, subscription_id = self._context.repositories, license_.subscription_id
+        sales = repositories.sales
+        found, kept = sales.find_sold(license_.id), list[Kept]()
+        if found is not None and found.applied is not None:
+            values = load_applied(found.applied).kept
+            lines = _list_changes(repositories, audit_object(license_)) if values else []
+            for name, value in values.items():
+                if name == REVOKED:
+                    line = _find_line(lines, lambda one: one.action == "license.reinstate")
+                    kept.append(Kept(f"revoked: {value}", line))
+                else:
+                    text = f"{name.replace('_', ' ')}: {'none' if value is None else value}"
+                    kept.append(Kept(text, _find_line(lines, partial(_changes, name))))
+        if subscription_id is not None:
+            ends = sales.list_applied_ends(subscription_id)
+            if ends and license_.subscription_ended_at not in ends:
+                lines = _list_changes(repositories, ("subscription", subscription_id))
+                line = next(iter(lines), None)
+                kept += [Kept(f"end of the subscription: {one:%Y-%m-%d %H:%M} UTC", line) for one in ends]
+        return kept
+
+
+def is_changed_by_hand(repositories: Repositories, license_: IssuedLicense, term: str) -> bool:
+    """Return whether a person has changed a term of a license."""
+    return any(_changes(term, line) for line in _list_changes(repositories, audit_object(license_)))
+
+
+def _list_changes(repositories: Repositories, object_: tuple[str, str]) -> list[Entry]:
+    """Return the changes of an object by persons, the newest first."""
+    lines = repositories.audit.list_page(AuditFilter(object=object_), None, _MAX_LINES)
+    return [one for one in lines if one.actor.kind is not ActorKind.SYSTEM]
+
+
+def _changes(term: str, line: Entry) -> bool:
+    return term in line.details
+
+
+def _find_line(lines: Iterable[Entry], matches: Callable[[Entry], bool]) -> Entry | None:
+    return next(filter(matches, lines), None)

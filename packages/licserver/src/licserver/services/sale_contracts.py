@@ -1,0 +1,104 @@
+"""A contract, loaded: its facts, its licenses, and what follows from them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from licserver.database.repositories import Repositories
+from licserver.database.repositories.sales import (
+    FOLLOW,
+    FactRow,
+    Problem,
+    SoldLicense,
+    Source,
+    SubscriptionRow,
+)
+from licserver.domain.records import IssuedLicense
+from licserver.services.sale_rows import (
+    find_earlier,
+    find_earlier_revocation,
+    join_objects,
+    load_applied,
+    load_fact_row,
+    read_issued,
+    split_objects,
+)
+from licserver.shops import ShopKind
+from licserver.shops.changes import Applied
+from licserver.shops.contract import Answer, Desired, Rules
+from licserver.shops.desired import desired
+from licserver.shops.facts import OrderState
+
+
+class Contract(NamedTuple):
+    """What is known of what belongs together, and what follows from it."""
+
+    objects: set[str]
+    sold: dict[bytes, SoldLicense]
+    licenses: dict[bytes, IssuedLicense]
+    applied: dict[bytes, Applied]  # what the source has set of a license last, if that is stored
+    subscriptions: dict[str, SubscriptionRow]
+    earlier_revocations: dict[str, str | None]
+    problems: Sequence[Problem]
+    result: Desired
+
+    def find_customer(self) -> tuple[str | None, str | None]:
+        """Return address and language of the customer, as other licenses of the contract have them."""
+        licenses = self.licenses.values()
+        return (
+            next((one.customer_email for one in licenses if one.customer_email), None),
+            next((one.customer_language for one in licenses if one.customer_language), None),
+        )
+
+
+def make_rules(source: Source) -> Rules:
+    """Return what the vendor has chosen for a source."""
+    return Rules(
+        grace=timedelta(days=source.grace_days),
+        revokes_partial_refunds=source.revokes_partial_refunds,
+        follows_changes=source.changes == FOLLOW,
+        states={name: OrderState(state) for name, state in source.states.items()},
+    )
+
+
+def load_contract(
+    repositories: Repositories,
+    source: Source,
+    objects: Iterable[str],
+    known: Mapping[tuple[str, str], FactRow],
+) -> Contract:
+    """Load what belongs together with some objects, and derive what should exist.
+
+    Args:
+        repositories: Of the transaction.
+        source: The source.
+        objects: Some of the contract's, as `kind:id`.
+        known: Facts that need not be read again, by kind and id.
+    """
+    name, sales, rules = source.name, repositories.sales, make_rules(source)
+    rows, found = sales.load_contract(name, set(objects), known)
+    facts = [*map(load_fact_row, rows)]
+    orders, subscriptions = split_objects(found)
+    before = sales.find_earlier_orders(name, orders, subscriptions)
+    subscriptions |= {one.subscription_id for one in before if one.subscription_id}
+    orders |= {one.order_id for one in before}
+    found |= join_objects(orders, subscriptions)
+    stored = sales.find_subscriptions(name, subscriptions) if subscriptions else []
+    ends = {one.subscription_id: one for one in stored}
+    facts += find_earlier(facts, before, ends.values())
+    is_named_so = source.kind is ShopKind.STRIPE  # an order was named by its subscription
+    sold = {
+        one.license_id: one
+        for one in sales.list_sold(name, found, orders | (subscriptions if is_named_so else set()))
+    }
+    by_hand = sales.list_subscribed(subscriptions, sold) if subscriptions else []
+    ids = [*sold, *by_hand]
+    licenses = {one.id: one for one in (repositories.licenses.find_all(ids) if ids else [])}
+    applied = {id_: load_applied(one.applied) for id_, one in sold.items() if one.applied is not None}
+    issued = [read_issued(sold.get(id_), one, applied.get(id_)) for id_, one in licenses.items()]
+    problems = sales.list_problems(name, found)
+    answers = {one.name: Answer(one.answer) for one in problems if one.answer is not None}
+    mappings = {one.external_id: one for one in sales.list_mappings(name)}
+    result = desired(facts, mappings, rules, issued, answers)
+    revocations = {one.order_id: find_earlier_revocation(one, rules) for one in before}
+    return Contract(found, sold, licenses, applied, ends, revocations, problems, result)

@@ -1,0 +1,300 @@
+"""Bring contracts to what they should be: issue, change, revoke, reinstate and end licenses."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from licserver.database.repositories.sales import (
+    QUEUE,
+    WAITING,
+    FactRow,
+    SoldLicense,
+    Source,
+    SubscriptionRow,
+)
+from licserver.domain.decisions import generate_license_key
+from licserver.domain.records import IssuedLicense, LicenseTerms
+from licserver.domain.text import plural
+from licserver.services.context import Context
+from licserver.services.license_terms import validate_terms
+from licserver.services.licenses import LicenseService, add_licenses, reinstate_licenses, revoke_licenses
+from licserver.services.mail import MailService
+from licserver.services.manual_changes import is_changed_by_hand
+from licserver.services.products import find_product
+from licserver.services.sale_contracts import Contract, load_contract
+from licserver.services.sale_problems import ProblemService
+from licserver.services.sale_rows import (
+    dump_applied,
+    find_object,
+    find_stored,
+    load_fact_row,
+    make_fact_row,
+    make_sold_row,
+    read_terms,
+    split_objects,
+)
+from licserver.services.subscriptions import SubscriptionService
+from licserver.services.validation import find_email
+from licserver.shops.changes import Actual, Applied, Change, Wanted, assume_applied, find_change, find_end
+from licserver.shops.contract import Attention, AttentionKind, DesiredLicense, Fetch
+from licserver.shops.facts import Fact, is_newer, key_of, links_of
+
+MAX_REASON: Final = 500  # characters
+ISSUE_BATCH: Final = 150
+"""Licenses issued in one transaction: 0.1 s, in which no other transaction can write."""
+
+CHANGE_BATCH: Final = 100
+"""Licenses revoked or reinstated in one transaction; a change of terms counts as `_TERMS_COST` of them."""
+
+_TERMS_COST: Final = 5  # it is written for each license by itself
+
+
+class Report:
+    """What was done for a delivery, in one transaction after the other."""
+
+    def __init__(self) -> None:
+        self._issued = Counter[str]()
+        self._lines = dict[str, None]()
+
+    def add_issued(self, slug: str, count: int) -> None:
+        """Add licenses that were issued."""
+        self._issued[slug] += count
+
+    def add(self, line: str) -> None:
+        """Add what was done otherwise, each sentence once."""
+        self._lines[line] = None
+
+    def __str__(self) -> str:
+        issued = [
+            f"issued {count} {plural(count, 'license')} of {slug}" for slug, count in self._issued.items()
+        ]
+        return ("; ".join([*issued, *self._lines]) or "nothing to change")[:MAX_REASON]
+
+
+class _Changes(NamedTuple):
+    """Changes of licenses that are written together, by their ids."""
+
+    revoke: dict[str, list[bytes]]  # by reason
+    reinstate: dict[str | None, list[bytes]]  # by the reason of the revocation
+    sold: dict[bytes, dict[str, Any]]  # what to store of the sale
+
+
+class SaleReconciler:
+    """Brings contracts to what they should be, within a transaction that holds the lock of their source."""
+
+    def __init__(self, tx: Context, source: Source, report: Report) -> None:
+        self._report = report
+        self._tx, self._source, self._sales = tx, source, tx.repositories.sales
+        self._licenses, self._subscriptions = LicenseService(tx), SubscriptionService(tx)
+        self._problems: list[str] = []
+        self._objects: set[str] = set()
+        self._rows: dict[tuple[str, str], FactRow] = {}  # what was read or written of facts
+        self._had_problems = False
+
+    def problem(self) -> str:
+        """Return what a person has to do; empty if all is done."""
+        return "; ".join(self._problems)[:MAX_REASON]
+
+    def store(self, facts: Iterable[Fact]) -> None:
+        """Store facts that are newer than what is stored of the same objects."""
+        newest = dict[tuple[str, str], Fact]()
+        for fact in facts:
+            known = newest.get(key_of(fact))
+            newest[key_of(fact)] = fact if known is None or is_newer(known, fact) else known
+        self._rows |= {(row.kind, row.id): row for row in self._sales.find_facts(self._source.name, newest)}
+        new = [
+            (make_fact_row(fact), links_of(fact))
+            for key, fact in newest.items()
+            if (row := self._rows.get(key)) is None or is_newer(load_fact_row(row), fact)
+        ]
+        self._sales.put_facts(self._source.name, self._tx.now(), new)
+        self._rows |= {(row.kind, row.id): row for row, _ in new}
+
+    def reconcile(self, objects: Iterable[str]) -> bool:
+        """Make the licenses of a contract what they should be; return False if that was a part of it.
+
+        Args:
+            objects: Some of the contract's, as `kind:id`.
+        """
+        contract = load_contract(self._tx.repositories, self._source, objects, self._rows)
+        name, self._objects, result = self._source.name, contract.objects, contract.result
+        self._had_problems = bool(contract.problems)
+        for one in sorted({*result.ends, *(one.subscription_id or "" for one in result.licenses)} - {""}):
+            self._tx.repositories.subscriptions.lock(one)  # before licenses, as everywhere
+        missing = [one for one in result.licenses if one.license_id is None and not one.revoked and one.terms]
+        is_part = len(missing) > ISSUE_BATCH
+        new = self._issue(missing[:ISSUE_BATCH], contract, is_mail_due=is_part)
+        if is_part:
+            return False
+        if not self._change_all(contract):
+            return False
+        self._end_subscriptions(contract)
+        attention = [one for one in result.attention if not self._is_endless(one)]
+        self._problems += ProblemService(self._tx).update(
+            self._source, contract.objects, attention, contract.problems
+        )
+        if not (contract.licenses or new):
+            _describe_nothing(contract.objects, self._report)
+        if due := [id_ for id_, one in contract.sold.items() if one.mail_due]:
+            self._sales.clear_mail_due(name, due)
+        MailService(self._tx).send_issued([*(contract.licenses[one] for one in due), *new])
+        return True
+
+    def find_fetches(self, objects: Iterable[str]) -> tuple[Fetch, ...]:
+        """Return what is not known of a contract, and the shop's API may know."""
+        contract = load_contract(self._tx.repositories, self._source, objects, self._rows)
+        return contract.result.fetches
+
+    def _issue(
+        self, missing: Sequence[DesiredLicense], contract: Contract, *, is_mail_due: bool
+    ) -> list[IssuedLicense]:
+        """Issue licenses, those of one product together; return them.
+
+        With `is_mail_due` their keys are mailed with those that follow.
+        """
+        new = dict[str, list[tuple[IssuedLicense, DesiredLicense]]]()
+        address, language = contract.find_customer()
+        slugs = {one.terms.product for one in missing if one.terms is not None}
+        products = {slug: find_product(self._tx, slug) for slug in sorted(slugs)}
+        for wanted in missing:
+            if wanted.terms is not None:
+                product, order = products[wanted.terms.product], find_object(wanted)
+                terms = LicenseTerms(
+                    **read_terms(wanted.terms),
+                    subscription_id=wanted.subscription_id,
+                    # A mistyped address must not prevent the license.
+                    customer_email=find_email(wanted.email) or address,
+                    customer_language=wanted.language or language,
+                    note=f"Order {order.partition(':')[2]} ({self._source.name})",
+                )
+                valid = validate_terms(terms, self._tx.settings.ipv6_prefix)
+                made = self._licenses.prepare(product, valid, generate_license_key(), self._tx.now())
+                new.setdefault(product.slug, []).append((made, wanted))
+        for slug, pairs in new.items():
+            add_licenses(self._tx, [made for made, _ in pairs], slug)
+            rows = [make_sold_row(*pair) | {"mail_due": is_mail_due} for pair in pairs]
+            self._sales.add_sold(self._source.name, rows)
+            self._report.add_issued(slug, len(pairs))
+        return [made for pairs in new.values() for made, _ in pairs]
+
+    def _change_all(self, contract: Contract) -> bool:
+        """Change licenses to what they should be, together; return False if some are left."""
+        changes = _Changes(defaultdict(list), defaultdict(list), {})
+        left = CHANGE_BATCH
+        for wanted in contract.result.licenses:
+            if wanted.license_id is not None and left > 0:
+                left -= self._change(wanted, contract, changes)
+        for reason, ids in changes.revoke.items():
+            revoke_licenses(self._tx, self._lock(ids, is_revoked=False), reason)
+            self._report.add(f"revoked: {reason}")
+        for ids in changes.reinstate.values():
+            reinstate_licenses(self._tx, self._lock(ids, is_revoked=True))
+            self._report.add("reinstated")
+        if changes.sold:
+            self._sales.change_sold(self._source.name, changes.sold)
+        return left > 0
+
+    def _lock(self, ids: Sequence[bytes], *, is_revoked: bool) -> list[IssuedLicense]:
+        found = self._tx.repositories.licenses.find_all(ids, locked=True)
+        return [one for one in found if (one.revoked_at is not None) is is_revoked]
+
+    def _change(self, wanted: DesiredLicense, contract: Contract, changes: _Changes) -> int:
+        """Change the terms of a license, and note its other changes; return what that costs of a batch."""
+        license_ = contract.licenses[wanted.license_id or b""]
+        sold, id_ = contract.sold.get(license_.id), license_.id
+        actual = Actual(read_terms(license_), license_.revoked_at is not None, license_.revoked_reason)
+        applied = self._read_applied(sold, actual, license_, contract)
+        has_end = wanted.ends_at is not None and sold is not None
+        terms = None if wanted.terms is None else read_terms(wanted.terms)
+        change = find_change(Wanted(wanted.item, terms, has_end, wanted.revoked), actual, applied)
+        cost = 0
+        if wanted.subscription_id is not None and license_.subscription_id is None:
+            self._subscriptions.link([id_], wanted.subscription_id)
+            cost += _TERMS_COST
+        if change.terms:
+            self._licenses.change(id_.hex(), **change.terms)
+            self._report.add(_describe_terms(change))
+            cost += _TERMS_COST
+        if change.revoke is not None:
+            changes.revoke[change.revoke].append(id_)
+            cost += 1
+        if change.reinstate:
+            changes.reinstate[actual.reason].append(id_)
+            cost += 1
+        if sold is not None:
+            values = find_stored(wanted, sold)
+            if change.applied != contract.applied.get(id_):
+                values["applied"] = dump_applied(change.applied)
+            if values:
+                changes.sold[id_] = values
+        return cost
+
+    def _read_applied(
+        self, sold: SoldLicense | None, actual: Actual, license_: IssuedLicense, contract: Contract
+    ) -> Applied:
+        if license_.id in contract.applied:
+            return contract.applied[license_.id]
+        is_chosen = actual.terms["expires_on"] is not None and is_changed_by_hand(
+            self._tx.repositories, license_, "expires_on"
+        )
+        revoked = None if sold is None else contract.earlier_revocations.get(sold.order_id)
+        return assume_applied(actual, revoked, is_end_chosen=is_chosen)
+
+    def _end_subscriptions(self, contract: Contract) -> None:
+        """Let the licenses of subscriptions end with them, also those that a person has issued for one."""
+        for id_, end in sorted(contract.result.ends.items()):
+            known = contract.subscriptions.get(id_)
+            linked = self._tx.repositories.subscriptions.find(id_)
+            actual = None if linked is None else linked.ended_at
+            before, is_applied = (
+                None if known is None else known.applied_end,
+                known is not None and known.is_applied,
+            )
+            change = find_end(end.at, actual, before, is_applied=is_applied and linked is not None)
+            if change.sets is not None:
+                if self._subscriptions.follow(id_, change.sets):
+                    self._report.add(f"the subscription ends {change.sets:%Y-%m-%d %H:%M} UTC if not renewed")
+            elif change.kept:
+                self._report.add("the end of the subscription was changed by hand, and stays")
+            row = (known or SubscriptionRow(id_))._replace(
+                cancels_at=end.at if end.is_final else None,
+                applied_end=end.at if linked is not None else before,
+                is_applied=is_applied or linked is not None,
+            )
+            if row != known:
+                self._sales.put_subscription(self._source.name, row)
+
+    def _is_endless(self, attention: Attention) -> bool:
+        """Return whether a subscription that was paid for an unknown time has licenses without an end."""
+        id_ = attention.about.partition(":")[2]
+        if attention.kind is not AttentionKind.PERIOD:
+            return False
+        linked = self._tx.repositories.subscriptions.find(id_)
+        if linked is None or linked.ended_at is not None:
+            return False
+        self._report.add(f"subscription {id_} was paid, whose licenses have no end")
+        return True
+
+    def revive_dead(self) -> None:
+        """Let deliveries of the contract that waited for a person be done: nothing is left to do."""
+        if not self._had_problems:
+            return
+        now, queue = self._tx.now(), self._tx.repositories.queue
+        for event in self._sales.list_dead(self._source.name, self._objects):
+            self._sales.set_event(event.id, WAITING, None, None)
+            job = self._sales.find_job(event)
+            if job is None:  # swept
+                queue.add(QUEUE, event.job_key, {"event": event.id}, now)
+            else:
+                queue.revive(QUEUE, [job], now)
+
+
+def _describe_nothing(objects: Iterable[str], report: Report) -> None:
+    for order in sorted(split_objects(objects)[0])[:1]:
+        report.add(f"no license of order {order}: its purchase has not arrived, or issues none")
+
+
+def _describe_terms(change: Change) -> str:
+    if change.terms == {"expires_on": None}:
+        return "the license no longer ends by --expires-in"
+    return f"changed {', '.join(name.replace('_', ' ') for name in change.terms)}"
