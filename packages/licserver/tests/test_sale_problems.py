@@ -159,20 +159,66 @@ async def test_the_page_of_a_license_shows_what_was_left(world, alice):
     assert "revoked: the order was refunded" in await alice.get(f"/console/licenses/{license_.id.hex()}")
 
 
-def test_the_command_line_lists_and_answers_them(cli, monkeypatch):
-    """`source problems` and `source answer`."""
+def sell_unmapped(cli, monkeypatch, body):
+    """A sale that waits for a person; return the number of its problem."""
     monkeypatch.setenv("SHOP_SECRET", shops.SECRETS["standard"])
     cli("product", "add", "app", "--name", "App")
     cli("source", "add", "shop", "--kind", "standard", "--secret-env", "SHOP_SECRET")
     with closing(open_services(Settings(data_dir=cli.folder))) as services:
-        headers = shops.sign("standard", bought(), services.now())
-        services.sources.receive("shop", {name.lower(): value for name, value in headers.items()}, bought())
+        headers = shops.sign("standard", body, services.now())
+        services.sources.receive("shop", {name.lower(): value for name, value in headers.items()}, body)
         with suppress(BuryJobError):
             services.sales.process(services.sources.list_events("shop").items[0].id)
+        return str(services.sale_problems.list_open().items[0].id)
+
+
+def test_the_command_line_lists_and_answers_them(cli, monkeypatch):
+    """`source problems` and `source answer`."""
+    problem = sell_unmapped(cli, monkeypatch, bought())
     (listed,) = json.loads(cli("source", "problems", "--json"))
     assert (listed["kind"], listed["answers"]) == ("not mapped", "leave")
-    assert "leave" in cli("source", "answer", str(listed["id"]), "leave")
+    assert "leave" in cli("source", "answer", problem, "leave")
     assert "nothing needs you" in cli("source", "problems")
+
+
+def test_the_command_line_issues_a_license_for_a_sale(cli, monkeypatch):
+    """As the console's button does: with customer, note and mapping, and the sale is settled."""
+    body = shops.standard(
+        "purchase.completed",
+        order_id="1",
+        external_id="a",
+        customer_email="ann@example.com",
+        customer_language="de",
+    )
+    problem = sell_unmapped(cli, monkeypatch, body)
+    cli("product", "add", "other", "--name", "Other")
+    terms = ("--slots", "3", "--floating-seats", "4", "--expires-in", "1y", "--support", "2y")
+    cli("source", "map", "shop", "a", "--product", "app", *terms)
+    key = cli("license", "issue", "app", "--problem", problem, "--slots", "5").strip()
+    with closing(open_services(Settings(data_dir=cli.folder))) as services:
+        license_, year = services.licenses.get(key), services.now().year
+    assert (license_.customer_email, license_.customer_language) == ("ann@example.com", "de")
+    assert (license_.note, license_.slots, license_.floating_seats) == ("Order 1 (shop)", 5, 4)
+    assert (license_.expires_on.year, license_.support_until.year) == (year + 1, year + 2)
+    assert "nothing needs you" in cli("source", "problems")
+    assert "needs no decision" in cli("license", "issue", "app", "--problem", problem, expect=2)
+    assert "at most" in cli("license", "issue", "app", "--problem", problem, "--count", "10001", expect=2)
+    assert "no problem 99" in cli("license", "issue", "app", "--problem", "99", expect=2)
+
+
+def test_a_license_of_another_product_for_a_sale(cli, monkeypatch):
+    """What is mapped does not apply to it; customer and subscription do."""
+    ids = {"order_id": "1", "subscription_id": "s", "external_id": "a", "customer_email": "ann@example.com"}
+    problem = sell_unmapped(
+        cli, monkeypatch, shops.standard("purchase.completed", paid_through="2027-06-15", **ids)
+    )
+    cli("product", "add", "other", "--name", "Other")
+    cli("source", "map", "shop", "a", "--product", "app", "--slots", "3", "--expires-in", "1y")
+    key = cli("license", "issue", "other", "--problem", problem).strip()
+    with closing(open_services(Settings(data_dir=cli.folder))) as services:
+        license_ = services.licenses.get(key)
+    assert (license_.slots, license_.expires_on, license_.subscription_id) == (1, None, "s")
+    assert (license_.customer_email, license_.note) == ("ann@example.com", "Subscription s (shop)")
 
 
 def test_what_depends_on_the_shop_is_chosen_for_its_source(cli, monkeypatch):

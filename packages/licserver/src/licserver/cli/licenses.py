@@ -18,6 +18,7 @@ from licserver.cli.common import (
     parse_day,
     pick,
     read_file,
+    row_id,
     services_command,
     slug_argument,
     write_new,
@@ -31,6 +32,7 @@ from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services import ISSUE_BATCH, LicenseFilter, Services
+from licserver.shops.contract import Answer
 
 
 def _parse_number(text: str, word: str) -> int | None:
@@ -99,11 +101,30 @@ KEY is a license key, the id that `license list` shows, or - to read one from st
 )
 @click.option("--trial", is_flag=True, help="A trial, which `license convert` makes a purchased license of.")
 @click.option("--channels", default="", **_CHANNELS)
+@click.option(
+    "--problem",
+    "problem_id",
+    type=row_id,
+    metavar="ID",
+    help="Of `source problems`: take over customer, note and mapping of its sale, and settle it.",
+)
 @click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
 @click.option("--mail", is_flag=True, help="Mail the keys to the address of --email, all in one mail.")
-def issue(services: Services, printer: Printer, slug: str, count: int, *, mail: bool, **terms: Any) -> None:
+def issue(
+    services: Services,
+    printer: Printer,
+    slug: str,
+    problem_id: int | None,
+    count: int,
+    *,
+    mail: bool,
+    **terms: Any,
+) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
-    batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count, is_mailed=mail)
+    if problem_id is None:
+        batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count, is_mailed=mail)
+    else:
+        batches = _issue_for_sale(services, slug, problem_id, count, is_mailed=mail, terms=terms)
     try:
         _print_keys(printer, slug, batches, count)
     except KeyboardInterrupt:
@@ -117,6 +138,20 @@ def issue(services: Services, printer: Printer, slug: str, count: int, *, mail: 
         echo(f"issued {count} keys", err=True)
     if mail:
         echo("the running server mails the keys; see: licserver mail list", err=True)
+
+
+def _issue_for_sale(
+    services: Services, slug: str, problem_id: int, count: int, *, is_mailed: bool, terms: dict[str, Any]
+) -> Iterator[list[str]]:
+    """Issue licenses for the sale of a problem, and settle it in the same transaction."""
+    if count > ISSUE_BATCH:
+        raise InvalidInputError(f"at most {ISSUE_BATCH} keys are issued for a sale at once")
+    with services.transaction() as tx:
+        known = tx.sale_problems.find_terms(tx.sale_problems.get(problem_id), slug)
+        known.pop("product", None)
+        chosen = LicenseTerms(**{**terms, **known, **_given(terms)})
+        tx.sources.answer(problem_id, Answer.ISSUED)
+        return iter([*tx.licenses.issue_batches(slug, chosen, count, is_mailed=is_mailed)])
 
 
 def _print_keys(printer: Printer, slug: str, batches: Iterator[list[str]], count: int) -> None:

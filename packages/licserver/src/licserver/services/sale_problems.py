@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from licserver.database.repositories.sales import Problem, Source, SourceMapping
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
@@ -14,10 +14,12 @@ from licserver.services.mail import MailService
 from licserver.services.validation import to_line
 from licserver.shops.contract import Answer, Attention
 from licserver.shops.facts import CONTACT, Contact, load_fact
+from licserver.shops.periods import add_period
 
 SCAN_SECONDS: Final = 60.0
 MAIL_EVERY: Final = timedelta(hours=1)
 MAX_NAME: Final = 500
+_MAPPED: Final = ("product", "slots", "lifetime", "plan", "floating_seats")
 
 
 class ProblemService(Service):
@@ -38,13 +40,41 @@ class ProblemService(Service):
             raise NotFoundError(f"there is no problem {problem_id}; `licserver source problems` shows all")
         return problem
 
-    def find_mapping(self, problem: Problem) -> SourceMapping | None:
+    def find_terms(self, problem: Problem, slug: str | None = None) -> dict[str, Any]:
+        """Return what is known of a license that is to be issued by hand for the sale of a problem.
+
+        Args:
+            problem: The problem.
+            slug: The product, if it is chosen; what is mapped for another one does not apply.
+
+        Returns:
+            Fields of `LicenseTerms` by name, and the slug of the mapped product as ``product``.
+        """
+        kind, _, id_ = problem.object.partition(":")
+        email, language = self._find_customer(problem)
+        known = {"customer_email": email, "customer_language": language}
+        terms: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+        terms["note"] = f"{kind.capitalize()} {id_} ({problem.source})"
+        if kind == "subscription":
+            terms["subscription_id"] = id_
+        mapping = self._find_mapping(problem)
+        if mapping is None or slug not in {None, mapping.product}:
+            return terms
+        terms |= {name: getattr(mapping, name) for name in _MAPPED}
+        today = self._context.now().date()
+        if mapping.expires_in is not None and kind != "subscription":
+            terms["expires_on"] = add_period(today, mapping.expires_in)
+        if mapping.support is not None:
+            terms["support_until"] = add_period(today, mapping.support)
+        return terms
+
+    def _find_mapping(self, problem: Problem) -> SourceMapping | None:
         """Return the mapping of a problem's purchase, if the mapping issues licenses."""
         ids = json.loads(problem.external_ids or "[]")
         mapped = self._context.repositories.sales.list_mappings(problem.source)
         return next((mapping for mapping in mapped if mapping.external_id in ids and mapping.product), None)
 
-    def find_customer(self, problem: Problem) -> tuple[str | None, str | None]:
+    def _find_customer(self, problem: Problem) -> tuple[str | None, str | None]:
         """Return the customer's address and language, as the shop has reported them last of the sale."""
         rows, _ = self._context.repositories.sales.load_contract(problem.source, [problem.object])
         contacts = [load_fact(row.content, row.customer_email) for row in rows if row.kind == CONTACT]

@@ -1,18 +1,26 @@
 """Problems of sales, each with the actions that solve it."""
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from licserver.database.repositories.sales import Problem
 from licserver.services import Services
 from licserver.services.lists import MAX_PAGE
 from licserver.shops.contract import Answer
-from licserver.web.console.formatting import parse_number
+from licserver.web.console.formatting import FIELDS, parse_number
 from licserver.web.console.pages import Actions, HtmlPage, PageContext, act, list_plans, with_query
 from licserver.web.console.pages.sources import parse_mapping
 
 _SHOWN: Final = 50
 _MAX_DIGITS: Final = 18  # fits 64 bits
+_FIELDS: Final = {
+    **{field.term: field.name for field in FIELDS},
+    "product": "product",
+    "lifetime": "lifetime",
+    "subscription_id": "subscription",
+}
+"""Names of the inputs of the form that issues a license, by what `ProblemService.find_terms` returns."""
+
 LABELS: Final = {Answer.FOLLOW: "Do what the shop reports", Answer.LEAVE: "Leave it as it is"}
 
 
@@ -55,19 +63,18 @@ def parse_problem_id(text: str) -> int:
 
 def describe_sale(services: Services, problem_id: int) -> dict[str, str]:
     """Return the fields of the form that issues a license by hand, for the sale of a problem."""
-    problem = services.sale_problems.get(problem_id)
-    mapping, (kind, _, id_) = services.sale_problems.find_mapping(problem), problem.object.partition(":")
-    email, language = services.sale_problems.find_customer(problem)
-    fields = {"note": f"{kind.capitalize()} {id_} ({problem.source})"}
-    fields |= {"email": email or "", "language": language or ""}
-    if kind == "subscription":
-        fields["subscription"] = id_
-    if mapping is not None:
-        fields |= {"product": mapping.product or "", "plan": mapping.plan or ""}
-        fields["slots"] = "unlimited" if mapping.slots is None else str(mapping.slots)
-        fields["seats"] = "" if mapping.floating_seats is None else str(mapping.floating_seats)
-        fields["lifetime"] = "on" if mapping.lifetime else ""
-    return fields
+    terms = services.sale_problems.find_terms(services.sale_problems.get(problem_id))
+    return {field: _format(name, terms[name]) for name, field in _FIELDS.items() if name in terms}
+
+
+def _format(name: str, value: Any) -> str:
+    match value:
+        case None:
+            return "unlimited" if name == "slots" else ""
+        case bool():
+            return "on" if value else ""
+        case _:
+            return str(value)
 
 
 def _answer(context: PageContext) -> None:
