@@ -8,12 +8,16 @@ import pytest
 
 from harness.standstill import Standstill
 from licserver.database.connector import Connector
-from licserver.database.hosts import Role, Server
+from licserver.database.hosts import HostRole, Server
 from licserver.database.limited_connection import NoAnswerError
 from licserver.database.timelines import Timelines
 
 ONE, TWO = "127.0.0.1", "127.0.0.2"
-OLD, NEW, STANDBY = Server(Role.PRIMARY, "s", 1), Server(Role.PRIMARY, "s", 2), Server(Role.STANDBY, "s")
+OLD, NEW, STANDBY = (
+    Server(HostRole.PRIMARY, "s", 1),
+    Server(HostRole.PRIMARY, "s", 2),
+    Server(HostRole.STANDBY, "s"),
+)
 
 
 Answer = Server | Exception | None
@@ -124,7 +128,7 @@ def test_a_former_primary_is_known_after_a_restart(hosts, tmp_path):
     with pytest.raises(psycopg.OperationalError, match="former primary") as refused:
         connector(tmp_path).connect(hosts(one=OLD, two=None).open)
     assert f"delete {tmp_path / 'timelines.json'}" in str(refused.value)
-    fresh = Server(Role.PRIMARY, "fresh", 1)
+    fresh = Server(HostRole.PRIMARY, "fresh", 1)
     assert connector(tmp_path).connect(hosts(one=fresh, two=None).open).server is fresh
     (tmp_path / "timelines.json").unlink()  # after a restore to the older state
     assert connector(tmp_path).connect(hosts(one=OLD, two=None).open).server is OLD
@@ -132,7 +136,7 @@ def test_a_former_primary_is_known_after_a_restart(hosts, tmp_path):
 
 def test_two_hosts_that_were_both_promoted_are_not_used(hosts):
     """Each would take activations that the other does not know."""
-    one, two = (Server(Role.PRIMARY, "s", 2, started) for started in ("noon", "night"))
+    one, two = (Server(HostRole.PRIMARY, "s", 2, started) for started in ("noon", "night"))
     with pytest.raises(psycopg.OperationalError, match="they are two databases, and neither follows"):
         connector().connect(hosts(one=one, two=two).open)
 

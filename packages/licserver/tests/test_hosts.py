@@ -3,17 +3,17 @@
 import pytest
 
 from licserver.database.engine import connect
-from licserver.database.hosts import Role, Server, choose, describe, split_hosts, split_libpq_url
+from licserver.database.hosts import HostRole, Server, choose, describe, split_hosts, split_libpq_url
 from licserver.errors import SettingsError
 
-OLD, NEW = Server(Role.PRIMARY, "s", 1), Server(Role.PRIMARY, "s", 2)
-STANDBY, READ_ONLY = Server(Role.STANDBY, "s"), Server(Role.READ_ONLY, "s", 2)
-UNKNOWN = Server(Role.PRIMARY)
+OLD, NEW = Server(HostRole.PRIMARY, "s", 1), Server(HostRole.PRIMARY, "s", 2)
+STANDBY, READ_ONLY = Server(HostRole.STANDBY, "s"), Server(HostRole.READ_ONLY, "s", 2)
+UNKNOWN = Server(HostRole.PRIMARY)
 ONE, TWO, OTHER = (
-    Server(Role.PRIMARY, system, 2, started)
+    Server(HostRole.PRIMARY, system, 2, started)
     for system, started in (("s", "noon"), ("s", "night"), ("x", "one"))
 )
-FOURTH = Server(Role.PRIMARY, "s", 4, "late")
+FOURTH = Server(HostRole.PRIMARY, "s", 4, "late")
 
 
 @pytest.mark.parametrize(

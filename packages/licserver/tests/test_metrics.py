@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.fetching import fetch
-from licserver.runtime.metrics import Meters, Snapshot
+from licserver.runtime.metrics import Meters, MetricsSnapshot
 from licserver.services.queues import QueueState
 from licserver.serving.server import bind
 
@@ -138,7 +138,7 @@ def test_the_dashboard_asks_for_what_there_is():
     names = {"licserver_requests_total", "licserver_verifies_total"}
 
     labels = {"le", "job", "instance"}
-    for family in Snapshot(Meters(), 1.0, [QueueState("sales", 0.0, 0, 0)], is_ready=True).collect():
+    for family in MetricsSnapshot(Meters(), 1.0, [QueueState("sales", 0.0, 0, 0)], is_ready=True).collect():
         names |= {sample.name for sample in family.samples}
         labels |= {label for sample in family.samples for label in sample.labels}
     labels |= {"endpoint", "status", "verdict"}

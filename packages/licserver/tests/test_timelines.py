@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from licserver.database.hosts import Role, Server
+from licserver.database.hosts import HostRole, Server
 from licserver.database.timelines import Timelines
 from licserver.errors import StoreError
 
 
 def server(timeline, system="s"):
     """A primary."""
-    return Server(Role.PRIMARY, system, timeline)
+    return Server(HostRole.PRIMARY, system, timeline)
 
 
 def test_the_highest_of_each_system_stays(tmp_path):

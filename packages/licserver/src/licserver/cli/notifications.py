@@ -7,7 +7,7 @@ import click
 from licserver.cli import Commands
 from licserver.cli.common import Printer, key_argument, limit_option, pick, row_id, services_command
 from licserver.database.repositories.queue import JobState
-from licserver.database.repositories.webhooks import Endpoint
+from licserver.database.repositories.webhooks import WebhookEndpoint
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
 from licserver.services import Services
@@ -43,7 +43,7 @@ def list_endpoints(services: Services, printer: Printer) -> None:
     printer.table(records, (15, 50, 30, 30, 0), "no endpoints yet; add one: licserver webhook add URL")
 
 
-def _describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
+def _describe_endpoint(endpoint: WebhookEndpoint) -> dict[str, Any]:
     disabled = endpoint.disabled_at and f"disabled: {endpoint.disabled_reason or 'by hand'}"
     shown = {"endpoint": endpoint.id, "url": endpoint.url, "events": " ".join(endpoint.types) or "all"}
     return {**shown, "state": disabled or "enabled", "failing_since": endpoint.failing_since}

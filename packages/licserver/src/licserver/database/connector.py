@@ -30,8 +30,8 @@ from licserver.database import cancellation
 from licserver.database.hosts import (
     RIVALS,
     WANTED,
+    HostRole,
     HostState,
-    Role,
     Server,
     are_rivals,
     choose,
@@ -257,4 +257,4 @@ class Connector:
         if is_former(server, newest):
             known = newest[server.system]
             return f"is a former primary (its timeline is {server.timeline}, and another host had {known})"
-        return "is read-only" if server.role is Role.READ_ONLY else f"is a {server.role}"
+        return "is read-only" if server.role is HostRole.READ_ONLY else f"is a {server.role}"

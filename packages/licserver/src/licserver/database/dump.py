@@ -61,7 +61,7 @@ class Layout:
     columns: Sequence[tuple[str, str]]
 
 
-class Snapshot:
+class DumpSnapshot:
     """One state of a database, read within `Database.snapshot`."""
 
     def __init__(self, connection: Connection) -> None:
@@ -89,7 +89,7 @@ class Snapshot:
 
 
 @contextmanager
-def take_snapshot(database: Database) -> Iterator[Snapshot]:
+def take_snapshot(database: Database) -> Iterator[DumpSnapshot]:
     """Read one state of a database while others write.
 
     Raises:
@@ -101,7 +101,7 @@ def take_snapshot(database: Database) -> Iterator[Snapshot]:
             "lack what was added; make it with the newer licserver"
         )
     with database.snapshot() as connection:
-        yield Snapshot(connection)
+        yield DumpSnapshot(connection)
 
 
 class Loading:

@@ -11,7 +11,7 @@ _SEVERAL_HOSTS: Final = re.compile(rf"([\w+]+://(?:[^@]*@)?)({_HOST}(?:,{_HOST})
 _LISTS: Final = ("host", "hostaddr", "port")
 
 
-class Role(enum.StrEnum):
+class HostRole(enum.StrEnum):
     """What a server lets a session do."""
 
     PRIMARY = "primary"
@@ -28,7 +28,7 @@ class Server(NamedTuple):
         started: When it started, which shows whether two names are one server; empty if unknown.
     """
 
-    role: Role
+    role: HostRole
     system: str = ""
     timeline: int = 0
     started: str = ""
@@ -50,12 +50,12 @@ RIVALS: Final = (
 
 READ_WRITE: Final = "read-write"
 WANTED: Final = {
-    READ_WRITE: (Role.PRIMARY,),
-    "primary": (Role.PRIMARY, Role.READ_ONLY),
-    "standby": (Role.STANDBY,),
-    "read-only": (Role.STANDBY, Role.READ_ONLY),
-    "prefer-standby": (Role.STANDBY, Role.PRIMARY, Role.READ_ONLY),
-    "any": (Role.PRIMARY, Role.READ_ONLY, Role.STANDBY),
+    READ_WRITE: (HostRole.PRIMARY,),
+    "primary": (HostRole.PRIMARY, HostRole.READ_ONLY),
+    "standby": (HostRole.STANDBY,),
+    "read-only": (HostRole.STANDBY, HostRole.READ_ONLY),
+    "prefer-standby": (HostRole.STANDBY, HostRole.PRIMARY, HostRole.READ_ONLY),
+    "any": (HostRole.PRIMARY, HostRole.READ_ONLY, HostRole.STANDBY),
 }
 """Values of libpq's `target_session_attrs`, and the roles that they allow, the best first."""
 
@@ -71,7 +71,7 @@ def are_rivals(one: Server, other: Server) -> bool:
     They are different databases, or two standbys were promoted, or one was started without being promoted.
     """
     return (
-        one.role is other.role is Role.PRIMARY
+        one.role is other.role is HostRole.PRIMARY
         and bool(one.started and other.started)
         and one.started != other.started
         and (one.system != other.system or one.timeline == other.timeline)
@@ -91,13 +91,13 @@ def describe(
     if any(are_rivals(server, one) for one in all_ if not is_former(one, newest)):
         return HostState(name, "can be written to, as another host can", RIVALS)
     match server.role:
-        case Role.READ_ONLY:
+        case HostRole.READ_ONLY:
             return HostState(
                 name, "is read-only", "no license can be activated; see default_transaction_read_only"
             )
-        case Role.STANDBY:
+        case HostRole.STANDBY:
             return HostState(name, "is a standby")
-        case Role.PRIMARY:
+        case HostRole.PRIMARY:
             return HostState(name, "is the primary")
 
 

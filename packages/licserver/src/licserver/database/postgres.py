@@ -15,7 +15,7 @@ from sqlalchemy.exc import DisconnectionError
 from licserver.database import pooler
 from licserver.database.cancellation import wait_until_ended
 from licserver.database.connector import Connector
-from licserver.database.hosts import HostState, Role, Server
+from licserver.database.hosts import HostRole, HostState, Server
 from licserver.database.hot_path.driver import LOCK_LIMIT, RUN_LIMIT
 from licserver.database.limited_connection import (
     CONNECT_LIMIT,
@@ -220,8 +220,8 @@ def _read_server(connection: LimitedConnection) -> Server:
             raise
         # Another engine that speaks PostgreSQL's protocol, or a role without the right.
         ((read_only,),) = connection.execute("SHOW transaction_read_only").fetchall()
-        return Server(Role.READ_ONLY if read_only == "on" else Role.PRIMARY)
+        return Server(HostRole.READ_ONLY if read_only == "on" else HostRole.PRIMARY)
     if is_standby:
-        return Server(Role.STANDBY, str(system))
-    role = Role.READ_ONLY if is_read_only else Role.PRIMARY
+        return Server(HostRole.STANDBY, str(system))
+    role = HostRole.READ_ONLY if is_read_only else HostRole.PRIMARY
     return Server(role, str(system), int(segment[:8], 16), started)

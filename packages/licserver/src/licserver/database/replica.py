@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from licserver.database.engine import Database, connect
-from licserver.database.hosts import HostState, Role, Server
+from licserver.database.hosts import HostRole, HostState, Server
 from licserver.database.schema import check_owner
 from licserver.database.timelines import Timelines
 from licserver.errors import LicserverError, SettingsError, StoreUnavailableError
@@ -86,7 +86,7 @@ class Replica:
                 return "answers; how far it is behind, this database cannot say", ""
             if theirs.system != ours.system:
                 return "names another database, which does not follow the primary", _WRONG
-            if theirs.role is not Role.STANDBY:
+            if theirs.role is not HostRole.STANDBY:
                 advice = "name a standby: lists cost the primary as much as without"
                 return "names no standby", advice
             row = one.exec_driver_sql("SELECT pg_current_wal_flush_lsn()::text, clock_timestamp()").one()

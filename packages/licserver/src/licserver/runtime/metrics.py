@@ -175,7 +175,7 @@ class Meters:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
             ready = await is_ready()
             queues = await measure() if ready else ()
-            snapshot = Snapshot(self, monotonic() - self._began, queues, is_ready=ready)
+            snapshot = MetricsSnapshot(self, monotonic() - self._began, queues, is_ready=ready)
             content = encode(cast("Collector", snapshot))
             return web.Response(body=content, headers={"Content-Type": content_type})
 
@@ -213,7 +213,7 @@ class Meters:
 METER = web.AppKey("meter", Meter)
 
 
-class Snapshot:
+class MetricsSnapshot:
     """All metrics at one moment; a collector as prometheus_client's registries take it."""
 
     def __init__(self, meters: Meters, age: float, queues: Sequence[QueueState], *, is_ready: bool) -> None:

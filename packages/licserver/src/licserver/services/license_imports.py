@@ -40,7 +40,7 @@ from licserver.security.redaction import mask, mask_machine
 from licserver.services import license_terms, validation
 from licserver.services.context import Context
 from licserver.services.license_lookups import find_license
-from licserver.services.licenses import MAX_REASON, LicenseService
+from licserver.services.licenses import MAX_REASON_CHARS, LicenseService
 from licserver.services.products import check_plans, find_product
 from licserver.services.subscriptions import SubscriptionService
 
@@ -381,8 +381,8 @@ def _check_row(row: LicenseRow) -> None:
         text = getattr(row, name)
         if text is not None and not is_printable(text):
             raise InvalidInputError(f"{name}: must be one line of text")
-    if len(row.revoked_reason or "") > MAX_REASON:
-        raise InvalidInputError(f"revoked_reason: must be of at most {MAX_REASON} characters")
+    if len(row.revoked_reason or "") > MAX_REASON_CHARS:
+        raise InvalidInputError(f"revoked_reason: must be of at most {MAX_REASON_CHARS} characters")
 
 
 def _read_activations(

@@ -32,7 +32,7 @@ ISSUE_BATCH: Final = 10_000
 """Licenses issued in a transaction: large enough to be fast, small enough not to delay other writers."""
 
 
-MAX_REASON: Final = 500  # characters of a reason
+MAX_REASON_CHARS: Final = 500  # characters of a reason
 
 
 _CHANGEABLE: Final = {*TERMS} - {"subscription_id"}
@@ -262,8 +262,10 @@ class LicenseService(Service):
 
     def revoke(self, reference: str, reason: str | None = None) -> IssuedLicense:
         """Revoke a license; a revoked license is not changed."""
-        if reason is not None and (not is_printable(reason) or len(reason) > MAX_REASON):
-            raise InvalidInputError(f"a reason must be one line of text of at most {MAX_REASON} characters")
+        if reason is not None and (not is_printable(reason) or len(reason) > MAX_REASON_CHARS):
+            raise InvalidInputError(
+                f"a reason must be one line of text of at most {MAX_REASON_CHARS} characters"
+            )
         with self._context.transaction() as tx:
             license_ = find_license(tx, reference, locked=True)
             if license_.revoked_at is None:

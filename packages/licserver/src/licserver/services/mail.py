@@ -13,7 +13,7 @@ from email.message import EmailMessage
 from functools import cached_property
 from typing import Any, Final
 
-from licserver.database.repositories.queue import Job, JobState, Share
+from licserver.database.repositories.queue import Job, JobState, QueueShare
 from licserver.domain.decisions import license_state
 from licserver.domain.languages import LANGUAGES, find_language
 from licserver.domain.mail_addresses import InvalidAddressError, parse_address, parse_sender
@@ -258,7 +258,7 @@ class MailService:
         if not to:
             return False
         owner = owner or self._context.vault.pseudonym("mail", to.casefold()).hex()
-        return self._queue.add(queue, key, payload, self._context.now(), Share(owner, *_SHARES[queue]))
+        return self._queue.add(queue, key, payload, self._context.now(), QueueShare(owner, *_SHARES[queue]))
 
     def _find_address(self, license_ids: Sequence[bytes]) -> str | None:
         license_ = self._context.repositories.licenses.find(license_ids[0]) if license_ids else None

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from licserver.database.engine import connect
 from licserver.database.repositories import Repositories
-from licserver.database.repositories.personal_data import Found, Known, Row, to_plain
+from licserver.database.repositories.personal_data import Known, PersonalData, Row, to_plain
 from licserver.database.schema import read_version
 from licserver.database.timelines import Timelines
 from licserver.domain.personal_data import ERASED, AddressPattern, fold_address, is_address, list_addresses
@@ -108,7 +108,7 @@ class PersonalDataService(Service):
 
     # --- finding
 
-    def _find(self, address: str, before: datetime | None = None) -> tuple[AddressPattern, Found]:
+    def _find(self, address: str, before: datetime | None = None) -> tuple[AddressPattern, PersonalData]:
         pattern = AddressPattern(address)
         known = Known(
             self._context.vault.pseudonym("mail", address.casefold()).hex(),
@@ -227,7 +227,7 @@ def _nothing(address: str) -> NotFoundError:
     return NotFoundError(f"nothing is held of {address}")
 
 
-def _count(held: Found) -> int:
+def _count(held: PersonalData) -> int:
     return sum(map(len, held.rows.values()))
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from licserver.database.repositories import Repositories
-from licserver.database.repositories.queue import MAX_COUNTED
+from licserver.database.repositories.queue import MAX_COUNTED_JOBS
 from licserver.database.repositories.sales import QUEUE as SALES
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.services.mail import QUEUES as MAIL_QUEUES
@@ -22,7 +22,7 @@ QUEUES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class QueueState(NamedTuple):
-    """The state of a queue; counts are bounded (`MAX_COUNTED`)."""
+    """The state of a queue; counts are bounded (`MAX_COUNTED_JOBS`)."""
 
     name: str
     oldest_due: float  # seconds since the oldest due job became due; 0 without due jobs
@@ -39,7 +39,9 @@ def measure_queues(repositories: Repositories, settings: Settings, now: datetime
         oldest, waiting, counts = zip(*(sizes[queue] for queue in queues), strict=True)
         if name != "mail" or settings.mail_host is not None:
             due_at = min(filter(None, oldest), default=now)
-            dead = sum(counts) + (repositories.sales.count_unreadable(MAX_COUNTED) if name == "sales" else 0)
-            problems = repositories.sales.count_open_problems(MAX_COUNTED) if name == "sales" else 0
+            dead = sum(counts) + (
+                repositories.sales.count_unreadable(MAX_COUNTED_JOBS) if name == "sales" else 0
+            )
+            problems = repositories.sales.count_open_problems(MAX_COUNTED_JOBS) if name == "sales" else 0
             states.append(QueueState(name, (now - due_at).total_seconds(), sum(waiting), dead, problems))
     return states

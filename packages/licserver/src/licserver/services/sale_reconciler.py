@@ -39,7 +39,7 @@ from licserver.shops.changes import Actual, Applied, Change, Wanted, assume_appl
 from licserver.shops.contract import Attention, AttentionKind, DesiredLicense, Fetch
 from licserver.shops.facts import Fact, is_newer, key_of, links_of
 
-MAX_REASON: Final = 500  # characters
+MAX_PROBLEM_CHARS: Final = 500  # characters
 ISSUE_BATCH: Final = 150
 """Licenses issued in one transaction: 0.1 s, in which no other transaction can write."""
 
@@ -68,7 +68,7 @@ class Report:
         issued = [
             f"issued {count} {plural(count, 'license')} of {slug}" for slug, count in self._issued.items()
         ]
-        return ("; ".join([*issued, *self._lines]) or "nothing to change")[:MAX_REASON]
+        return ("; ".join([*issued, *self._lines]) or "nothing to change")[:MAX_PROBLEM_CHARS]
 
 
 class _Changes(NamedTuple):
@@ -93,7 +93,7 @@ class SaleReconciler:
 
     def problem(self) -> str:
         """Return what a person has to do; empty if all is done."""
-        return "; ".join(self._problems)[:MAX_REASON]
+        return "; ".join(self._problems)[:MAX_PROBLEM_CHARS]
 
     def store(self, facts: Iterable[Fact]) -> None:
         """Store facts that are newer than what is stored of the same objects."""

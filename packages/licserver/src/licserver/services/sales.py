@@ -8,7 +8,7 @@ from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import BuryJobError, InvalidInputError
 from licserver.services.context import Context, Service
-from licserver.services.sale_reconciler import MAX_REASON, Report, SaleReconciler
+from licserver.services.sale_reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
 from licserver.services.sale_rows import load_content, load_objects
 from licserver.settings import Settings
 from licserver.shops import SHOPS, ShopKind, paddle
@@ -74,7 +74,7 @@ class SaleService(Service):
                     if job is not None and problem == "":
                         tx.repositories.queue.finish(job, tx.now())
         except InvalidInputError as wrong:  # rolled back; the same would fail again
-            problem = str(wrong)[:MAX_REASON]
+            problem = str(wrong)[:MAX_PROBLEM_CHARS]
             self._context.repositories.sales.set_event(event_id, DEAD, problem, self._context.now())
         if problem:
             raise BuryJobError(problem)

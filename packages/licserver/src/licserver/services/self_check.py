@@ -25,7 +25,7 @@ from licserver.database.hosts import HostState
 from licserver.database.log_growth import find_growth
 from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
-from licserver.database.repositories.queue import MAX_COUNTED
+from licserver.database.repositories.queue import MAX_COUNTED_JOBS
 from licserver.database.timelines import Timelines
 from licserver.domain.offers import latest_by_channel
 from licserver.domain.records import Release
@@ -336,7 +336,7 @@ def _check_sources(repositories: Repositories) -> Iterator[Finding]:
 
 def _check_problems(repositories: Repositories) -> Iterator[Finding]:
     """Report sales that need a decision."""
-    count = repositories.sales.count_open_problems(MAX_COUNTED)
+    count = repositories.sales.count_open_problems(MAX_COUNTED_JOBS)
     if count:
         message = f"{count} {plural(count, 'sale needs', 'sales need')} you"
         yield _odd("sales", message, "licserver source problems")

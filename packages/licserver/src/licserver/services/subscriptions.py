@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from licserver.database.repositories.licenses import Subscription
+from licserver.database.repositories.licenses import SubscriptionLicenses
 from licserver.errors import NotFoundError
 from licserver.services import validation
 from licserver.services.context import Service
@@ -49,7 +49,7 @@ class SubscriptionService(Service):
                     tx.repositories.licenses.change(license_, subscription_id=subscription_id)
                     tx.write_audit("license.change", audit_object(license_), subscription_id="changed")
 
-    def get(self, subscription_id: str) -> Subscription:
+    def get(self, subscription_id: str) -> SubscriptionLicenses:
         """Return a subscription."""
         validation.check_subscription(subscription_id)
         subscription = self._context.repositories.subscriptions.find(subscription_id)
@@ -57,7 +57,7 @@ class SubscriptionService(Service):
             raise NotFoundError(f"no license is linked to a subscription {subscription_id!r}")
         return subscription
 
-    def list_page(self, cursor: str | None = None, limit: int = 50) -> Page[Subscription]:
+    def list_page(self, cursor: str | None = None, limit: int = 50) -> Page[SubscriptionLicenses]:
         """Return a page of all subscriptions, by id."""
         check_limit(limit)
         place = read_place(cursor, str)

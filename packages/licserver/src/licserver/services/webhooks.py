@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from licserver.database.repositories.queue import Job
-from licserver.database.repositories.webhooks import DELIVERIES, Delivery, Endpoint
+from licserver.database.repositories.webhooks import DELIVERIES, WebhookDelivery, WebhookEndpoint
 from licserver.domain.environments import is_printable
 from licserver.domain.instants import TWO_WEBHOOK_SECRETS
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, RetryJobError
@@ -67,7 +67,7 @@ class WebhookService:
         self._context = context
         self._webhooks = context.repositories.webhooks
 
-    def add(self, url: str, types: Sequence[str] = ()) -> tuple[Endpoint, str]:
+    def add(self, url: str, types: Sequence[str] = ()) -> tuple[WebhookEndpoint, str]:
         """Add an endpoint for some types of events, or for all; return it with its secret."""
         self._check_url(url)
         known = [*map(str, EventType)]
@@ -75,7 +75,7 @@ class WebhookService:
             raise InvalidInputError(f"unknown type of event {unknown[0]!r}; choose from {', '.join(known)}")
         id_, secret, now = f"ep_{secrets.token_hex(6)}", _draw_secret(), self._context.now()
         chosen = tuple(type_ for type_ in known if type_ in types)
-        endpoint = Endpoint(id_, url, chosen, self._encrypt(id_, secret), None, None, now)
+        endpoint = WebhookEndpoint(id_, url, chosen, self._encrypt(id_, secret), None, None, now)
         with self._context.transaction() as tx:
             _begin_scan(tx)
             tx.repositories.webhooks.add_endpoint(endpoint)
@@ -118,11 +118,11 @@ class WebhookService:
                 f"{host} is in no network of LICSERVER_WEBHOOK_NETWORKS; the address must begin with https://"
             )
 
-    def list_endpoints(self) -> list[Endpoint]:
+    def list_endpoints(self) -> list[WebhookEndpoint]:
         """Return all endpoints."""
         return self._webhooks.list_endpoints()
 
-    def get(self, id_: str) -> Endpoint:
+    def get(self, id_: str) -> WebhookEndpoint:
         """Return an endpoint."""
         endpoint = self._webhooks.find_endpoint(id_)
         if endpoint is None:
@@ -143,7 +143,7 @@ class WebhookService:
             tx.write_audit("webhook.rotate", ("webhook", id_))
         return webhooks.format_secret(secret)
 
-    def disable(self, id_: str, reason: str | None = None) -> Endpoint:
+    def disable(self, id_: str, reason: str | None = None) -> WebhookEndpoint:
         """Disable an endpoint; `reason` is None if a user does it."""
         with self._context.transaction() as tx:
             endpoint = WebhookService(tx).get(id_)
@@ -154,7 +154,7 @@ class WebhookService:
                     MailService(tx).send_disabled(id_, urlsplit(endpoint.url).hostname or "", reason)
         return self.get(id_)
 
-    def enable(self, id_: str) -> Endpoint:
+    def enable(self, id_: str) -> WebhookEndpoint:
         """Enable an endpoint; events from while it was disabled are not sent."""
         with self._context.transaction() as tx:
             if WebhookService(tx).get(id_).disabled_at is not None:
@@ -183,7 +183,7 @@ class WebhookService:
 
     def list_deliveries(
         self, endpoint_id: str | None = None, cursor: str | None = None, limit: int = 50
-    ) -> Page[Delivery]:
+    ) -> Page[WebhookDelivery]:
         """Return a page of deliveries, the latest first."""
         return page_by_id(partial(self._webhooks.list_deliveries, endpoint_id), cursor, limit)
 

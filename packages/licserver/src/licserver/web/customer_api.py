@@ -61,7 +61,7 @@ class TooMany(NamedTuple):
     message: str = TOO_MANY_WRITES
 
 
-class Endpoint(NamedTuple):
+class CustomerEndpoint(NamedTuple):
     """How a body is parsed, and what responds to it."""
 
     parse: Callable[[bytes], Any]
@@ -78,19 +78,19 @@ class CustomerEndpoints:
         is_remote = services.context.database.is_remote
         self._threads = ThreadPoolExecutor(_THREADS if is_remote else 1, "customer")
         self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
-        self.endpoints: Mapping[str, Endpoint] = {
-            public_api.DEACTIVATE_PATH: Endpoint(
+        self.endpoints: Mapping[str, CustomerEndpoint] = {
+            public_api.DEACTIVATE_PATH: CustomerEndpoint(
                 public_api.parse_deactivate, self._threaded(self._deactivate), is_signed=False
             ),
-            trials.TRIAL_PATH: Endpoint(trials.parse_trial, self._threaded(self._start_trial)),
-            seats.SEAT_PATH: Endpoint(seats.parse_seat, self._threaded(self._hold_seat)),
-            uses.CONSUME_PATH: Endpoint(uses.parse_consume, self._consume),
-            rollbacks.ROLLED_BACK_PATH: Endpoint(
+            trials.TRIAL_PATH: CustomerEndpoint(trials.parse_trial, self._threaded(self._start_trial)),
+            seats.SEAT_PATH: CustomerEndpoint(seats.parse_seat, self._threaded(self._hold_seat)),
+            uses.CONSUME_PATH: CustomerEndpoint(uses.parse_consume, self._consume),
+            rollbacks.ROLLED_BACK_PATH: CustomerEndpoint(
                 rollbacks.parse_report, self._threaded(self._count_rollback)
             ),
         }
 
-    def create_handler(self, endpoint: Endpoint) -> Handler:
+    def create_handler(self, endpoint: CustomerEndpoint) -> Handler:
         """Create the handler of an endpoint."""
 
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -8,7 +8,7 @@ The planners of both engines need help for that:
       what decides a state
     few matches in the whole table are    the list's index is read to its end for a page that is never full
       collected first (`_conditions`)
-    `LIMIT` around each count             a count reads all that match (`MAX_COUNTED`)
+    `LIMIT` around each count             a count reads all that match (`MAX_COUNTED_LICENSES`)
     a plus sign before a column           SQLite reads the index of any column that must equal a value, and
       (`having`)                          sorts what it leaves (sqlite.org/optoverview.html)
     `earlier.license_id = licenses.id`,   SQLite looks for earlier words before it applies the filters
@@ -37,7 +37,7 @@ from licserver.domain.records import LicenseState
 MAX_COLLECTED: Final = 5_000
 """Where more match, the list's index is read until a page is full: 0.5 % of a million is soon found."""
 
-MAX_COUNTED: Final = 10_000
+MAX_COUNTED_LICENSES: Final = 10_000
 MAX_COUNTED_WORDS: Final = 1_000
 """How far a list is counted; what is found by a word costs a look at the license's other words."""
 
@@ -77,7 +77,7 @@ class Filter(NamedTuple):
     indexed: ColumnElement[bool]
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """A page: ids of licenses, and where the next one begins, or None at the end."""
 
     ids: list[bytes]
@@ -89,7 +89,7 @@ class LicenseSearchRepository(Repository):
 
     def find(
         self, scans: Sequence[Scan], filters: Sequence[Filter], position: Position | None, limit: int
-    ) -> Found:
+    ) -> SearchResult:
         """Read a page: full, unless it is the last.
 
         Args:
@@ -109,9 +109,9 @@ class LicenseSearchRepository(Repository):
                 number, after = number + 1, []
         page = [row.id for _, row in found[:limit]]
         if len(found) <= limit:
-            return Found(page, None)
+            return SearchResult(page, None)
         last_scan, (_, *values) = found[limit - 1]
-        return Found(page, (last_scan, *values))
+        return SearchResult(page, (last_scan, *values))
 
     def count(self, scans: Sequence[Scan], filters: Sequence[Filter]) -> tuple[int, bool] | None:
         """Count what `find` finds, up to a limit: the number, and whether there are more.
@@ -119,7 +119,7 @@ class LicenseSearchRepository(Repository):
         None where that would take long: filters that leave neither few licenses nor most of them.
         """
         is_plain = all(scan.source is licenses for scan in scans)
-        limit = MAX_COUNTED if is_plain else MAX_COUNTED_WORDS
+        limit = MAX_COUNTED_LICENSES if is_plain else MAX_COUNTED_WORDS
         with self._reading() as connection:
             conditions, are_few = _conditions(connection, scans, filters)
             if filters and not are_few:

@@ -48,7 +48,7 @@ class Activation(NamedTuple):
     offline_until: datetime | None = None
 
 
-class Subscription(NamedTuple):
+class SubscriptionLicenses(NamedTuple):
     """A subscription, by the id that the vendor's store gave it, and how many licenses are linked to it."""
 
     id: str
@@ -270,16 +270,16 @@ class SubscriptionRepository(Repository):
             )
             return ended_at
 
-    def list_page(self, after: str | None, limit: int) -> list[Subscription]:
+    def list_page(self, after: str | None, limit: int) -> list[SubscriptionLicenses]:
         """Load subscriptions by id, after the last id of the page before."""
         column = licenses.c.subscription_id
         page = _SUBSCRIPTIONS.where(column.is_not(None) if after is None else column > after)
-        return list(map(Subscription._make, self._all(page.order_by(column).limit(limit))))
+        return list(map(SubscriptionLicenses._make, self._all(page.order_by(column).limit(limit))))
 
-    def find(self, subscription_id: str) -> Subscription | None:
+    def find(self, subscription_id: str) -> SubscriptionLicenses | None:
         """Load one subscription."""
         one = _SUBSCRIPTIONS.where(licenses.c.subscription_id == subscription_id)
-        return self._find(one, Subscription._make)
+        return self._find(one, SubscriptionLicenses._make)
 
 
 def ends_within(first: date, last: date) -> ColumnElement[bool]:

@@ -114,7 +114,7 @@ class Known(NamedTuple):
     receipts: Collection[int] = ()
 
 
-class Found(NamedTuple):
+class PersonalData(NamedTuple):
     """What the database holds of a customer: the ids of the licenses, and all rows by table."""
 
     license_ids: list[bytes]
@@ -146,7 +146,7 @@ def _plain_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
 
 def find_person(
     connection: Connection, pattern: AddressPattern, known: Known, before: datetime | None = None
-) -> Found:
+) -> PersonalData:
     """Return all that is held of a customer; with `before`, only what was stored until then.
 
     It reads every row of the tables with text.
@@ -173,7 +173,7 @@ def find_person(
         name: [row for row in by_key.values() if _is_older(name, row, newer, before)]
         for name, by_key in found.items()
     }
-    return Found(ids, {name: some for name, some in rows.items() if some})
+    return PersonalData(ids, {name: some for name, some in rows.items() if some})
 
 
 def _is_older(table: str, row: Row, newer: Collection[bytes], before: datetime | None) -> bool:
@@ -283,7 +283,7 @@ def find_sold(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
 
 def erase_person(
     connection: Connection,
-    found: Found,
+    found: PersonalData,
     pattern: AddressPattern,
     token: str,
     now: datetime,
@@ -359,7 +359,7 @@ def _erased_values(table: sa.Table, row: Row, pattern: AddressPattern, token: st
 class PersonalDataRepository(Repository):
     """All stored data of a person, of every table."""
 
-    def find(self, pattern: AddressPattern, known: Known, before: datetime | None = None) -> Found:
+    def find(self, pattern: AddressPattern, known: Known, before: datetime | None = None) -> PersonalData:
         """Find the person's data in one state of the database, as `find_person`, without a time limit."""
         with self._database.snapshot() as connection:
             return find_person(connection, pattern, known, before)
@@ -380,7 +380,7 @@ class PersonalDataRepository(Repository):
             return find_sold(connection, ids)
 
     def erase(
-        self, found: Found, pattern: AddressPattern, token: str, now: datetime, kept: Collection[bytes]
+        self, found: PersonalData, pattern: AddressPattern, token: str, now: datetime, kept: Collection[bytes]
     ) -> dict[str, int]:
         """Erase what was found, as `erase_person`."""
         with self._writing() as connection:

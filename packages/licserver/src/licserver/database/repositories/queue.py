@@ -26,7 +26,7 @@ from licserver.database.tables.events import jobs
 from licserver.domain.instants import is_of_the_future
 
 MAX_ERROR: Final = 500  # characters of an error that is stored
-MAX_COUNTED: Final = 10_000  # jobs of a queue that `measure` counts: some milliseconds
+MAX_COUNTED_JOBS: Final = 10_000  # jobs of a queue that `measure` counts: some milliseconds
 
 _columns: Final = jobs.c
 
@@ -64,7 +64,7 @@ class QueueSize(NamedTuple):
     dead: int
 
 
-class Share(NamedTuple):
+class QueueShare(NamedTuple):
     """The owner of a job: each owner gets at most a share of a queue.
 
     Args:
@@ -84,7 +84,7 @@ def add_job(
     key: str,
     payload: Mapping[str, Any],
     now: datetime,
-    share: Share | None = None,
+    share: QueueShare | None = None,
 ) -> int | None:
     """Add a job in the transaction of what it follows from; return its id, or None when its key is known.
 
@@ -96,7 +96,7 @@ def add_job(
         row["owner"] = share.owner
     if share is not None and share.spacing:
         of_owner = matching(jobs, queue=queue, owner=share.owner) & _columns.due_at.is_not(None)
-        waiting = select(_columns.id).where(of_owner).limit(MAX_COUNTED).subquery()
+        waiting = select(_columns.id).where(of_owner).limit(MAX_COUNTED_JOBS).subquery()
         count = connection.scalar(select(func.count()).select_from(waiting)) or 0
         row |= {"due_at": now + share.spacing * max(0, count + 1 - share.burst)}
     statement = insert_into(connection, jobs).values(row).on_conflict_do_nothing().returning(_columns.id)
@@ -114,7 +114,7 @@ class QueueRepository(Repository):
     """Jobs of all queues."""
 
     def add(
-        self, queue: str, key: str, payload: Mapping[str, Any], now: datetime, share: Share | None = None
+        self, queue: str, key: str, payload: Mapping[str, Any], now: datetime, share: QueueShare | None = None
     ) -> bool:
         """Add a job, as `add_job`; return False when its key is there already."""
         with self._writing() as connection:
@@ -137,7 +137,7 @@ class QueueRepository(Repository):
             return set(connection.execute(union_all(*due)).scalars())
 
     def measure(self, queues: Collection[str], now: datetime) -> dict[str, QueueSize]:
-        """Return the size of queues, each counted up to `MAX_COUNTED`: one statement, along two indexes."""
+        """Return the size of queues, each up to `MAX_COUNTED_JOBS`: one statement, along two indexes."""
         with self._reading() as connection:
             rows = connection.execute(union_all(*(_measure(queue, now) for queue in queues)))
             return {queue: QueueSize(*size) for queue, *size in rows}
@@ -236,7 +236,7 @@ class QueueRepository(Repository):
 
 def _measure(queue: str, now: datetime) -> Select[Any]:
     def count(state: ColumnElement[bool]) -> ScalarSelect[int]:
-        counted = select(_columns.id).where(_columns.queue == queue, state).limit(MAX_COUNTED).subquery()
+        counted = select(_columns.id).where(_columns.queue == queue, state).limit(MAX_COUNTED_JOBS).subquery()
         return select(func.count()).select_from(counted).scalar_subquery()
 
     due = select(_columns.due_at).where(_columns.queue == queue, _columns.due_at <= now)

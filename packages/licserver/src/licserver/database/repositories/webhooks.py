@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 from licserver.database.repositories.base import Repository, insert_into
 from licserver.database.repositories.instants import SCANNED
 from licserver.database.repositories.licenses import ends_within
-from licserver.database.repositories.queue import JobState, Share, add_job, new_job
+from licserver.database.repositories.queue import JobState, QueueShare, add_job, new_job
 from licserver.database.tables.events import jobs, webhook_deliveries, webhook_endpoints, webhook_events
 from licserver.database.tables.licenses import facts, licenses
 from licserver.domain.instants import is_of_the_future
@@ -60,7 +60,7 @@ def _name_early(connection: Connection, events: list[NewEvent]) -> list[NewEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class WebhookEndpoint:
     """An endpoint; without `types` it gets all events."""
 
     id: str
@@ -79,7 +79,7 @@ class Endpoint:
         return self.disabled_at is None and (not self.types or type_ in self.types)
 
 
-class Delivery(NamedTuple):
+class WebhookDelivery(NamedTuple):
     """An event and an endpoint, with the last attempt and the state of the job."""
 
     id: int
@@ -112,12 +112,12 @@ _ENDS: Final[Select[Any]] = select(*(licenses.c[name] for name in _END))
 class WebhookRepository(Repository):
     """Endpoints, events and deliveries."""
 
-    def list_endpoints(self) -> list[Endpoint]:
+    def list_endpoints(self) -> list[WebhookEndpoint]:
         """Load all endpoints, the oldest first."""
         order = webhook_endpoints.c.created_at, webhook_endpoints.c.id
         return [_read_endpoint(row) for row in self._all(select(webhook_endpoints).order_by(*order))]
 
-    def find_endpoint(self, id_: str) -> Endpoint | None:
+    def find_endpoint(self, id_: str) -> WebhookEndpoint | None:
         """Load one endpoint."""
         return self._find(select(webhook_endpoints).where(webhook_endpoints.c.id == id_), _read_endpoint)
 
@@ -128,7 +128,7 @@ class WebhookRepository(Repository):
             one for (types,) in self._all(enabled) for one in types.split() or map(str, EventType)
         )
 
-    def add_endpoint(self, endpoint: Endpoint) -> None:
+    def add_endpoint(self, endpoint: WebhookEndpoint) -> None:
         """Add an endpoint."""
         values = asdict(endpoint) | {"types": " ".join(endpoint.types)}
         self._execute(insert(webhook_endpoints).values(values))
@@ -155,7 +155,7 @@ class WebhookRepository(Repository):
             connection.execute(insert_into(connection, webhook_events).values(event).on_conflict_do_nothing())
             for endpoint_id in sorted(endpoints):
                 key = f"{event_id}/{endpoint_id}"
-                job_id = add_job(connection, DELIVERIES, key, {}, now, Share(endpoint_id))
+                job_id = add_job(connection, DELIVERIES, key, {}, now, QueueShare(endpoint_id))
                 if job_id is not None:
                     row = {"job_id": job_id, "endpoint_id": endpoint_id, "event_id": event_id}
                     connection.execute(insert(webhook_deliveries).values(row))
@@ -166,11 +166,13 @@ class WebhookRepository(Repository):
         is_unnamed = (jobs.c.queue == DELIVERIES) & jobs.c.owner.is_(None) & jobs.c.due_at.is_not(None)
         self._execute(update(jobs).where(is_unnamed).values(owner=endpoint.scalar_subquery()))
 
-    def find_delivery(self, id_: int) -> Delivery | None:
+    def find_delivery(self, id_: int) -> WebhookDelivery | None:
         """Load one delivery."""
         return self._find(_DELIVERY.where(jobs.c.id == id_), _read_delivery)
 
-    def list_deliveries(self, endpoint_id: str | None, before: int | None, limit: int) -> Sequence[Delivery]:
+    def list_deliveries(
+        self, endpoint_id: str | None, before: int | None, limit: int
+    ) -> Sequence[WebhookDelivery]:
         """Load deliveries, the latest first: to one endpoint or to all."""
         statement = _DELIVERY.order_by(webhook_deliveries.c.job_id.desc()).limit(limit)
         if endpoint_id is not None:
@@ -269,9 +271,9 @@ def _place(license_id: bytes, domain: str, ip: str) -> dict[str, str]:
     return {"license_id": license_id.hex(), "domain": domain, "ip": ip}
 
 
-def _read_endpoint(row: Row[Any]) -> Endpoint:
-    return Endpoint(**row._asdict() | {"types": tuple(row.types.split())})
+def _read_endpoint(row: Row[Any]) -> WebhookEndpoint:
+    return WebhookEndpoint(**row._asdict() | {"types": tuple(row.types.split())})
 
 
-def _read_delivery(row: Row[Any]) -> Delivery:
-    return Delivery(**row._asdict() | {"state": JobState(row.state)})
+def _read_delivery(row: Row[Any]) -> WebhookDelivery:
+    return WebhookDelivery(**row._asdict() | {"state": JobState(row.state)})

@@ -100,25 +100,25 @@ def _sent(body: BaseModel) -> dict[str, Any]:
 # --- products and releases --------------------------------------------------------------------
 
 
-@Operation("GET", "/products", READ, schemas.Page[schemas.Product], query=schemas.Paging)
+@Operation("GET", "/products", READ, schemas.PageResponse[schemas.ProductResponse], query=schemas.Paging)
 def list_products(call: Call) -> Page[Product]:
     """All products, by slug."""
     return call.page_of(call.services.products.list_all(), lambda product: product.slug)
 
 
-@Operation("POST", "/products", WRITE, schemas.Product, body=schemas.NewProduct, creates=True)
+@Operation("POST", "/products", WRITE, schemas.ProductResponse, body=schemas.NewProduct, creates=True)
 def add_product(call: Call) -> Product:
     """Add a product."""
     return call.services.products.add(**call.body.model_dump(by_alias=True))
 
 
-@Operation("GET", "/products/{slug}", READ, schemas.Product)
+@Operation("GET", "/products/{slug}", READ, schemas.ProductResponse)
 def get_product(call: Call) -> Product:
     """One product."""
     return call.services.products.get(call.slug)
 
 
-@Operation("PATCH", "/products/{slug}", WRITE, schemas.Product, body=schemas.ProductChange)
+@Operation("PATCH", "/products/{slug}", WRITE, schemas.ProductResponse, body=schemas.ProductChange)
 def change_product(call: Call) -> Product:
     """Change a product."""
     fields = _sent(call.body)
@@ -127,7 +127,13 @@ def change_product(call: Call) -> Product:
     return call.services.products.change(call.slug, **fields)
 
 
-@Operation("GET", "/products/{slug}/releases", READ, schemas.Page[schemas.Release], query=schemas.Paging)
+@Operation(
+    "GET",
+    "/products/{slug}/releases",
+    READ,
+    schemas.PageResponse[schemas.ReleaseResponse],
+    query=schemas.Paging,
+)
 def list_releases(call: Call) -> Page[Release]:
     """The files of a product's versions, the latest first."""
     releases = call.services.releases.list_all(call.slug)[::-1]
@@ -135,48 +141,53 @@ def list_releases(call: Call) -> Page[Release]:
 
 
 @Operation(
-    "POST", "/products/{slug}/releases", WRITE, schemas.PublishedRelease, creates=True, takes_file=True
+    "POST",
+    "/products/{slug}/releases",
+    WRITE,
+    schemas.PublishedReleaseResponse,
+    creates=True,
+    takes_file=True,
 )
 def publish_release(call: Call) -> BaseModel:
     """Publish an uploaded file as a version."""
     release = call.services.releases.add(call.body)
     audience = call.services.releases.describe_audience(call.slug, release)
     warning = call.services.releases.describe_order(call.slug, release)
-    published = schemas.PublishedRelease.model_validate(release)
+    published = schemas.PublishedReleaseResponse.model_validate(release)
     return published.model_copy(update={"audience": audience, "warning": warning})
 
 
-@Operation("GET", RELEASE, READ, schemas.Release, query=schemas.OfPlatform)
+@Operation("GET", RELEASE, READ, schemas.ReleaseResponse, query=schemas.OfPlatform)
 def get_release(call: Call) -> Release:
     """A platform's file of a version; without a platform the default, or else the first file."""
     return call.services.releases.get(*call.release, call.query.platform or "")
 
 
-@Operation("POST", f"{RELEASE}/promote", WRITE, schemas.Release, body=schemas.Channel)
+@Operation("POST", f"{RELEASE}/promote", WRITE, schemas.ReleaseResponse, body=schemas.Channel)
 def promote_release(call: Call) -> Release:
     """Move a version with all its files to another channel, `stable` by default."""
     return call.services.releases.promote(*call.release, call.body.channel)
 
 
-@Operation("PATCH", RELEASE, WRITE, schemas.Release, body=schemas.WordPressChange)
+@Operation("PATCH", RELEASE, WRITE, schemas.ReleaseResponse, body=schemas.WordPressChange)
 def change_release(call: Call) -> Release:
     """Change the WordPress fields of a version, with all its files."""
     return call.services.releases.set_wordpress(*call.release, **_sent(call.body))
 
 
-@Operation("POST", f"{RELEASE}/withdraw", WRITE, schemas.Release)
+@Operation("POST", f"{RELEASE}/withdraw", WRITE, schemas.ReleaseResponse)
 def withdraw_release(call: Call) -> Release:
     """Withdraw a version with all its files; download links to them stop working."""
     return call.services.releases.withdraw(*call.release)
 
 
-@Operation("GET", f"{RELEASE}/rollout", READ, schemas.Rollout)
+@Operation("GET", f"{RELEASE}/rollout", READ, schemas.RolloutResponse)
 def get_rollout(call: Call) -> RolloutStatus:
     """The adoption of a version: its share of all installations, update checks, and rollbacks."""
     return call.services.rollouts.get(*call.release)
 
 
-@Operation("PATCH", f"{RELEASE}/rollout", WRITE, schemas.Rollout, body=schemas.RolloutChange)
+@Operation("PATCH", f"{RELEASE}/rollout", WRITE, schemas.RolloutResponse, body=schemas.RolloutChange)
 def change_rollout(call: Call) -> RolloutStatus:
     """Pause or resume the rollout of a version, or set its share."""
     return call.services.rollouts.change(*call.release, **_sent(call.body))
@@ -185,32 +196,34 @@ def change_rollout(call: Call) -> RolloutStatus:
 # --- plans ------------------------------------------------------------------------------------
 
 
-@Operation("GET", "/products/{slug}/plans", READ, schemas.Page[schemas.Plan], query=schemas.Paging)
+@Operation(
+    "GET", "/products/{slug}/plans", READ, schemas.PageResponse[schemas.PlanResponse], query=schemas.Paging
+)
 def list_plans(call: Call) -> Page[Plan]:
     """The plans of a product, by name."""
     return call.page_of(call.services.plans.list_all(call.slug), lambda plan: plan.name)
 
 
-@Operation("POST", "/products/{slug}/plans", WRITE, schemas.Plan, body=schemas.NewPlan, creates=True)
+@Operation("POST", "/products/{slug}/plans", WRITE, schemas.PlanResponse, body=schemas.NewPlan, creates=True)
 def add_plan(call: Call) -> Plan:
     """Add a plan to a product."""
     return call.services.plans.add(call.slug, call.body.name, call.body.entitlements)
 
 
-@Operation("GET", "/products/{slug}/plans/{name}", READ, schemas.Plan)
+@Operation("GET", "/products/{slug}/plans/{name}", READ, schemas.PlanResponse)
 def get_plan(call: Call) -> Plan:
     """One plan."""
     return call.services.plans.get(call.slug, call.path["name"])
 
 
-@Operation("PATCH", "/products/{slug}/plans/{name}", WRITE, schemas.Plan, body=schemas.Entitlements)
+@Operation("PATCH", "/products/{slug}/plans/{name}", WRITE, schemas.PlanResponse, body=schemas.Entitlements)
 def change_plan(call: Call) -> Plan:
     """Replace the entitlements of a plan; its licenses get them with the next response."""
     entitlements = call.body.entitlements
     return call.services.plans.change(call.slug, call.path["name"], entitlements, replaces=True)
 
 
-@Operation("POST", "/products/{slug}/plans/{name}/remove", WRITE, schemas.Plan)
+@Operation("POST", "/products/{slug}/plans/{name}/remove", WRITE, schemas.PlanResponse)
 def remove_plan(call: Call) -> Plan:
     """Remove a plan that no license has."""
     plan = call.services.plans.get(call.slug, call.path["name"])
@@ -220,7 +233,7 @@ def remove_plan(call: Call) -> Plan:
 
 # --- licenses and activations -----------------------------------------------------------------
 
-Licenses = schemas.Page[schemas.License]
+Licenses = schemas.PageResponse[schemas.LicenseResponse]
 
 
 @Operation("GET", "/licenses", READ, Licenses, query=schemas.LicenseQuery)
@@ -233,7 +246,7 @@ def list_licenses(call: Call) -> Page[Any]:
     return _shown_page(call, call.services.licenses.search(which, query.cursor, query.limit))
 
 
-@Operation("POST", "/licenses", WRITE, schemas.IssuedLicense, body=schemas.NewLicense, creates=True)
+@Operation("POST", "/licenses", WRITE, schemas.IssuedLicenseResponse, body=schemas.NewLicense, creates=True)
 def issue_license(call: Call) -> dict[str, Any]:
     """Issue a license; the response has its key."""
     terms = LicenseTerms(**call.body.model_dump(by_alias=True, exclude={"product", "mail"}))
@@ -241,69 +254,77 @@ def issue_license(call: Call) -> dict[str, Any]:
     return {"license_key": key, **_shown(call, license_)}
 
 
-@Operation("POST", "/licenses/lookup", READ, schemas.License, body=schemas.LicenseKey)
+@Operation("POST", "/licenses/lookup", READ, schemas.LicenseResponse, body=schemas.LicenseKey)
 def look_up_license(call: Call) -> dict[str, Any]:
     """The license of a whole key."""
     return _shown(call, call.services.licenses.get(call.body.license_key))
 
 
-@Operation("GET", "/licenses/{id}", READ, schemas.License)
+@Operation("GET", "/licenses/{id}", READ, schemas.LicenseResponse)
 def get_license(call: Call) -> dict[str, Any]:
     """One license."""
     return _shown(call, call.services.licenses.get(call.license_id))
 
 
-@Operation("PATCH", "/licenses/{id}", WRITE, schemas.License, body=schemas.LicenseChange)
+@Operation("PATCH", "/licenses/{id}", WRITE, schemas.LicenseResponse, body=schemas.LicenseChange)
 def change_license(call: Call) -> dict[str, Any]:
     """Change the terms of a license."""
     return _shown(call, call.services.licenses.change(call.license_id, **_sent(call.body)))
 
 
-@Operation("POST", "/licenses/{id}/revoke", WRITE, schemas.License, body=schemas.Reason)
+@Operation("POST", "/licenses/{id}/revoke", WRITE, schemas.LicenseResponse, body=schemas.Reason)
 def revoke_license(call: Call) -> dict[str, Any]:
     """Revoke a license."""
     return _shown(call, call.services.licenses.revoke(call.license_id, call.body.reason))
 
 
-@Operation("POST", "/licenses/{id}/reinstate", WRITE, schemas.License)
+@Operation("POST", "/licenses/{id}/reinstate", WRITE, schemas.LicenseResponse)
 def reinstate_license(call: Call) -> dict[str, Any]:
     """Reinstate a revoked license."""
     return _shown(call, call.services.licenses.reinstate(call.license_id))
 
 
-@Operation("POST", "/licenses/{id}/reissue", WRITE, schemas.IssuedLicense, creates=True)
+@Operation("POST", "/licenses/{id}/reissue", WRITE, schemas.IssuedLicenseResponse, creates=True)
 def reissue_license(call: Call) -> dict[str, Any]:
     """Revoke a license, and issue another with the same terms and a new key, which the response has."""
     license_, key = call.services.support.reissue(call.license_id)
     return {"license_key": key, **_shown(call, license_)}
 
 
-@Operation("POST", "/licenses/{id}/mail", WRITE, schemas.License)
+@Operation("POST", "/licenses/{id}/mail", WRITE, schemas.LicenseResponse)
 def mail_license_key(call: Call) -> dict[str, Any]:
     """Mail a license's key to its customer; each call sends another mail."""
     call.services.mail.resend_key(call.license_id)
     return _shown(call, call.services.licenses.get(call.license_id))
 
 
-@Operation("POST", "/licenses/{id}/reveal", WRITE, schemas.RevealedKey)
+@Operation("POST", "/licenses/{id}/reveal", WRITE, schemas.RevealedKeyResponse)
 def reveal_license_key(call: Call) -> dict[str, Any]:
     """A license's whole key; recorded in the audit log."""
     return {"license_key": call.services.licenses.reveal(call.license_id)}
 
 
-@Operation("GET", "/licenses/{id}/activations", READ, schemas.Page[schemas.Activation], query=schemas.Paging)
+@Operation(
+    "GET",
+    "/licenses/{id}/activations",
+    READ,
+    schemas.PageResponse[schemas.ActivationResponse],
+    query=schemas.Paging,
+)
 def list_activations(call: Call) -> Page[Any]:
     """A license's activations, by domain."""
     return call.services.licenses.list_activations(call.license_id, call.query.cursor, call.query.limit)
 
 
-@Operation("POST", "/licenses/{id}/deactivate", WRITE, schemas.FreedSlots, body=schemas.EnvironmentRequest)
+@Operation(
+    "POST", "/licenses/{id}/deactivate", WRITE, schemas.FreedSlotsResponse, body=schemas.EnvironmentRequest
+)
 def free_slots(call: Call) -> dict[str, Any]:
     """Free the slots of a domain or an address."""
     return {"freed": call.services.licenses.deactivate(call.license_id, call.body.environment)}
 
 
-@Operation("POST", "/licenses/{id}/file", WRITE, schemas.LicenseFile, body=schemas.FileRequest)
+@Operation("POST", "/licenses/{id}/file", WRITE, schemas.LicenseFileResponse, body=schemas.FileRequest)
 def issue_license_file(call: Call) -> Any:
     """Issue a license file for a machine without a network; it takes a slot, as a verify does."""
     return call.services.offline_files.issue(call.license_id, call.body.machine, call.body.days)
@@ -343,13 +364,17 @@ def _shown_page(call: Call, page: Page[IssuedLicense]) -> Page[Any]:
 # --- personal data -----------------------------------------------------------------------------
 
 
-@Operation("POST", "/customers/export", WRITE, schemas.CustomerData, body=schemas.Customer, is_slow=True)
+@Operation(
+    "POST", "/customers/export", WRITE, schemas.CustomerDataResponse, body=schemas.Customer, is_slow=True
+)
 def export_customer(call: Call) -> dict[str, Any]:
     """All data of a mail address, with the license keys; recorded in the audit log."""
     return call.services.personal_data.export(call.body.email)
 
 
-@Operation("POST", "/customers/erase", WRITE, schemas.ErasedCustomer, body=schemas.Erasure, is_slow=True)
+@Operation(
+    "POST", "/customers/erase", WRITE, schemas.ErasedCustomerResponse, body=schemas.Erasure, is_slow=True
+)
 def erase_customer(call: Call) -> dict[str, Any]:
     """Erase all data of a mail address; this cannot be undone."""
     keep = call.body.keep_licenses
@@ -360,33 +385,37 @@ def erase_customer(call: Call) -> dict[str, Any]:
 # --- subscriptions and audit log --------------------------------------------------------------
 
 
-@Operation("GET", "/subscriptions", READ, schemas.Page[schemas.Subscription], query=schemas.Paging)
+@Operation(
+    "GET", "/subscriptions", READ, schemas.PageResponse[schemas.SubscriptionResponse], query=schemas.Paging
+)
 def list_subscriptions(call: Call) -> Page[Any]:
     """Subscriptions of licenses, by id."""
     return call.services.subscriptions.list_page(call.query.cursor, call.query.limit)
 
 
-@Operation("GET", "/subscriptions/{id}", READ, schemas.Subscription)
+@Operation("GET", "/subscriptions/{id}", READ, schemas.SubscriptionResponse)
 def get_subscription(call: Call) -> Any:
     """One subscription."""
     return call.services.subscriptions.get(call.path["id"])
 
 
-@Operation("POST", "/subscriptions/{id}/end", WRITE, schemas.Subscription, body=schemas.InstantRequest)
+@Operation(
+    "POST", "/subscriptions/{id}/end", WRITE, schemas.SubscriptionResponse, body=schemas.InstantRequest
+)
 def end_subscription(call: Call) -> Any:
     """End a subscription, now or at an instant."""
     call.services.subscriptions.end(call.path["id"], call.body.at)
     return get_subscription(call)
 
 
-@Operation("POST", "/subscriptions/{id}/resume", WRITE, schemas.Subscription)
+@Operation("POST", "/subscriptions/{id}/resume", WRITE, schemas.SubscriptionResponse)
 def resume_subscription(call: Call) -> Any:
     """Resume a subscription that was ended."""
     call.services.subscriptions.resume(call.path["id"])
     return get_subscription(call)
 
 
-@Operation("GET", "/audit", READ, schemas.Page[schemas.AuditLine], query=schemas.AuditQuery)
+@Operation("GET", "/audit", READ, schemas.PageResponse[schemas.AuditLineResponse], query=schemas.AuditQuery)
 def list_audit(call: Call) -> Page[Any]:
     """The audit log, the newest entry first."""
     query = call.query

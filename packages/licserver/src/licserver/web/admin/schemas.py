@@ -225,14 +225,14 @@ class WordPressChange(PatchModel):
 # --- responses --------------------------------------------------------------------------------
 
 
-class Page(ResponseModel, Generic[Item]):
+class PageResponse(ResponseModel, Generic[Item]):
     """A page of a list; `next` is the cursor of the next page, null at the end."""
 
     items: list[Item]
     next: str | None = Field(validation_alias="cursor")
 
 
-class Product(ResponseModel):
+class ProductResponse(ResponseModel):
     """A product."""
 
     slug: str
@@ -252,7 +252,7 @@ class Product(ResponseModel):
     )
 
 
-class Plan(ResponseModel):
+class PlanResponse(ResponseModel):
     """A plan of a product: what its licenses are entitled to."""
 
     name: str
@@ -263,7 +263,7 @@ def _wordpress(name: str, description: str) -> Any:
     return Field(validation_alias=AliasPath("wordpress", name), description=f"WordPress: {description}")
 
 
-class Release(ResponseModel):
+class ReleaseResponse(ResponseModel):
     """A file of a published version; without a platform it is for all that have no file of their own."""
 
     version: str
@@ -287,7 +287,7 @@ class Release(ResponseModel):
     details_url: str | None = _wordpress("details_url", "the page that describes it.")
 
 
-class PublishedRelease(Release):
+class PublishedReleaseResponse(ReleaseResponse):
     """A file that was just published; `audience` describes to whom it is offered, unless to all."""
 
     audience: str | None = None
@@ -296,7 +296,7 @@ class PublishedRelease(Release):
     )
 
 
-class Use(ResponseModel):
+class UseResponse(ResponseModel):
     """The use of a quota in its current period."""
 
     name: str
@@ -305,7 +305,7 @@ class Use(ResponseModel):
     resets_at: datetime = Field(description="When the next period begins.")
 
 
-class RolloutPlan(ResponseModel):
+class RolloutPlanResponse(ResponseModel):
     """The plan of a rollout, by which a version reaches more and more installations."""
 
     plan: str = Field(description="Such as `7d`, or `10%,50%@2d,100%@5d`.")
@@ -313,12 +313,12 @@ class RolloutPlan(ResponseModel):
     paused_at: datetime | None
 
 
-class Rollout(ResponseModel):
+class RolloutResponse(ResponseModel):
     """The adoption of a version; without a rollout it reaches all installations."""
 
     version: str = Field(validation_alias=AliasPath("release", "version"))
     percent: float = Field(description="Share of all installations that are offered it.")
-    rollout: RolloutPlan | None = Field(validation_alias=AliasPath("release", "rollout"))
+    rollout: RolloutPlanResponse | None = Field(validation_alias=AliasPath("release", "rollout"))
     critical_below: str | None = Field(validation_alias=AliasPath("release", "critical_below"))
     update_checks: int = Field(
         validation_alias="checks", description="By installations of it, today and yesterday, UTC."
@@ -329,7 +329,7 @@ class Rollout(ResponseModel):
     rolled_back: int = Field(description="Installations that went back, as their apps report.")
 
 
-class License(ResponseModel):
+class LicenseResponse(ResponseModel):
     """A license, without its key."""
 
     id: Hex
@@ -354,7 +354,7 @@ class License(ResponseModel):
     plan: str | None
     overrides: dict[str, Entitlement | None] | None
     entitlements: dict[str, Entitlement] = Field(description="Of plan and overrides.")
-    uses: list[Use] = Field(description="Of entitlements per period.")
+    uses: list[UseResponse] = Field(description="Of entitlements per period.")
     trial: bool
     floating_seats: int | None = Field(
         description="How many may use it at the same time by floating seats; null: none."
@@ -362,19 +362,19 @@ class License(ResponseModel):
     channels: tuple[str, ...] = Field(description="Channels whose releases it gets, besides `stable`.")
 
 
-class IssuedLicense(License):
+class IssuedLicenseResponse(LicenseResponse):
     """A newly issued license, with its key."""
 
     license_key: str
 
 
-class RevealedKey(ResponseModel):
+class RevealedKeyResponse(ResponseModel):
     """The whole key of a license."""
 
     license_key: str
 
 
-class Activation(ResponseModel):
+class ActivationResponse(ResponseModel):
     """An activation, which takes a slot."""
 
     domain: str = Field(validation_alias=AliasPath("environment", "domain"))
@@ -388,7 +388,7 @@ class Activation(ResponseModel):
     offline_until: datetime | None = Field(description="When the machine's license file ends.")
 
 
-class LicenseFile(ResponseModel):
+class LicenseFileResponse(ResponseModel):
     """A signed license file for a machine."""
 
     name: str = Field(description="For saving it.")
@@ -397,13 +397,13 @@ class LicenseFile(ResponseModel):
     ends_at: datetime
 
 
-class FreedSlots(ResponseModel):
+class FreedSlotsResponse(ResponseModel):
     """The number of freed slots."""
 
     freed: int
 
 
-class Subscription(ResponseModel):
+class SubscriptionResponse(ResponseModel):
     """A subscription of licenses."""
 
     id: str
@@ -411,7 +411,7 @@ class Subscription(ResponseModel):
     ended_at: datetime | None = Field(description="May be in the future.")
 
 
-class AuditLine(ResponseModel):
+class AuditLineResponse(ResponseModel):
     """An entry of the audit log."""
 
     id: int
@@ -442,7 +442,7 @@ RELEASE_FORM: Final[Mapping[str, str]] = {
 """Names and descriptions of its texts."""
 
 
-class CustomerData(ResponseModel):
+class CustomerDataResponse(ResponseModel):
     """All that is held of a customer."""
 
     format: int
@@ -453,7 +453,7 @@ class CustomerData(ResponseModel):
     )
 
 
-class ErasedCustomer(ResponseModel):
+class ErasedCustomerResponse(ResponseModel):
     """What was erased."""
 
     rows: int

@@ -16,7 +16,7 @@ from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.records import ActorKind, Product
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services import IdempotencyConflictError, Page, Services
-from licserver.services.licenses import MAX_REASON
+from licserver.services.licenses import MAX_REASON_CHARS
 from licserver.services.tokens import Response, run_once
 from licserver.services.users import SignedIn
 from licserver.web.console.sessions import CSRF_FIELD
@@ -132,7 +132,7 @@ class PageContext(NamedTuple):
             fields={name: value for name, value in self.form.items() if name not in left_out},
             asks_reason=asks_reason,
             reason=self.from_form("reason"),
-            max_reason=MAX_REASON,
+            max_reason=MAX_REASON_CHARS,
         )
 
 
