@@ -125,7 +125,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "details": {},
     "EnvironmentRequest.environment": "laptop.example",
     "Subscription.id": "sub_1024",
-    "AuditLine.id": 7,
+    "AuditLineResponse.id": 7,
     "email": "anna@example.com",
     "format": 1,
     "exported_at": "2026-11-20T12:00:00Z",
@@ -204,7 +204,7 @@ def _tag(path: str) -> str:
 
 def _rename_pages(text: str) -> str:
     """Replace pydantic's names for generic models."""
-    return re.sub(r"\bPage_(\w+)_\b", r"PageOf\1", text)
+    return re.sub(r"\bPageResponse_(\w+)_\b", r"PageOf\1", text)
 
 
 def _describe(operation: Operation, run: Callable[..., Any], names: dict[Any, str]) -> dict[str, Any]:
