@@ -15,8 +15,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from aiohttp import web
 from gunicorn.app.base import BaseApplication
@@ -32,7 +32,7 @@ from licserver.runtime.shutdown import END_SECONDS, exit_at_next_signal
 from licserver.services import open_services
 from licserver.serving.connections import Runner
 from licserver.serving.server import make_runner, open_metrics, tune_interpreter
-from licserver.settings import Settings
+from licserver.settings import LogFormat, Settings
 from licserver.web.middlewares import DRAIN
 
 _log = logging.getLogger("licserver.serving")
@@ -190,6 +190,37 @@ class WorkerStartup:
                 sys.exit(0)
 
 
+class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
+    """Writes gunicorn's lines as all others are written, with the credentials in them masked."""
+
+    log_format: ClassVar[LogFormat] = LogFormat.TEXT  # gunicorn makes the logger, from its class alone
+
+    def setup(self, cfg: Any) -> None:
+        """Set the handlers up, then their formatters."""
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(make_formatter(self.log_format, self.error_fmt, self.datefmt))
+
+
+class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
+    """What gunicorn runs: `begin` in each worker, with these options."""
+
+    def __init__(self, options: Mapping[str, Any], begin: Callable[[], Awaitable[Runner]]) -> None:
+        self._options = options
+        self._begin = begin
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set the options which this version of gunicorn has."""
+        for name, value in self._options.items():
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def load(self) -> Callable[[], Any]:
+        """Return what aiohttp's worker awaits for its runner."""
+        return self._begin
+
+
 def run(
     app: BaseApplication, settings: Settings, not_ready: mmap.mmap, background: BackgroundProcess
 ) -> None:
@@ -241,31 +272,17 @@ def serve_with_workers(
 
     startup = WorkerStartup(make_worker, turn_read)
 
-    class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
-        def setup(self, cfg: Any) -> None:
-            super().setup(cfg)
-            for handler in self.error_log.handlers:
-                handler.setFormatter(make_formatter(settings.log_format, self.error_fmt, self.datefmt))
-
-    class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
-        def load_config(self) -> None:
-            options: dict[str, Any] = {
-                "bind": [f"fd://{listener}" for listener in listeners],
-                "workers": workers,
-                "worker_class": "aiohttp.GunicornWebWorker",
-                # Longer than their own limit: a killed worker cannot log why it was late.
-                "graceful_timeout": math.ceil(settings.drain_timeout + END_SECONDS) + 2,
-                "loglevel": "warning",
-                "logger_class": MaskedLogger,
-                "proc_name": "licserver",
-                "control_socket_disable": True,
-                "post_fork": startup.note,
-            }
-            for name, value in options.items():
-                if name in self.cfg.settings:
-                    self.cfg.set(name, value)
-
-        def load(self) -> Callable[[], Any]:
-            return startup.begin
-
-    run(Manager(), settings, not_ready, background)
+    MaskedLogger.log_format = settings.log_format
+    options = {
+        "bind": [f"fd://{listener}" for listener in listeners],
+        "workers": workers,
+        "worker_class": "aiohttp.GunicornWebWorker",
+        # Longer than their own limit: a killed worker cannot log why it was late.
+        "graceful_timeout": math.ceil(settings.drain_timeout + END_SECONDS) + 2,
+        "loglevel": "warning",
+        "logger_class": MaskedLogger,
+        "proc_name": "licserver",
+        "control_socket_disable": True,
+        "post_fork": startup.note,
+    }
+    run(Manager(options, startup.begin), settings, not_ready, background)
