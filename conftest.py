@@ -20,6 +20,7 @@ settings.load_profile("patient")
 pytest_plugins = [
     "harness.cluster",
     "harness.engines",
+    "harness.failed_alone",
     "harness.leaks",
     "harness.nothing_ran",
     "harness.pooler",

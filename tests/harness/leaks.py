@@ -45,7 +45,7 @@ class LeakSearch:
     """Search the reports of tests as they arrive, and all temporary files at the end of the session."""
 
     def __init__(self) -> None:
-        self._found: list[str] = []
+        self.found: list[str] = []
         self._searched: set[str] = set()
 
     @pytest.hookimpl(optionalhook=True)
@@ -54,26 +54,26 @@ class LeakSearch:
         if found := getattr(node, "workeroutput", {}).get(FOUND):
             folder, leaks = found
             self._searched.add(folder)
-            self._found += leaks
+            self.found += leaks
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Search a test's captured output, log and failure text."""
         text = "\n".join([report.nodeid, *(text for _, text in report.sections), report.longreprtext])
         leaks = find_patterns(text.encode("utf-8", "surrogatepass"))
-        self._found += [f"{leak} in {report.nodeid} ({report.when})" for leak in leaks]
+        self.found += [f"{leak} in {report.nodeid} ({report.when})" for leak in leaks]
 
     @pytest.hookimpl(trylast=True)  # all workers have ended
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Search the files, and fail the run if anything was found."""
-        self._found += search_folder(_base(session), self._searched)
-        if self._found and session.exitstatus == pytest.ExitCode.OK:
+        self.found += search_folder(_base(session), self._searched)
+        if self.found and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was found."""
-        if self._found:
+        if self.found:
             terminalreporter.section("license keys or secrets were written", sep="!", red=True, bold=True)
-            terminalreporter.write_line("\n".join(self._found))
+            terminalreporter.write_line("\n".join(self.found))
 
 
 class WorkerSearch:
