@@ -4,10 +4,12 @@ import asyncio
 import uuid
 from datetime import date
 from hashlib import sha256
+from urllib.parse import quote
 
 import pytest
 
 from harness.feeds import bearer, velopack_app, velopack_package
+from licserver.database.hot_path.store import BatchStore
 from licserver.protocol.feeds import read_velopack_channel
 
 
@@ -110,6 +112,21 @@ async def test_a_package_is_for_those_who_have_the_feed(site, world, publish, ne
         assert (await site.call("GET", path, headers=bearer(sent) if sent else {}))[0] == status
     assert (await site.call("GET", "/feeds/app/velopack/B-full.nupkg", headers=bearer(key)))[0] == 404
     assert (await site.call("GET", "/feeds/none/velopack/A-full.nupkg"))[0] == 401
+
+
+async def test_a_request_for_a_package_reads_no_releases_before_the_license_is_judged(
+    site, world, publish, new_key, monkeypatch
+):
+    """A caller without a license costs one lookup, whatever the name of the file (D-299)."""
+    publish("1.4.0", name="A-full.nupkg", platform="linux-x86_64")
+    key, read, find = world.key(), [], BatchStore.find_releases
+    monkeypatch.setattr(BatchStore, "find_releases", lambda self, slug: read.append(slug) or find(self, slug))
+    for name in ("A-full.nupkg", quote("\N{MIDDLE DOT}" * 90), "a" * 600):
+        path = f"/feeds/app/velopack/{name}"
+        assert (await site.call("GET", path, headers=bearer(new_key())))[0] == 401
+        assert read == []
+    assert (await site.call("GET", path, headers=bearer(key)))[0] == 404
+    assert read == ["app"]
 
 
 @pytest.mark.parametrize(

@@ -75,14 +75,19 @@ class Feeds:
         return await self._refuse(request, call, verdict)
 
     async def _send_package(self, request: web.Request) -> web.StreamResponse:
-        """Redirect to a signed link, if the license may have the package."""
+        """Redirect to a signed link, if the license may have the package.
+
+        The license is judged before the releases are read: whoever has none must not cause that (D-299).
+        """
         slug, name = request.match_info["slug"], request.match_info["name"]
-        _, releases = await self.public.queries.find_releases(slug) or (None, [])
-        found = feeds.find_velopack_package(releases, name)
-        call = (
-            _parse(request, "") if found is None else _parse(request, found.platform, channel=found.channel)
-        )
+        call, found = _parse(request, ""), None
         verdict, _ = await self._judge(call)
+        if isinstance(verdict, Offer) or verdict is UpdateRefusal.NO_VERSIONS:
+            _, releases = await self.public.queries.find_releases(slug) or (None, [])
+            found = feeds.find_velopack_package(releases, name)
+        if found is not None:  # the offer depends on platform and channel
+            call = _parse(request, found.platform, channel=found.channel)
+            verdict, _ = await self._judge(call)
         if not isinstance(verdict, Offer):
             return await self._refuse(request, call, verdict)
         link = found and self.public.sign_link(request, verdict._replace(release=found), self.public.clock())
