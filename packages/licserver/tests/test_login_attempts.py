@@ -1,8 +1,9 @@
 """Tries of passwords, counted for all servers together (D-97, D-131)."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 from sqlalchemy import select
@@ -13,7 +14,7 @@ from licserver.database.engine import connect
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.users import Limit
 from licserver.database.tables.access import tries
-from licserver.services.users import NETWORK_NAME_TRIES, TRIES
+from licserver.services.users import NETWORK_NAME_TRIES, TRIES, LoginService
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 
@@ -123,3 +124,32 @@ async def test_a_full_queue_is_not_counted(world, users, open_browser, monkeypat
     browser = await open_browser()
     await browser.sign_in()
     assert (browser.status, rows(world)) == (429, [])
+
+
+async def test_an_attempt_that_has_waited_long_is_neither_counted_nor_compared(
+    world, users, open_browser, monkeypatch
+):
+    """The client has gone; whoever comes then must not wait for it."""
+    monkeypatch.setattr("licserver.web.console.login._PATIENCE", -1.0)
+    browser = await open_browser()
+    await browser.sign_in()
+    assert (browser.status, rows(world)) == (429, [])
+
+
+async def test_the_end_of_a_server_waits_for_no_queue_of_passwords(site, users, open_browser, monkeypatch):
+    """Twenty attempts that wait for the thread took as long as the drain time."""
+    began, released, compared = Event(), Event(), []
+
+    def compare(_self, _name, _password, _address):
+        began.set()
+        compared.append(released.wait(30))
+
+    monkeypatch.setattr(LoginService, "sign_in", compare)
+    browsers = [await open_browser() for _ in range(3)]
+    attempts = [asyncio.create_task(browser.sign_in()) for browser in browsers]
+    await asyncio.to_thread(began.wait, 30)
+    await site.app.shutdown()
+    released.set()
+    await asyncio.gather(*attempts)
+    assert sorted(browser.status for browser in browsers) == [401, 429, 429]
+    assert compared == [True]

@@ -106,6 +106,7 @@ def create_console(
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.console"), console.respond_with_page)
     app[ENDPOINT] = CONSOLE
+    app.on_shutdown.append(login.refuse_waiting)
     app.on_cleanup.append(login.close)
     for path, route in ROUTES.items():
         add_route(app, path, get(console.page(route.show, route.sees)))

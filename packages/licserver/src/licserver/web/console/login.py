@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,8 @@ _QUEUE: Final = 20
 """Attempts that may wait for a thread that hashes: two seconds of work."""
 _SHARE: Final = 5
 """Waiting attempts of a network."""
+_PATIENCE: Final = 10.0
+"""Seconds after which a waiting attempt is refused: beside other load a hash can take a second."""
 
 
 class Login:
@@ -69,6 +72,11 @@ class Login:
         self._factors = services.second_factors
         self._limits = limits
         self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
+
+    async def refuse_waiting(self, _app: web.Application) -> None:
+        """Refuse the attempts that wait for a thread: the end of the server would wait for each."""
+        for queue in self._queues.values():
+            queue.refuse_waiting()
 
     async def close(self, _app: web.Application) -> None:
         """Let the threads end."""
@@ -279,7 +287,7 @@ def _next_page(needs: Needs, goal: str) -> str:
 
 
 class _TooManyAttemptsError(Exception):
-    """The limit of attempts for an address, a name or the queue; nothing was compared."""
+    """The limit of attempts for an address, a name or the queue, or of its time; nothing was compared."""
 
 
 class _Queue:
@@ -288,18 +296,30 @@ class _Queue:
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)
         self._waiting = Counter[str]()
+        self._refuses = False
 
     async def run(self, network: str, work: Callable[[], R]) -> R:
-        """Run `work` on the thread, unless too many are waiting, or too many of this network."""
+        """Run `work` on the thread, unless too many wait, or too many of this network, or it waits too long."""
+        deadline = time.monotonic() + _PATIENCE
+
+        def run_in_time() -> R:
+            if self._refuses or time.monotonic() > deadline:
+                raise _TooManyAttemptsError
+            return work()
+
         if self._waiting.total() >= _QUEUE or self._waiting[network] >= _SHARE:
             raise _TooManyAttemptsError
         self._waiting[network] += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, run_in_time)
         finally:
             self._waiting[network] -= 1
             if not self._waiting[network]:
                 del self._waiting[network]
+
+    def refuse_waiting(self) -> None:
+        """Refuse what waits for the thread from now on."""
+        self._refuses = True
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
