@@ -16,7 +16,7 @@ MIN_LENGTH: Final = 12
 MAX_LENGTH: Final = 1024  # characters; without a limit, a request could have a megabyte hashed
 _MAX_RATED: Final = 20  # characters that zxcvbn reads: at most 0.5 s; 72 hostile characters take 13 s
 _MIN_SCORE: Final = 3  # of zxcvbn's 0 to 4: at least 10^8 guesses
-_NICENESS: Final = 10  # of the hashing thread: it gets a tenth of a busy processor
+_NICENESS: Final = 16  # of the hashing thread: Argon2's four together get a tenth of a busy processor
 R = TypeVar("R")
 
 
