@@ -29,7 +29,7 @@ class WorkerThreads:
         return await loop.run_in_executor(self._threads, lambda: work(*args, **kwargs))
 
     async def render(self, template: str, render: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Render a small page without waiting for a thread; the first time on one, which compiles the template.
+        """Render a small page here; the first time on a thread, which compiles the template.
 
         It takes 0.3 ms. A thread takes as long, and the interpreter from the event loop: pages that need no
         session delayed all other requests.

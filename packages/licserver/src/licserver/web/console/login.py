@@ -301,7 +301,7 @@ class _Queue:
         self._refuses = False
 
     async def run(self, network: str, work: Callable[[], R]) -> R:
-        """Run `work` on the thread, unless too many wait, or too many of this network, or it waits too long."""
+        """Run `work` on the thread, unless too many wait, or too many of a network, or it waits too long."""
         deadline = time.monotonic() + _PATIENCE
 
         def run_in_time() -> R:
