@@ -15,6 +15,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning
 
 from licserver.database.deadlines import read_deadline
+from licserver.database.durability import is_repeated
 from licserver.database.hosts import HostState, split_libpq_url
 from licserver.database.hot_path.driver import (
     RUN_LIMIT,
@@ -34,6 +35,7 @@ _PATIENCE: Final = 10.0
 """Seconds that a service waits for another writer of a SQLite file; the hot path waits `RUN_LIMIT`."""
 
 _LOCK_INTERVAL: Final = 0.003
+_NORMAL: Final = 1  # of `PRAGMA synchronous`: a commit does not wait for the disk
 _PROBE_BYTES: Final = 64 << 10
 _LOG_LIMIT: Final = 16 << 20  # bytes of SQLite's write-ahead log after a checkpoint
 _INVALID_PARAMETERS: Final = "LICSERVER_DATABASE_URL: invalid query parameters"
@@ -189,11 +191,23 @@ def _begin_sqlite(patience: float, connection: Connection) -> None:
     # when it writes, and two of them could see the same free slot. SQLite's own waiting tries ten times a
     # second in the end, and beside busy writers fails for seconds (D-129).
     driver: Any = connection.connection.driver_connection
+    if is_repeated() != connection.info.get("is_repeated", False):
+        _set_repeated(connection.info, driver, is_repeated())
     driver.execute("PRAGMA busy_timeout = 0")
     try:
         _retry(patience, _LOCK_INTERVAL, lambda: driver.execute("BEGIN IMMEDIATE"))
     finally:
         driver.execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+
+
+def _set_repeated(info: dict[str, Any], driver: sqlite3.Connection, repeated: bool) -> None:
+    """Let the next transactions of a connection wait for the disk, or not."""
+    if "synchronous" not in info:
+        (info["synchronous"],) = driver.execute("PRAGMA synchronous").fetchone()
+    driver.execute(
+        f"PRAGMA synchronous = {min(_NORMAL, info['synchronous']) if repeated else info['synchronous']}"
+    )
+    info["is_repeated"] = repeated
 
 
 def _retry(patience: float, interval: float, work: Callable[[], object]) -> None:

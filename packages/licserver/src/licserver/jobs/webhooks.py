@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from licserver.database.durability import repeated_if_lost
 from licserver.database.repositories.queue import Job
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.jobs.outbound import post
@@ -26,9 +27,18 @@ def register_webhooks(background: BackgroundWorker, services: Services) -> None:
         if attempt is None:
             return False
         answer = await post(attempt.url, attempt.body, attempt.headers, networks)
-        return await background.on_thread(lambda: webhooks.record(job, *answer))
 
-    background.register(EVENTS, webhooks.fan_out)
+        def record() -> bool:
+            with repeated_if_lost():
+                return webhooks.record(job, *answer)
+
+        return await background.on_thread(record)
+
+    def fan_out(job: Job) -> bool:
+        with repeated_if_lost():
+            return webhooks.fan_out(job)
+
+    background.register(EVENTS, fan_out)
     background.register(DELIVERIES, deliver, at_once=AT_ONCE, share=SHARE)
     background.every(SCAN_SECONDS, webhooks.scan)
     background.every(SWEEP_SECONDS, services.repositories.webhooks.name_owners)

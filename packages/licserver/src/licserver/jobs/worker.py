@@ -14,6 +14,7 @@ from typing import Final
 from aiohttp import web
 
 from licserver.clock import Clock
+from licserver.database.durability import repeated_if_lost
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.queue import Job
 from licserver.errors import BuryJobError, LicserverError, RetryJobError
@@ -149,6 +150,10 @@ class BackgroundWorker(PeriodicWork):
             task.add_done_callback(self._end)
 
     def _claim(self, room: dict[str, int], running: Counter[tuple[str, str | None]]) -> list[Job]:
+        with repeated_if_lost():
+            return self._claim_due(room, running)
+
+    def _claim_due(self, room: dict[str, int], running: Counter[tuple[str, str | None]]) -> list[Job]:
         queue, now = self._repositories.queue, self._clock()
         claimed: list[Job] = []
         for name in queue.find_due(room, now):
