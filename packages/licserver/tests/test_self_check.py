@@ -64,6 +64,21 @@ def test_a_shop_without_its_secret_is_reported(make_world, clock, monkeypatch):
     assert (odd.level, odd.message.split()[:2]) == (Level.WARNING, ["OLD_SHOP_SECRET", "holds"])
 
 
+def test_a_missing_secret_is_described_as_its_shop_has_it(make_world, clock):
+    """Gumroad shows none: the vendor makes one of a length that cannot be guessed."""
+    world = make_world()
+    for kind in ("gumroad", "stripe"):
+        world.services.sources.add(kind, ShopKind(kind), f"NO_{kind.upper()}")
+    findings = bad(found(world.settings, clock()))
+    assert findings["source gumroad"].advice == (
+        "set it to a secret of your own, such as `openssl rand -hex 20` prints; it must have at least 20 "
+        "letters and digits, since it is part of the address"
+    )
+    assert findings["source stripe"].advice == (
+        "set it to the signing secret that the shop shows for this webhook; it must begin with whsec_"
+    )
+
+
 @both_engines
 def test_jobs_that_nobody_does_are_reported(make_world, clock):
     """A job that is due for minutes, as when no server runs; not one that runs, or is to be repeated."""

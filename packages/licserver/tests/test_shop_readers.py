@@ -1146,6 +1146,111 @@ def test_gumroad_subscriptions(
     assert report.reported_at == (NOON if resource == "cancellation" else NOON + DAY)
 
 
+def test_all_facts_of_a_sale_of_gumroad() -> None:
+    """A membership, refunded and disputed: each fact names the sale, and what it pays."""
+    id_, orders = "sale_1==", ("sale_1==",)
+    body = shops.gumroad("refund", subscription_id="sub_1==", recurrence="monthly", disputed="true")
+    assert read("gumroad", body) == (
+        None,
+        "refund",
+        False,
+        (
+            Order(
+                id=id_,
+                reported_at=NOON,
+                state=OrderState.PAID,
+                subscriptions=("sub_1==",),
+                paid_at=NOON,
+                starts_at=NOON,
+                ends_at=MONTH,
+                total=Decimal(2_000),
+            ),
+            Lines(
+                order_id=id_, reported_at=NOON, lines=(Line("1", ("app", "product_1=="), "product_1==", 1),)
+            ),
+            Contact(id=id_, reported_at=NOON, orders=orders, email="ann@example.com"),
+            Refund(
+                id="refund of sale_1==",
+                reported_at=NOON,
+                state=RefundState.MADE,
+                orders=orders,
+                is_full=False,
+            ),
+            Dispute(id="dispute of sale_1==", reported_at=NOON, state=DisputeState.OPEN, orders=orders),
+        ),
+        "",
+    )
+    (plain, *_) = read("gumroad", shops.gumroad(recurrence="monthly")).facts
+    assert plain == Order(id=id_, reported_at=NOON, state=OrderState.PAID, paid_at=NOON, total=Decimal(2_000))
+    (once, *_) = read("gumroad", shops.gumroad(subscription_id="sub_1==")).facts
+    assert once == Order(
+        id=id_,
+        reported_at=NOON,
+        state=OrderState.PAID,
+        subscriptions=("sub_1==",),
+        paid_at=NOON,
+        total=Decimal(2_000),
+    )
+
+
+def test_a_cancellation_of_gumroad_as_a_fact() -> None:
+    """With the shop's own word, also if the ping does not name what it is about."""
+    for resource in ("cancellation", ""):
+        body = shops.gumroad_subscription(resource, cancelled_at="2026-06-16T12:00:00Z")
+        assert read("gumroad", body)[1:4] == (
+            "cancellation",
+            None,
+            (
+                Subscription(
+                    id="sub_1==",
+                    reported_at=NOON,
+                    state=SubscriptionState.PAUSED,
+                    shop_state="cancellation",
+                ),
+            ),
+        )
+    change = shops.gumroad_subscription("", type="upgrade", effective_as_of="2026-06-16T12:00:00Z")
+    assert read("gumroad", change).type == "subscription_updated"
+    assert read("gumroad", shops.gumroad("")).type == "sale"
+    assert read("gumroad", b"a=b").type == ""
+    assert read("gumroad", b"resource_name=" + b"x" * 101).type == "x" * 100
+
+
+def test_secrets_in_an_address_of_gumroad() -> None:
+    """Any of those configured, of twenty characters or more; whatever is sent, it is compared."""
+
+    def verifies(sent: str | None, *secrets: str) -> bool:
+        headers = {} if sent is None else {gumroad.SECRET: sent}
+        return gumroad.verify(headers, b"", [*secrets], NOON, DAY)
+
+    twenty = "a" * 20
+    assert verifies(twenty, twenty)
+    assert verifies(twenty, "b" * 20, twenty)
+    assert not verifies("a" * 19, "a" * 19)
+    assert not verifies(None, twenty)
+    assert not verifies(None, "XXXX" * 5, "")
+    assert not verifies("a\udcff" * 20, twenty)
+    assert not verifies(twenty)
+
+
+def test_what_gumroad_writes_among_its_own_fields() -> None:
+    """Answers of buyers with names of fields, empty values, spaces before JSON, and versions."""
+    body = shops.gumroad(**{"custom_fields[note]": "", "note": "", "quantity": "2"})
+    assert one("gumroad", body, Lines).lines[0].quantity == 2
+    answers = "custom_fields[quantity]=7&custom_fields[product_id]=other"
+    twice = f"product_id=other&quantity=7&{body.decode()}&{answers}"
+    assert one("gumroad", twice.encode(), Lines).lines[0] == Line(
+        "1", ("app", "product_1=="), "product_1==", 2
+    )
+    sale = {"id": "s", "created_at": "2026-06-15T12:00:00Z", "product_id": "p"}
+    assert one("gumroad", b" " + json.dumps(sale).encode() + b" ", Order).id == "s"
+    both = {**sale, "variants": {"Tier": "Pro", "Version": "2"}}
+    assert one("gumroad", json.dumps(both).encode(), Lines).lines[0].sold == "p:Pro, 2"
+    assert one("gumroad", shops.gumroad(variants="(X)"), Lines).lines[0].sold == "product_1==:X"
+    payment = gumroad.fetch_path(Fetch("payment", "a/b", "order:a"))
+    assert payment == gumroad.fetch_path(Fetch("lines", "a/b", "order:a")) == "v2/sales/a%2Fb"
+
+
 def test_gumroad_plans() -> None:
     """A higher plan applies at once, and a lower one with the next charge."""
     fields = {"type": "upgrade", "effective_as_of": "2026-06-16T12:00:00Z", "new_plan[tier][name]": "Pro"}

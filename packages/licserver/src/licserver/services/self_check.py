@@ -35,9 +35,10 @@ from licserver.protocol import release_manifests
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
 from licserver.services.queues import measure_queues
-from licserver.services.sources import describe_odd_secrets, missing_variables
+from licserver.services.sources import describe_odd_secrets, describe_secret, missing_variables
 from licserver.services.sources import read_secrets as read_source_secrets
 from licserver.settings import Settings
+from licserver.shops import ROWS
 
 TIMEOUT: Final = 5.0  # seconds for name, connection and response together
 RENEW_WITHIN: Final = timedelta(days=30)  # a manifest that expires sooner should be renewed
@@ -322,14 +323,13 @@ def _check_sources(repositories: Repositories) -> Iterator[Finding]:
         about = f"source {source.name}"
         if not read_source_secrets(source):
             message = f"{source.secret_env} is not set here: its deliveries are refused with 503"
-            yield _bad(
-                about, message, "set it to the signing secret that the shop shows, at least 6 characters"
-            )
+            form = ROWS[source.kind].secret_form
+            yield _bad(about, message, f"set it to {describe_secret(source)}; it must {form}")
         elif missing := missing_variables(source):
             advice = f"remove it from the source if the rotation is over: {source.secret_env}"
             yield _odd(about, f"{', '.join(missing)} is not set here", advice)
         elif odd := describe_odd_secrets(source):
-            yield _odd(about, odd, "copy the one that the shop shows for this webhook")
+            yield _odd(about, odd, f"set it to {describe_secret(source)}")
         else:
             yield _ok(about, "its secret is set")
 

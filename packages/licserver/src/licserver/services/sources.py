@@ -350,6 +350,13 @@ def missing_variables(source: Source) -> list[str]:
     return [name for name in source.secret_env.split(",") if name not in secrets]
 
 
+def describe_secret(source: Source) -> str:
+    """Return which secret a source needs: the shop's, or of a shop that signs nothing the vendor's own."""
+    if SHOPS[source.kind].HEADER:
+        return "the signing secret that the shop shows for this webhook"
+    return "a secret of your own, such as `openssl rand -hex 20` prints"
+
+
 def describe_odd_secrets(source: Source) -> str:
     """Return which variable holds something else than a signing secret, such as an API key; empty if none."""
     row = ROWS[source.kind]

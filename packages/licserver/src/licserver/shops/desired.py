@@ -319,12 +319,10 @@ class _Derivation:
 
     def _is_issued_by_hand(self, unit: Unit) -> bool:
         """Return whether a person has answered a question about it with a license."""
-        names = {f"quantity:{unit.key}", f"lines:{unit.key}", f"unclear:{unit.key}", f"purchase:{unit.about}"}
-        begins = [f"unmapped:{unit.key}:"]
-        if unit.order is not None:
-            names.add(f"lines:{unit.order.id}")
-            begins.append(f"state:{unit.order.id}:")
-        return any(id_ in names or id_.startswith(tuple(begins)) for id_ in self._by_hand)
+        lines = {f"lines:{unit.key}", f"lines:{unit.order_id}"}
+        names = {f"quantity:{unit.key}", f"unclear:{unit.key}", f"purchase:{unit.about}", *lines}
+        begins = (f"unmapped:{unit.key}:", f"state:{unit.order_id}:")
+        return any(id_ in names or id_.startswith(begins) for id_ in self._by_hand)
 
     def _find_current(self, unit: Unit, mapping: ItemMapping | None) -> _Current:
         """Return the licenses for what is sold now, or was sold last."""
@@ -441,7 +439,7 @@ class _Derivation:
                 number=number,
                 license_id=license_id,
                 item=item,
-                order_id=None if unit.order is None else unit.order.id,
+                order_id=unit.order_id,
                 subscription_id=None if subscription is None else subscription.id,
                 terms=terms,
                 ends_at=None if end is None else end.at,

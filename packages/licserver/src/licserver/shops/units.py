@@ -44,6 +44,11 @@ class Unit:
         return "" if self.order is None else f"order:{self.order.id}"
 
     @property
+    def order_id(self) -> str | None:
+        """The order that has sold it, as far as it is known."""
+        return None if self.order is None else self.order.id
+
+    @property
     def name(self) -> str:
         """What was bought, for a sentence."""
         return " or ".join(self.ids) or "what has no id"
