@@ -8,11 +8,11 @@ from stage.flavours import both
 
 from licclient import ClientSettings, LicenseClient, Update, explain
 from licclient._cli import main
-from licclient._core.model import Listing, UpdateCheckRecord
 from licclient._core.policy import is_below, is_newer
 from licclient._core.records import read_update_check, write_update_check
 from licclient._core.settings import read_settings
 from licclient._core.texts import LANGUAGES
+from licclient._core.update_model import Listing, UpdateCheckRecord
 from licclient.dialogs._states import Offer, Tone
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from licclient import (
     Source,
     UntrustedResponseError,
 )
-from licclient._core.model import CachedLicense, Listing, Manifest, Proof, UpdateCheckRecord, Verified
+from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import (
     CLOCK_TOLERANCE,
     MARK_EVERY,
@@ -38,6 +38,8 @@ from licclient._core.policy import (
     mark,
     next_check,
 )
+from licclient._core.proof import Proof
+from licclient._core.update_model import Listing, Manifest, UpdateCheckRecord
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OUTAGE = ServiceUnavailableError("No answer.")

@@ -16,7 +16,7 @@ from licclient import (
     Reason,
     ServiceUnavailableError,
 )
-from licclient._core.model import Listing, Verified
+from licclient._core.model import Verified
 from licclient._core.requests import shown_ip, tidy_key, update_call, verify_call
 from licclient._core.responses import (
     DOWNLOAD_REFUSALS,
@@ -28,6 +28,7 @@ from licclient._core.responses import (
     read_update,
     read_verify,
 )
+from licclient._core.update_model import Listing
 from licclient._seats.protocol import seat_call
 from licclient._updates.rollbacks import is_settled, report_call
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient._core import records as _records
-from licclient._core.model import CachedLicense, Entitlements, Listing, UpdateCheckRecord, Verified
+from licclient._core.model import CachedLicense, Entitlements, Verified
 from licclient._core.records import (
     UPGRADES,
     read_cached_license,
@@ -22,6 +22,7 @@ from licclient._core.records import (
     write_cached_license,
     write_update_check,
 )
+from licclient._core.update_model import Listing, UpdateCheckRecord
 
 NAME = record_name("license", "https://store.example", "key", "domain")
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

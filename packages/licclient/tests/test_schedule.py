@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stage.rules import settings
 
 from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
-from licclient._core.model import CachedLicense, UpdateCheckRecord, Verified
+from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import MAX_SPREAD
 from licclient._core.status import (
     JITTER,
@@ -21,6 +21,7 @@ from licclient._core.status import (
     next_update_check,
     next_verify,
 )
+from licclient._core.update_model import UpdateCheckRecord
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)  # a Monday
 SETTINGS = settings()

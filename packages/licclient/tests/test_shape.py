@@ -36,3 +36,20 @@ def test_a_constructed_client_has_loaded_no_optional_feature(tmp_path):
     loaded = done.stdout.split()
     assert "licclient._core.session" in loaded
     assert not [name for name in loaded if name.split(".")[1] in FEATURES]
+
+
+def test_an_answer_from_the_cache_loads_only_what_it_needs(service, tmp_path, key):
+    """Nothing of updates, typed keys, requests' outcomes and settings pages: each costs every start."""
+    service.grants()
+    with licclient.LicenseClient(service.url, state_dir=tmp_path) as client:
+        client.activate(key)
+    program = (
+        "import sys; from licclient import LicenseClient;"
+        f" print(LicenseClient({service.url!r}, state_dir={str(tmp_path)!r}).verify().source);"
+        " print(*(name for name in sys.modules if name.startswith('licclient.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    source, loaded = done.stdout.splitlines()
+    assert source == "cache"
+    spared = {"proof", "responses", "signed_responses", "status", "transport", "typed_key", "update_model"}
+    assert not {f"licclient._core.{name}" for name in spared} & set(loaded.split())

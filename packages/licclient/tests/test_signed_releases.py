@@ -13,11 +13,11 @@ from stage.releases import ALICE, BOB, CONTENT, EVE, document, manifest_payload,
 from stage.rules import settings
 
 from licclient import UntrustedResponseError, Update
-from licclient._core.model import Listing, Manifest
 from licclient._core.policy import is_at_least
 from licclient._core.public_keys import read_public_key
 from licclient._core.records import record_name, unseal
 from licclient._core.storage import StateFolder
+from licclient._core.update_model import Listing, Manifest
 from licclient._updates.signed_releases import (
     MAX_HEADER,
     Highest,

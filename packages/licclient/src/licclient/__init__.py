@@ -18,7 +18,6 @@ from licclient._core.model import (
     Quota,
     Reason,
     Source,
-    Update,
 )
 from licclient.errors import (
     DeactivationError,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from licclient._core.status import LicenseState, LicenseStatus
     from licclient._core.storage import Storage
     from licclient._core.typed_key import KeyFlaw
+    from licclient._core.update_model import Update
     from licclient._explain import explain
     from licclient._seats.seat import AsyncSeat, OnLost, Seat
     from licclient._updates.check import UpdateCheck
@@ -120,6 +120,7 @@ _LATER = {
     "_core.status": ("LicenseState", "LicenseStatus"),
     "_core.storage": ("Storage",),
     "_core.typed_key": ("KeyFlaw",),
+    "_core.update_model": ("Update",),
     "_worker": ("AsyncWorker", "OnStatus", "OnUpdate", "Worker"),
 }
 

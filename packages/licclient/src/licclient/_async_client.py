@@ -28,7 +28,7 @@ from licclient._base_client import (
 )
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
-from licclient._core.model import License, Update
+from licclient._core.model import License
 from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from licclient._core.async_transport import AsyncTransport
     from licclient._core.runners import Deliver, Flow
     from licclient._core.status import LicenseStatus
+    from licclient._core.update_model import Update
     from licclient._seats.seat import AsyncSeat, OnLost
     from licclient._updates.check import UpdateCheck
     from licclient._updates.download import Cancel, Progress
@@ -217,17 +218,17 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         """Return whether there is a newer version to download; as `LicenseClient.check_for_update`."""
         return await self._run(_features.updates.check_for_update(self._session, key, force=force))
 
-    async def skip_update(self, update: Update) -> None:
+    async def skip_update(self, update: "Update") -> None:
         """Remember that a person does not want this version; as `LicenseClient.skip_update`."""
         await on_thread(_features.updates.skip_update, self._session, update)
 
-    async def is_skipped(self, update: Update) -> bool:
+    async def is_skipped(self, update: "Update") -> bool:
         """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
         return await on_thread(_features.updates.is_skipped, self._session, update)
 
     async def download(
         self,
-        update: Update,
+        update: "Update",
         to: str | PathLike[str],
         progress: "Progress | None" = None,
         cancel: "Cancel | None" = None,

@@ -28,7 +28,7 @@ from licclient._base_client import (
 )
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
-from licclient._core.model import License, Update
+from licclient._core.model import License
 from licclient._core.window_loop import patience
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from licclient._core.runners import Deliver, Flow
     from licclient._core.status import LicenseStatus
     from licclient._core.transport import Transport
+    from licclient._core.update_model import Update
     from licclient._seats.seat import OnLost, Seat
     from licclient._updates.check import UpdateCheck
     from licclient._updates.download import Cancel, Progress
@@ -330,7 +331,7 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         """
         return self._run(_features.updates.check_for_update(self._session, key, force=force))
 
-    def skip_update(self, update: Update) -> None:
+    def skip_update(self, update: "Update") -> None:
         """Remember that a person does not want this version; in place of the one skipped before (D-87).
 
         It changes only the result of `is_skipped`: it is for windows that offer updates on their own.
@@ -340,13 +341,13 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         """
         _features.updates.skip_update(self._session, update)
 
-    def is_skipped(self, update: Update) -> bool:
+    def is_skipped(self, update: "Update") -> bool:
         """Return whether this version was skipped, in this app, by this user; sends no request."""
         return _features.updates.is_skipped(self._session, update)
 
     def download(
         self,
-        update: Update,
+        update: "Update",
         to: str | PathLike[str],
         progress: "Progress | None" = None,
         cancel: "Cancel | None" = None,

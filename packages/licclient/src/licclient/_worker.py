@@ -16,11 +16,12 @@ from licclient._core.arguments import refuse_copies
 from licclient._core.foreign import is_failure
 from licclient._core.lazy import lazy
 from licclient._core.log import debug
-from licclient._core.model import License, Update
+from licclient._core.model import License
 from licclient._core.records import read_update_check
 from licclient._core.runners import STOP_SECONDS, Flow, Notify, Wait, run, run_async
 from licclient._core.session import Session, find_subject, last_outcome
 from licclient._core.status import LicenseStatus, next_update_check, next_verify
+from licclient._core.update_model import Update
 from licclient._status import status
 from licclient._updates.check import check_for_update, checks_of
 from licclient._verification.flow import verify_online

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, Self, TextIO
 
-from licclient._core.model import Entitlements, EntitlementValue, License, Quota, Source, Update
+from licclient._core.model import Entitlements, EntitlementValue, License, Quota, Source
 from licclient._core.texts import amount, span
+from licclient._core.update_model import Update
 
 _BAR_CELLS: Final = 24
 

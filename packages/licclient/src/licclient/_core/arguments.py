@@ -6,7 +6,10 @@ A value may be a license key, or of any length. What is wrong is found here, and
 import math
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+MAX_TYPED: Final = 20_000
+"""Letters of a typed or pasted text that are looked at: more than a mail with a key has."""
 
 
 def wrong_type(name: str, expected: str, value: object) -> TypeError:

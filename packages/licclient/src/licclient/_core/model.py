@@ -7,13 +7,9 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from licclient._core.lazy import lazy
-
 if TYPE_CHECKING:
-    from licclient._core import changelog as changelog_module
+    from licclient._core.proof import Proof
     from licclient._core.public_keys import PublicKey
-else:
-    changelog_module = lazy("licclient._core.changelog")
 
 
 _ENTITLEMENT_NAME: Final = r"[a-z0-9_.-]{1,40}"
@@ -224,71 +220,7 @@ class License:
     is_trial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A newer version that the customer may download; the license key is no part of it.
-
-    Two updates are equal when what they show is equal; the link is neither compared nor shown.
-
-    Attributes:
-        name: Product name as it is now.
-        slug: Product slug.
-        version: The offered version, newer than the installed one (D-47).
-        changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
-        last_updated: When that version was published; aware, UTC.
-        size: Bytes of its file, as the vendor signed it; None when no release key is pinned (D-67).
-        authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
-        download_url: Signed address; None for an offer remembered from an earlier check (D-48).
-        offered_at: When the server handed out `download_url`; aware, UTC.
-        manifest: What was signed, as it came; checked again before anything is downloaded.
-        is_required: Whether the installed version is below the lowest that the vendor supports (D-229).
-        is_critical: Whether the vendor calls it important for the installed version (D-231).
-    """
-
-    name: str
-    slug: str
-    version: str
-    changelog: str
-    last_updated: datetime
-    download_url: str | None = field(default=None, repr=False, compare=False)
-    offered_at: datetime | None = field(default=None, repr=False, compare=False)
-    size: int | None = None
-    authenticated: bool = False
-    manifest: str | None = field(default=None, repr=False, compare=False)
-    is_required: bool = False
-    is_critical: bool = False
-
-    @property
-    def changelog_html(self) -> str:
-        """`changelog_text` as HTML for a web view or a rich text label, escaped; no element but `<br>`."""
-        return changelog_module.to_html(self.changelog)
-
-    @property
-    def changelog_text(self) -> str:
-        """The changelog as plain text, without any HTML and without what steers terminals."""
-        return changelog_module.to_text(self.changelog)
-
-
 # --- what the server's answers come to --------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A signed success as it came, so that it can be verified again when it is read from the disk.
-
-    Attributes:
-        ip: What the call sent as our own address; with server, key and domain it makes the call again.
-        machine: What the call sent about this computer; the same.
-        headers: Those of the answer that the signature needs; names in lower case.
-        body: The answer's bytes.
-        signed_at: When the service signed it, by its own clock.
-    """
-
-    ip: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    signed_at: datetime
-    machine: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,48 +230,9 @@ class Verified:
     product: str
     expiry: date | None
     lifetime: bool
-    proof: Proof | None = None
+    proof: "Proof | None" = None
     entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
     is_trial: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a vendor signed: this file is this version of this product, until `expires_at` (D-67).
-
-    `size` is in bytes, `sha256` in lower-case hex; the instants are aware, UTC.
-    """
-
-    slug: str
-    version: str
-    size: int
-    sha256: str
-    published_at: datetime
-    expires_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The body of a successful update check (spec 2): the latest version, newer or not.
-
-    `download_url` is None when the support period is over (D-25). `manifest` is what came in the header, and
-    `signed` what a pinned release key was found to have signed; both None when no such key is pinned.
-    `channel` is None for a stable version, and `minimum_version` if all versions are supported.
-    `is_manual`: a person requested it, so that its rollout may not have reached this installation (D-230).
-    """
-
-    name: str
-    slug: str
-    version: str
-    changelog: str
-    last_updated: datetime
-    download_url: str | None = field(repr=False)
-    manifest: str | None = field(default=None, repr=False)
-    signed: Manifest | None = None
-    channel: str | None = None
-    minimum_version: str | None = None
-    is_critical: bool = False
-    is_manual: bool = False
 
 
 # --- stored state -----------------------------------------------------------------------------
@@ -360,30 +253,3 @@ class CachedLicense:
     checked_at: datetime
     seen_at: datetime
     slow_by: timedelta = timedelta(0)
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateCheckRecord:
-    """The last update check for one key and slug, as kept on disk (D-46).
-
-    Attributes:
-        checked_at: When the last attempt was made, with any result.
-        spread: By which part of `check_every` the wait is lengthened; 0 to 0.1.
-        answered: Whether that attempt got the server's word.
-        listing: The offer to show again without a call (D-48), without its link: a credential has no
-            business on a disk, and a download requests a fresh one.
-        minimum_version: The lowest version that the vendor supports, also when nothing is offered.
-        answered_before: If it was not: when the last one was made that was answered; None for never.
-    """
-
-    checked_at: datetime
-    spread: float
-    answered: bool
-    listing: Listing | None
-    minimum_version: str | None = None
-    answered_before: datetime | None = None
-
-    @property
-    def answered_at(self) -> datetime | None:
-        """When the last attempt was made that was answered."""
-        return self.checked_at if self.answered else self.answered_before

@@ -16,17 +16,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.lazy import lazy
-from licclient._core.model import (
-    CachedLicense,
-    License,
-    Listing,
-    Outage,
-    Reason,
-    Settings,
-    Source,
-    UpdateCheckRecord,
-    Verified,
-)
+from licclient._core.model import CachedLicense, License, Outage, Reason, Settings, Source, Verified
 from licclient.errors import (
     InvalidRequestError,
     LicclientError,
@@ -38,8 +28,12 @@ from licclient.errors import (
 if TYPE_CHECKING:
     from packaging import version as packaging_version
     from packaging.version import Version
+
+    from licclient._core import update_model
+    from licclient._core.update_model import Listing, UpdateCheckRecord
 else:
     packaging_version = lazy("packaging.version")
+    update_model = lazy("licclient._core.update_model")
 
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
 """How far the clock may be behind the latest instant seen: time servers nudge clocks by less (D-43)."""
@@ -92,7 +86,11 @@ def service_time(held: CachedLicense, now: datetime) -> datetime:
 
 
 def _judge_at(held: CachedLicense, at: datetime, settings: Settings) -> CacheState:
-    fresh_until, ends_at = _schedule(held, settings)
+    return _judge_by(_schedule(held, settings), at)
+
+
+def _judge_by(schedule: tuple[datetime, datetime], at: datetime) -> CacheState:
+    fresh_until, ends_at = schedule
     if _is_past(at, ends_at):
         return CacheState.OVER
     return CacheState.GRACE if _is_past(at, fresh_until) else CacheState.FRESH
@@ -156,7 +154,8 @@ def mark(held: CachedLicense, now: datetime, settings: Settings) -> CachedLicens
     at = later(now, held.slow_by)
     if at <= held.seen_at:
         return held
-    crossed = _judge_at(held, at, settings) is not _judge_at(held, held.seen_at, settings)
+    schedule = _schedule(held, settings)
+    crossed = _judge_by(schedule, at) is not _judge_by(schedule, held.seen_at)
     return replace(held, seen_at=at) if crossed or at - held.seen_at > MARK_EVERY else held
 
 
@@ -238,13 +237,13 @@ def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | Non
 # --- updates ----------------------------------------------------------------------------------
 
 
-def is_due(last: UpdateCheckRecord | None, now: datetime, settings: Settings) -> bool:
+def is_due(last: "UpdateCheckRecord | None", now: datetime, settings: Settings) -> bool:
     """Return whether an update check may be made (D-46)."""
     due_at = check_due_at(last, now, settings)
     return due_at is None or now >= due_at
 
 
-def check_due_at(last: UpdateCheckRecord | None, now: datetime, settings: Settings) -> datetime | None:
+def check_due_at(last: "UpdateCheckRecord | None", now: datetime, settings: Settings) -> datetime | None:
     """Return when the next update check is due: an answer counts for `check_every`, no answer for much less.
 
     None if it is due in any case: there was none, or the last one lies in the future. A clock that was ahead
@@ -259,17 +258,17 @@ def check_due_at(last: UpdateCheckRecord | None, now: datetime, settings: Settin
     return due_at if last.answered else max(due_at, again_at)
 
 
-def begin_update_check(last: UpdateCheckRecord | None, now: datetime, spread: float) -> UpdateCheckRecord:
+def begin_update_check(last: "UpdateCheckRecord | None", now: datetime, spread: float) -> "UpdateCheckRecord":
     """Note an attempt before it is made, so that two processes never both make it (D-46).
 
     The offer of the `last` round stays until an answer replaces it; `spread` is random, from 0 to 1.
     """
-    known = last or UpdateCheckRecord(now, 0.0, answered=False, listing=None)
+    known = last or update_model.UpdateCheckRecord(now, 0.0, answered=False, listing=None)
     before = known.answered_at
     return replace(known, checked_at=now, spread=spread * MAX_SPREAD, answered=False, answered_before=before)
 
 
-def end_update_check(attempt: UpdateCheckRecord, answer: Listing | LicclientError) -> UpdateCheckRecord:
+def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientError") -> "UpdateCheckRecord":
     """Return the record of an update check (D-46, D-48).
 
     What can be had is remembered, the server's no forgets what was before, and a 422 or no answer leaves it.
@@ -278,7 +277,7 @@ def end_update_check(attempt: UpdateCheckRecord, answer: Listing | LicclientErro
     """
     answered = replace(attempt, answered=True, answered_before=None)
     match answer:
-        case Listing():
+        case update_model.Listing():
             kept = None if answer.download_url is None else replace(answer, download_url=None, signed=None)
             return replace(answered, listing=kept, minimum_version=answer.minimum_version)
         case LicenseRefusedError():
@@ -289,7 +288,7 @@ def end_update_check(attempt: UpdateCheckRecord, answer: Listing | LicclientErro
             return attempt
 
 
-def is_offer(listing: Listing, installed: str) -> bool:
+def is_offer(listing: "Listing", installed: str) -> bool:
     """Return whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
     return listing.download_url is not None and is_newer(listing.version, installed, listing.channel)
 

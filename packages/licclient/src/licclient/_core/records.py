@@ -13,18 +13,17 @@ from datetime import date, datetime
 from functools import wraps
 from hashlib import sha256
 from types import UnionType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from licclient._core.model import (
-    CachedLicense,
-    Listing,
-    Settings,
-    UpdateCheckRecord,
-    Verified,
-    read_entitlements,
-    write_entitlements,
-)
+from licclient._core.lazy import lazy
+from licclient._core.model import CachedLicense, Settings, Verified, read_entitlements, write_entitlements
 from licclient._core.requests import read_instant
+
+if TYPE_CHECKING:
+    from licclient._core import update_model
+    from licclient._core.update_model import Listing, UpdateCheckRecord
+else:
+    update_model = lazy("licclient._core.update_model")
 
 T = TypeVar("T")
 
@@ -207,7 +206,7 @@ def read_cached_license(document: Document) -> CachedLicense:
     return CachedLicense(verified, checked_at, seen_at)
 
 
-def write_update_check(done: UpdateCheckRecord) -> Document:
+def write_update_check(done: "UpdateCheckRecord") -> Document:
     """Write the last update check; the listing's link stays out: it is a credential."""
     listing = done.listing
     return {
@@ -232,7 +231,7 @@ def write_update_check(done: UpdateCheckRecord) -> Document:
 
 
 @reader
-def read_update_check(document: Document) -> UpdateCheckRecord:
+def read_update_check(document: Document) -> "UpdateCheckRecord":
     """Read the last update check."""
     offered, minimum_version = document["listing"], demand(document.get("minimum_version"), str | None)
     listing = None if offered is None else _read_listing(offered)
@@ -241,14 +240,16 @@ def read_update_check(document: Document) -> UpdateCheckRecord:
         raise ValueError
     before = document.get("answered_before")
     answered, answered_before = demand(document["answered"], bool), before and demand_instant(before)
-    return UpdateCheckRecord(checked_at, spread, answered, listing, minimum_version, answered_before)
+    return update_model.UpdateCheckRecord(
+        checked_at, spread, answered, listing, minimum_version, answered_before
+    )
 
 
-def _read_listing(document: Document) -> Listing:
+def _read_listing(document: Document) -> "Listing":
     name, slug, version, changelog = (
         demand(document[one], str) for one in ("name", "slug", "version", "changelog")
     )
-    return Listing(
+    return update_model.Listing(
         name,
         slug,
         version,

@@ -9,9 +9,8 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
-from licclient._core.arguments import is_text, wrong_type
+from licclient._core.arguments import MAX_TYPED, is_text, wrong_type
 from licclient._core.model import Settings
-from licclient._core.typed_key import MAX_TYPED
 from licclient.errors import InvalidRequestError
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
@@ -32,7 +31,7 @@ MAX_KEY: Final = 1_024
 _JSON: Final = {"Accept": "application/json"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """One request to one of the endpoints; what holds the license key is not in its repr."""
 

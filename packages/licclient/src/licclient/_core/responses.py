@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from licclient._core.arguments import is_text
 from licclient._core.lazy import lazy
-from licclient._core.model import Listing, Outage, Reason, Settings, Verified, read_entitlements
+from licclient._core.model import Outage, Reason, Settings, Verified, read_entitlements
 from licclient._core.requests import escape_link, is_safe_link, read_date, read_instant
 from licclient.errors import (
     DeactivationError,
@@ -26,8 +26,12 @@ from licclient.errors import (
 
 if TYPE_CHECKING:
     from email import utils as email_utils
+
+    from licclient._core import update_model
+    from licclient._core.update_model import Listing
 else:
     email_utils = lazy("email.utils")
+    update_model = lazy("licclient._core.update_model")
 
 MANIFEST_HEADER: Final = "release-manifest"
 """Carries what the vendor signed about the version that an update check offers (D-67)."""
@@ -160,13 +164,13 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
             return read_failure(reply, key)
 
 
-def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> Listing | LicclientError:
+def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> "Listing | LicclientError":
     """Parse the response to an update check (spec 4.2, D-40); one about another slug is none."""
     body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"slug": str(received), "sections": {"changelog": str(changelog)}} if received == slug:
             listing = _listing(body, changelog, settings)
-            if isinstance(listing, Listing) and settings.release_keys:
+            if isinstance(listing, update_model.Listing) and settings.release_keys:
                 listing = replace(listing, manifest=reply.headers.get(MANIFEST_HEADER))
             return listing
         case _:
@@ -279,7 +283,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listing | ServiceUnavailableError:
+def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> "Listing | ServiceUnavailableError":
     link = body.get("download_url")
     if "download_url" in body and not isinstance(link, str):
         return unusable_response(200)
@@ -296,7 +300,7 @@ def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> Listin
             if updated_at is None or not all(map(is_text, (name, slug, version, changelog))):
                 return unusable_response(200)
             about = name, slug, version, changelog, updated_at
-            return Listing(
+            return update_model.Listing(
                 *about,
                 download_url=link,
                 channel=_extension(body, "channel"),

@@ -22,7 +22,7 @@ in each runner.
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from licclient._core.clock import monotonic
@@ -150,7 +150,7 @@ def run(
     ten times a second while sending or waiting, which it ends.
     """
     outcome: Any = None
-    with closing(flow):
+    try:
         while True:
             try:
                 operation = _advance(flow, outcome, is_cancelled)
@@ -158,6 +158,8 @@ def run(
                 result: R = end.value
                 return result
             outcome = carry_out(operation, open_transport, is_cancelled)
+    finally:
+        flow.close()  # `closing` costs each answer from the cache 1 µs
 
 
 def carry_out(

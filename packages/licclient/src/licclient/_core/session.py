@@ -16,7 +16,7 @@ from licclient._core.activations import Activation, Activations
 from licclient._core.clock import Clock, checked
 from licclient._core.lazy import lazy
 from licclient._core.log import debug, describe
-from licclient._core.model import CachedLicense, License, Outage, Settings, Update
+from licclient._core.model import CachedLicense, License, Outage, Settings
 from licclient._core.policy import FAILED_FOR
 from licclient._core.records import Document, Put, record_name
 from licclient._core.requests import Call, path_of, tidy_key
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from licclient._core import responses, signed_responses, status
     from licclient._core.responses import Reply
     from licclient._core.status import LicenseStatus, Outcome
+    from licclient._core.update_model import Update
 else:
     responses = lazy("licclient._core.responses")
     signed_responses = lazy("licclient._core.signed_responses")
@@ -93,7 +94,7 @@ class InstalledFile(Protocol):
         """When it ends, by the clock of the service."""
         ...
 
-    def describe(self, now: datetime, update: Update | None) -> "LicenseStatus":
+    def describe(self, now: datetime, update: "Update | None") -> "LicenseStatus":
         """Return what a settings page shows of it."""
         ...
 
@@ -126,6 +127,7 @@ class Session:
         worker_pause: Seconds after which a worker reads the clock again, if it is one for tests; else None.
         open_license_files: Loads the feature that holds the license file.
         failure: Answers `require` again for a minute (D-119).
+        last_subject: What the license of the activation was found to be about, for a domain.
     """
 
     settings: Settings
@@ -138,6 +140,7 @@ class Session:
     worker_pause: float | None
     open_license_files: "Callable[[Session], LicenseFileStore]"
     failure: LastFailure = field(default_factory=LastFailure)
+    last_subject: tuple[Activation, str, Subject] | None = None
     _parts: dict[Any, Any] = field(default_factory=dict)
 
     def load_optional(self, name: str) -> Document | None:
@@ -315,12 +318,18 @@ def find_subject(
     It is that of the activation, unless a key was typed; `seconds` are as for `Activations.key_of`.
     """
     successes = session.successes
+    known = session.last_subject
+    if activation is not None and known is not None and known[0] is activation and known[1] == domain:
+        return known[2]  # the file of the activation has not changed
     if activation is not None:
         by_name = activation.domain == domain and successes.can_find(activation.license)
         typed = activation.key if by_name else session.activations.key_of(activation, seconds)
         if typed is None:
             return Subject(None, domain, activation.license)
-    return successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # raises for None
+    subject = successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # raises for None
+    if activation is not None and activation.key is not None:
+        session.last_subject = activation, domain, subject
+    return subject
 
 
 def find_success(

@@ -19,7 +19,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from licclient._core.download_headers import read_sha256
-from licclient._core.model import CachedLicense, Proof, Settings, Verified
+from licclient._core.model import CachedLicense, Settings, Verified
+from licclient._core.proof import Proof
 from licclient._core.public_keys import PublicKey, encode
 from licclient._core.records import Document
 from licclient._core.requests import Call, read_instant, verify_call

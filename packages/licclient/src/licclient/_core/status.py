@@ -10,17 +10,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
-from licclient._core.model import (
-    CachedLicense,
-    Entitlements,
-    Outage,
-    Reason,
-    Settings,
-    Source,
-    Update,
-    UpdateCheckRecord,
-    Verified,
-)
+from licclient._core.model import CachedLicense, Entitlements, Outage, Reason, Settings, Source, Verified
 from licclient._core.policy import (
     CLOCK_TOLERANCE,
     FAILED_FOR,
@@ -33,6 +23,7 @@ from licclient._core.policy import (
     wrong_product,
 )
 from licclient._core.records import Document, demand, demand_instant, reader
+from licclient._core.update_model import Update, UpdateCheckRecord
 from licclient.errors import (
     LicclientError,
     LicenseRefusedError,

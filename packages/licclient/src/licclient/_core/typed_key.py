@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from licclient._core.arguments import wrong_type
+from licclient._core.arguments import MAX_TYPED, wrong_type
 from licclient._core.lazy import lazy
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ _LENGTH: Final = GROUPS * GROUP_LENGTH
 
 # A key that was sold elsewhere is visible ASCII, of at most this length on the server as well (D-185).
 _SOLD_ELSEWHERE: Final = r"[!-~]{8,1024}"
-
-MAX_TYPED: Final = 20_000
-"""Letters of a typed or pasted text that are looked at: more than a mail with a key has."""
 
 _MOST_SHOWN: Final = 8
 """How many wrong characters are listed."""

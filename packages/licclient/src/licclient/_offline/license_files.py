@@ -14,17 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.lazy import lazy
-from licclient._core.model import (
-    CachedLicense,
-    FileFlaw,
-    License,
-    Outage,
-    Reason,
-    Settings,
-    Source,
-    Update,
-    Verified,
-)
+from licclient._core.model import CachedLicense, FileFlaw, License, Outage, Reason, Settings, Source, Verified
 from licclient._core.policy import CacheState, evaluate, from_cache, mark
 from licclient._core.public_keys import encode
 from licclient._core.records import Document, record_name
@@ -32,6 +22,7 @@ from licclient._core.requests import read_instant
 from licclient._core.responses import Reply, read_json_object, read_verify
 from licclient._core.signed_responses import decode_base64url, read_key_id, read_utc
 from licclient._core.storage import Storage
+from licclient._core.update_model import Update
 from licclient.errors import (
     LicclientError,
     LicenseFileError,

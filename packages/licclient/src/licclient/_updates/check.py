@@ -10,7 +10,7 @@ from licclient._core.arguments import check_flag
 from licclient._core.computer import is_rolled_back, is_running, list_rolled_back, own_platform
 from licclient._core.lazy import lazy
 from licclient._core.log import debug, describe
-from licclient._core.model import Listing, Manifest, Reason, Update, UpdateCheckRecord
+from licclient._core.model import Reason
 from licclient._core.policy import (
     begin_update_check,
     end_update_check,
@@ -25,6 +25,7 @@ from licclient._core.records import Document, Put, read_update_check, record_nam
 from licclient._core.requests import is_safe_link, tidy_key, update_call
 from licclient._core.runners import Flow, Send
 from licclient._core.session import Session, check_name, no_key, of_channels, read_key
+from licclient._core.update_model import Listing, Manifest, Update, UpdateCheckRecord
 from licclient._updates.rollbacks import is_settled, report_call
 from licclient._updates.signed_releases import SignedReleases
 from licclient.errors import (

@@ -29,7 +29,7 @@ from licclient._core.download_headers import (
     safe_name,
     strong_etag,
 )
-from licclient._core.model import Manifest, Outage
+from licclient._core.model import Outage
 from licclient._core.records import Document, demand, reader, seal, unseal
 from licclient._core.responses import Head, unusable_response
 from licclient._core.storage import (
@@ -46,6 +46,7 @@ from licclient._core.storage import (
     sync_file,
     take_lock,
 )
+from licclient._core.update_model import Manifest
 from licclient.errors import ServiceUnavailableError, UntrustedResponseError
 
 _PARALLEL: Final = 8

@@ -10,7 +10,6 @@ from licclient._core.policy import fall_back, from_cache
 from licclient._core.runners import Flow
 from licclient._core.session import (
     Session,
-    find_activation,
     find_subject,
     find_success,
     last_outcome,
@@ -18,7 +17,7 @@ from licclient._core.session import (
 )
 from licclient._core.window_loop import patience
 from licclient._verification.flow import verify
-from licclient.errors import LicclientError, ServiceUnavailableError
+from licclient.errors import LicclientError, NotActivatedError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from licclient._core import status
@@ -46,7 +45,8 @@ def remembered_license(session: Session, wait: float | None) -> tuple[License | 
     file, activation = session.license_file(), session.activations.find()
     if file is not None and (activation is None or isinstance(file.result, License)):
         return license_or_raise(file.result), False
-    activation = find_activation(session)
+    if activation is None:
+        raise NotActivatedError
     seconds = None
     if activation.key is None and settings.public_keys:  # what was signed is checked with the key
         seconds = patience(wait)

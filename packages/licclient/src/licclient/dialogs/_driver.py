@@ -34,7 +34,7 @@ from licclient.dialogs._states import (
 from licclient.errors import LicclientError, StateUnreadableError
 
 if TYPE_CHECKING:
-    from licclient._core.model import Update
+    from licclient._core.update_model import Update
 
 State = Activation | Offer
 

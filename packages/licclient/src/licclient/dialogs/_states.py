@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from licclient._core.model import License, Outage, Reason, Update
+from licclient._core.model import License, Outage, Reason
 from licclient._core.settings import ClientSettings
 from licclient._core.texts import amount, format_date, join_sentences, span, text_of
 from licclient._core.typed_key import Mistyped, repair_key
+from licclient._core.update_model import Update
 from licclient._explain import explain
 from licclient._updates.part_file import Downloaded
 from licclient.errors import (

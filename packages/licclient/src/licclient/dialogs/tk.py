@@ -26,7 +26,7 @@ from licclient.dialogs._tk_window import TkDialog, bind_letter, check_parent, te
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
-    from licclient._core.model import Update
+    from licclient._core.update_model import Update
     from licclient.errors import LicclientError
 
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
