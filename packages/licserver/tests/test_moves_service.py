@@ -113,3 +113,16 @@ async def test_three_computers_that_take_turns_are_refused(site, world, activate
             world.clock.forward(hours=1)
         assert statuses.count(200) - statuses[allowed:].count(200) == allowed
         assert (403 in statuses) == (allowed < 12)
+
+
+async def test_computers_of_one_domain_do_not_pass_their_slots_on(site, world, activate):
+    """Under `strict` one move frees them all: the first one came back, and a further one took its turn."""
+    world.services.products.change("app", policy="strict", customer_moves=3)
+    key, statuses = world.key(slots=2), []
+    for number in range(9):
+        if 403 not in statuses:
+            activate(key, "office.example", "192.0.2.1")
+            activate(key, "office.example", f"192.0.2.{number + 2}")
+        statuses.append((await ask(site, key, "office.example"))[0])
+        world.clock.forward(minutes=1)
+    assert statuses == [200] * 3 + [403] * 6
