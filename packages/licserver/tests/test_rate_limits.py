@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import sys
 import time
 
@@ -10,9 +11,14 @@ import pytest
 from harness.engines import sqlite_only
 from licserver.domain.records import LicenseTerms
 from licserver.errors import SettingsError
+from licserver.protocol.license_files import read_rows
+from licserver.protocol.public_api import DEACTIVATE_PATH
+from licserver.protocol.rollbacks import ROLLED_BACK_PATH
+from licserver.protocol.seats import SEAT_PATH
+from licserver.protocol.uses import CONSUME_PATH
 from licserver.web import rate_limits
 from licserver.web.app import create_app
-from licserver.web.rate_limits import WINDOW, Counter, TokenBucket
+from licserver.web.rate_limits import WINDOW, Counter, Misses, TokenBucket
 
 PROXY = "127.0.0.1"
 
@@ -155,6 +161,51 @@ async def test_thirty_misses_a_minute_and_then_still_every_sold_key(site, world)
     assert (await site.check(expired))[1]["error"] == "license_expired"
     assert (await site.call("GET", await site.link(valid)))[0] == 200
     assert world.held(valid) == [("a.example", "127.0.0.1")]
+
+
+async def test_a_guesser_is_not_told_of_a_short_key_of_another_system(make_world, open_site):
+    """Once an address has used up its misses, such a key is a 429 there, except where it was valid before."""
+    site = await open_site(make_world(account=True))
+    services, key = site.world.services, "48213377"
+    services.products.change("app", accepts_imported_keys=True)
+    text = f"license_key,product,slots,lifetime\n{key},app,5,true\n"
+    with services.transfer.start_import() as incoming:
+        incoming.read(read_rows("csv", io.StringIO(text, newline="")))
+        assert (incoming.problems, incoming.commit()) == ([], 1)
+    fields = {"license_key": key, "domain": "new.example"}
+    assert (await site.verify(key, "known.example"))[0] == 200
+    for number in range(60):
+        await site.verify(f"{number:08}", f"{number}.example")
+    assert (await site.verify(key, "new.example"))[0] == 429
+    assert (await site.verify(key, "known.example"))[0] == 200
+    assert (await site.verify(site.world.key(), "other.example"))[0] == 200
+    query = fields | {"slug": "app", "current_version": "1.0"}
+    assert (await site.call("GET", "/api/v1/update-check", params=query))[0] == 429
+    assert (await site.call("GET", "/feeds/app/appcast.xml", params=query))[0] == 429
+    more = {"seat": "0" * 32, "name": "x", "use_id": "0" * 8, "amount": 1, "slug": "app", "version": "1.0"}
+    for path in (DEACTIVATE_PATH, SEAT_PATH, CONSUME_PATH, ROLLED_BACK_PATH):
+        status, headers, _ = await site.call("POST", path, json=fields | more)
+        assert (path, status, headers["Retry-After"]) == (path, 429, "61")
+    form = {"key": key, "csrf": ""}
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    assert (await site.call("POST", "/account/sign-in", data=form, headers=headers))[0] == 429
+
+
+def test_keys_of_other_systems_are_looked_up_again_after_a_minute():
+    """And what is remembered of refusals is bounded."""
+    now = [0.0]
+    misses = Misses(6, None, lambda: now[0])
+    assert not misses.is_used_up("192.0.2.1", "a")
+    misses._note_refused("192.0.2.1")
+    now[0] = 59.0
+    assert misses.is_used_up("192.0.2.1", "a")
+    misses.known.add("192.0.2.1", "b")
+    assert not misses.is_used_up("192.0.2.1", "b")
+    now[0] = 60.0
+    assert not misses.is_used_up("192.0.2.1", "a")
+    for number in range(100_000):
+        misses._note_refused(number)
+    assert len(misses._refused) + len(misses._refused_before) <= 65_536
 
 
 @sqlite_only

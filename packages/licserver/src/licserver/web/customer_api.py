@@ -34,7 +34,7 @@ from licserver.services.context import CUSTOMER
 from licserver.services.uses import OtherUseError, QuotaExceededError
 from licserver.web.client_addresses import ClientAddress
 from licserver.web.public import TOO_MANY_WRITES, PublicEndpoints
-from licserver.web.rate_limits import USE_WEIGHT, Write
+from licserver.web.rate_limits import MISS_DELAY, USE_WEIGHT, Write
 from licserver.web.responses import send, send_too_many
 
 _THREADS: Final = 4
@@ -45,6 +45,11 @@ _TOO_MANY_USES: Final = "Too many uses of this license were counted today; wait 
 Result = TypeVar("Result")
 
 _TRIAL_MISSES: Final = {TrialRefusal.PRODUCT_NOT_FOUND, TrialRefusal.TOO_MANY}
+
+
+def _domain(call: Any) -> str:
+    domain: str = call.request.domain if isinstance(call, seats.SeatCall) else call.domain
+    return domain
 
 
 class Miss(NamedTuple):
@@ -97,6 +102,8 @@ class CustomerEndpoints:
             call = endpoint.parse(await self._public.read_body(request))
             if isinstance(call, InvalidRequest):
                 answer: ApiResponse | Miss | TooMany = Miss(public_api.invalid_update_response(call))
+            elif self._public.limits.refuses_guess(request, getattr(call, "license_key", ""), _domain(call)):
+                return send_too_many(MISS_DELAY)
             else:
                 answer = await endpoint.respond(call, self._public.callers.find(request))
             if isinstance(answer, TooMany):

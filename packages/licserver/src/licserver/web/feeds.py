@@ -18,7 +18,8 @@ from licserver.protocol import feeds, public_api
 from licserver.protocol.downloads import is_unmodified
 from licserver.protocol.public_api import UpdateRequest, parse_query
 from licserver.web.public import PublicEndpoints
-from licserver.web.responses import send, send_content
+from licserver.web.rate_limits import MISS_DELAY
+from licserver.web.responses import ApiError, send, send_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Feeds:
         """Respond to Tauri's updater with what is newer, or with nothing."""
         path = request.match_info
         platform = feeds.read_tauri_platform(path["target"], path["arch"])
-        call = _parse(request, platform, version=path["version"])
+        call = self._parse(request, platform, version=path["version"])
         verdict = await self._offer(call)
         if isinstance(verdict, Offer):
             link = self.public.sign_link(request, verdict, self.public.clock())
@@ -43,7 +44,7 @@ class Feeds:
 
     async def appcast(self, request: web.Request) -> web.StreamResponse:
         """Respond to Sparkle with a list from which the app chooses."""
-        call, now = _parse(request, feeds.SPARKLE_PLATFORM), self.public.clock()
+        call, now = self._parse(request, feeds.SPARKLE_PLATFORM), self.public.clock()
         verdict, installation = await self._judge(call)
         listed: list[tuple[ListedRelease, str]] = []
         if isinstance(verdict, Offer) and verdict.downloadable:
@@ -66,7 +67,7 @@ class Feeds:
         query = parse_query(request.rel_url.raw_query_string)
         channel, platform = feeds.read_velopack_channel(name, query.get("os", ""), query.get("arch", ""))
         installed, domain = query.get("localVersion", ""), query.get("stagingId", "")
-        call = _parse(request, platform, version=installed, domain=domain, channel=channel)
+        call = self._parse(request, platform, version=installed, domain=domain, channel=channel)
         verdict = await self._offer(call)
         if isinstance(verdict, Offer):
             return _send_tagged(request, feeds.format_velopack_feed(verdict))
@@ -80,13 +81,13 @@ class Feeds:
         The license is judged before the releases are read: whoever has none must not cause that (D-299).
         """
         slug, name = request.match_info["slug"], request.match_info["name"]
-        call, found = _parse(request, ""), None
+        call, found = self._parse(request, ""), None
         verdict, _ = await self._judge(call)
         if isinstance(verdict, Offer) or verdict is UpdateRefusal.NO_VERSIONS:
             _, releases = await self.public.queries.find_releases(slug) or (None, [])
             found = feeds.find_velopack_package(releases, name)
         if found is not None:  # the offer depends on platform and channel
-            call = _parse(request, found.platform, channel=found.channel)
+            call = self._parse(request, found.platform, channel=found.channel)
             verdict, _ = await self._judge(call)
         if not isinstance(verdict, Offer):
             return await self._refuse(request, call, verdict)
@@ -94,6 +95,14 @@ class Feeds:
         if not link:
             raise web.HTTPNotFound
         return web.Response(status=307, headers={hdrs.LOCATION: link, hdrs.CACHE_CONTROL: "no-store"})
+
+    def _parse(self, request: web.Request, platform: str, **defaults: str) -> UpdateRequest:
+        authorization = request.headers.get(hdrs.AUTHORIZATION, "")
+        query = request.rel_url.raw_query_string
+        call = feeds.parse_call(request.match_info["slug"], authorization, query, platform, **defaults)
+        if self.public.limits.refuses_guess(request, call.license_key, call.domain):
+            raise ApiError(429, headers={hdrs.RETRY_AFTER: str(MISS_DELAY)})
+        return call
 
     async def _offer(self, call: UpdateRequest) -> UpdateVerdict | None:
         """Decide what an installation is offered, and count it."""
@@ -136,12 +145,6 @@ def _send_tagged(request: web.Request, answer: public_api.ApiResponse) -> web.St
     if is_unmodified(request.headers.getall(hdrs.IF_NONE_MATCH, ()), tag):
         return web.Response(status=304, headers={hdrs.ETAG: tag, hdrs.CACHE_CONTROL: "no-store"})
     return send(answer, {hdrs.ETAG: tag})
-
-
-def _parse(request: web.Request, platform: str, **defaults: str) -> UpdateRequest:
-    authorization = request.headers.get(hdrs.AUTHORIZATION, "")
-    query = request.rel_url.raw_query_string
-    return feeds.parse_call(request.match_info["slug"], authorization, query, platform, **defaults)
 
 
 def _send_nothing() -> web.StreamResponse:

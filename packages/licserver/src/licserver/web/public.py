@@ -52,7 +52,7 @@ from licserver.security.redaction import mask_machine
 from licserver.settings import Settings
 from licserver.web.client_addresses import ClientAddresses
 from licserver.web.middlewares import DRAIN
-from licserver.web.rate_limits import Limits, Write
+from licserver.web.rate_limits import MISS_DELAY, Limits, Write
 from licserver.web.responses import (
     CONTENT_TYPE,
     WholeResponse,
@@ -170,6 +170,8 @@ class PublicEndpoints:
 
         lookup = license_ = None
         machine = call.machine and mask_machine(call.machine, key)
+        if self.limits.refuses_guess(request, key, call.domain):
+            return send_too_many(MISS_DELAY)
         if decisions.is_license_key(key) or decisions.is_imported_key(key):
             lookup = Lookup(self.vault.license_id(key), environment)
             license_ = await self.queries.find_license(lookup)
@@ -200,6 +202,8 @@ class PublicEndpoints:
         if isinstance(call, public_api.InvalidRequest):
             return await self.limits.answer_miss(request, public_api.invalid_update_response(call))
         now = self.clock()
+        if self.limits.refuses_guess(request, call.license_key, call.domain):
+            return send_too_many(MISS_DELAY)
         verdict = await self.judge_update(call, now)
         installation = Installation(call.domain, call.current_version, call.is_manual)
         verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone (D-284)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from aiohttp import web
 
+from licserver.domain import decisions
 from licserver.errors import SettingsError
 from licserver.protocol import public_api
 from licserver.settings import Settings
@@ -268,22 +269,42 @@ class Misses:
     `shared` counts in a Redis instead; the halves by domain are counted by each process.
     """
 
-    def __init__(self, limit: int, shared: RedisCounter | None) -> None:
+    def __init__(
+        self, limit: int, shared: RedisCounter | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.known = KnownInstallations()
         kept = limit // 6
         self._domains = Counter(math.ceil(limit / 2))
         self._limits = {"miss": limit - kept, "known": kept}
         self._own = {name: Counter(share) for name, share in self._limits.items()}
         self._shared = shared
+        self._clock = clock
+        self._refused: dict[Hashable, float] = {}
+        self._refused_before: dict[Hashable, float] = {}
 
     async def take(self, address: str, domain: str) -> bool:
         """Count a miss; return False if there were too many. Requests without a domain count as one, ""."""
         pair = hash((address, domain))
         if not self._domains.take(pair):
+            self._note_refused(pair)
             return False
-        return await self._take("miss", address) or (
-            pair in self.known and await self._take("known", address)
+        if await self._take("miss", address):
+            return True
+        self._note_refused(address)
+        return pair in self.known and await self._take("known", address)
+
+    def is_used_up(self, address: str, domain: str) -> bool:
+        """Return whether a miss was refused within the last minute, unless the installation is known."""
+        pair, since = hash((address, domain)), self._clock() - WINDOW
+        return pair not in self.known and any(
+            self._refused.get(subject, self._refused_before.get(subject, -math.inf)) > since
+            for subject in (address, pair)
         )
+
+    def _note_refused(self, subject: Hashable) -> None:
+        if len(self._refused) >= _MAX_KNOWN:
+            self._refused_before, self._refused = self._refused, {}
+        self._refused[subject] = self._clock()
 
     async def _take(self, name: str, address: str) -> bool:
         limit = self._limits[name]
@@ -416,6 +437,19 @@ class Limits:
         """Remember an installation that has sent a valid key."""
         if self._misses is not None:
             self._misses.known.add(address, domain)
+
+    def refuses_guess(self, request: web.Request, key: str, domain: str = "") -> bool:
+        """Return whether a key is not even looked up: one of another system, after too many misses (D-70).
+
+        Such keys may be short: whoever is told of a right one could try all. Keys of this system cannot be
+        guessed, and are looked up, so that no customer waits for a neighbour that guesses.
+        """
+        return (
+            self._misses is not None
+            and not decisions.is_license_key(key)
+            and decisions.is_imported_key(key)
+            and self._misses.is_used_up(self.clients.find(request).counted, domain)
+        )
 
     async def answer_miss(
         self, request: web.Request, answer: public_api.ApiResponse, domain: str = ""

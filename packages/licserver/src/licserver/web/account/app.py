@@ -140,6 +140,8 @@ class Account:
         key = form.get("key", "").strip()
         key = key.upper() if is_license_key(key.upper()) else key
         is_key = is_license_key(key) or is_imported_key(key)
+        if self._public.limits.refuses_guess(request, key):
+            return await self._refuse_late(request)
         self._count_write(request, self._public.vault.license_id(key) if is_key else None)
         token = await self._threads.run(self._services.customer_sign_in.sign_in, key)
         if token is not None:
@@ -150,6 +152,9 @@ class Account:
         """Refuse a sign-in and count it as a guess; 429 after too many guesses."""
         if await self._public.limits.may_miss(request):
             return await self._sign_in_page(request, 401, problem)
+        return await self._refuse_late(request)
+
+    async def _refuse_late(self, request: web.Request) -> web.StreamResponse:
         page = await self._sign_in_page(request, 429, "sign-in.too-many")
         page.headers[hdrs.RETRY_AFTER] = str(MISS_DELAY)
         return page
