@@ -10,10 +10,15 @@ _LATE_SECONDS: Final = 0.05
 
 
 class Standstill(threading.Thread):
-    """Watches the clock for a block: who waits, or works without Python's lock, does not hold it up."""
+    """Watches the clock for a block: who waits, or works without Python's lock, does not hold it up.
 
-    def __init__(self) -> None:
+    Args:
+        late: By so much a look may be late without being counted; less where every hundredth counts.
+    """
+
+    def __init__(self, late: float = _LATE_SECONDS) -> None:
         super().__init__(daemon=True)
+        self._late = late
         self._gaps: list[tuple[float, float]] = []
         self._over = threading.Event()
 
@@ -22,7 +27,7 @@ class Standstill(threading.Thread):
         last = time.monotonic()
         while not self._over.wait(_LOOK_SECONDS):
             now = time.monotonic()
-            if now - last > _LOOK_SECONDS + _LATE_SECONDS:
+            if now - last > _LOOK_SECONDS + self._late:
                 self._gaps.append((last + _LOOK_SECONDS, now))
             last = now
 
