@@ -11,6 +11,7 @@ from harness.console_books import EVIL, audit_log
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.domain.records import LicenseState
 from licserver.services import LicenseFilter
+from licserver.services.context import CUSTOMER
 from licserver.web.statistics import STATISTICS
 
 
@@ -55,6 +56,21 @@ async def test_max_activations(world, alice, sold, new_key, activate):
     await alice.post(f"{page}/free", domain="a.example", ip="192.0.2.1")
     assert (alice.status, "does not exist any more" in alice.alert) == (422, True)
     assert audit_log(world, page)[0] == ("user", "alice", "license.deactivate")
+
+
+async def test_what_a_customer_repeats_is_counted_where_the_vendor_looks(world, alice, sold):
+    """The audit log has the first of a day (D-296), the page all of them, and a day later none."""
+    key, page = sold
+    customer = world.services.acting_as(CUSTOMER)
+    for _ in range(12):
+        customer.licenses.reveal(key)
+    world.services.licenses.reveal(key)  # the vendor's own are in the log, each
+    assert "Revealed the key: 12" in await alice.get(page)
+    license_ = world.services.licenses.get(key)
+    assert world.services.audit.count_today(license_.id) == {"license.reveal": 12}
+    world.clock.forward(days=1)
+    assert world.services.audit.count_today(license_.id) == {}
+    assert "Revealed the key: 12" not in await alice.get(page)
 
 
 async def test_no_key_in_an_address(world, open_browser, alice, sold):

@@ -403,9 +403,11 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
     granted = services.plans.resolve(license_)
     uses: list[Any] = [*services.uses.list_current(license_.id, granted)]
     grants: list[Any] = [license_.overrides or {}, granted]
+    today: Any = services.audit.count_today(license_.id)
     if printer.as_json:
         uses = [one._asdict() for one in uses]
     else:
+        today = [f"{action} {count}" for action, count in today.items()]
         uses = [f"{one.name} {one.used} of {one.limit}, again from {one.resets_at:%Y-%m-%d}" for one in uses]
         grants = [*map(format_grants, grants)]
     key = services.licenses.reveal(license_.id.hex()) if reveal else services.licenses.mask_key(license_)
@@ -428,6 +430,7 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "overrides": grants[0],
             "entitlements": grants[1],
             "uses": uses,
+            "customer_today": today,
             "activations": [
                 pick(one.environment, "domain", "ip")
                 | pick(one, "activated_at", "last_seen_at", "label", "app_version", "offline_until")

@@ -9,7 +9,7 @@ from licserver.database.repositories.audit import AuditFilter, Entry, Retention,
 from licserver.domain.environments import is_printable
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
-from licserver.services.context import Context, Service
+from licserver.services.context import REPEATABLE, Context, Service
 from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import CODES
 from licserver.services.sources import KEPT as DELIVERIES_KEPT
@@ -43,6 +43,16 @@ class AuditService(Service):
         # An object's history is shown beside its state: both are read from the primary.
         context = self._context.for_lists() if which.object is None else self._context
         return page_by_id(partial(context.repositories.audit.list_page, which), cursor, limit)
+
+    def count_today(self, license_id: bytes) -> dict[str, int]:
+        """Return how often a license's customer has done today what can be repeated, by action (D-296).
+
+        The audit log has only the first ones.
+        """
+        context, object_ = self._context, ("license", license_id.hex())
+        read, today = context.repositories.daily_counts.read, context.now().date()
+        counts = {action: read(context.repetitions_counter(action, object_), today) for action in REPEATABLE}
+        return {action: count for action, count in counts.items() if count}
 
 
 class SweepResult(NamedTuple):

@@ -24,6 +24,9 @@ CUSTOMER: Final = Actor(ActorKind.SYSTEM, "customer")
 
 _CUSTOMER_LINES: Final = 10
 
+REPEATABLE: Final = ("license.reveal", "license.move", "license.take_back", "license.file")
+"""Actions that customers can repeat: the audit log has the first ones of a day, and all are counted."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Context:
@@ -120,6 +123,7 @@ class Context:
         """
         if self.actor == CUSTOMER:
             counts, today = self.repositories.daily_counts, self.now().date()
+            counts.add(self.repetitions_counter(action, object_), today)
             names = [action, *object_], [action, *object_, "of", subject]
             of_object, of_subject = (
                 self.vault.pseudonym("audit", " ".join(name_parts)) for name_parts in names
@@ -131,6 +135,10 @@ class Context:
                 return
             counts.add(of_object, today)
         self.write_audit(action, object_, **details)
+
+    def repetitions_counter(self, action: str, object_: tuple[str, str]) -> bytes:
+        """Return the counter of all that a customer has done of a kind on a day."""
+        return self.vault.pseudonym("audit", " ".join(["all", action, *object_]))
 
 
 class Service:

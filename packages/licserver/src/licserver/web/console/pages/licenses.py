@@ -47,6 +47,7 @@ from licserver.web.console.pages import (
     once,
     with_query,
 )
+from licserver.web.console.pages.audit import ACTIONS as AUDIT_ACTIONS
 from licserver.web.console.pages.audit import describe_entry
 from licserver.web.console.pages.sales import describe_sale, parse_problem_id
 
@@ -179,6 +180,7 @@ def show(context: PageContext, key: str | None = None) -> HtmlPage:
     typed = {name: sent[name] for name in shown if is_touched(sent, name)}
     released = latest_by_channel(services.releases.list_all(product.slug))
     seats = services.seats.list_held(license_)
+    repeatable = services.audit.count_today(license_.id)
     return HtmlPage(
         "license.html",
         seats=seats[:_SHOWN],
@@ -195,6 +197,7 @@ def show(context: PageContext, key: str | None = None) -> HtmlPage:
         activations=held.items,
         further=context.further(held.cursor),
         history=[describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
+        today=[f"{AUDIT_ACTIONS[action]}: {count}" for action, count in repeatable.items()],
         key=key,
         refusals=services.support.list_refusals(license_),
         extended=_extended(license_, context.now.date()),
