@@ -16,6 +16,7 @@ from licserver.domain.records import Artifact, Product, Release, Rollout
 from licserver.domain.text import describe_span
 from licserver.protocol.conversion import Conversion, Quantity
 from licserver.protocol.damaged_keys import describe_damage
+from licserver.protocol.downloads import Span, parse_range
 from licserver.protocol.feeds import (
     find_velopack_package,
     format_appcast,
@@ -25,6 +26,7 @@ from licserver.protocol.feeds import (
 from licserver.protocol.file_signatures import FileSignatures
 from licserver.protocol.license_files import read_rows
 from licserver.protocol.public_api import decode_escapes, read_object
+from licserver.protocol.seats import parse_seat
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SIGNED = json.dumps(asdict(FileSignatures("sig", "minisig")))
@@ -158,3 +160,21 @@ def test_what_no_browser_sends_is_decoded_or_refused():
         decode_escapes("\N{LATIN SMALL LETTER O WITH DIAERESIS}+%41")
         == "\N{LATIN SMALL LETTER O WITH DIAERESIS} A"
     )
+
+
+@pytest.mark.parametrize(("value", "is_release"), [(True, True), (False, False), (None, False)])
+def test_a_seat_is_released_by_true_alone(value, is_release):
+    """Any other value would take the seat for the whole lease."""
+    call = {"license_key": "k", "domain": "a.example", "seat": "0" * 32}
+    assert parse_seat(json.dumps(call | {"release": value}).encode()).is_release is is_release
+    for wrong in ("true", 1, 0, [], {}):
+        refused = parse_seat(json.dumps(call | {"release": wrong}).encode())
+        assert refused.errors == {"release": ["The release field must be true or false."]}
+
+
+@pytest.mark.parametrize("first", ["136", "9" * 18, "9" * 19, "9" * 1_000])
+def test_a_range_beyond_the_file_cannot_be_satisfied(first):
+    """However long its number is."""
+    assert parse_range(f"bytes={first}-", None, "e", 136) == Span(136, 0)
+    assert parse_range(f"bytes=-{first}", None, "e", 136) == Span(0, 136)
+    assert parse_range(f"bytes=1-{first}", None, "e", 136) == Span(1, 135)

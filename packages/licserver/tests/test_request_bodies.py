@@ -216,3 +216,15 @@ async def test_a_form_may_come_in_any_pieces(site, api, size):
     assert status == 201
     release = site.world.services.releases.get("app", "1.0")
     assert b"".join(site.world.services.artifacts.read(release.artifact)) == content
+
+
+async def test_a_body_has_no_transfer_coding_but_chunked(site):
+    """Aiohttp takes `gzip, chunked` for `chunked`, and a proxy in front would see another body."""
+    body = json.dumps({"license_key": "x", "domain": "a.example", "ip": "192.0.2.1"}).encode()
+    for coding, status in (("chunked", 403), ("Chunked", 403), ("gzip, chunked", 400)):
+        head = (
+            f"POST {VERIFY} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nTransfer-Encoding: {coding}"
+        )
+        chunk = f"\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+        answer = await site.raw(head.encode() + chunk)
+        assert (coding, answer[9:12]) == (coding, str(status).encode())

@@ -10,6 +10,7 @@ from licserver.domain.seats import NoSeat, SeatRefusal, SeatRequest, SeatVerdict
 from licserver.domain.text import read_machine
 from licserver.protocol.public_api import (
     ApiResponse,
+    InvalidFieldError,
     InvalidRequest,
     error_response,
     format_instant,
@@ -50,10 +51,20 @@ def _seat_id(value: Any) -> str:
     return read_matching(_SEAT_ID, "must be 32 lower-case hexadecimal digits.", read_text(value))
 
 
+def _is_release(value: Any) -> bool:
+    """Read whether a seat is released; another value would take it, for the whole lease."""
+    if value is not None and not isinstance(value, bool):
+        raise InvalidFieldError("must be true or false.")
+    return value is True
+
+
+_FIELDS: Final = {"license_key": read_text, "domain": read_domain, "seat": _seat_id, "release": _is_release}
+
+
 def parse_seat(body: bytes) -> SeatCall | InvalidRequest:
     """Parse the body of a request; ignore an unusable slug or label, as in a verify (D-195)."""
     values = read_object(body)
-    fields = parse_fields({"license_key": read_text, "domain": read_domain, "seat": _seat_id}, values)
+    fields = parse_fields(_FIELDS, values)
     if isinstance(fields, InvalidRequest):
         return fields
     slug, machine = values.get("slug"), read_machine(values.get("label"), None)
@@ -63,7 +74,7 @@ def parse_seat(body: bytes) -> SeatCall | InvalidRequest:
         slug if isinstance(slug, str) and slug else None,
         machine and machine.label,
     )
-    return SeatCall(fields["license_key"], request, values.get("release") is True)
+    return SeatCall(fields["license_key"], request, fields["release"])
 
 
 def seat_response(verdict: SeatVerdict, now: datetime, lease: timedelta) -> ApiResponse:

@@ -69,6 +69,9 @@ HOT_ROUTES: web.AppKey[HotRoutes] = web.AppKey("hot_routes")
 PUBLIC_ERRORS: Final = ErrorFormat(logging.getLogger("licserver.web"), respond_as_json)
 
 
+_NO_CODING: Final = "Transfer-Encoding may only be chunked."
+
+
 def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Middleware:
     """Create the middleware around every handler: limits, errors, draining.
 
@@ -86,6 +89,8 @@ def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Mid
                 raise ApiError(421)  # noqa: TRY301
             if hdrs.CONTENT_ENCODING in request.headers:
                 raise ApiError(415, headers=NO_ENCODING)  # noqa: TRY301
+            if hdrs.TRANSFER_ENCODING in request.headers and not _is_chunked(request):
+                raise ApiError(400, _NO_CODING)  # noqa: TRY301
             response = await handler(request)
         except Exception as problem:  # noqa: BLE001 - the last resort; logged with its traceback
             error_format = errors or request.match_info.apps[-1][ERRORS]
@@ -95,6 +100,11 @@ def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Mid
         return response
 
     return guard
+
+
+def _is_chunked(request: web.Request) -> bool:
+    """Return whether a body has no other transfer coding: a proxy may decode it, and this server does not."""
+    return ",".join(request.headers.getall(hdrs.TRANSFER_ENCODING)).strip().lower() == "chunked"
 
 
 async def _respond_to_error(
