@@ -246,3 +246,22 @@ def test_a_code_does_not_wait_for_those_that_others_ask_for(world):
     world.services.customer_sign_in.send_code("bob@example.com", "192.0.2.1")
     due = {job.due_at for job in world.services.mail.list_jobs(limit=100).items}
     assert due == {world.clock()}
+
+
+def test_a_code_and_a_session_end_with_the_address_of_the_license(world):
+    """Support gives the license to another mailbox: who still reads the old one sees it no more."""
+    sign_in, changed = world.services.customer_sign_in, "new@example.com"
+    keys = [world.key(customer_email="old@example.com") for _ in range(2)]
+    first, late, none = (sign_in.send_code("old@example.com", f"192.0.2.{number}") for number in range(3))
+    codes = world.drawn[-3:]
+    session = sign_in.sign_in_with_code(first, codes[0])
+    assert len(sign_in.find_licenses(session)) == 2
+    world.services.licenses.change(keys[0], note="by telephone")
+    assert len(sign_in.find_licenses(session)) == 2
+    world.services.licenses.change(keys[0], customer_email=changed)
+    (kept,) = sign_in.find_licenses(session)
+    later = sign_in.sign_in_with_code(late, codes[1])
+    assert [one.id for one in sign_in.find_licenses(later)] == [kept.id]
+    world.services.licenses.change(keys[1], customer_email=changed)
+    assert sign_in.find_licenses(later) == []
+    assert sign_in.sign_in_with_code(none, codes[2]) is None

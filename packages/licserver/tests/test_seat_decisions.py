@@ -75,8 +75,8 @@ def parse(**fields: object):
     [
         ({}, None, None, False),
         ({"slug": "app", "label": " Desk 3 ", "release": True}, "app", "Desk 3", True),
-        ({"slug": 7, "label": 7, "release": "yes"}, None, None, False),
-        ({"slug": "", "label": "x" * 81, "release": 1}, None, None, False),
+        ({"slug": 7, "label": 7, "release": None}, None, None, False),
+        ({"slug": "", "label": "x" * 81, "release": False}, None, None, False),
     ],
 )
 def test_a_request_is_read(fields, slug, label, is_release):

@@ -54,6 +54,14 @@ class CodeRequest(NamedTuple):
     network: bytes
 
 
+class SentCode(NamedTuple):
+    """A code: its hash, the keyed digest of the address it was sent to, and the licenses of that address."""
+
+    code_hash: bytes
+    address: bytes
+    license_ids: list[bytes]
+
+
 class AccountCodeRepository(Repository):
     """Codes that were sent by mail, for sessions of the customer's page."""
 
@@ -96,17 +104,20 @@ class AccountCodeRepository(Repository):
         valid = select(codes.token_hash).where(codes.token_hash == token_hash, codes.expires_at > now)
         return self._first(valid) is not None
 
-    def count_attempt(self, token_hash: bytes, most: int, now: datetime) -> tuple[bytes, list[bytes]] | None:
-        """Count an attempt; return the code's hash and its licenses, or None after too many attempts."""
+    def count_attempt(self, token_hash: bytes, most: int, now: datetime) -> SentCode | None:
+        """Count an attempt; return the code, or None after too many attempts."""
         codes = account_codes.c
         is_valid = (codes.token_hash == token_hash) & (codes.attempts < most) & (codes.expires_at > now)
         counted = update(account_codes).where(is_valid).values(attempts=codes.attempts + 1)
         with self._writing() as connection:
-            row = connection.execute(counted.returning(codes.code_hash, codes.license_ids)).first()
+            row = connection.execute(
+                counted.returning(codes.code_hash, codes.address, codes.license_ids)
+            ).first()
         if row is None:
             return None
         ids = row.license_ids
-        return row.code_hash, [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]
+        license_ids = [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]
+        return SentCode(row.code_hash, row.address, license_ids)
 
     def remove(self, token_hash: bytes) -> None:
         """Delete a code."""

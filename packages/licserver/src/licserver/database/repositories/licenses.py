@@ -26,6 +26,7 @@ from sqlalchemy import (
 from licserver.database.hot_path.lookups import Lookup, find_licenses
 from licserver.database.hot_path.row_writer import RowWriter
 from licserver.database.repositories.base import Repository, matching
+from licserver.database.tables.access import account_sessions
 from licserver.database.tables.licenses import activations, license_words, licenses, products
 from licserver.database.tables.sales import sale_sources, sale_subscriptions
 from licserver.domain.entitlements import dump, load
@@ -195,15 +196,22 @@ class LicenseRepository(Repository):
         self._execute(update(activations).where(its, is_earlier).values(offline_until=until))
 
     def change(self, *before: IssuedLicense, **changes: Any) -> None:
-        """Change fields of licenses, which must be locked; all get the same values."""
+        """Change fields of licenses, which must be locked; all get the same values.
+
+        Another address ends the sessions of the customer's page, which the one before may have.
+        """
         changes |= {name: "\n".join(changes[name]) for name in LISTS if name in changes}
         if "overrides" in changes:
             changes["overrides"] = dump(changes["overrides"])
         old = {row for one in before for row in _word_rows(one)}
         new = {row for one in before for row in _word_rows(replace(one, **changes))}
         ids = [one.id for one in before]
+        email = changes.get("customer_email")
+        moved = [one.id for one in before if "customer_email" in changes and one.customer_email != email]
         with self._writing() as connection:
             connection.execute(update(licenses).where(licenses.c.id.in_(ids)).values(**changes))
+            if moved:
+                connection.execute(account_sessions.delete().where(account_sessions.c.license_id.in_(moved)))
             gone = defaultdict[str, list[bytes]](list)
             for word, id_ in sorted(old - new):
                 gone[word].append(id_)
