@@ -11,6 +11,7 @@ import types
 import typing
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from functools import partial
 from os import PathLike
@@ -30,8 +31,9 @@ from licclient import (
     deliver,
     explain,
 )
+from licclient.dialogs._states import Action
 from licclient.install import Installation
-from licclient.testing import LicenseClock, LicenseService, Misbehaviour
+from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour, answer_dialog
 
 PACKAGE = str(Path(licclient.__file__).parent)
 
@@ -75,6 +77,8 @@ NAMES = {
     "AbstractEventLoop": typing.Any,
     "LicenseClock": LicenseClock,
     "Misbehaviour": Misbehaviour,
+    "Document": typing.Any,
+    "Self": typing.Any,
     "datetime": dt.datetime,
 }
 
@@ -218,7 +222,27 @@ def test_of_a_method(licensed_app, is_async, method, argument):
     assert _failures(argument, hint, within_loop if is_async else call) == {}
 
 
+def _answer(buttons: str = "Close", key: str | None = None) -> None:
+    with suppress(AssertionError), answer_dialog(buttons, key=key):  # no dialog is shown
+        pass
+
+
+def _set_key(key: str | None) -> None:
+    storage = MemoryStorage()
+    storage.key = key
+    storage.load("activation-x")
+
+
+def _move(days: float) -> None:
+    LicenseClock().move(days=days)
+
+
+def _move_by(span: timedelta | None) -> None:
+    LicenseClock().move(span)
+
+
 OTHERS = {
+    "move by days": (lambda _: _move, {}),
     "explain": (lambda _: explain, {"what": Reason.EXPIRED}),
     "Installation": (lambda _: Installation, {"folder": "x"}),
     "start": (lambda folder: Installation(folder).start, {"program": "notes", "arguments": []}),
@@ -230,6 +254,11 @@ OTHERS = {
     "to_tk": (lambda _: deliver.to_tk, {}),
     "LicenseService": (lambda _: LicenseService, {}),
     "LicenseClock": (lambda _: LicenseClock, {}),
+    "move": (lambda _: _move_by, {}),
+    "load": (lambda _: MemoryStorage().load, {}),
+    "change": (lambda _: MemoryStorage().change, {"name": "x", "edit": lambda _: None}),
+    "answer_dialog": (lambda _: _answer, {}),
+    "key of MemoryStorage": (lambda _: _set_key, {}),
     **{
         name: (
             lambda _, name=name: getattr(LicenseService(), name),
@@ -242,7 +271,7 @@ OTHERS = {
             },
         )
         for name, member in vars(LicenseService).items()
-        if not name.startswith("_") and inspect.isfunction(member) and _hints(member) and name != "attach"
+        if not name.startswith("_") and inspect.isfunction(member) and _hints(member)
     },
 }
 
@@ -275,3 +304,38 @@ def test_what_owns_connections_is_not_copied(act):
         for thing in (client, twin, client.seat(), client.start()):
             with pytest.raises(TypeError, match=f"^{type(thing).__name__} cannot be copied or pickled: c"):
                 act(thing)
+
+
+# --- dialogs --------------------------------------------------------------------------------------
+
+DIALOGS = {
+    "ask_for_key": ("client", "parent", "problem", "language", "dark", "trial"),
+    "offer_update": ("client", "update", "to", "parent", "asked", "language", "dark"),
+    "ActivationDialog": ("client", "parent", "problem", "language", "dark", "trial"),
+    "UpdateDialog": ("client", "update", "to", "parent", "language", "dark"),
+}
+
+
+@pytest.mark.window
+@pytest.mark.parametrize("name", DIALOGS)
+def test_of_a_dialog(hands, licensed_app, tmp_path, name):
+    """Functions and windows of both toolkits; one that is shown is closed again."""
+    (client, _), usual = licensed_app
+    function = getattr(hands.kit, name)
+    hints = _hints(function)
+    assert set(hints) <= set(DIALOGS[name])
+    rest = {"client": client, "parent": hands.parent, "update": usual["update"], "to": tmp_path}
+    rest = {key: value for key, value in rest.items() if key in hints}
+
+    def call(argument, value):
+        if inspect.isclass(function):
+            function(**(rest | {argument: value}))._driver.press(Action.CLOSE)
+        else:
+            with answer_dialog("Not now" if name == "ask_for_key" else "Later"):
+                function(**(rest | {argument: value}))
+
+    problems = {}
+    for argument, hint in hints.items():
+        found = _failures(argument, hint, partial(call, argument))
+        problems |= {(argument, case): what for case, what in found.items()}
+    assert problems == {}

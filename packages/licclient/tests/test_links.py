@@ -1,7 +1,7 @@
 import pytest
 from stage.rules import settings
 
-from licclient._core.requests import is_protected, is_safe_link, origin, redirect_target
+from licclient._core.requests import escape_link, is_protected, is_safe_link, origin, redirect_target
 
 HERE = [
     *("127.0.0.1:80", "127.8.9.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0.0.0.0", "[::1]", "[::]"),  # noqa: S104 - nothing listens
@@ -115,3 +115,9 @@ def test_where_a_file_needs_no_digest(server, link, protected):
 def test_origins_have_one_spelling():
     """Case and a default port make no difference."""
     assert origin("HTTPS://A.example/x") == origin("https://a.example:443") == "https://a.example:443"
+
+
+@pytest.mark.parametrize("link", ["http://[", "https://x/\n"])
+def test_what_is_no_address_stays_as_it_is(link):
+    """It is refused where it is used, and shown as it came."""
+    assert escape_link(link) == link

@@ -12,6 +12,8 @@ from licclient import (
     InvalidRequestError,
     License,
     LicenseRefusedError,
+    NotActivatedError,
+    Outage,
     Reason,
     ServiceUnavailableError,
     Source,
@@ -26,6 +28,7 @@ from licclient._core.policy import (
     begin_update_check,
     end_update_check,
     evaluate,
+    fall_back,
     from_cache,
     holds_until,
     is_below,
@@ -413,3 +416,11 @@ def test_a_link_is_good_for_most_of_its_hour(minutes, good):
 def test_versions_below_another_one(version, other, expected):
     """Pre-releases count like others, and what cannot be read is below nothing."""
     assert is_below(version, other) is expected
+
+
+def test_another_error_than_an_outage_becomes_one_after_the_grace_period():
+    """Such as a keyring's: the license has run out, and no reason of the network is known."""
+    held = CachedLicense(Verified("Notes", None, lifetime=True), START, START)
+    failure = fall_back(NotActivatedError(), held, START + timedelta(days=30), settings())
+    assert isinstance(failure, ServiceUnavailableError)
+    assert (failure.outage, failure.retry_after) == (Outage.UNREACHABLE, None)

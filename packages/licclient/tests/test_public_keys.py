@@ -1,11 +1,15 @@
 """Pinned public keys."""
 
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from licclient import StateUnreadableError
+from licclient._core import lazy, public_keys
 from licclient._core.public_keys import PublicKey, read_public_key
 
 RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
@@ -69,3 +73,42 @@ def test_reading_and_naming_a_key_loads_no_library():
         "sys.exit('cryptography' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(("problem", "escapes"), [(KeyboardInterrupt(), True), (BaseException(), False)])
+def test_only_what_ends_the_program_escapes_from_a_signature_check(monkeypatch, problem, escapes):
+    """A library in native code may panic: that is no valid signature."""
+
+    def fail(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(public_keys, "_verify", fail)
+    key = _public(Ed25519PrivateKey.generate())
+    if escapes:
+        with pytest.raises(KeyboardInterrupt):
+            key.verify(b"", b"")
+    else:
+        assert not key.verify(b"", b"")
+
+
+def test_a_library_that_cannot_be_loaded_makes_no_signature_wrong(monkeypatch):
+    """An app without file descriptors is not attacked."""
+
+    def refuse(_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    key, loaded = _public(Ed25519PrivateKey.generate()), public_keys.ed25519
+    monkeypatch.delitem(vars(loaded), "__module__", raising=False)
+    monkeypatch.setattr(lazy, "import_module", refuse)
+    with pytest.raises(StateUnreadableError):
+        key.verify(b"", b"")
+
+
+def test_a_missing_library_is_reported(monkeypatch):
+    """The error names the extra."""
+    monkeypatch.setattr(public_keys, "find_spec", lambda _: None)
+    with pytest.raises(ImportError, match=r"^release_keys needs .*licclient\[signed\]"):
+        public_keys.demand_library("release_keys")
+    monkeypatch.setattr(public_keys, "_verify", lambda *_: public_keys.demand_library("public_keys"))
+    with pytest.raises(ImportError, match="public_keys needs"):
+        _public(Ed25519PrivateKey.generate()).verify(b"", b"")

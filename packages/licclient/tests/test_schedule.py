@@ -14,6 +14,7 @@ from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import MAX_SPREAD
 from licclient._core.status import (
     JITTER,
+    LATE_WINDOW,
     RETRY_FIRST,
     RETRY_MOST,
     START_WINDOW,
@@ -174,3 +175,12 @@ def test_a_thousand_that_start_at_nine_never_call_all_at_once(sessions, age, wor
     for minute, calls in minutes.items():
         spans[minute // 5] += calls
     assert max(spans.values()) / (minutes.total() / (work / (5 * MINUTE))) < 4
+
+
+def test_an_update_check_without_an_answer_is_made_up_for_at_the_start():
+    """Within minutes, and not hours: the one before it found no service."""
+    last = UpdateCheckRecord(NOW - timedelta(hours=5), 0.0, answered=False, listing=None)
+    answered = UpdateCheckRecord(NOW - timedelta(hours=15), 0.0, answered=True, listing=None)
+    for record, window in ((last, LATE_WINDOW), (answered, START_WINDOW)):
+        at = next_update_check("a", record, None, NOW, NOW, SETTINGS)
+        assert NOW <= at <= NOW + window

@@ -20,6 +20,7 @@ from licclient._core.status import (
     judge_status,
     outcome_of,
     read_outcome,
+    was_trial,
     write_outcome,
 )
 
@@ -165,3 +166,14 @@ def test_a_success_is_remembered_with_its_product():
     """So that the other apps of a vendor know whether it was one for them."""
     good = outcome_of(Verified("Notes", None, lifetime=True), "call", NOW)
     assert read_outcome(write_outcome(good)) == good == Outcome("call", NOW, None, "Notes")
+
+
+def test_a_refused_license_was_a_trial_if_its_last_success_was_one():
+    """Else what an earlier refusal said counts."""
+    trial = CachedLicense(Verified("Notes", None, lifetime=True, is_trial=True), NOW, NOW)
+    bought = CachedLicense(Verified("Notes", None, lifetime=True), NOW, NOW)
+    refused = Outcome("c", NOW, LicenseRefusedError(Reason.EXPIRED, "over", is_trial=True))
+    assert was_trial(trial, None)
+    assert not was_trial(bought, refused)
+    assert was_trial(None, refused)
+    assert not was_trial(None, None)

@@ -4,11 +4,11 @@ Public modules have no underscore: this one, `errors`, `deliver`, `dialogs.tk`, 
 `testing`. Importing this one opens no file, no socket and no thread, and loads no HTTP library.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from licclient._client import LicenseClient
 from licclient._core.clock import Clock
+from licclient._core.lazy import load_module
 from licclient._core.model import (
     Entitlements,
     EntitlementValue,
@@ -132,5 +132,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     for module, names in _LATER.items():
         if name in names:
-            return getattr(import_module(f"licclient.{module}"), name)
+            return getattr(load_module(f"licclient.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

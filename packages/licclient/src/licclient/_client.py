@@ -4,6 +4,7 @@ What is imported within functions is not needed by a start that is answered from
 """
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from os import PathLike
@@ -30,6 +31,7 @@ from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
 from licclient._core.model import License
 from licclient._core.window_loop import patience
+from licclient.errors import StateUnreadableError
 
 if TYPE_CHECKING:
     from licclient import _doctor, _worker
@@ -160,7 +162,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         if known is None:
             return check_entitled(self._confirm(patience(seconds)), entitlement)
         if is_due and self._may_refresh():
-            self._refresh = _worker.Refresh(self._verify_in_background)
+            with suppress(StateUnreadableError):  # no file descriptor for the module: what is known holds
+                self._refresh = _worker.Refresh(self._verify_in_background)
         return check_entitled(known, entitlement)
 
     @overload

@@ -1,9 +1,8 @@
 """The only table of features, each loaded by its first use: an answer from the cache needs few."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from licclient.errors import StateUnreadableError
+from licclient._core.lazy import load_module
 
 if TYPE_CHECKING:
     from licclient import _status as status
@@ -52,8 +51,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = globals()[name] = import_module(f"licclient.{_MODULES[name]}")
-    except OSError as problem:  # the app has used up its file descriptors
-        raise StateUnreadableError(problem.strerror or type(problem).__name__, problem.filename) from None
+    module = globals()[name] = load_module(f"licclient.{_MODULES[name]}")
     return module

@@ -1,5 +1,6 @@
 """Modules that are loaded by their first use: a start that is answered from the cache needs few."""
 
+import os
 from importlib import import_module
 from types import ModuleType
 
@@ -13,7 +14,7 @@ class LazyModule(ModuleType):
     def __getattr__(self, name: str) -> object:
         module = self.__dict__.get("__module__")
         if module is None:  # once: a program that ends imports nothing any more
-            module = self.__dict__["__module__"] = import_module(self.__name__)
+            module = self.__dict__["__module__"] = load_module(self.__name__)
         return getattr(module, name)
 
 
@@ -23,3 +24,28 @@ def lazy(name: str) -> ModuleType:
     Type checkers, contracts and freezers follow the import below `TYPE_CHECKING` beside it.
     """
     return LazyModule(name)
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module; raise `StateUnreadableError` if the app has used up its file descriptors."""
+    try:
+        return import_module(name)
+    except (OSError, ImportError) as problem:
+        reason = _reason(problem)
+        if reason is None:
+            raise
+        from licclient.errors import StateUnreadableError  # noqa: PLC0415 - which imports this module
+
+        raise StateUnreadableError(reason, getattr(problem, "filename", None)) from None
+
+
+def _reason(problem: OSError | ImportError) -> str | None:
+    """Return the system's words for a failed read; None for a module that is missing or broken."""
+    if isinstance(problem, OSError):
+        return problem.strerror or type(problem).__name__
+    # What the linker reports has no number: the cause is known only by another try.
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as cause:
+        return cause.strerror
+    return None

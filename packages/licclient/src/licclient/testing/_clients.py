@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from licclient._core.arguments import check_text, wrong_type
 from licclient._core.typed_key import mask_key
 from licclient.testing._arguments import checked
 
@@ -41,7 +42,14 @@ class LicenseClock:
     @checked
     def move(self, span: timedelta | None = None, /, **parts: float) -> None:
         """Move the clock, back if negative: by `timedelta(days=1)`, or as `days=1, hours=2`."""
-        self.now += timedelta(**parts) if span is None else span
+        for name, value in parts.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise wrong_type(name, "a number", value)
+        try:
+            self.now += timedelta(**parts) if span is None else span
+        except (OverflowError, ValueError):
+            name = next(iter(parts), "span")
+            raise ValueError(f"{name} leads to a date that no calendar has") from None
 
 
 class MemoryStorage:
@@ -54,12 +62,24 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self.machine_id = uuid4().hex
-        self.key: str | None = None
+        self._key: str | None = None
         self._records: dict[str, Document] = {}
         self._lock = threading.RLock()
 
+    @property
+    def key(self) -> str | None:
+        """The license key that every app finds here."""
+        return self._key
+
+    @key.setter
+    def key(self, key: str | None) -> None:
+        check_text("key", key)
+        self._key = key
+
     def load(self, name: str) -> "Document | None":
         """Return a record."""
+        if not isinstance(name, str):
+            raise wrong_type("name", "a string", name)
         with self._lock:
             if self.key is not None and name.startswith("activation-"):
                 # One object until it changes: clients compare by identity.
@@ -69,6 +89,8 @@ class MemoryStorage:
 
     def change(self, name: str, edit: "Callable[[Document | None], Document | None]") -> "Document | None":
         """Replace or delete a record."""
+        if not callable(edit):
+            raise wrong_type("edit", "callable", edit)
         with self._lock:
             after = edit(self.load(name))
             if after is not None:

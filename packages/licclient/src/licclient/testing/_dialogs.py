@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from licclient._core.arguments import check_text, wrong_type
 from licclient._core.texts import TABLES, text_of
 from licclient.dialogs._driver import Driver, watchers
 from licclient.dialogs._states import Action, Typed
@@ -35,11 +36,15 @@ def answer_dialog(*buttons: str, key: str | None = None) -> Iterator[list[str]]:
     Raises:
         AssertionError: At the end of the block: no dialog was shown, it has no such button, or it stayed
             open. It is closed then, and so is a dialog for which there is no answer.
+        TypeError: A button or the key is no text.
         ValueError: No dialog has such a button.
     """
     for button in buttons:
+        if not isinstance(button, str):
+            raise wrong_type("buttons", "strings", button)
         if button not in _BUTTONS:
-            raise ValueError(f"no dialog has a button {button!r}, but {', '.join(_BUTTONS)}")
+            raise ValueError(f"buttons: no dialog has a button {button[:40]!r}, but {', '.join(_BUTTONS)}")
+    check_text("key", key)
     answer = _Answer(list(buttons), key)
     if not _answers:
         watchers.append(_watch)
