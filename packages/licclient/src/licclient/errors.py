@@ -213,9 +213,11 @@ class NoSeatError(LicclientError):
 class StateUnreadableError(LicclientError):
     """A file of the state folder cannot be read; nothing was changed (D-52).
 
+    Also when the app has used up its file descriptors, and a module of this package cannot be loaded.
+
     Attributes:
         reason: In the system's words, such as `Permission denied`.
-        path: The file; None for a storage without files.
+        path: The file, if it is known; None for a storage without files.
     """
 
     def __init__(self, reason: str, path: str | None = None) -> None:
