@@ -1,6 +1,7 @@
 """Modules that are loaded by their first use: a start that is answered from the cache needs few."""
 
 import os
+import sys
 from importlib import import_module
 from types import ModuleType
 
@@ -34,9 +35,9 @@ def load_module(name: str) -> ModuleType:
         reason = _reason(problem)
         if reason is None:
             raise
-        from licclient.errors import StateUnreadableError  # noqa: PLC0415 - which imports this module
-
-        raise StateUnreadableError(reason, getattr(problem, "filename", None)) from None
+        # Always loaded, and above this module: it imports this one.
+        error = sys.modules["licclient.errors"].StateUnreadableError
+        raise error(reason, getattr(problem, "filename", None)) from None
 
 
 def _reason(problem: OSError | ImportError) -> str | None:
