@@ -23,7 +23,7 @@ from licserver.runtime.worker_threads import THREADS
 from licserver.services.license_lookups import find_ids_by_email
 from licserver.services.support import SupportService
 from licserver.web.account.pages import describe_all
-from licserver.web.shops import LARGE_BYTES, MAX_LARGE
+from licserver.web.shops import LARGE_BYTES, LARGE_SHARE, MAX_LARGE
 
 
 @pytest.fixture
@@ -140,8 +140,9 @@ def test_unsigned_deliveries_fill_no_memory(make_world: Callable[..., World]) ->
         stack.callback(server.stop)
         address, path = httpx.URL(server.url), "/events/in/shop"
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode()
-        for _ in range(MAX_LARGE):
-            connection = stack.enter_context(create_connection((address.host, address.port), 10))
+        for number in range(MAX_LARGE):  # of as many clients as have them all together
+            source = f"127.9.{number // LARGE_SHARE}.1", 0
+            connection = stack.enter_context(create_connection((address.host, address.port), 10, source))
             connection.sendall(head + bytes(length // 2))
         sleep(0.5)  # until they have arrived
         with suppress(httpx.WriteError):

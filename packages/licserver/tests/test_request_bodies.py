@@ -17,6 +17,8 @@ from harness.engines import sqlite_only
 from harness.standstill import Standstill
 from licserver.domain.records import Scope
 from licserver.serving import connections
+from licserver.shops import ShopKind
+from licserver.web.responses import ApiError, LargeBodies
 
 VERIFY = "/api/v1/licenses/verify"
 UPLOAD = "/console/products/app/releases"
@@ -228,3 +230,38 @@ async def test_a_body_has_no_transfer_coding_but_chunked(site):
         chunk = f"\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
         answer = await site.raw(head.encode() + chunk)
         assert (coding, answer[9:12]) == (coding, str(status).encode())
+
+
+def test_large_bodies_have_a_share_for_each_address():
+    """One client that sends some slowly does not have those of others refused; all together are bounded."""
+    bodies = LargeBodies(10, 5, 2)
+    for _ in range(2):
+        bodies.take("192.0.2.1")
+    with pytest.raises(ApiError) as refused:
+        bodies.take("192.0.2.1")
+    assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "10")
+    for address in ("192.0.2.2", "192.0.2.2", "192.0.2.3"):
+        bodies.take(address)
+    with pytest.raises(ApiError):
+        bodies.take("192.0.2.4")
+    bodies.release("192.0.2.1")
+    bodies.take("192.0.2.4")
+
+
+@sqlite_only
+async def test_slow_large_deliveries_of_one_address_refuse_nobody_elses(site, world):
+    """Sixteen of them, each with a part of its body, and a shop at another address."""
+    world.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
+    head = b"POST /events/in/shop HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 400000\r\n\r\n"
+    held = []
+    for _ in range(16):
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port, local_addr=("127.7.7.7", 0))
+        writer.write(head + b"x" * 140_000)
+        held.append((reader, writer))
+    first = await asyncio.wait_for(held[-1][0].readline(), 10)
+    assert first.split()[1] == b"429"
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, local_addr=("127.8.8.8", 0))
+    writer.write(head + b"x" * 400_000)
+    assert (await asyncio.wait_for(reader.readline(), 10)).split()[1] in (b"401", b"503")
+    for _, one in [*held, (reader, writer)]:
+        one.close()

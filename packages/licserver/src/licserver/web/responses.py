@@ -6,6 +6,7 @@ The admin API and the console write the same errors as problem details and as pa
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
@@ -298,28 +299,34 @@ async def send_continue(request: web.Request) -> None:
 
 
 class LargeBodies:
-    """Limits how many large bodies are read at the same time: each is in memory until it has arrived."""
+    """Limits how many large bodies are read at the same time: each is in memory until it has arrived.
 
-    def __init__(self, size: int, most: int) -> None:
-        self.size, self._free = size, most
+    An address has a share: whoever sends some slowly must not have those of others refused.
+    """
 
-    def take(self) -> None:
+    def __init__(self, size: int, most: int, share: int) -> None:
+        self.size, self._most, self._share = size, most, share
+        self._reading = Counter[str]()
+
+    def take(self, address: str) -> None:
         """Count a body that has grown large, until `release`; 429 if there are too many."""
-        if not self._free:
-            raise ApiError(429, headers={hdrs.RETRY_AFTER: "10"})
-        self._free -= 1
+        if self._reading[address] >= self._share or self._reading.total() >= self._most:
+            raise ApiError(429, "Too many large requests are read already.", {hdrs.RETRY_AFTER: "10"})
+        self._reading[address] += 1
 
-    def release(self) -> None:
+    def release(self, address: str) -> None:
         """Count one less."""
-        self._free += 1
+        self._reading[address] -= 1
+        if not self._reading[address]:
+            del self._reading[address]
 
 
 async def read_body(
-    request: web.Request, limit: int, seconds: float, large: LargeBodies | None = None
+    request: web.Request, limit: int, seconds: float, large: LargeBodies | None = None, address: str = ""
 ) -> bytes:
     """Read a body of at most `limit` bytes within `seconds`; otherwise an `ApiError`, 413 or 408.
 
-    `large` limits how many long ones are read at the same time; beyond that 429.
+    `large` limits how many long ones are read at the same time, from the client's address; beyond that 429.
     """
     body, is_counted = bytearray(), False
     await send_continue(request)
@@ -330,11 +337,11 @@ async def read_body(
                 if len(body) > limit:
                     raise ApiError(413, f"The request's body is longer than {limit} bytes.")
                 if large is not None and not is_counted and len(body) > large.size:
-                    large.take()
+                    large.take(address)
                     is_counted = True
     except TimeoutError:
         raise ApiError(408) from None
     finally:
         if large is not None and is_counted:
-            large.release()
+            large.release(address)
     return bytes(body)

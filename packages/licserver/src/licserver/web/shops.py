@@ -22,6 +22,7 @@ PATH_SECRET: Final = ":path-secret"  # no header of a request has such a name
 LARGE_BYTES: Final = 128 << 10  # nearly all deliveries are smaller, and so are never refused
 MAX_LARGE: Final = 16
 """Large deliveries that are read at a time: anyone can send some, before the signature is verified."""
+LARGE_SHARE: Final = 4  # of an address: not every shop repeats what is refused
 
 _log = logging.getLogger("licserver.sales")
 
@@ -34,12 +35,13 @@ class SaleDeliveries:
     wake: Callable[[], None]
     limits: Limits
     threads: WorkerThreads
-    large: LargeBodies = field(default_factory=lambda: LargeBodies(LARGE_BYTES, MAX_LARGE))
+    large: LargeBodies = field(default_factory=lambda: LargeBodies(LARGE_BYTES, MAX_LARGE, LARGE_SHARE))
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
         """Respond once the delivery is stored; a shop repeats what gets no 2xx."""
         timeout = self.services.settings.body_timeout
-        body = await read_body(request, MAX_DELIVERY_BODY_BYTES, timeout, self.large)
+        address = self.limits.address(request)
+        body = await read_body(request, MAX_DELIVERY_BODY_BYTES, timeout, self.large, address)
         headers = {name.lower(): value for name, value in request.headers.items()}
         headers[PATH_SECRET] = request.query.get("secret", "")  # of shops that sign nothing
         name = request.match_info["name"]
