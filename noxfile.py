@@ -142,12 +142,15 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def crash(session: nox.Session) -> None:
-    """Kill the server 200 times, PostgreSQL 20 times and apps 300 times; restart 20 times, race 200 times.
+    """Kill the server 200 times, 50 more amid sales, PostgreSQL 20 times and apps 300 times.
+
+    Restart 20 times, and race 200 times.
 
     All under load. The test run does a few of each.
     """
     campaign = {
         "LICENSING_CRASHES": "200",
+        "LICENSING_SALE_CRASHES": "50",
         "LICENSING_POSTGRES_CRASHES": "20",
         "LICENSING_RESTARTS": "20",
         "LICENSING_RACES": "200",
@@ -158,7 +161,8 @@ def crash(session: nox.Session) -> None:
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
     jumps = "packages/licserver/tests/test_seats.py::test_racers_never_hold_more_than_were_sold"
     seats = "packages/licserver/tests/test_seats_crash.py"
-    tests = (*files, *apps, races, jumps, seats)
+    sales = "packages/licserver/tests/test_sales_crash.py"
+    tests = (*files, *apps, races, jumps, seats, sales)
     run(session, "pytest", *EVERYTHING, "--timeout=0", *tests, *session.posargs, env=campaign)
 
 

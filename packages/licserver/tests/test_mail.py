@@ -89,6 +89,28 @@ async def test_4xx_is_repeated_and_5xx_is_the_end(mailing, recipient, data, stat
     assert [job.state for job in await send()] == [JobState.DONE]
 
 
+async def test_a_mail_that_had_no_recipient_follows_when_the_license_is_reinstated(mailing):
+    """It counts as not sent, and is sent once then; one that was sent is not sent again."""
+    world, mailbox, send = mailing
+    keys = [world.key(customer_email=f"{name}@customer.example") for name in ("ann", "bob")]
+    world.services.mail.send_keys([license_id(world, key) for key in keys])
+    world.services.licenses.revoke(keys[1], "the payment was disputed")
+    jobs = {job.payload["license_id"]: job for job in await send()}
+    skipped = jobs[license_id(world, keys[1]).hex()]
+    assert (skipped.state, skipped.last_error.split()[:2]) == (JobState.DONE, ["its", "license"])
+    world.services.licenses.revoke(keys[0])
+    for key in keys:
+        world.services.licenses.reinstate(key)
+        world.services.licenses.revoke(key)
+        world.services.licenses.reinstate(key)
+    jobs = await send()
+    assert [(job.state, job.last_error) for job in jobs] == [(JobState.DONE, None)] * 2
+    assert [recipients for _, recipients, _ in mailbox.got] == [
+        ["ann@customer.example"],
+        ["bob@customer.example"],
+    ]
+
+
 async def test_a_wrong_password_or_no_server_lets_mail_wait(make_world, smtp):
     """It is not the mail's fault."""
     _, port = smtp

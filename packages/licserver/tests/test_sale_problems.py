@@ -135,6 +135,8 @@ async def test_the_console_shows_and_mends_them(world, alice):
     assert "2 sales need you" in await alice.get("/console/sources")
     page = await alice.get("/console/sales")
     assert "&lt;b&gt;1" in page
+    assert "app is not mapped; choose its product" in page
+    assert "licserver source map" not in page
     mapped, left = problems(world)[::-1]
     await alice.post(
         "/console/sales/map", problem=str(mapped.id), external_id="app", product="app", slots="1"
@@ -204,6 +206,31 @@ def test_the_command_line_issues_a_license_for_a_sale(cli, monkeypatch):
     assert "needs no decision" in cli("license", "issue", "app", "--problem", problem, expect=2)
     assert "at most" in cli("license", "issue", "app", "--problem", problem, "--count", "10001", expect=2)
     assert "no problem 99" in cli("license", "issue", "app", "--problem", "99", expect=2)
+
+
+def test_the_command_line_maps_and_goes_on(cli, monkeypatch):
+    """It names what waits; with --go-on the server processes it."""
+    sell_unmapped(cli, monkeypatch, shops.standard("purchase.completed", order_id="1", external_id="a"))
+    mapping = ("source", "map", "shop", "a", "--product", "app")
+    cli(*mapping)
+    assert "1 sale waits for it; add --go-on" in cli.errors
+    cli(*mapping, "--go-on")
+    assert "the server goes on with them" in cli.errors
+    with closing(open_services(Settings(data_dir=cli.folder))) as services:
+        (event,) = services.sources.list_events("shop").items
+        services.sales.process(event.id)
+        assert sum(1 for _ in services.licenses.list_all()) == 1
+    cli(*mapping, "--go-on")
+    assert "wait" not in cli.errors
+
+
+def test_an_address_that_cannot_be_used_is_named(world):
+    """The key is issued, and the delivery says that nobody got it."""
+    add(world, "standard")
+    item = {"order_id": "1", "external_id": "app", "customer_email": "foo"}
+    process(world, "standard", shops.standard("purchase.completed", **item))
+    (event,) = world.services.sources.list_events("standard").items
+    assert event.reason == "issued 1 license of app; the customer's address cannot be used: nothing is mailed"
 
 
 def test_a_license_of_another_product_for_a_sale(cli, monkeypatch):

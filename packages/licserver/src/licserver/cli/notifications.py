@@ -6,7 +6,7 @@ import click
 
 from licserver.cli import Commands
 from licserver.cli.common import Printer, key_argument, limit_option, pick, row_id, services_command
-from licserver.database.repositories.queue import JobState
+from licserver.database.repositories.queue import Job, JobState
 from licserver.database.repositories.webhooks import WebhookEndpoint
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
@@ -129,6 +129,10 @@ def redeliver(
 _STATES = {JobState.WAITING: "waiting", JobState.DONE: "sent", JobState.DEAD: "given up"}
 
 
+def _describe_state(job: Job) -> str:
+    return "not sent" if job.state is JobState.DONE and job.last_error else _STATES[job.state]
+
+
 mail_group = Commands("mail", help="List mails to customers, send one again, try the settings.")
 
 
@@ -140,7 +144,7 @@ def list_mails(services: Services, printer: Printer, limit: int, *, failed: bool
     found = services.mail.list_jobs(JobState.DEAD if failed else None, limit=limit).items
     records = (
         {"mail": job.id, "template": job.payload["template"], "license": job.payload.get("license_id")}
-        | {"state": _STATES[job.state], "attempts": job.attempts}
+        | {"state": _describe_state(job), "attempts": job.attempts}
         | {"queued_at": job.created_at, "error": job.last_error}
         for job in found
     )

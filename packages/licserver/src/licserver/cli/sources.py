@@ -206,14 +206,29 @@ def _describe_mapping(mapping: SourceMapping) -> str:
 @click.option(
     "--quantity", type=int, metavar="N", help="How many a purchase is, where the shop does not report it."
 )
+@click.option(
+    "--go-on", is_flag=True, help="Process the sales that wait for it, as the console's button does."
+)
 def map_product(
-    services: Services, printer: Printer, name: str, external_id: str, *, ignore: bool, **terms: Any
+    services: Services,
+    printer: Printer,
+    name: str,
+    external_id: str,
+    *,
+    ignore: bool,
+    go_on: bool,
+    **terms: Any,
 ) -> None:
     """Choose what the source NAME issues for EXTERNAL_ID, the shop's id of a product or price."""
     if ignore is (terms["slug"] is not None):
         raise InvalidInputError("give --product or --ignore")
     mapping = services.sources.map(name, external_id, **terms)
     printer.result(asdict(mapping), f"mapped {_describe_mapping(mapping)}")
+    if waiting := services.sources.count_waiting(name, external_id):
+        sales = f"{waiting} {plural(waiting, 'sale waits', 'sales wait')} for it"
+        if go_on:
+            services.sources.process_waiting(name, external_id)
+        echo(f"{sales}: the server goes on with them" if go_on else f"{sales}; add --go-on", err=True)
 
 
 @services_command("unmap", source_group)

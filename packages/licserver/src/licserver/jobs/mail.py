@@ -32,11 +32,11 @@ def register_mail(background: BackgroundWorker, services: Services) -> None:
         return
     options = _connection_options(services.settings)
 
-    async def send(job: Job) -> None:
+    async def send(job: Job) -> bool:
         aiosmtplib = libraries.aiosmtplib
         message = await background.on_thread(lambda: services.mail.render(job))
         if message is None:
-            return
+            return await background.on_thread(lambda: services.mail.skip(job))
         try:
             await aiosmtplib.send(message, **options)
         except aiosmtplib.SMTPAuthenticationError as problem:  # a wrong setting, not a fault of this mail
@@ -50,6 +50,7 @@ def register_mail(background: BackgroundWorker, services: Services) -> None:
             raise BuryJobError(_NO_UTF8) from None
         except (aiosmtplib.SMTPException, OSError) as problem:
             raise RetryJobError(f"the mail server cannot be reached ({type(problem).__name__})") from None
+        return False
 
     for queue, at_once in _AT_ONCE.items():
         background.register(queue, send, lease=LEASE, at_once=at_once)

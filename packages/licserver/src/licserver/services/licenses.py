@@ -364,6 +364,7 @@ def reinstate_licenses(tx: Context, licenses: Sequence[IssuedLicense]) -> None:
     tx.repositories.licenses.change(*licenses, revoked_at=None, revoked_reason=None)
     tx.write_audit("license.reinstate", *map(audit_object, licenses), was=licenses[0].revoked_reason)
     tx.add_events(EventType.LICENSE_REINSTATED, *map(event_data, licenses))
+    MailService(tx).send_skipped(licenses)
     for license_ in licenses:
         _write_expiry(tx, replace(license_, revoked_at=None))
 

@@ -72,6 +72,9 @@ _PRIVATE: Final[Mapping[str, tuple[str, ...]]] = {
 _COMPUTERS_OF_DAY: Final = 20
 """Mails about new computers of a license in a day (D-296)."""
 
+_SKIPPED: Final = "its license was not valid then, or had no address any more"
+"""Why a mail was not sent, though nothing failed."""
+
 MAX_KEYS: Final = 1_000
 """License keys of a mail."""
 
@@ -274,6 +277,16 @@ class MailService:
             return list(heapq.merge(*pages, key=lambda job: job.id, reverse=True))[:limit]
 
         return page_by_id(load, cursor, limit)
+
+    def skip(self, job: Job) -> bool:
+        """Finish the job of a mail that `render` returns nothing for; return True."""
+        self._queue.finish(job, self._context.now(), _SKIPPED)
+        return True
+
+    def send_skipped(self, licenses: Iterable[IssuedLicense]) -> int:
+        """Queue the mails again that were not sent because these licenses were revoked; return how many."""
+        keys = [f"license_key/{license_.id.hex()}" for license_ in licenses]
+        return self._queue.revive_skipped(KEYS, keys, self._context.now()) if self.is_on else 0
 
     def retry(self, id_: int) -> None:
         """Send a mail again."""

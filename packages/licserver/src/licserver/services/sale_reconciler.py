@@ -159,11 +159,14 @@ class SaleReconciler:
         for wanted in missing:
             if wanted.terms is not None:
                 product, order = products[wanted.terms.product], find_object(wanted)
+                email = find_email(wanted.email) or address
+                if wanted.email and email is None:
+                    self._report.add("the customer's address cannot be used: nothing is mailed")
                 terms = LicenseTerms(
                     **read_terms(wanted.terms),
                     subscription_id=wanted.subscription_id,
                     # A mistyped address must not prevent the license.
-                    customer_email=find_email(wanted.email) or address,
+                    customer_email=email,
                     customer_language=wanted.language or language,
                     note=f"Order {order.partition(':')[2]} ({self._source.name})",
                 )

@@ -300,6 +300,17 @@ class SourceService(Service):
             waiting = [one.object for one in sales.list_waiting(problem.source, external_id)]
             self._process_again(tx, problem.source, [problem.object, *waiting])
 
+    def count_waiting(self, name: str, external_id: str) -> int:
+        """Count the sales that wait for the mapping of an id."""
+        waiting = self._context.repositories.sales.list_waiting(name, external_id)
+        return len({one.object for one in waiting})
+
+    def process_waiting(self, name: str, external_id: str) -> None:
+        """Process the sales again that wait for the mapping of an id."""
+        with self._context.transaction() as tx:
+            waiting = tx.repositories.sales.list_waiting(name, external_id)
+            self._process_again(tx, name, [one.object for one in waiting])
+
     def _process_again(self, tx: Context, source: str, objects: Sequence[str]) -> None:
         """Let the contracts of some objects be brought to what they should be."""
         sales = tx.repositories.sales

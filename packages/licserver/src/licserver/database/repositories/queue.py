@@ -189,9 +189,12 @@ class QueueRepository(Repository):
                 found.append("")
         return found
 
-    def finish(self, job: Job, now: datetime) -> bool:
-        """Mark a claimed job as done; return False, and change nothing, if its lease was lost."""
-        return self._end(job, state=JobState.DONE, due_at=None, finished_at=now, last_error=None)
+    def finish(self, job: Job, now: datetime, skipped: str | None = None) -> bool:
+        """Mark a claimed job as done; return False, and change nothing, if its lease was lost.
+
+        `skipped` is why there was nothing to do; `revive_skipped` makes such a job wait again.
+        """
+        return self._end(job, state=JobState.DONE, due_at=None, finished_at=now, last_error=skipped)
 
     def retry(self, job: Job, at: datetime, error: str) -> bool:
         """Let a claimed job wait until an instant; as `finish`."""
@@ -209,7 +212,14 @@ class QueueRepository(Repository):
 
     def revive(self, queue: str, ids: Collection[int], now: datetime) -> int:
         """Let jobs that are dead or done wait again, from their first attempt on; return how many."""
-        wanted = _columns.id.in_(ids) & (_columns.state != JobState.WAITING)
+        return self._revive(queue, _columns.id.in_(ids) & (_columns.state != JobState.WAITING), now)
+
+    def revive_skipped(self, queue: str, keys: Collection[str], now: datetime) -> int:
+        """Let jobs wait again that were finished because there was nothing to do; return how many."""
+        is_skipped = (_columns.state == JobState.DONE) & _columns.last_error.is_not(None)
+        return self._revive(queue, _columns.key.in_(keys) & is_skipped, now)
+
+    def _revive(self, queue: str, wanted: ColumnElement[bool], now: datetime) -> int:
         fresh = {"state": JobState.WAITING, "attempts": 0, "due_at": now, "finished_at": None}
         return self._execute(update(jobs).where(_columns.queue == queue, wanted).values(**fresh))
 

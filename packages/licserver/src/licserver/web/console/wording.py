@@ -35,6 +35,9 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         (r"add one with: licserver product add SLUG --name NAME", "add one on the page Products"),
         (r"with --test\b( for the test mode)?", "with “It is the shop’s test mode” ticked"),
         (r"by --expires-in\b", "by its date"),
+        (r"; map it with `licserver source map`", "; choose its product"),
+        (r"map it with `--quantity`", "map it with a quantity"),
+        (r"; use `licserver source sync`, or", "; have the operator run `licserver source sync`, or"),
         (
             r"use `licserver source map`, then `licserver source replay`",
             "map the product, and repeat the delivery",
