@@ -321,6 +321,25 @@ def test_a_license_of_before_beside_the_items_of_its_subscription() -> None:
     assert vendor.attention == []
 
 
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ([order(), lines(line("free"))], "no license of order 5: what was bought is mapped to none"),
+        ([order(), lines(line("free"), line("x", id_="2"))], ""),
+        ([order(), lines()], ""),
+        ([order(), lines(line("a"))], ""),  # it has one
+        ([refund()], ""),  # whether there is a purchase is not known
+        ([refund(), order(), lines(line("a"))], "no license of order 5: the order was refunded"),
+        ([order(state=OrderState.HELD, paid_at=None)], "no license of order 5: the order is on hold"),
+    ],
+)
+def test_why_there_is_no_license(facts: list[Fact], why: str) -> None:
+    """As far as it is known."""
+    vendor = Vendor("standard", {**mapped("a"), **mapped("free", product=None)})
+    vendor.take(facts)
+    assert vendor.result.nothing == why
+
+
 # --- answered by a license that a person has issued ---------------------------------------------
 
 

@@ -134,7 +134,7 @@ class SaleReconciler:
             self._source, contract.objects, attention, contract.problems
         )
         if not (contract.licenses or new):
-            _describe_nothing(contract.objects, self._report)
+            _describe_nothing(contract, self._report)
         if due := [id_ for id_, one in contract.sold.items() if one.mail_due]:
             self._sales.clear_mail_due(name, due)
         MailService(self._tx).send_issued([*(contract.licenses[one] for one in due), *new])
@@ -292,9 +292,11 @@ class SaleReconciler:
                 queue.revive(QUEUE, [job], now)
 
 
-def _describe_nothing(objects: Iterable[str], report: Report) -> None:
-    for order in sorted(split_objects(objects)[0])[:1]:
-        report.add(f"no license of order {order}: its purchase has not arrived, or issues none")
+def _describe_nothing(contract: Contract, report: Report) -> None:
+    orders = sorted(split_objects(contract.objects)[0])
+    if orders:
+        unknown = f"no license of order {orders[0]}: its purchase has not arrived, or issues none"
+        report.add(contract.result.nothing or unknown)
 
 
 def _describe_terms(change: Change) -> str:

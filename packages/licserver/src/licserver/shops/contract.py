@@ -204,3 +204,4 @@ class Desired:
     )  # subscription → when its licenses end; also by hand
     attention: tuple[Attention, ...] = ()
     fetches: tuple[Fetch, ...] = ()
+    nothing: str = ""  # why there are no licenses, in a sentence, as far as that is known

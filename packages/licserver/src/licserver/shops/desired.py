@@ -120,6 +120,7 @@ class _Derivation:
             ends=ends,
             attention=tuple(attention),
             fetches=tuple(self._fetches),
+            nothing="" if self._licenses else self._explain_nothing(),
         )
 
     # --- what was bought
@@ -564,6 +565,17 @@ class _Derivation:
             text = f"{_name(about)} was paid for a time that is not known; extend its licenses by hand"
             self._ask(f"period:{subscription.id}", AttentionKind.PERIOD, text, about)
             self._fetches[Fetch("subscription", subscription.id, about)] = None
+
+    def _explain_nothing(self) -> str:
+        """Return why no license is issued for the first order; empty if that is not known."""
+        for order in self._orders:
+            refusal = order.find_refusal(self._rules)
+            lines = () if order.lines is None else order.lines.lines
+            if order.order is not None and refusal is not None:
+                return f"no license of order {order.id}: {refusal}"
+            if lines and all(self._find_product(line) == "" for line in lines):
+                return f"no license of order {order.id}: what was bought is mapped to none"
+        return ""
 
     def _ask_for_purchase(self, what: str, about: str, *orders: OrderFacts) -> None:
         lines = [line for one in orders if one.lines is not None for line in one.lines.lines]
