@@ -23,11 +23,13 @@ from licclient import (
     explain,
 )
 from licclient._core.texts import LANGUAGES, TABLES, pick_language, text_of
+from licclient.testing import LicenseService
 
 EVERYTHING = [
     *Reason,
     *ERRORS,
     OSError(28, "No space left on device"),
+    FileNotFoundError(2, "No such file or directory"),
     OSError(),
     UpdateCheck(None, "Version 2.0 is up to date."),
     UpdateCheck(None, "Not now.", NotActivatedError()),
@@ -132,7 +134,7 @@ def test_no_line_is_left_over():
         "seats_in_use_untimed",
         *(outage.value for outage in Outage if outage is not Outage.UNREACHABLE),
     )
-    codes |= {f"error.{kind}" for kind in (*kinds, "disk", "moved_often", "not_movable")}
+    codes |= {f"error.{kind}" for kind in (*kinds, "disk", "unreadable_file", "moved_often", "not_movable")}
     codes |= {"reason.other_words", "reason.expired_trial", "state.valid", "state.unconfirmed"}
     codes |= {"state.grace", "state.grace_until", "state.trial_grace", "state.trial"}
     codes |= {f"state.trial_{when}" for when in ("days", "day", "today")}
@@ -222,3 +224,12 @@ def test_a_mac_has_its_language_in_a_file(monkeypatch, tmp_path, settings, langu
     if settings is not None:
         file.write_bytes(plistlib.dumps(settings, fmt=plistlib.FMT_BINARY))
     assert explain(Reason.REVOKED) == explain(Reason.REVOKED, language)
+
+
+def test_a_license_file_that_is_not_there_was_not_to_be_saved(tmp_path):
+    """`install_license_file` raises what the system reports; the sentence is about reading."""
+    with LicenseService() as service:
+        client = service.client(public_keys=[service.public_key])
+        with pytest.raises(FileNotFoundError) as missing:
+            client.install_license_file(tmp_path / "none.lic")
+    assert explain(missing.value, "en").startswith("The file could not be read. ")

@@ -1,7 +1,14 @@
 import pytest
 from stage.rules import settings
 
-from licclient._core.requests import escape_link, is_protected, is_safe_link, origin, redirect_target
+from licclient._core.requests import (
+    escape_link,
+    is_loopback,
+    is_protected,
+    is_safe_link,
+    origin,
+    redirect_target,
+)
 
 HERE = [
     *("127.0.0.1:80", "127.8.9.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0.0.0.0", "[::1]", "[::]"),  # noqa: S104 - nothing listens
@@ -121,3 +128,19 @@ def test_origins_have_one_spelling():
 def test_what_is_no_address_stays_as_it_is(link):
     """It is refused where it is used, and shown as it came."""
     assert escape_link(link) == link
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127。0。0。1", "127．0．0．1", "127｡0｡0｡1", "ｌocalhost", "LOCALHOST", "ip6-localhost", "localhost6"],
+)
+def test_this_machine_is_known_by_each_spelling_that_is_connected_to(host):
+    """IDNA has four kinds of dots, and systems have names of their own."""
+    assert is_loopback(host)
+    assert not is_safe_link(f"https://{host}:8443/x", settings())
+
+
+def test_other_hosts_with_such_letters_are_no_loopback():
+    """An address of another script is a name like any other."""
+    assert not is_loopback("例え。テスト")
+    assert not is_loopback("10。0。0。1")

@@ -233,3 +233,11 @@ def test_channels_are_a_list_of_names(channels, error):
 def test_pinned_release_keys_require_a_digest(options, required):
     """A file that cannot be verified is then no file, whatever the app passed (D-55)."""
     assert read_settings(ClientSettings("https://store.example", **options)).require_digest is required
+
+
+def test_a_slip_in_the_name_of_an_option_is_corrected():
+    """The error names the class that was called."""
+    with pytest.raises(TypeError, match=r"^LicenseClient has no option 'prodct'; did you mean 'product'\?$"):
+        LicenseClient("https://s.example", prodct="Notes")
+    with pytest.raises(TypeError, match=r"^AsyncLicenseClient has no option 'xyzzy'$"):
+        AsyncLicenseClient("https://s.example", xyzzy=1)

@@ -117,3 +117,22 @@ def test_a_key_as_the_service_issues_it():
     """To the letter."""
     assert is_license_key(KEY)
     assert not any(map(is_license_key, (KEY.lower(), f"{KEY}\n", KEY[:-1], "")))
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "My key is: CP - ABC123 - DEF456 - GHI789 - JKL012 - MNO345 thanks!",
+        "license key: cp abc123 def456 ghi789 jkl012 mno345.",
+        "Key: CP -ABC123\n- DEF456- GHI789 –JKL012 MNO345, many thanks",
+    ],
+)
+def test_a_key_with_spaced_dashes_is_found_in_a_sentence(typed):
+    """Mail programs and people put spaces around dashes, or in place of them."""
+    assert repair_key(typed) == "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
+
+
+def test_two_spaced_keys_are_not_chosen_from():
+    """Which one is meant is for the person to say."""
+    one, other = "CP ABC123 DEF456 GHI789 JKL012 MNO345", "CP XYZ123 DEF456 GHI789 JKL012 MNO345"
+    assert not isinstance(repair_key(f"keys: {one}, {other}"), str)

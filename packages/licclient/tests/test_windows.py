@@ -394,3 +394,17 @@ def test_nothing_is_cut_off_in_any_language(hands, client, shop, folder, languag
         assert hands.cut_off() == []
         hands.close_window()
         hands.until(lambda: not hands.is_open())
+
+
+def test_text_that_no_key_typed_counts(hands, client, service):
+    """Dictation, form fillers and screen readers set the field's text."""
+    service.grants()
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    field = hands.dialog._field
+    if hasattr(field, "setText"):
+        field.setText(KEY)
+    else:
+        field.insert(0, KEY)
+    hands.click(Action.GO)
+    hands.until(lambda: hands.message().startswith("✓"))
+    assert hands.body() == KEY

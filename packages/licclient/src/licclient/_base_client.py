@@ -24,6 +24,7 @@ from licclient._core.model import License, is_entitlement_name
 from licclient.errors import LicclientError, NotEntitledError
 
 if TYPE_CHECKING:
+    import difflib
     from pathlib import Path
 
     import httpx
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from licclient._updates import check as check_module
     from licclient._worker import AsyncWorker, Callbacks, OnStatus, OnUpdate, Worker
 else:
+    difflib = lazy("difflib")
     network = lazy("licclient._core.network")
     process = lazy("licclient._core.process")
     records = lazy("licclient._core.records")
@@ -128,6 +130,7 @@ class BaseClient(Generic[_W, _T]):
         storage: "Storage | None" = None,
         **options: Any,
     ) -> None:
+        check_options(type(self).__name__, options)
         given = (
             replace(base_url, **options)
             if isinstance(base_url, settings_module.ClientSettings)
@@ -259,6 +262,16 @@ def verify_forced(session: "Session", key: str) -> "Flow[License]":
 
 
 # --- what an app hands in, looked at before anything is done with it -----------------------------
+
+
+def check_options(client: str, options: Iterable[str]) -> None:
+    """Raise `TypeError` for an option that no client has, with the nearest one."""
+    known = settings_module.ClientSettings.__dataclass_fields__
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{client} has no option {name[:40]!r}{hint}")
 
 
 def check_transport(transport: object, *, is_async: bool) -> None:

@@ -78,6 +78,8 @@ def explain(
             return texts.text_of(f"flaw.{what.flaw.value}", tag, what.detail)
         case LicclientError():
             return texts.text_of(_code(what), tag, *_details(what, tag))
+        case FileNotFoundError():  # folders to save in are made
+            return texts.text_of("error.unreadable_file", tag, what.strerror or "").rstrip()
         case OSError():
             return texts.text_of("error.disk", tag, what.strerror or "").rstrip()
         case _:

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from ipaddress import ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from licclient._core.arguments import MAX_TYPED, is_text, wrong_type
+from licclient._core.lazy import lazy
 from licclient._core.model import Settings
 from licclient.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    import unicodedata
+else:
+    unicodedata = lazy("unicodedata")
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
 DEACTIVATE_PATH: Final = "/api/v1/licenses/deactivate"
@@ -156,6 +162,10 @@ def read_instant(value: object) -> datetime | None:
 
 _URL_CHARACTERS: Final = "%/:?#[]@!$&'()*+,;=~"
 _PORTS: Final = {"http": 80, "https": 443}
+_LOOPBACK_NAMES: Final = frozenset(
+    {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
+)
+"""What `/etc/hosts` calls this machine, by default, on the systems that we know."""
 
 
 def origin(url: str) -> str | None:
@@ -226,8 +236,10 @@ def is_in_the_clear(server: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Return whether a host is this machine, in any spelling, without a name look-up."""
-    host = host.rstrip(".")
-    if host == "localhost" or host.endswith(".localhost"):
+    # In IDNA these count as dots and digits: 127。0。0。1 is connected to.
+    host = host if host.isascii() else unicodedata.normalize("NFKC", host).replace("\u3002", ".")
+    host = host.rstrip(".").lower()
+    if host in _LOOPBACK_NAMES or host.endswith(".localhost"):
         return True
     try:
         address = ip_address(host.partition("%")[0] if ":" in host else _dotted(host))

@@ -29,6 +29,11 @@ _MOST_SHOWN: Final = 8
 
 _KEY_IN_TEXT: Final = rf"(?<![A-Z0-9-]){PREFIX}(?:-[A-Z0-9]{{{GROUP_LENGTH}}}){{{GROUPS}}}(?![A-Z0-9-])"
 
+# The same with spaces around the dashes, or in place of them, as mail programs and people write it.
+_SPACED_KEY_IN_TEXT: Final = (
+    rf"(?<![A-Z0-9-]){PREFIX}(?:[-\s]+[A-Z0-9]{{{GROUP_LENGTH}}}){{{GROUPS}}}(?![A-Z0-9-])"
+)
+
 # Minus, the long-vowel mark of Japanese keyboards, and others that Unicode does not file under dashes.
 _MORE_DASHES: Final = frozenset("\u2212\u30fc\uff70\u2500\u00af\u02d7")
 
@@ -80,6 +85,8 @@ def repair_key(typed: str) -> str | Mistyped:
         return Mistyped(KeyFlaw.TOO_LONG, str(len(typed) - _LENGTH))
     plain = _plain(typed)
     found = set(re.findall(_KEY_IN_TEXT, plain))
+    if not found:
+        found = {_write_key(spaced) for spaced in re.findall(_SPACED_KEY_IN_TEXT, plain)}
     if len(found) == 1:
         return str(found.pop())
     key = _join_groups(plain)
@@ -109,6 +116,12 @@ def _join_groups(plain: str) -> str | Mistyped:
         return Mistyped(KeyFlaw.TOO_SHORT, str(_LENGTH - len(body)))
     if len(body) > _LENGTH:
         return Mistyped(KeyFlaw.TOO_LONG, str(len(body) - _LENGTH))
+    return _write_key(letters)
+
+
+def _write_key(letters: str) -> str:
+    """Write prefix and groups with one dash between them."""
+    body = re.sub(r"[-\s]", "", letters).removeprefix(PREFIX)
     groups = (body[start : start + GROUP_LENGTH] for start in range(0, _LENGTH, GROUP_LENGTH))
     return "-".join((PREFIX, *groups))
 

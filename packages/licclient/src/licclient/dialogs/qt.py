@@ -361,8 +361,13 @@ class ActivationDialog(_Dialog):
         self._field = QLineEdit(self)
         self._field.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._field.setMinimumHeight(round(self._field.fontMetrics().lineSpacing() * 1.9))
-        self._field.textEdited.connect(lambda text: self._driver.handle(Typed(text)))  # by a person
+        self._field.textChanged.connect(self._take_text)
         return self._field
+
+    def _take_text(self, text: str) -> None:
+        """Take what a person typed, dictated or had filled in; what was drawn is known."""
+        if text != self._driver.state.view().body:
+            self._driver.handle(Typed(text))
 
     def _draw_body(self, view: View) -> None:
         if self._field.text() != view.body:

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.no_seats": "Diese Lizenz hat keine gemeinsamen Plätze. Bitte wenden Sie sich an den Support.",
     "error.cancelled": "Der Download wurde abgebrochen.",
     "error.disk": "Die Datei konnte nicht gespeichert werden. {0}",
+    "error.unreadable_file": "Die Datei konnte nicht gelesen werden. {0}",
     "file.damaged": "Das ist keine Lizenzdatei, oder ein Teil fehlt. Bitte holen Sie sie noch einmal.",
     "file.other_machine": "Diese Lizenzdatei ist für einen anderen Computer. Bitte fordern Sie eine für diesen Computer an.",
     "file.ended": "Diese Lizenzdatei ist abgelaufen. Bitte fordern Sie eine neue an.",

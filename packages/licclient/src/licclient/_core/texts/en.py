@@ -51,6 +51,7 @@ TEXTS: Final = {
     "error.no_seats": "This license has no seats to share. Please contact support.",
     "error.cancelled": "The download was cancelled.",
     "error.disk": "The file could not be saved. {0}",
+    "error.unreadable_file": "The file could not be read. {0}",
     # `FileFlaw`: why a license file cannot be used
     "file.damaged": "This is not a license file, or a part of it is missing. Please get it again.",
     "file.other_machine": "This license file is for another computer. Please ask for one for this computer.",

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.no_seats": "Esta licencia no tiene puestos compartidos. Póngase en contacto con el soporte.",
     "error.cancelled": "La descarga se ha cancelado.",
     "error.disk": "No se pudo guardar el archivo. {0}",
+    "error.unreadable_file": "No se pudo leer el archivo. {0}",
     "file.damaged": "Esto no es un archivo de licencia, o está incompleto. Obténgalo de nuevo.",
     "file.other_machine": "Este archivo de licencia es para otro ordenador. Solicite uno para este ordenador.",
     "file.ended": "Este archivo de licencia ha caducado. Solicite uno nuevo.",

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.no_seats": "Cette licence n’a pas de places partagées. Veuillez contacter l’assistance.",
     "error.cancelled": "Le téléchargement a été annulé.",
     "error.disk": "Le fichier n’a pas pu être enregistré. {0}",
+    "error.unreadable_file": "Le fichier n’a pas pu être lu. {0}",
     "file.damaged": "Ce n’est pas un fichier de licence, ou il est incomplet. Veuillez l’obtenir à nouveau.",
     "file.other_machine": "Ce fichier de licence est pour un autre ordinateur. Veuillez en demander un pour celui-ci.",
     "file.ended": "Ce fichier de licence a expiré. Veuillez en demander un nouveau.",

@@ -45,6 +45,7 @@ TEXTS: Final = {
     "error.no_seats": "此许可证没有共享席位。请联系技术支持。",
     "error.cancelled": "下载已取消。",
     "error.disk": "无法保存文件。{0}",
+    "error.unreadable_file": "无法读取文件。{0}",
     "file.damaged": "这不是许可证文件，或者内容不完整。请重新获取。",
     "file.other_machine": "此许可证文件用于另一台电脑。请为这台电脑申请一个。",
     "file.ended": "此许可证文件已到期。请申请新的文件。",
