@@ -126,3 +126,19 @@ async def test_computers_of_one_domain_do_not_pass_their_slots_on(site, world, a
         statuses.append((await ask(site, key, "office.example"))[0])
         world.clock.forward(minutes=1)
     assert statuses == [200] * 3 + [403] * 6
+
+
+async def test_a_computer_that_frees_itself_twice_does_not_hide_a_move(site, world, activate):
+    """No other one had a slot the second time, and the move before it was taken for a return."""
+    world.services.products.change("app", policy="strict", customer_moves=3)
+    key, addresses, is_refused = world.key(slots=2), {"192.0.2.1"}, False
+    for number in range(9):
+        for other in ([f"192.0.2.{number + 2}"], []):
+            if not is_refused:
+                for address in ["192.0.2.1", *other]:
+                    activate(key, "office.example", address)
+                addresses.update(other)
+            is_refused |= (await ask(site, key, "office.example"))[0] == 403
+            world.clock.forward(minutes=1)
+    assert is_refused
+    assert len(addresses) <= 2 + 3

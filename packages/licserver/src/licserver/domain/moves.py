@@ -1,12 +1,10 @@
 """Moves: how often a customer may free a slot (D-218). Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from licserver.domain.records import (
-    Environment,
-)
+from licserver.domain.records import Environment
 
 MOVES_COUNT_FOR: Final = timedelta(days=30)
 
@@ -19,32 +17,24 @@ class Move(NamedTuple):
 
 
 def counted_moves(
-    moves: Iterable[Move], active: Mapping[Environment, datetime], now: datetime
+    moves: Iterable[Move], active: Collection[Environment], now: datetime
 ) -> tuple[list[Move], list[Move]]:
     """Split moves into those that count, the earliest first, and the rest.
 
-    The last move does not count if its computer has a slot again, and neither does the move before it: a
-    return is free. With a third computer in turn, each move counts.
+    The last move does not count if its computer has a slot again in all its environments, and neither does
+    the move before it: a return is free. With a third computer in turn, each move counts.
 
     Args:
-        active: The environments that have a slot, each with the instant at which it took it.
+        active: The environments that have a slot.
     """
     counted: list[Move] = []
     uncounted: list[Move] = []
     for move in sorted(moves):
         (counted if now - move.at < MOVES_COUNT_FOR else uncounted).append(move)
-    while returned := [move for move in counted[-2:] if _is_back(move, active)]:
+    while returned := [move for move in counted[-2:] if move.environments.issubset(active)]:
         counted.remove(returned[-1])
         uncounted.append(returned[-1])
     return counted, uncounted
-
-
-def _is_back(move: Move, active: Mapping[Environment, datetime]) -> bool:
-    """Return whether a computer has a slot again, and no other one can have another of its slots."""
-    if move.environments.issubset(active):
-        return True
-    others = (at for environment, at in active.items() if environment not in move.environments)
-    return not move.environments.isdisjoint(active) and all(at < move.at for at in others)
 
 
 def next_move(counted: Sequence[Move], allowed: int, now: datetime) -> datetime | None:

@@ -31,13 +31,13 @@ class MoveService(Service):
         )
         moved = [license_id for license_id, license_moves in moves.items() if license_moves]
         active = {
-            license_id: {activation.environment: activation.activated_at for activation in activations}
+            license_id: [activation.environment for activation in activations]
             for license_id, activations in self._context.repositories.licenses.list_few_activations(
                 moved
             ).items()
         }
         counted = [
-            counted_moves(moves.get(license_.id, ()), active.get(license_.id, {}), now)[0]
+            counted_moves(moves.get(license_.id, ()), active.get(license_.id, ()), now)[0]
             for license_, _ in licenses
         ]
         return [
@@ -101,7 +101,7 @@ class MoveService(Service):
 def _counted(context: Context, license_: IssuedLicense) -> tuple[list[Move], list[Move]]:
     moves = context.repositories.moves.list_all([license_.id])[license_.id]
     active = context.repositories.licenses.list_activations(license_.id) if moves else []
-    return counted_moves(moves, {one.environment: one.activated_at for one in active}, context.now())
+    return counted_moves(moves, [activation.environment for activation in active], context.now())
 
 
 def _refusal(allowed: int, at: datetime | None) -> TooManyMovesError:
