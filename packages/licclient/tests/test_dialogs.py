@@ -98,7 +98,7 @@ def test_a_key_is_repaired_asked_about_and_thanked_for():
     ("typed", "message"),
     [
         ("", "Please enter your license key."),
-        ("ABC", "A license key begins with CP-."),
+        ("ABC", "Not a valid license key. Enter it exactly as you received it; most keys begin with CP-."),
         ("CP-ABC123", "The license key is incomplete. Characters missing: 24"),
         (f"{KEY}9", "The license key is too long. Characters too many: 1"),
         ("CP-ABC12é", "A license key holds only the letters A to Z and digits, not: É"),

@@ -231,12 +231,28 @@ def test_slots_of_a_line_without_any():
     assert (mapped.is_foreign, Conversion(now=NOW).is_foreign) == (True, False)
 
 
+def test_all_problems_of_a_line_are_shown_at_once():
+    """A date, a product that is not mapped, and a quantity."""
+    conversion = Conversion(now=NOW, columns={"End": "expires_on", "Number": "quantity"}, preset=None)
+    with pytest.raises(ForeignLineError) as raised:
+        conversion.convert({"End": "soon", "Number": "3"}, ())
+    assert str(raised.value).startswith("expires_on: must be a date like 2027-01-31")
+    assert "; quantity: 3 were bought; add --quantity" in str(raised.value)
+    unmapped = Conversion(now=NOW, preset=PRESETS["edd"], columns={"Number": "quantity"}, slots="1")
+    with pytest.raises(ForeignLineError, match=r"no product is mapped for 'App'.*; quantity: 3 were bought"):
+        unmapped.convert({**EDD, "Number": "3"}, ())
+
+
 def test_a_file_is_recognised_by_its_columns():
     """A column that is missing is named, of a preset as of a mapping."""
     assert Conversion(now=NOW, preset=PRESETS["edd"]).check_columns([*EDD]) is None
     assert Conversion(now=NOW, preset=PRESETS["gumroad"]).check_columns([*EDD]) == (
-        "this is no complete export of Gumroad: there is no column 'License Key Enabled?'"
+        "this is no complete export of Gumroad: there are no columns 'License Key Enabled?', 'Product ID', "
+        "'Quantity', 'Recurrence', 'Recurring Charge?', 'Fully Refunded?', 'Access Revoked?', 'Disputed?', "
+        "'Dispute Won?'"
     )
+    both = Conversion(now=NOW, columns={"Key": "license_key", "Seats": "slots"})
+    assert both.check_columns(["A"]) == "there are no columns 'Key', 'Seats'; the file has: A"
     assert Conversion(now=NOW, preset=PRESETS["keygen"]).check_columns([]) is None
     mapped = Conversion(now=NOW, columns={"Key": "license_key"})
     assert mapped.check_columns(["A", "B"]) == "there is no column 'Key'; the file has: A, B"

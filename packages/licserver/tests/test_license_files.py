@@ -138,7 +138,9 @@ def test_a_key_is_taken_as_people_write_it():
 
 
 BAD_CSV = {
-    "slug,name\n": (1, "there is no field 'slug'"),
+    "slug,name\n": (1, "the first line must name the fields"),
+    "product,slug,name\n": (1, "there are no fields 'slug', 'name'"),
+    "product,product,slug\n": (1, "there is no field 'slug'; valid fields: "),
     "license_key\n": (1, "the first line must name the fields"),
     "": (1, "the first line must name the fields"),
     "\n\n": (1, "the first line must name the fields"),
@@ -151,6 +153,7 @@ BAD_CSV = {
     "product,issued_at\napp,yesterday\n": (2, "issued_at: must be a date and time"),
     "product,lifetime\napp,perhaps\n": (2, "lifetime: must be yes or no"),
     "product,note\n,x\n": (2, "product: is required"),
+    "product,slots,expires_on\n,many,soon\n": (2, "2027-01-31; product: is required"),
     "product,activations\napp,here\n": (2, "activations: must be JSON"),
     'product,activations\napp,"[{""domain"": ""x""}]"\n': (2, "activations.0.ip: is required"),
 }
@@ -164,6 +167,19 @@ def test_what_is_wrong_with_csv(text):
     problems = [row for _, row in rows if isinstance(row, InvalidLine)]
     assert problems[0].line == line
     assert message in problems[0].message
+
+
+def test_all_problems_of_a_header_are_shown_at_once():
+    """Unknown fields, a field that occurs twice, and the terms for which there is no column."""
+    ((_, problem),) = read_rows("csv", ["product,slug,product\n"], Conversion(now=ASSUMED.now))
+    for part in ("no field 'slug'", "occurs twice: product", "add --slots N", "add --expires YYYY-MM-DD"):
+        assert part in problem.message
+
+
+def test_a_file_without_a_header_shows_no_key():
+    """Its first line is a license."""
+    ((_, problem),) = read_rows("csv", ["app,Pro-1a2B-3c4D\n"], ASSUMED)
+    assert "1a2B" not in problem.message
 
 
 BAD_JSON = {

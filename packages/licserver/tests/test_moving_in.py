@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import logging
+import re
 from pathlib import Path
 from uuid import UUID
 
@@ -261,7 +262,7 @@ def test_no_column_that_decides_may_be_missing(world, system):
         (_, first), *_ = read_rows(
             preset.form, io.StringIO(text.replace(f"{column}", "Other"), newline=""), conversion
         )
-        assert f"no column {column!r}" in first.message
+        assert re.search(rf"no columns? ('.+', )?{re.escape(repr(column))}", first.message)
 
 
 @pytest.mark.slow

@@ -87,6 +87,25 @@ def test_what_was_exported_is_imported_as_it_was(stocked, form, make_world):
     assert problem[1] == "license_key: is in the database already, with other terms: slots"
 
 
+def test_all_problems_of_a_line_are_shown_at_once(world):
+    """Of its key, its terms and the fields that only imports set; a person mends the line once."""
+    line = {
+        "product": "app",
+        "license_key": "CP-SHORT",
+        "slots": 2**31,
+        "customer_email": "nobody",
+        "revoked_reason": "refund",
+    }
+    _, ((number, message),), _ = import_text(world, "jsonl", json.dumps(line))
+    assert number == 1
+    assert [part.partition(":")[0] for part in message.split("; ")] == [
+        "license_key",
+        "revoked_reason",
+        "slots must be a whole number from 0, or unlimited",
+        "a customer's e-mail must look like name@example.com",
+    ]
+
+
 def test_all_or_nothing(world):
     """A file with faults changes nothing, and every fault is reported with its line."""
     taken, twice = world.key(), generate_license_key()

@@ -2,7 +2,8 @@
 
 import enum
 import re
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -66,14 +67,15 @@ class Conversion:
 
     The workflow of `license_files.read_rows`:
 
-    1. `check_columns` and `check_terms` validate the header; a message describes the first problem.
+    1. `check_columns` and `check_terms` validate the header; a message describes all problems.
     2. `convert` turns each line into our fields.
 
     >>> conversion = Conversion(now=now, preset=PRESETS["edd"], products={"Photo Lab": "photo-lab"})
     >>> conversion.convert(record, FIELDS).values["slots"]
     'unlimited'
 
-    `convert` raises `SkippedLineError` for a line that is no license, `ForeignLineError` for an invalid line.
+    `convert` raises `SkippedLineError` for a line that is no license, `ForeignLineError` with all problems of
+    an invalid line.
     """
 
     now: datetime  # when licenses that another system has blocked are revoked
@@ -94,30 +96,33 @@ class Conversion:
         return self.preset is not None or bool(self.columns)
 
     def check_columns(self, names: Sequence[str]) -> str | None:
-        """Describe a missing column of a file of another system; None if there is none."""
+        """Describe the missing columns of a file of another system; None if it has all of them."""
         missing = [name for name in self.columns if name not in names]
         if missing:
-            return f"there is no column {missing[0]!r}; the file has: {', '.join(names)[:1000]}"
+            return f"{describe_missing('column', missing)}; the file has: {', '.join(names)[:1000]}"
         if self.preset is not None:
-            for name in self.preset.columns:
-                if name not in names:
-                    return f"this is no complete export of {self.preset.title}: there is no column {name!r}"
+            missing = [name for name in self.preset.columns if name not in names]
+            if missing:
+                lost = describe_missing("column", missing)
+                return f"this is no complete export of {self.preset.title}: {lost}"
         return None
 
     def check_terms(self, names: Collection[str]) -> str | None:
-        """Describe a decisive term that the columns of a file, or names of a record, lack; or None (D-103).
+        """Describe the decisive terms that the columns of a file or a record lack; or None (D-103).
 
         A missing column is no blank cell: its value is not assumed without an option.
         """
-        known_fields = self._fields(names)
+        known_fields, missing = self._fields(names), []
         if self.slots is None and "slots" not in known_fields:
             column = (self.preset and self.preset.slots) or "slots"
-            return f"slots: there is no column {column!r}; add --slots N, or --slots unlimited"
+            missing.append(f"slots: there is no column {column!r}; add --slots N, or --slots unlimited")
         if self.expires is None and not known_fields.intersection(_ENDS):
             columns = [self.preset.end] if self.preset is not None else _ENDS
             listed = " or ".join(map(repr, columns))
-            return f"expires_on: there is no column {listed}; add --expires YYYY-MM-DD, or --expires never"
-        return None
+            missing.append(
+                f"expires_on: there is no column {listed}; add --expires YYYY-MM-DD, or --expires never"
+            )
+        return join_problems(missing)
 
     def _fields(self, names: Collection[str]) -> set[str]:
         """Return the decisive fields that the columns of a file contain."""
@@ -132,8 +137,9 @@ class Conversion:
 
         Raises:
             SkippedLineError: The line is no license.
-            ForeignLineError: The line is invalid.
+            ForeignLineError: The line is invalid; the message has all problems.
         """
+        problems: list[str] = []
         if self.preset is not None:
             values = self.preset.read(record, self.now)
         else:
@@ -143,19 +149,24 @@ class Conversion:
                 values[name] = record.get(column)
         for name in _DATES:  # dates of other systems may have times
             if isinstance(values.get(name), str) and values[name].strip():
-                values[name] = day_of(values, name)
+                with _collecting(problems if self.is_foreign else []):  # our own fields are validated later
+                    values[name] = day_of(values, name)
         if self.preset is not None and not text_of(values.get("license_key")):
-            raise ForeignLineError("license_key: is required")
-        quantity = _read_quantity(values.pop(QUANTITY, None))
+            problems.append("license_key: is required")
+        quantity, copies = values.pop(QUANTITY, None), 1
         open_end = values.pop(OPEN_END, None)
         if open_end is not None and self.expires is None:
-            raise ForeignLineError(
+            problems.append(
                 f"expires_on: {open_end} has no end here; add --expires YYYY-MM-DD, or --expires never"
             )
         given = self._given(record, values)
-        values["product"] = self._find_product(values.get("product"))
-        self._assume(values)
-        copies = self._apply_quantity(values, quantity)
+        with _collecting(problems):
+            values["product"] = self._find_product(values.get("product"))
+            self._assume(values)
+        with _collecting(problems):
+            copies = self._apply_quantity(values, _read_quantity(quantity))
+        if message := join_problems(problems):
+            raise ForeignLineError(message)
         return Converted(values, given - {"expires_on"} if open_end is not None else given, copies)
 
     def _apply_quantity(self, values: dict[str, Any], quantity: int) -> int:
@@ -218,6 +229,31 @@ class Conversion:
             option = f"--product {candidates[0]!r}=SLUG" if candidates else "--product SLUG"
             raise ForeignLineError(f"product: no product is mapped{known}; add {option}")
         return names.strip() if isinstance(names, str) else names
+
+
+@contextmanager
+def _collecting(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except ForeignLineError as problem:
+        problems.append(str(problem))
+
+
+MAX_JOINED: Final = 20  # problems in a message
+
+
+def join_problems(problems: Iterable[str]) -> str | None:
+    """Join the problems of a line into a message; None if there are none."""
+    listed = list(dict.fromkeys(problems))
+    hidden = len(listed) - MAX_JOINED
+    return "; ".join(listed[:MAX_JOINED]) + (f"; and {hidden} more" if hidden > 0 else "") or None
+
+
+def describe_missing(kind: str, names: Sequence[str]) -> str:
+    """Describe the missing columns or fields."""
+    listed = ", ".join(repr(name[:80]) for name in names[:MAX_JOINED])
+    listed += " …" if len(names) > MAX_JOINED else ""
+    return f"there is no {kind} {listed}" if len(names) == 1 else f"there are no {kind}s {listed}"
 
 
 # --- values -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
@@ -26,7 +27,14 @@ from pydantic import (
 from licserver.domain.decisions import KEY_PREFIX
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.records import LISTS, LicenseTerms
-from licserver.protocol.conversion import Conversion, ForeignLineError, SkippedLineError, names_of
+from licserver.protocol.conversion import (
+    Conversion,
+    ForeignLineError,
+    SkippedLineError,
+    describe_missing,
+    join_problems,
+    names_of,
+)
 
 FORMATS: Final = ("csv", "jsonl")
 MAX_DOCUMENTS: Final = 64 << 20  # characters of a file of JSON documents, which is read as a whole
@@ -300,19 +308,26 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
 
 def _check_header(names: list[str], conversion: Conversion) -> str | None:
     if conversion.is_foreign:
-        return conversion.check_columns(names) or conversion.check_terms(names)
-    if message := _check_names(names):
-        return message
-    if len(set(names)) < len(names):
-        return "a field occurs twice"
+        checked = (conversion.check_columns(names), conversion.check_terms(names))
+        return join_problems(filter(None, checked))
+    if not {*names} & {*FIELDS}:  # no header: the cells may be a license, with its key
+        return f"{NO_HEADER}; valid fields: {', '.join(FIELDS)}"
+    problems = [_check_names(names)]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        problems.append(f"occurs twice: {', '.join(twice)}")
     if "product" in names or conversion.products:
-        return conversion.check_terms(names)
-    return "the first line must name the fields, 'product' among them"
+        problems.append(conversion.check_terms(names))
+    else:
+        problems.append(NO_HEADER)
+    return join_problems(filter(None, problems))
+
+
+NO_HEADER: Final = "the first line must name the fields, 'product' among them"
 
 
 def _check_names(names: Iterable[str]) -> str | None:
-    unknown = next((name for name in names if name not in FIELDS), None)
-    return None if unknown is None else f"there is no field {unknown!r}; valid fields: {', '.join(FIELDS)}"
+    unknown = list(dict.fromkeys(name for name in names if name not in FIELDS))
+    return f"{describe_missing('field', unknown)}; valid fields: {', '.join(FIELDS)}" if unknown else None
 
 
 def _read_record(
@@ -331,9 +346,13 @@ def _read_record(
     try:
         return replace(_ROW.validate_python(values), given=given, copies=copies)
     except ValidationError as invalid:
-        error = invalid.errors(include_input=False, include_url=False)[0]
+        errors = invalid.errors(include_input=False, include_url=False)
+    return InvalidLine(line, join_problems(map(_describe_error, errors)) or "")
+
+
+def _describe_error(error: Any) -> str:
     message = _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return InvalidLine(line, f"{'.'.join(map(str, error['loc']))}: {message}")
+    return f"{'.'.join(map(str, error['loc']))}: {message}"
 
 
 def _split_texts(values: dict[str, Any]) -> str | None:

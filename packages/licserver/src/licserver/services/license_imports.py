@@ -2,9 +2,10 @@
 
 import enum
 import heapq
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import LISTS, TERMS, IssuedLicense, LicenseTerms, Machine, Product
 from licserver.domain.text import extract_words, plural, read_machine
 from licserver.errors import InvalidInputError, NotFoundError
+from licserver.protocol.conversion import join_problems
 from licserver.protocol.damaged_keys import (
     DigitKeys,
     describe_damage,
@@ -159,7 +161,8 @@ class LicenseImport:
             try:
                 self._stage_copies(line, row)
             except InvalidInputError as problem:
-                self._add_problem(InvalidLine(line, str(problem)), row.license_key)
+                message = self._list_problems(row) or str(problem)
+                self._add_problem(InvalidLine(line, message), row.license_key)
             self.count += row.copies
 
     def _read_existing(self, existing: Existing) -> None:
@@ -207,7 +210,7 @@ class LicenseImport:
     def _add_problem(self, problem: InvalidLine, key: str | None = None) -> None:
         self.wrong += 1
         if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(problem)
+            self.problems.append(problem._replace(message=mask(problem.message)))  # of a file without header
             if key:
                 self._masked[problem.line] = mask_key(key)
 
@@ -251,6 +254,29 @@ class LicenseImport:
         self._staged.add(
             line, license_, activations, words, generated=row.license_key is None, given=field_set
         )
+
+    def _list_problems(self, row: LicenseRow) -> str | None:
+        """Return all problems of a refused line, where `_stage` stops at the first."""
+        ipv6_prefix = self._context.settings.ipv6_prefix
+        checks: list[Callable[[], object]] = [lambda: self._product(row.product)]
+        if row.license_key is not None and self._products.get(row.product) is not None:
+            checks.append(partial(_check_key, row.license_key, self._product(row.product)))
+        checks.append(partial(_check_row, row))
+        checks.append(
+            partial(
+                license_terms.check_lifetime, lifetime=row.lifetime, has_expiry=row.expires_on is not None
+            )
+        )
+        checks += [
+            partial(license_terms.validate_fields, {name: getattr(row, name)}, ipv6_prefix) for name in TERMS
+        ]
+        problems = []
+        for check in checks:
+            try:
+                check()
+            except InvalidInputError as problem:
+                problems.append(str(problem))
+        return join_problems(problems)
 
     def _product(self, slug: str) -> Product:
         if slug not in self._products:

@@ -18,7 +18,7 @@ TEXTS: Final = {
     "reason.other": "Die Lizenz wurde abgelehnt. Bitte wenden Sie sich an den Support.",
     "reason.other_words": "Die Lizenz wurde abgelehnt. Der Lizenzdienst meldet: {0}",
     "flaw.empty": "Bitte geben Sie Ihren Lizenzschlüssel ein.",
-    "flaw.prefix": "Ein Lizenzschlüssel beginnt mit CP-.",
+    "flaw.prefix": "Kein gültiger Lizenzschlüssel. Geben Sie ihn genau so ein, wie Sie ihn erhalten haben; die meisten beginnen mit CP-.",
     "flaw.characters": "Ein Lizenzschlüssel enthält nur die Buchstaben A bis Z und Ziffern, nicht: {0}",
     "flaw.too_short": "Der Lizenzschlüssel ist unvollständig. Fehlende Zeichen: {0}",
     "flaw.too_long": "Der Lizenzschlüssel ist zu lang. Überzählige Zeichen: {0}",

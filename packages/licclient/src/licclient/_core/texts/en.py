@@ -23,7 +23,7 @@ TEXTS: Final = {
     "reason.other_words": "The license was refused. The license service says: {0}",
     # `KeyFlaw`: what is wrong with a typed key (D-57); {0} are characters, or how many
     "flaw.empty": "Please enter your license key.",
-    "flaw.prefix": "A license key begins with CP-.",
+    "flaw.prefix": "Not a valid license key. Enter it exactly as you received it; most keys begin with CP-.",
     "flaw.characters": "A license key holds only the letters A to Z and digits, not: {0}",
     "flaw.too_short": "The license key is incomplete. Characters missing: {0}",
     "flaw.too_long": "The license key is too long. Characters too many: {0}",

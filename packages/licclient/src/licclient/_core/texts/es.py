@@ -18,7 +18,7 @@ TEXTS: Final = {
     "reason.other": "La licencia fue rechazada. Póngase en contacto con el soporte.",
     "reason.other_words": "La licencia fue rechazada. El servicio de licencias indica: {0}",
     "flaw.empty": "Introduzca su clave de licencia.",
-    "flaw.prefix": "Una clave de licencia empieza por CP-.",
+    "flaw.prefix": "La clave de licencia no es válida. Introdúzcala exactamente como la recibió; la mayoría empieza por CP-.",
     "flaw.characters": "Una clave de licencia solo contiene las letras A a Z y cifras, no: {0}",
     "flaw.too_short": "La clave de licencia está incompleta. Caracteres que faltan: {0}",
     "flaw.too_long": "La clave de licencia es demasiado larga. Caracteres de más: {0}",

@@ -18,7 +18,7 @@ TEXTS: Final = {
     "reason.other": "La licence a été refusée. Veuillez contacter l’assistance.",
     "reason.other_words": "La licence a été refusée. Le service de licences indique : {0}",
     "flaw.empty": "Veuillez saisir votre clé de licence.",
-    "flaw.prefix": "Une clé de licence commence par CP-.",
+    "flaw.prefix": "Clé de licence non valide. Saisissez-la exactement comme vous l’avez reçue ; la plupart commencent par CP-.",
     "flaw.characters": "Une clé de licence ne contient que les lettres A à Z et des chiffres, pas : {0}",
     "flaw.too_short": "La clé de licence est incomplète. Caractères manquants : {0}",
     "flaw.too_long": "La clé de licence est trop longue. Caractères en trop : {0}",

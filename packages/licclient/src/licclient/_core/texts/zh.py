@@ -18,7 +18,7 @@ TEXTS: Final = {
     "reason.other": "许可证被拒绝。请联系技术支持。",
     "reason.other_words": "许可证被拒绝。许可证服务的说明：{0}",
     "flaw.empty": "请输入您的许可证密钥。",
-    "flaw.prefix": "许可证密钥以 CP- 开头。",
+    "flaw.prefix": "这不是有效的许可证密钥。请完全按照收到的内容输入；大多数密钥以 CP- 开头。",
     "flaw.characters": "许可证密钥只包含字母 A 到 Z 和数字，不能包含：{0}",
     "flaw.too_short": "许可证密钥不完整。缺少的字符数：{0}",
     "flaw.too_long": "许可证密钥过长。多出的字符数：{0}",
