@@ -114,6 +114,11 @@ def test_the_vendor_is_warned_and_can_look(cli, tmp_path):
     output = cli("release", "publish", "app", "1.0", str(file), "--changelog", "<p onclick='x()'>New.</p>")
     assert output.endswith("; the changelog was reduced to basic HTML\n")
     assert cli("release", "changelog", "app", "1.0.0") == "<p>New.</p>\n"
+    news = tmp_path / "NEWS.html"
+    news.write_text("<p>New.</p>\n")
+    assert "reduced" not in cli(
+        "release", "publish", "app", "1.0.1", str(file), "--changelog-file", str(news)
+    )
     assert "kept" not in cli("release", "publish", "app", "1.1", str(file), "--changelog", "R&D < all")
     assert cli("release", "changelog", "app", "1.1") == "R&D < all\n"
     assert "no version '3'" in cli("release", "changelog", "app", "3", expect=2)

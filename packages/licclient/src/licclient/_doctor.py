@@ -9,7 +9,7 @@ import platform
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -79,7 +79,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "installation": lambda: [_noted("installation", session.domain())],
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
-        "license": lambda: [_check_license(status(session))],
+        "license": lambda: [_check_license(status(session), _list_products(folder, settings))],
         "license file": lambda: [_check_file(session)],
         "pinned keys": lambda: [_noted("pinned keys", _format_keys(settings))],
     }
@@ -293,8 +293,17 @@ def _check_file(session: Session) -> Finding:
     return _wrong("license file", f"{until}; {found.result.message}")
 
 
-def _check_license(found: LicenseStatus) -> Finding:
+def _list_products(folder: Path | None, settings: Settings) -> list[str]:
+    """Return the folders of products below the folder of a client without a product."""
+    if folder is None or settings.product is not None or settings.slug is not None:
+        return []
+    return sorted({path.parent.name for path in folder.glob("*/*.state")})
+
+
+def _check_license(found: LicenseStatus, products: Sequence[str]) -> Finding:
     parts = [found.state.value.replace("_", " ")]
+    if products and found.state is LicenseState.NOT_ACTIVATED:
+        parts.append(f"pass the product to check one of these: {', '.join(products)}")
     if found.key_hint:
         parts.append(f"key {found.key_hint}")
     if found.product:

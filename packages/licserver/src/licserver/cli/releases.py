@@ -99,7 +99,7 @@ def publish(
     audience = services.releases.describe_audience(slug, release)
     warning = services.releases.describe_order(slug, release)
     for_platform = f" for {release.platform}" if release.platform else ""
-    is_reduced = bool(changelog) and release.changelog != changelog
+    is_reduced = (release.changelog or "").split() != (changelog or "").split()
     done = (
         f"published {slug} {release.version}{for_platform}: {release.artifact.size:,} bytes, "
         f"sha256 {record['sha256']}" + ("; the changelog was reduced to basic HTML" if is_reduced else "")
