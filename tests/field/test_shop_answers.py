@@ -76,7 +76,7 @@ def _send_same_page(handler: BaseHTTPRequestHandler) -> None:
     ("answer", "message"),
     [
         (_send_endlessly, "is larger than"),
-        (_send_packed, "packs its answer"),
+        (_send_packed, "compressed response"),
         (_send_nested, r"nested too deeply|not JSON"),
         (_send_same_page, "the same page"),
     ],

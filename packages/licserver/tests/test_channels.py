@@ -110,7 +110,7 @@ def test_a_version_is_in_one_channel(world, publish):
 def test_a_name_is_checked(world, publish, name):
     """Of a release, and of a license."""
     publish("1.0")
-    with pytest.raises(InvalidInputError, match="no channel"):
+    with pytest.raises(InvalidInputError, match="not a valid channel"):
         world.services.releases.promote("app", "1.0", name)
     with pytest.raises(InvalidInputError, match="no channel"):
         world.key(channels=(name,))
@@ -133,7 +133,7 @@ def test_the_command_line_promotes(cli, tmp_path):
     assert json.loads(cli("license", "show", key, "--json"))["channels"] == []
     cli("product", "change", "app", "--minimum-version", "1.4")
     assert json.loads(cli("product", "list", "--json"))[0]["minimum_version"] == "1.4"
-    assert "is no version" in cli("product", "change", "app", "--minimum-version", "x", expect=2)
+    assert "is not a PEP 440 version" in cli("product", "change", "app", "--minimum-version", "x", expect=2)
     cli("product", "change", "app", "--minimum-version", "")
     assert json.loads(cli("product", "list", "--json"))[0]["minimum_version"] is None
 

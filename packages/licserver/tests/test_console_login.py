@@ -317,7 +317,7 @@ async def test_users_on_the_command_line(cli):
     assert "read-only" in cli("user", "list")
     for arguments, stdin, complaint in [
         (("add", "alice"), PASSWORD, "there is a user alice already"),
-        (("add", "bad name"), PASSWORD, "no user name"),
+        (("add", "bad name"), PASSWORD, "not a valid user name"),
         (("add", "bob"), "short", "at least 12 characters"),
         (("add", "bob"), "password1234", "common or easy to guess"),
         (("password", "alice"), "alice-alice-alice", "common or easy to guess"),

@@ -13,7 +13,11 @@ async def test_products(world, alice):
     """Added and renamed; an invalid slug is reported, and the form keeps what was typed."""
     await alice.get("/console/products")
     await alice.post("/console/products/add", name="Photo Lab", slug="Photo Lab", policy="domain")
-    assert (alice.status, "is no slug" in alice.alert, 'value="Photo Lab"' in alice.text) == (422, True, True)
+    assert (alice.status, "is not a valid slug" in alice.alert, 'value="Photo Lab"' in alice.text) == (
+        422,
+        True,
+        True,
+    )
     await alice.post(
         "/console/products/add", name="Photo Lab", slug="photo-lab", policy="domain", support="on"
     )

@@ -109,7 +109,7 @@ async def test_enrolment_takes_the_password_and_a_first_code(world, alice):
     assert world.services.users.list_all()[0].has_second_factor is False
     world.clock.forward(minutes=16)
     await alice.post(f"{PAGE}/confirm", code=app.code(world.clock()))
-    assert (alice.status, "begin anew" in alice.alert) == (422, True)
+    assert (alice.status, "start again" in alice.alert) == (422, True)
     assert world.services.users.list_all()[0].has_second_factor is False
 
 

@@ -82,7 +82,7 @@ def test_the_answer_stays_small():
     with pytest.raises(InvalidEntitlementError, match=str(MAX_BYTES)):
         validate({**long, "rest": rest["rest"] + "x"}, removable=True)
     for name in ("", "A", "a b", "x" * 41):
-        with pytest.raises(InvalidEntitlementError, match="no name"):
+        with pytest.raises(InvalidEntitlementError, match="not a valid entitlement name"):
             validate({name: True}, removable=True)
     with pytest.raises(InvalidEntitlementError, match="at most 50"):
         validate({str(number): True for number in range(MAX_NAMES + 1)}, removable=True)

@@ -247,8 +247,8 @@ def test_a_file_is_recognised_by_its_columns():
     """A column that is missing is named, of a preset as of a mapping."""
     assert Conversion(now=NOW, preset=PRESETS["edd"]).check_columns([*EDD]) is None
     assert Conversion(now=NOW, preset=PRESETS["gumroad"]).check_columns([*EDD]) == (
-        "this is no complete export of Gumroad: there are no columns 'License Key Enabled?', 'Product ID', "
-        "'Quantity', 'Recurrence', 'Recurring Charge?', 'Fully Refunded?', 'Access Revoked?', 'Disputed?', "
+        "this is not a complete export of Gumroad: there are no columns 'License Key Enabled?', "
+        "'Product ID', 'Quantity', 'Recurrence', 'Recurring Charge?', 'Fully Refunded?', 'Access Revoked?', 'Disputed?', "
         "'Dispute Won?'"
     )
     both = Conversion(now=NOW, columns={"Key": "license_key", "Seats": "slots"})

@@ -128,7 +128,7 @@ def test_the_command_line_publishes_for_platforms(cli, tmp_path):
         ("1.0", WINDOWS),
         ("1.1rc1", None),
     ]
-    assert "is no platform" in cli(
+    assert "is not a valid platform" in cli(
         "release", "publish", "app", "1.0", str(file), "--platform", "Mac OS", expect=2
     )
 

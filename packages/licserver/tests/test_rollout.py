@@ -96,7 +96,7 @@ def test_what_is_no_plan_is_refused(text):
 @pytest.mark.parametrize(
     ("reach", "match"),
     [
-        (RolloutOptions("7w"), "no rollout"),
+        (RolloutOptions("7w"), "not a valid rollout"),
         (RolloutOptions(None, "x"), "'x'"),
         (RolloutOptions(None, "1.1"), "not higher"),
     ],

@@ -66,7 +66,7 @@ async def test_a_version_reaches_more_and_more_installations(site, world, publis
 
 @pytest.mark.slow
 async def test_what_is_withdrawn_below_a_rollout_is_offered_no_more(site, world, publish):
-    """The version before that is; and with none left, there is no version for those left out."""
+    """The version before that is; and with none left, there is not a valid version for those left out."""
     key = world.key()
     publish("1.3")
     publish("1.4")
@@ -184,7 +184,7 @@ def test_the_command_line_has_rollouts(cli, tmp_path):
     file.write_bytes(b"zip")
     cli("product", "add", "app", "--name", "App")
     publish = ("release", "publish", "app", "1.5", str(file), "--rollout")
-    assert "is no rollout" in cli(*publish, "soon", expect=2)
+    assert "is not a valid rollout" in cli(*publish, "soon", expect=2)
     cli(*publish, "10%,50%@2d", "--critical-below", "1.2")
     rollout = ("release", "rollout", "app", "1.5")
     shown = json.loads(cli(*rollout, "--json"))

@@ -204,7 +204,7 @@ def test_a_trial_becomes_a_purchased_license_with_the_same_key(shop, activate):
     assert shop.trials.start("app", machine(), "192.0.2.1") is TrialRefusal.ENDED
     changed = shop.audit.list_page().items[0]
     assert (changed.action, changed.details["trial"]) == ("license.change", [True, False])
-    with pytest.raises(ConflictError, match="no trial"):
+    with pytest.raises(ConflictError, match="not a trial"):
         shop.trials.convert(key)
 
 

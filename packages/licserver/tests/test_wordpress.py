@@ -97,7 +97,7 @@ def test_on_the_command_line(cli, tmp_path):
         ["details", "url", PAGE],
     ]
     wrong = cli("release", "wordpress", "app", "1.5", "--tested", "newest", expect=2)
-    assert "'newest' is no version for tested" in wrong
+    assert "'newest' is not a valid version for tested" in wrong
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ async def test_through_the_admin_api(api):
     status, changed = await api("PATCH", f"{path}/1.5", {"tested": "6.8", "details_url": None})
     assert (status, wordpress_fields(changed)) == (200, {**ALL, "tested": "6.8", "details_url": None})
     status, problem = await api("PATCH", f"{path}/1.5", {"requires": "six"})
-    assert (status, "'six' is no version for requires" in problem["detail"]) == (422, True)
+    assert (status, "'six' is not a valid version for requires" in problem["detail"]) == (422, True)
     assert (await api("PATCH", f"{path}/1.5", {"version": "2"}))[0] == 422
     status, problem = await api(
         "POST", path, **form(version="1.6", file=file, details_url="http://a.example")
@@ -129,7 +129,7 @@ async def test_in_the_console(world, alice):
     await alice.get("/console/products/app")
     upload = {"csrf": alice.csrf, "version": "1.5", "requires": "six", **{n: ALL[n] for n in list(ALL)[1:]}}
     await alice.upload("/console/products/app/releases", upload)
-    assert (alice.status, "is no version for requires" in alice.alert) == (422, True)
+    assert (alice.status, "is not a valid version for requires" in alice.alert) == (422, True)
     assert 'name="requires" value="six"' in alice.text
     await alice.upload("/console/products/app/releases", {**upload, "csrf": alice.csrf, "requires": "6.4"})
     assert world.services.releases.get("app", "1.5").wordpress == FIELDS, alice.text

@@ -38,7 +38,9 @@ def test_fields_that_can_be(fields, stored):
 )
 def test_versions_are_numbers_and_dots(name, text):
     """Every field of a version says which one is wrong, and how it is written."""
-    with pytest.raises(InvalidInputError, match=f"^.* is no version for {name}: write .* such as [0-9.]+$"):
+    with pytest.raises(
+        InvalidInputError, match=f"^.* is not a valid version for {name}: write .* such as [0-9.]+$"
+    ):
         read_fields(WordPressFields(**{name: text}))
 
 

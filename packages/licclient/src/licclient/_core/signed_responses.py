@@ -146,7 +146,7 @@ def check_signature(
     if not all(name in reply.headers for name in SIGNATURE_HEADERS):
         return UntrustedResponseError(
             "The answer carries no signature by a pinned key: the service has none of these keys,"
-            " or somebody on the way took it off."
+            " or a proxy removed it."
         )
     if read_sha256(reply.headers["content-digest"]) != sha256(reply.body).hexdigest():
         return UntrustedResponseError("The answer was changed on the way: its digest is another.")

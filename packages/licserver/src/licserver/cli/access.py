@@ -136,7 +136,7 @@ token_group = Commands("token", help="Create, list and revoke tokens of the admi
     "--scope",
     type=click.Choice([scope.value for scope in Scope]),
     required=True,
-    help="What it permits: reading only, or everything.",
+    help="The permission: read only, or everything.",
 )
 @click.option(
     "--expires", type=parse_day, metavar="YYYY-MM-DD", help="Its last day, UTC; default: never expires."

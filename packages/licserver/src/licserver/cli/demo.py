@@ -152,7 +152,7 @@ Run these in another terminal, in this folder{install}:
 # download it
 {client} download {keys.active} {_SLUG} 1.0.0 --to .
 
-In an app of yours, which takes the valid license key:
+In your app, with the valid license key:
 
 {_client_call(address)}
 

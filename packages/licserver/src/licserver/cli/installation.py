@@ -143,7 +143,7 @@ def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
 
 
 @services_command("clock")
-@click.option("--accept", is_flag=True, help="Believe it at once: it is right.")
+@click.option("--accept", is_flag=True, help="Trust the clock at once, because it is right.")
 def clock(services: Services, printer: Printer, *, accept: bool) -> None:
     """Show whether the clock of this machine is believed, or accept it.
 
@@ -156,7 +156,7 @@ def clock(services: Services, printer: Printer, *, accept: bool) -> None:
             tx.repositories.clock.accept(now)
             tx.audit.record("clock.accept", ("installation", "-"), at=now)
     reading, warning = clocks.judge(now), describe_clock(services.repositories, now)
-    sentence = f"the clock is believed: {now:%Y-%m-%d %H:%M:%S} UTC"
+    sentence = f"the clock is trusted: {now:%Y-%m-%d %H:%M:%S} UTC"
     if warning is not None:
         sentence = f"{warning}. If it is right, `licserver clock --accept`"
     printer.result(

@@ -96,10 +96,8 @@ KEY is a license key, the id that `license list` shows, or - to read one from st
 @click.option("--language", "customer_language", metavar="CODE", help="Of mails to the customer, such as de.")
 @click.option("--note", help="Any text, to find licenses.")
 @click.option("--plan", metavar="NAME", help="A plan of the product, which defines what the license grants.")
-@click.option(
-    "--grant", "overrides", help="As of `licserver plan`, instead of what the plan grants.", **_GRANTS
-)
-@click.option("--trial", is_flag=True, help="A trial, which `license convert` makes a purchased license of.")
+@click.option("--grant", "overrides", help="As in `licserver plan`; overrides the plan.", **_GRANTS)
+@click.option("--trial", is_flag=True, help="A trial; `license convert` turns it into a purchased license.")
 @click.option("--channels", default="", **_CHANNELS)
 @click.option(
     "--problem",
@@ -198,10 +196,10 @@ def show(services: Services, printer: Printer, key: str, *, reveal: bool) -> Non
 @click.option(
     "--grant",
     "overrides",
-    help="As of `licserver plan`, instead of what the plan grants; NAME=none takes it away.",
+    help="As in `licserver plan`; overrides the plan. NAME=none removes it.",
     **_GRANTS,
 )
-@click.option("--inherit", multiple=True, metavar="NAME", help="What the plan grants again.")
+@click.option("--inherit", multiple=True, metavar="NAME", help="Use the plan's value again.")
 @click.option("--trial/--no-trial", default=None, help="Whether it is a trial.")
 @click.option("--channels", **_CHANNELS)
 def change(services: Services, printer: Printer, key: str, inherit: tuple[str, ...], **options: Any) -> None:
@@ -213,7 +211,7 @@ def change(services: Services, printer: Printer, key: str, inherit: tuple[str, .
         merged = {**kept, **changes.get("overrides", {})}
         if unknown := [name for name in inherit if name not in merged]:
             own = ", ".join(merged) or "none"
-            raise InvalidInputError(f"{unknown[0]!r} is no entitlement of the license's own; it has: {own}")
+            raise InvalidInputError(f"{unknown[0]!r} is not an override of this license; it has: {own}")
         changes["overrides"] = {name: value for name, value in merged.items() if name not in inherit}
     if not changes:
         raise InvalidInputError("there is nothing to change; see `licserver license change --help`")

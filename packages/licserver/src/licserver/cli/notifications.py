@@ -19,7 +19,7 @@ id_argument = click.argument("endpoint", metavar="ID")
 
 webhook_group = Commands(
     "webhook",
-    help="Notify programs of yours of what happens: add, list and change endpoints; repeat deliveries.",
+    help="Notify your programs of events: add, list and change endpoints; repeat deliveries.",
 )
 
 

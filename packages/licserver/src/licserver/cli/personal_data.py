@@ -15,7 +15,7 @@ from licserver.services import Services
 
 email_argument = click.argument("email")
 
-customer_group = Commands("customer", help="Export or erase all that is held of a customer.")
+customer_group = Commands("customer", help="Export or erase all data of a customer.")
 
 
 @services_command("export", customer_group)
@@ -32,12 +32,12 @@ def export(services: Services, printer: Printer, email: str, out: Path | None) -
         echo(document)
         return
     write_new(out, f"{document}\n".encode(), 0o600)
-    printer.result({"file": str(out)}, f"written to {out}; it has license keys: keep it from others")
+    printer.result({"file": str(out)}, f"written to {out}; it contains license keys: keep it secret")
 
 
 @services_command("erase", customer_group)
 @email_argument
-@click.option("--keep-licenses", is_flag=True, help="Let the licenses work on, without a person.")
+@click.option("--keep-licenses", is_flag=True, help="Keep the licenses valid, without personal data.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def erase(services: Services, printer: Printer, email: str, *, keep_licenses: bool, yes: bool) -> None:
     """Erase all that is held of EMAIL, for good; ask first.

@@ -38,7 +38,7 @@ product_group = Commands("product", help="Add, list, change and rename products.
     "--accept-imported-keys",
     "accepts_imported_keys",
     is_flag=True,
-    help="Accept keys that were sold elsewhere, of any shape (see `licserver import`).",
+    help="Accept keys that another system sold, in any format (see `licserver import`).",
 )
 @click.option(
     "--customer-moves",
@@ -49,7 +49,7 @@ product_group = Commands("product", help="Add, list, change and rename products.
     help="How many slots of a license its customer may free in 30 days; 0 for none.",
 )
 @click.option("--trial-days", type=int, default=0, metavar="N", help="How long a trial lasts; 0 for none.")
-@click.option("--public-feed", is_flag=True, help="Offer updates by other updaters without a license.")
+@click.option("--public-feed", is_flag=True, help="Offer updates to other updaters without a license.")
 def add_product(
     services: Services, printer: Printer, slug: str, name: str, environment: str, **rules: Any
 ) -> None:

@@ -171,7 +171,9 @@ def show_changelog(services: Services, printer: Printer, slug: str, version: str
 @services_command("promote", release_group)
 @slug_argument
 @version_argument
-@click.option("--channel", default=STABLE, show_default=True, metavar="NAME", help="Where it belongs then.")
+@click.option(
+    "--channel", default=STABLE, show_default=True, metavar="NAME", help="The channel to move it to."
+)
 def promote(services: Services, printer: Printer, slug: str, version: str, channel: str) -> None:
     """Move VERSION of the product SLUG with all its files to another channel."""
     release = services.releases.promote(slug, version, channel)
@@ -211,22 +213,22 @@ def _parse_percent(text: str) -> float:
     try:
         return float(text.removesuffix("%"))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no share; write it like 50%") from None
+        raise click.BadParameter(f"{text!r} is not a valid share; write it like 50%") from None
 
 
 @services_command("rollout", release_group)
 @slug_argument
 @version_argument
 @click.option(
-    "--share", type=_parse_percent, metavar="PERCENT", help="Let it reach this share, such as 50%, and stay."
+    "--share", type=_parse_percent, metavar="PERCENT", help="Set the share, such as 50%, and keep it."
 )
 @click.option(
     "--pause/--resume",
     "paused",
     default=None,
-    help="Stop the share at its present value, or let it grow again.",
+    help="Pause or resume the growth of the share.",
 )
-@click.option("--finish", is_flag=True, help="Let it reach all installations.")
+@click.option("--finish", is_flag=True, help="Offer it to all installations.")
 def show_rollout(
     services: Services, printer: Printer, share: float | None, paused: bool | None, finish: bool, **which: str
 ) -> None:

@@ -115,7 +115,7 @@ def new_key(file: Path, *, as_json: bool) -> None:
     type=click.Choice(list(PUBLIC_KEY_FORMS)),
     default="licclient",
     show_default=True,
-    help="Who reads it: each updater has its own form.",
+    help="The updater that reads it; formats differ.",
 )
 @json_option
 def public_key(file: Path, updater: str, *, as_json: bool) -> None:

@@ -40,7 +40,7 @@ def _parse_states(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         state, sign, meaning = text.rpartition("=")
         if not sign or not state:
-            raise click.BadParameter(f"{text!r} is no state; write it like wc-shipped=paid")
+            raise click.BadParameter(f"{text!r} is not a valid state; write it like wc-shipped=paid")
         states[state] = meaning
     return states
 
@@ -313,7 +313,7 @@ def sync(
     try:
         start = datetime.combine(date.fromisoformat(since), time(), UTC)
     except ValueError:
-        raise InvalidInputError(f"{since!r} is no day; write it like 2026-01-31") from None
+        raise InvalidInputError(f"{since!r} is not a valid date; write it like 2026-01-31") from None
 
     async def take_all() -> Counter[str]:
         from licserver.jobs.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp

@@ -203,7 +203,7 @@ def check_new(database: Database) -> None:
     if has_owner(database):
         raise ConflictError(
             f"there is a database already: {database.file or 'the one that LICSERVER_DATABASE_URL names'}; "
-            "to begin anew, name another one, or move this one away"
+            "to start again, name another one, or move this one away"
         )
     check_not_foreign(database)
 

@@ -102,7 +102,7 @@ def validate(values: Mapping[str, object], *, removable: bool) -> dict[str, Any]
     for name, value in values.items():
         if not is_name(name):
             raise InvalidEntitlementError(
-                f"{name!r} is no name of an entitlement: use up to 40 lower-case letters, digits and _ . -"
+                f"{name!r} is not a valid entitlement name: use up to 40 lower-case letters, digits and _ . -"
             )
         if not ((removable and value is None) or _is_value(value)):
             raise InvalidEntitlementError(

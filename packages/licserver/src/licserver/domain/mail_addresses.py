@@ -24,7 +24,7 @@ def parse_address(text: str) -> tuple[str, str]:
     is_odd = bool(set(' ,;<>()"\\') & {*text}) or "=?" in text
     ascii_domain = _to_ascii(domain)
     if not (local and ascii_domain and is_printable(text)) or is_odd or len(text) > MAX_EMAIL:
-        raise InvalidAddressError("this is no mail address; write it like ann@example.com")
+        raise InvalidAddressError("this is not a valid email address; write it like ann@example.com")
     return local, ascii_domain
 
 

@@ -103,7 +103,8 @@ def parse_plan(text: str) -> timedelta | tuple[Step, ...]:
         after = timedelta() if match is None or match[2] is None else _parse_span(match[2])
         if match is None or after is None:
             raise InvalidInputError(
-                f"{text!r} is no rollout: write 7d or 36h for even growth, or steps like 10%,50%@2d,100%@5d"
+                f"{text!r} is not a valid rollout: write 7d or 36h for even growth, "
+                "or steps like 10%,50%@2d,100%@5d"
             )
         steps.append(Step(after, float(match[1]) / 100))
     is_rising = all(

@@ -28,7 +28,7 @@ def read_fields(fields: WordPressFields) -> WordPressFields:
         text = getattr(clean, name)
         if text is not None and not _VERSION.fullmatch(text):
             raise InvalidInputError(
-                f"{text[:40]!r} is no version for {name}: "
+                f"{text[:40]!r} is not a valid version for {name}: "
                 f"write up to four numbers with dots, such as {example}"
             )
     if clean.details_url is not None and not _is_https(clean.details_url):

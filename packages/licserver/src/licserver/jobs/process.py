@@ -80,7 +80,7 @@ class ClockWatch:
         if self._is_believed and not is_believed:
             _log.warning(
                 "this machine's clock (%s) has moved from the latest reading that is certain (%s). Until "
-                "it is believed, nothing is reported as ended, no mail of an end is sent, and nothing is "
+                "it is trusted, nothing is reported as ended, no mail of an end is sent, and nothing is "
                 "deleted; see `licserver check`",
                 f"{now:%Y-%m-%d %H:%M} UTC",
                 f"{settled:%Y-%m-%d %H:%M} UTC",

@@ -168,7 +168,7 @@ async def fetch_deliveries(
     """
     api = APIS.get(kind)
     if api is None:
-        raise InvalidInputError(f"a shop of the kind {kind} cannot be asked; have it deliver again")
+        raise InvalidInputError(f"a shop of the kind {kind} cannot be queried; let the shop deliver again")
     root = _read_address(address or _find_address(kind, key, is_test=is_test))
     started = time.monotonic()
     async with _open_session(kind, key) as session:
@@ -191,7 +191,7 @@ async def fetch_deliveries(
                     details = [api.detail(item) for item in found]
                     bodies = [json.dumps(api.to_delivery(item)).encode() for item in found]
                 except (AttributeError, KeyError, TypeError, ValueError):
-                    raise InvalidInputError(f"the answer of {root.host} is not a list of {path}") from None
+                    raise InvalidInputError(f"the response of {root.host} is not a list of {path}") from None
                 for body, detail in zip(bodies, details, strict=True):
                     yield body if detail is None else await _get_detail(session, api, root / detail)
                 if len(found) < api.size or (api.next_page and not last):
@@ -215,7 +215,7 @@ async def _get_detail(session: aiohttp.ClientSession, api: ShopApi, url: URL) ->
     try:
         return json.dumps(api.to_delivery(_parse(url, await _get(session, url) or b""))).encode()
     except (AttributeError, KeyError, TypeError):
-        raise InvalidInputError(f"the answer of {url.host} is no payment") from None
+        raise InvalidInputError(f"the response of {url.host} is not a payment") from None
 
 
 async def fetch_facts(
@@ -242,7 +242,9 @@ async def fetch_facts(
                 for fact in shop.read_fetched(fetch, body, now):
                     yield fact
             except UnreadableDeliveryError as problem:
-                raise InvalidInputError(f"the answer of {root.host} about {fetch.kind}: {problem}") from None
+                raise InvalidInputError(
+                    f"the response of {root.host} about {fetch.kind}: {problem}"
+                ) from None
 
 
 def _find_address(kind: ShopKind, key: str, *, is_test: bool) -> str | None:
@@ -275,7 +277,7 @@ def _read_address(base: str | None) -> URL:
     except ValueError:
         is_address = False
     if not is_address:
-        raise InvalidInputError("--url is no address; write it like https://shop.example.com")
+        raise InvalidInputError("--url is not a valid address; write it like https://shop.example.com")
     if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(url.host or "")):
         raise InvalidInputError("--url must begin with https://, because the API key is sent to it")
     return url
@@ -290,9 +292,9 @@ def _parse(url: URL, body: bytes) -> Any:
     try:
         return json.loads(body)
     except RecursionError:
-        raise InvalidInputError(f"the answer of {url.host} is nested too deeply") from None
+        raise InvalidInputError(f"the response of {url.host} is nested too deeply") from None
     except ValueError:
-        raise InvalidInputError(f"the answer of {url.host} is not JSON") from None
+        raise InvalidInputError(f"the response of {url.host} is not JSON") from None
 
 
 async def _get(session: aiohttp.ClientSession, url: URL, *, may_miss: bool = False) -> bytes | None:
@@ -304,12 +306,16 @@ async def _get(session: aiohttp.ClientSession, url: URL, *, may_miss: bool = Fal
             if response.status != 200:  # noqa: PLR2004 - OK
                 raise InvalidInputError(f"{url.host} answered {response.status}; is the API key right?")
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise InvalidInputError(f"{url.host} packs its answer although it was asked not to")
+                raise InvalidInputError(
+                    f"{url.host} sends a compressed response, although the request excludes it"
+                )
             body = bytearray()
             async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_PAGE_BYTES:
-                    raise InvalidInputError(f"the answer of {url.host} is larger than {MAX_PAGE_BYTES} bytes")
+                    raise InvalidInputError(
+                        f"the response of {url.host} is larger than {MAX_PAGE_BYTES} bytes"
+                    )
             return bytes(body)
     except (aiohttp.ClientError, TimeoutError) as problem:
         name = type(problem).__name__

@@ -104,7 +104,7 @@ class Conversion:
             missing = [name for name in self.preset.columns if name not in names]
             if missing:
                 lost = describe_missing("column", missing)
-                return f"this is no complete export of {self.preset.title}: {lost}"
+                return f"this is not a complete export of {self.preset.title}: {lost}"
         return None
 
     def check_terms(self, names: Collection[str]) -> str | None:

@@ -158,7 +158,7 @@ class _Member(tarfile.TarInfo):
         member = super().frombuf(buf, encoding, errors)
         is_name = member.type == tarfile.XHDTYPE and member.size <= _SMALL  # the header of a long name
         if member.size < 0 or not (is_name or member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}):
-            raise tarfile.ReadError("no member of a backup")
+            raise tarfile.ReadError("not a member of a backup")
         return member
 
 
@@ -206,7 +206,7 @@ class Reader:
     def expect(self, name: str) -> bytes:
         """Read the next member, which must have this name."""
         if self.next() != name:
-            raise BackupError("this is no backup of licserver")
+            raise BackupError("this is not a licserver backup")
         return self.content(_SMALL)
 
     def content(self, most: int = _LARGEST_PIECE) -> bytes:
@@ -222,7 +222,7 @@ class Reader:
         member = self._member
         source = None if member is None else self._tar.extractfile(member)
         if member is None or source is None:
-            raise BackupError("this is no backup of licserver")
+            raise BackupError("this is not a licserver backup")
         digest, size = hashlib.sha256(), 0
         while chunk := source.read(PIECE_BYTES):
             digest.update(chunk)
@@ -247,5 +247,5 @@ def reading(source: IO[bytes]) -> Iterator[Reader]:
             yield Reader(tar)
     except _DAMAGED as problem:
         raise BackupError(
-            f"this is no whole backup of licserver ({type(problem).__name__}); use another one"
+            f"this is not a complete licserver backup ({type(problem).__name__}); use another one"
         ) from None

@@ -363,7 +363,7 @@ class MailService:
         if template not in TEMPLATES:
             raise NotFoundError(f"there is no template {template!r}; choose from {', '.join(TEMPLATES)}")
         if language is not None and find_language(language) is None:
-            raise InvalidInputError(f"{language!r} is no language; write it like de")
+            raise InvalidInputError(f"{language!r} is not a valid language code; write it like de")
         now = self._context.now()
         license_ = IssuedLicense(
             id=bytes(16),

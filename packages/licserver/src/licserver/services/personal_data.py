@@ -219,12 +219,12 @@ def _load(note: Mapping[str, Any]) -> ErasureRecord:
 
 def _read(email: str) -> str:
     if not is_address(address := email.strip()):
-        raise InvalidInputError("this is no mail address; write it like ann@example.com")
+        raise InvalidInputError("this is not a valid email address; write it like ann@example.com")
     return address
 
 
 def _nothing(address: str) -> NotFoundError:
-    return NotFoundError(f"nothing is held of {address}")
+    return NotFoundError(f"no data is stored about {address}")
 
 
 def _count(held: PersonalData) -> int:

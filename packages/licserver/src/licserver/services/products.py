@@ -56,7 +56,8 @@ class ProductService(Service):
         """Add a product; absent rules have the record's defaults."""
         if not is_slug(slug):
             raise InvalidInputError(
-                f"{slug!r} is no slug: use lower-case letters, digits and single hyphens, like my-product"
+                f"{slug!r} is not a valid slug: use lower-case letters, digits and single hyphens, "
+                "like my-product"
             )
         new = Product(id=0, slug=slug, **_validate({"name": name, "policy": policy, **rules}))
         with self._context.transaction() as tx:
@@ -108,7 +109,7 @@ def read_version(text: str) -> Version:
     """Read a version by PEP 440."""
     version = parse_version(text) if len(text) <= MAX_INDEXED else None
     if version is None:
-        raise InvalidInputError(f"{text!r} is no version by PEP 440; write it like 1.4.0 or 2.0rc1")
+        raise InvalidInputError(f"{text!r} is not a PEP 440 version; write it like 1.4.0 or 2.0rc1")
     return version
 
 
@@ -141,7 +142,7 @@ class PlanService(Service):
         """Add a plan to a product."""
         if not is_name(name):
             raise InvalidInputError(
-                f"{name!r} is no name of a plan: use up to 40 lower-case letters, digits and _ . -"
+                f"{name!r} is not a valid plan name: use up to 40 lower-case letters, digits and _ . -"
             )
         plan = Plan(find_product(self._context, slug).id, name, read_entitlements(entitlements))
         with self._context.transaction() as tx:

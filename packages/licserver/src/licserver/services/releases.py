@@ -111,7 +111,7 @@ class ReleaseService(Service):
         product = find_product(self._context, slug)
         if platform and not is_platform(platform):
             shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
-            raise InvalidInputError(f"{platform!r} is no platform: use {shape}")
+            raise InvalidInputError(f"{platform!r} is not a valid platform: use {shape}")
         if channel:
             check_channel(channel)
         changelog = _check_changelog(changelog)

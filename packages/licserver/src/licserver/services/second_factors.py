@@ -97,7 +97,7 @@ class SecondFactorService(Service):
         factor = self._context.repositories.second_factors.find(user.id)
         if enrolment is None or factor is None:
             raise InvalidInputError(
-                "this took longer than 15 minutes, or was done in another window; begin anew"
+                "this took longer than 15 minutes, or was done in another window; start again"
             )
         step = find_step(enrolment.secret, code, now, 0)
         if step is None:
@@ -112,7 +112,7 @@ class SecondFactorService(Service):
             audit_as(tx, user, "user.second_factor_on")
             begun = LoginService(tx).renew_session(user)
             if begun is None:
-                raise ConflictError("your password was changed meanwhile; sign in anew")
+                raise ConflictError("your password was changed meanwhile; sign in again")
         return Enrolled(begun, codes)
 
     def disable(

@@ -148,7 +148,7 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
             "set it to an address for your network only, 127.0.0.1:8081; or respond 404 in the proxy",
         )
     if is_https and settings.trusted_proxies:
-        yield _ok("settings", f"customers reach {url}, behind a proxy that is believed")
+        yield _ok("settings", f"customers reach {url}, behind a proxy that is trusted")
 
 
 def _is_public(url: str) -> bool:
@@ -230,7 +230,7 @@ def _check_database(
         if is_owner and not expected:
             yield _odd(
                 "secrets",
-                f"{SECRETS_FILE} does not note its database: if that is lost, a new one is created silently",
+                f"{SECRETS_FILE} does not record its database: if it is lost, a new one is created silently",
                 "run any command as the user to whom the file belongs: licserver product list",
             )
         unread = database.file is not None and not reads_file
@@ -295,13 +295,13 @@ def describe_clock(repositories: Repositories, now: datetime) -> str | None:
     away = f"{describe_span(now - known)} {'ahead of' if now > known else 'behind'}"
     return (
         f"this machine's clock is {away} the latest reading that is certain ({known:%Y-%m-%d %H:%M} UTC), "
-        f"and is believed from {reading.believed_from:%Y-%m-%d %H:%M} UTC"
+        f"and is trusted from {reading.believed_from:%Y-%m-%d %H:%M} UTC"
     )
 
 
 _HELD: Final = (
     "set the clock, and keep it right with NTP; if it is right, `licserver clock --accept`. Until it is "
-    "believed, nothing is reported as ended, no mail about an end is sent, and nothing is deleted"
+    "trusted, nothing is reported as ended, no mail about an end is sent, and nothing is deleted"
 )
 
 

@@ -88,7 +88,7 @@ class SourceService(Service):
         """Add a source; its secrets stay in the environment variables that `secret_env` names."""
         if not is_slug(name):
             raise InvalidInputError(
-                f"{name!r} is no name of a source: use lower-case letters, digits and single hyphens"
+                f"{name!r} is not a valid source name: use lower-case letters, digits and single hyphens"
             )
         source = Source(
             name=name,
@@ -190,7 +190,7 @@ class SourceService(Service):
             raise InvalidInputError(f"the quantity must be from 1 to {MAX_QUANTITY}")
         for period in (expires_in, support):
             if period is not None and not is_period(period):
-                raise InvalidInputError(f"{period!r} is no period; write 30d, 6m or 1y")
+                raise InvalidInputError(f"{period!r} is not a valid period; write 30d, 6m or 1y")
         product = None if slug is None else find_product(self._context, slug)
         plan = (plan or "").strip() or None
         terms: dict[str, Any] = {"slots": slots, "expires_in": expires_in, "support": support}
@@ -402,7 +402,9 @@ def _find(context: Context, name: str, *, locked: bool = False) -> Source:
 def _check(source: Source) -> None:
     meanings = [*map(str, OrderState)]
     if wrong := [one for one in source.states.values() if one not in meanings]:
-        raise InvalidInputError(f"{wrong[0]!r} is no meaning of a state; choose from {', '.join(meanings)}")
+        raise InvalidInputError(
+            f"{wrong[0]!r} is not a valid meaning of a state; choose from {', '.join(meanings)}"
+        )
     for text in (*source.states, *filter(None, [source.renewal_field])):
         check_line("a state or field of the shop", text, MAX_INDEXED)
     if source.changes not in CHANGES:
@@ -432,7 +434,7 @@ def _check_delivery(delivery: Delivery) -> None:
         raise UnreadableDeliveryError("lines of an order or a subscription without an id")
     for text in (delivery.type, *(one for fact in delivery.facts for one in _find_ids(fact))):
         if not is_printable(text) or len(text) > MAX_OBJECT:
-            raise UnreadableDeliveryError(f"an id is no line of at most {MAX_INDEXED} characters")
+            raise UnreadableDeliveryError(f"an id must be one line of at most {MAX_INDEXED} characters")
     for fact in delivery.facts:
         if (
             isinstance(fact, Lines)

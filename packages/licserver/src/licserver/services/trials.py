@@ -83,7 +83,7 @@ class TrialService(Service):
         """
         with self._context.transaction() as tx:
             if not find_license(tx, reference, locked=True).trial:
-                raise ConflictError("this license is no trial; change its terms instead")
+                raise ConflictError("this license is not a trial; change its terms instead")
             return LicenseService(tx).change(
                 reference, **{"expires_on": None, "plan": None, **terms, "trial": False}
             )

@@ -69,7 +69,7 @@ class UserService(Service):
         """Validate a name before the password prompt; return its stored form."""
         stored, shape = read_name(name), "up to 64 letters, digits, dots and hyphens, or a mail address"
         if stored is None:
-            raise InvalidInputError(f"{name.strip().lower()!r} is no user name: use {shape}")
+            raise InvalidInputError(f"{name.strip().lower()!r} is not a valid user name: use {shape}")
         if self._context.repositories.users.find(stored) is not None:
             raise _taken(stored)
         return stored

@@ -95,5 +95,6 @@ def check_channel(name: str) -> None:
     """Validate the name of a channel."""
     if not is_channel(name):
         raise InvalidInputError(
-            f"{name!r} is no channel: use up to 40 lower-case letters, digits and . _ -, like beta"
+            f"{name!r} is not a valid channel name: use up to 40 lower-case letters, digits and . _ -, "
+            "like beta"
         )

@@ -111,7 +111,7 @@ class WebhookService:
         if not is_permitted(address, networks):
             raise InvalidInputError(
                 f"{host} is not a public address, and nothing would be sent to it; "
-                "for a network of yours, set LICSERVER_WEBHOOK_NETWORKS"
+                "for a network of your own, set LICSERVER_WEBHOOK_NETWORKS"
             )
         if scheme == "http" and not is_listed(address, networks):
             raise InvalidInputError(

@@ -134,7 +134,7 @@ class LicenseTermFields(RequestModel):
     note: str | None = None
     plan: str | None = Field(None, description="The name of a plan of the product.")
     overrides: dict[str, Entitlement | None] | None = Field(
-        None, description="Entitlements that count instead of the plan's; null takes one away."
+        None, description="Entitlements that count instead of the plan's; null removes one."
     )
     trial: bool = False
     floating_seats: Seats | None = None
@@ -182,8 +182,8 @@ class Erasure(Customer):
 
     keep_licenses: bool = Field(
         default=False,
-        description="Whether the licenses work on, without a person. Otherwise they are deleted; those that "
-        "a shop has sold are revoked, and stay as numbers.",
+        description="Whether the licenses stay valid, without personal data. Otherwise they are deleted; "
+        "those that a shop has sold are revoked, and stay as numbers.",
     )
 
 

@@ -338,7 +338,7 @@ class _EarlierSessionError(Exception):
 
 def _check_role(user: SignedIn, role: Role) -> None:
     if not user.role.includes(role):
-        raise ApiError(403, f"Your role is “{user.role}”. This takes the role “{role}”: ask an owner.")
+        raise ApiError(403, f"Your role is “{user.role}”. This requires the role “{role}”: ask an owner.")
 
 
 def _audit_export(context: PageContext, csv: Csv) -> None:
