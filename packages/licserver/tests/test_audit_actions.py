@@ -309,7 +309,7 @@ def test_a_backup_is_noted(cli, tmp_path):
 
 def test_an_accepted_clock_is_noted(cli):
     """By the user who believes it, with the time that it shows."""
-    assert cli("clock", "--accept").startswith("the clock is believed: ")
+    assert cli("clock", "--accept").startswith("the clock is trusted: ")
     (line,) = noted(cli, "clock.accept")
     assert line["who"] == f"cli:{getpass.getuser()}"
     assert line["details"]["at"][:2] == "20"

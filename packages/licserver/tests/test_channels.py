@@ -112,7 +112,7 @@ def test_a_name_is_checked(world, publish, name):
     publish("1.0")
     with pytest.raises(InvalidInputError, match="not a valid channel"):
         world.services.releases.promote("app", "1.0", name)
-    with pytest.raises(InvalidInputError, match="no channel"):
+    with pytest.raises(InvalidInputError, match="not a valid channel"):
         world.key(channels=(name,))
 
 

@@ -248,8 +248,8 @@ def test_a_file_is_recognised_by_its_columns():
     assert Conversion(now=NOW, preset=PRESETS["edd"]).check_columns([*EDD]) is None
     assert Conversion(now=NOW, preset=PRESETS["gumroad"]).check_columns([*EDD]) == (
         "this is not a complete export of Gumroad: there are no columns 'License Key Enabled?', "
-        "'Product ID', 'Quantity', 'Recurrence', 'Recurring Charge?', 'Fully Refunded?', 'Access Revoked?', 'Disputed?', "
-        "'Dispute Won?'"
+        "'Product ID', 'Quantity', 'Recurrence', 'Recurring Charge?', 'Fully Refunded?', 'Access Revoked?', "
+        "'Disputed?', 'Dispute Won?'"
     )
     both = Conversion(now=NOW, columns={"Key": "license_key", "Seats": "slots"})
     assert both.check_columns(["A"]) == "there are no columns 'Key', 'Seats'; the file has: A"

@@ -305,7 +305,7 @@ def test_a_restore_erases_again(bare_cli, tmp_path):
     bare_cli("backup", str(tmp_path / "new.tar"))
     bare_cli("restore", str(tmp_path / "old.tar"), "--force")
     assert "erased again: 1 address" in bare_cli.errors
-    assert "nothing is held" in bare_cli("customer", "export", ANN, expect=2)
+    assert "no data is stored" in bare_cli("customer", "export", ANN, expect=2)
     assert json.loads(bare_cli("customer", "export", BOB))["records"]["licenses"]
     bare_cli("restore", str(tmp_path / "new.tar"), "--force")
     assert "erased again" not in bare_cli.errors

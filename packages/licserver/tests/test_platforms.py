@@ -91,7 +91,7 @@ def test_a_further_file_has_the_changelog_of_its_version(world, publish):
     for platform, changelog, match in [
         (WINDOWS, "", f"already for {WINDOWS}"),
         ("linux", "Other.", "another changelog"),
-        ("Linux 64", "", "is no platform"),
+        ("Linux 64", "", "is not a valid platform"),
     ]:
         with pytest.raises(InvalidInputError, match=match):
             publish("1.0", platform, changelog=changelog)
