@@ -121,7 +121,7 @@ def _open(port: int, path: str, cookie: str) -> float:
     is_file = path.partition("?")[0].endswith(".csv")
     answer.read(1 if is_file else None)
     took = (time.perf_counter() - began) * 1000
-    # Who signs in while he is signed in is led on.
+    # A user who is signed in already is redirected.
     assert answer.status in ({303} if path.startswith("/console/sign-in") else {200}), (path, answer.status)
     link.close()
     return took

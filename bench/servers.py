@@ -25,7 +25,7 @@ class Target:
     Args:
         name: For the table.
         url: Where it listens.
-        pid: The process that does the work; None for somebody else's server, named by its address only.
+        pid: The process that does the work; None for an external server, named by its address only.
         database_pids: Processes that work for it as well.
     """
 

@@ -86,6 +86,6 @@ def _issue(services: Services, count: int) -> Iterator[list[str]]:
 
 
 def count_activations(services: Services) -> int:
-    """How many activations the books hold, to see that a round of new ones really wrote them."""
+    """Count the activations in the database, to check that a round of new ones wrote them."""
     with services.database.reading() as connection:
         return connection.scalar(select(func.count()).select_from(activations)) or 0

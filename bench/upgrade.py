@@ -1,7 +1,7 @@
-"""How long a change of the schema takes, and who waits for it: `python -m bench.upgrade [COUNT] [ENGINE]…`.
+"""Time of a change of the schema, and how long others wait for it: `python -m bench.upgrade [COUNT] [ENGINE]…`.
 
 A database of the first schema is filled, and brought to each later one up to this program's.
-Meanwhile somebody reads a license and somebody writes to it, as a server beside `licserver db upgrade`
+Meanwhile one task reads a license and another writes to it, as a server beside `licserver db upgrade`
 would, if it were left running: the longest wait of each is printed.
 """
 
@@ -71,7 +71,7 @@ def _tables(connection: Connection) -> dict[str, Table]:
 
 
 class Waiting:
-    """Somebody who does the same over and over, and how long it took at most.
+    """A task that repeats an action, and the longest time it took.
 
     Args:
         act: What is done.

@@ -112,7 +112,7 @@ def test_a_retired_key_signs_no_more(
                 if not retired:
                     assert client.verify(key).authenticated
                     continue
-                with pytest.raises(UntrustedResponseError, match="no signature by a pinned key"):
+                with pytest.raises(UntrustedResponseError, match="no signature of a pinned key"):
                     client.verify(key, force=True)
 
 

@@ -33,10 +33,10 @@ KEYS = [read_public_key(SPARE.text), read_public_key(SIGNER.text)]
 CALL = Call("POST", URL, {"Accept": "application/json"}, b"{}", 1000)
 
 NONE = (
-    "The answer carries no signature by a pinned key: the service has none of these keys, or somebody on the"
+    "The response has no signature of a pinned key: the service has none of these keys, or somebody on the"
     " way took it off."
 )
-CHANGED = "The answer was changed on the way: its digest is another."
+CHANGED = "The response was changed in transit: its digest differs."
 UNREADABLE = "The answer's signature cannot be read, or is not by a pinned key."
 UNCOVERED = "The answer's signature does not cover what it must cover."
 OTHER_PURPOSE = "The answer's signature is for another purpose."

@@ -33,7 +33,7 @@ SIGNED = Manifest(
     "notes", "2.0", len(CONTENT), sha256(CONTENT).hexdigest(), datetime(2026, 11, 20, 10, tzinfo=UTC), ENDS
 )
 
-NONE = "The answer carries no manifest signed by the vendor."
+NONE = "The response has no manifest that the vendor signed."
 UNREADABLE = "The manifest cannot be read."
 UNSIGNED = "No pinned key has signed the manifest."
 NOT_A_RELEASE = "What the vendor signed is not about a release."

@@ -890,7 +890,7 @@ def test_standard_missing_fields(type_: str, data: dict[str, Any], field: str) -
 
 def test_other_bodies_that_are_signed_so() -> None:
     """They are ignored, and the reason names what is read; one that is no JSON is unreadable."""
-    assert read("standard", b'{"test": 1}').reason.startswith("the type is none of purchase.completed, ")
+    assert read("standard", b'{"test": 1}').reason.startswith("the type must be one of purchase.completed, ")
     with pytest.raises(UnreadableDeliveryError, match=r"^the body: Invalid JSON"):
         read("standard", b"{")
     nothing = Fetch("lines", "1042", "order:1042")

@@ -176,7 +176,7 @@ class BaseClient(Generic[_W, _T]):
 
     @property
     def state_folder(self) -> "Path | None":
-        """The folder of the app's state; it may not exist yet. None if there is none, as with `storage=`."""
+        """The folder of the app's state; it may not exist yet. None without a folder, as with `storage=`."""
         return self._own_session.storage.folder()
 
     @property

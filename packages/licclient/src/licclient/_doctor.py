@@ -247,7 +247,7 @@ def _check_folder(folder: Path | None, session: Session) -> Iterator[Finding]:
     lost = f"the license key is forgotten at exit{slots}"
     if folder is None:
         if isinstance(session.storage, StateFolder):
-            yield _wrong("state folder", f"there is none, because no home folder was found; {lost}")
+            yield _wrong("state folder", f"not available, because no home folder was found; {lost}")
         else:
             yield _noted("state folder", "none: the app has its own storage")
         return

@@ -61,7 +61,7 @@ def explain(
             the system. English stands in for others.
 
     Raises:
-        TypeError: `what` is none of these.
+        TypeError: `what` has another type.
     """
     check_text("language", language, 'a string such as "de", or None')
     tag = texts.pick_tag(system_languages() if language is None else [language])

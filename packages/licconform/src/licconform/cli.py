@@ -56,7 +56,7 @@ def report_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @main.command()
-@click.option("--base-url", required=True, help="Where the server is, without /api/v1.")
+@click.option("--base-url", required=True, help="Address of the server, without /api/v1.")
 @click.option("--seed", required=True, metavar="COMMAND", help="Makes states: see `licconform states`.")
 @click.option("--public-key", help="Key of signed answers, `ed25519:…`; needs licconform[signed].")
 @report_options

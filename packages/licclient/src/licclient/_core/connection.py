@@ -185,7 +185,7 @@ def _renamed(timeout: type[Exception], other: type[Exception]) -> Generator[None
         yield
     except TimeoutError as problem:
         raise timeout from problem
-    except (OSError, UnicodeError) as problem:  # the second: a host name that is none
+    except (OSError, UnicodeError) as problem:  # the second: an invalid host name
         raise other from problem
 
 
@@ -239,7 +239,7 @@ def _create_pool(
 ) -> httpcore.ConnectionPool:
     """Return what sends through a proxy, or directly for None.
 
-    Raise `ValueError` for an address that is none, `ImportError` for SOCKS without its package.
+    Raise `ValueError` for an invalid address, `ImportError` for SOCKS without its package.
     """
     common: dict[str, Any] = {
         "ssl_context": make_context(),

@@ -99,7 +99,7 @@ def read_content_range(value: str | None) -> tuple[int, int, int] | None:
 
 
 def read_sha256(repr_digest: str | None) -> str | None:
-    """Return the `sha-256` member of a Repr-Digest (RFC 9530) in lower-case hex; None when there is none."""
+    """Return the `sha-256` member of a Repr-Digest (RFC 9530) in lower-case hex; None if it is missing."""
     match = _SHA256_MEMBER.search(repr_digest or "")
     if match is None:
         return None

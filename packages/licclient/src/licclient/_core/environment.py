@@ -76,7 +76,7 @@ def _is_in(path: str, folders: list[str]) -> bool:
 
 
 def open_page(url: str) -> None:
-    """Open a page in the person's browser. Does nothing if there is none; may last as long as the browser."""
+    """Open a page in the person's browser, if there is a browser; may last as long as the browser."""
     environment = clean_environment()
     if sys.platform in ("win32", "darwin") or environment == dict(os.environ):
         webbrowser.open(url)

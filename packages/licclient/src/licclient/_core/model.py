@@ -177,9 +177,9 @@ class Settings:
     check_every: timedelta
     timeout: timedelta
     release_keys: "tuple[PublicKey, ...]" = ()
-    """Keys of which one must have signed every update; none: updates are believed as they come (D-67)."""
+    """Keys of which one must have signed every update; empty: no signature is required (D-67)."""
     public_keys: "tuple[PublicKey, ...]" = ()
-    """Keys of which one must have signed every answer; none: answers are believed as they come (D-62)."""
+    """Keys of which one must have signed every response; empty: no signature is required (D-62)."""
     download_origins: frozenset[str] | None = None
     """Where files may come from besides the service, as `origin` writes them; None: any `https`."""
     platform: str | None = None

@@ -91,7 +91,7 @@ async def on_daemon_thread(work: Callable[[], _T]) -> _T:
 
 
 def own_ip(server: str) -> str:
-    """Return the address of the interface that routes to the service; `0.0.0.0` when there is none (D-45).
+    """Return the address of the interface that routes to the service; `0.0.0.0` without a route (D-45).
 
     Connecting a datagram socket sends nothing: it only asks the system for the route. The name look-up may
     take long.

@@ -99,7 +99,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one try of a call came to: the response, or why there is none.
+    """The outcome of one attempt of a call: the response, or the reason for its absence.
 
     `may_retry`: the same request may succeed a moment later. `was_closed`: the client was closed meanwhile.
     """
@@ -165,7 +165,7 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
 
 
 def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> "Listing | LicclientError":
-    """Parse the response to an update check (spec 4.2, D-40); one about another slug is none."""
+    """Parse the response to an update check (spec 4.2, D-40); ignore one about another slug."""
     body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"slug": str(received), "sections": {"changelog": str(changelog)}} if received == slug:

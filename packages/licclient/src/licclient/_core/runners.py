@@ -3,7 +3,7 @@
 A flow reads top to bottom. It uses the state folder and the keyring itself, and yields an operation for
 everything that the two clients do differently; the runner carries it out and sends its outcome back:
 
-    OwnAddress()          str: our address on the way to the service; `0.0.0.0` if there is none
+    OwnAddress()          str: our address on the way to the service; else `0.0.0.0`
     Send(call, seconds)   Attempt: one request and its response, within so many seconds
     Wait(seconds, wake)   None; an event, if given, ends the wait
     Notify(callback)      None; in the calling thread, or in the event loop

@@ -145,11 +145,11 @@ def check_signature(
     """
     if not all(name in reply.headers for name in SIGNATURE_HEADERS):
         return UntrustedResponseError(
-            "The answer carries no signature by a pinned key: the service has none of these keys,"
+            "The response has no signature of a pinned key: the service has none of these keys,"
             " or a proxy removed it."
         )
     if read_sha256(reply.headers["content-digest"]) != sha256(reply.body).hexdigest():
-        return UntrustedResponseError("The answer was changed on the way: its digest is another.")
+        return UntrustedResponseError("The response was changed in transit: its digest differs.")
     signatures = dict(_SIGNATURE.findall(reply.headers["signature"]))
     problem = "The answer's signature cannot be read, or is not by a pinned key."
     for member in _members(reply.headers["signature-input"]):

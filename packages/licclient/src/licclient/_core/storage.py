@@ -117,7 +117,7 @@ class StateFolder:
         self._has_complained = False
 
     def load(self, name: str) -> Document | None:
-        """Return a record; None when there is none, or a damaged one.
+        """Return a record; None if it is missing or damaged.
 
         A read that fails is repeated for at most 0.4 s. Then what memory has is returned; without that, raise
         `StateUnreadableError`.
@@ -478,7 +478,7 @@ def is_absence(problem: OSError) -> bool:
 
 
 def read_private(path: Path) -> bytes | None:
-    """Read a plain file of bearable size; None for links, folders, pipes, devices and when there is none.
+    """Read a plain file of bearable size; None for a missing file, a link, a folder, a pipe or a device.
 
     Raise `OSError` when a file is there, or may be there, and cannot be read.
     """

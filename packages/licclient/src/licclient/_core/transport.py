@@ -186,7 +186,7 @@ class BaseTransport(Generic[T]):
         return httpx.Request(method, url, headers=every, content=body, extensions=extensions)
 
     def _attempt(self, outcome: Reply | Exception) -> Attempt:
-        """Describe a response, or why there is none."""
+        """Describe a response, or the reason for its absence."""
         if isinstance(outcome, Reply):
             return Attempt(outcome, may_retry=outcome.status in PASSING)
         if self._is_closed:

@@ -268,7 +268,7 @@ def _reported(document: Document | None) -> list[str]:
 def _found(update: Update, installed: str, *, force: bool = False) -> UpdateCheck:
     """Return what a check found.
 
-    Only a person who asks is offered a version that was rolled back (D-179), and one that runs already but
+    Only a forced check offers a version that was rolled back (D-179), and one that runs already but
     calls itself another: its file is a wrong one, and it would be installed again and again.
     """
     if not force and is_rolled_back(update.version):

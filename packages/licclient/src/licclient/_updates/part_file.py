@@ -251,7 +251,7 @@ class PartFile:
             or read_content_range(headers.get("Content-Range")) != (self.done, note.size - 1, note.size)
         ):
             self._start_over()
-            raise ServiceUnavailableError("The service sent another part of the file than was asked for.")
+            raise ServiceUnavailableError("The service sent a part of the file that was not requested.")
         demand_room(self._folder, note.size - self.done, "the rest of the download")
 
     def write(self, chunks: list[bytes]) -> None:
@@ -259,7 +259,7 @@ class PartFile:
         length, limit = sum(map(len, chunks)), MAX_BYTES if self.size is None else self.size
         if self._file is None or self.done + length > limit:
             self._start_over()
-            raise UntrustedResponseError("The file is longer than the service said.")
+            raise UntrustedResponseError("The file is longer than the service declared.")
         if self.size is None and (self.done + length) // _ROOM_STEP > self.done // _ROOM_STEP:
             demand_room(self._folder, _ROOM_STEP, "the rest of the download")
         for chunk in chunks:

@@ -140,7 +140,7 @@ def check_manifest(
 def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | UntrustedResponseError:
     """Return what a pinned key signed; arguments as for `check_manifest`."""
     if header is None:
-        return UntrustedResponseError("The answer carries no manifest signed by the vendor.")
+        return UntrustedResponseError("The response has no manifest that the vendor signed.")
     document = read_json_object(decode_base64url(header)) if len(header) <= MAX_HEADER else {}
     match document:
         case {"payload": str(payload), "signatures": list(signatures)}:

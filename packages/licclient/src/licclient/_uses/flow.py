@@ -38,7 +38,7 @@ class _Tally:
 
     Attributes:
         answer: The last answer with a usage, as it came; checked at each read.
-        usage: What that said; None without an answer that can be believed.
+        usage: What that said; None without a valid response.
         answered_at: When it came, by our clock.
         pending: Uses that the service has not confirmed: id, amount, and whether it may have been sent.
     """

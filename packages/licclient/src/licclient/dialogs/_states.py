@@ -48,7 +48,7 @@ class Action(StrEnum):
     """What a person can do beside typing. Each button has a place of its own in the window."""
 
     GO = "go"  # the button that Enter presses
-    LEAVE = "leave"  # the button that Escape presses; Escape means the same where there is none
+    LEAVE = "leave"  # the button that Escape presses; Escape means the same without this button
     SKIP = "skip"  # the button that stands apart
     CLOSE = "close"  # the window's own way to be closed
 
@@ -364,7 +364,7 @@ class Activation(_Dialog):
         )
 
     def _remark(self) -> str:
-        # A person opening the dialog to enter a key knows that there is none.
+        # A person who opens the dialog to enter a key knows that it is missing.
         if self.problem is None or isinstance(self.problem, NotActivatedError):
             return ""
         remark = say_problem(self.problem, self.language)

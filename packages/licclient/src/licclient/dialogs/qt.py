@@ -175,7 +175,7 @@ class _Dialog(QDialog):
         super().__init__(parent)
         self._build()
         self._driver = Driver(self, post_to_qt(), client, state, to)
-        # Also when the app's window takes this one along; the driver is none of Qt's, so it is still there.
+        # Also when the app's window takes this one along; the driver is not a Qt object, so it still exists.
         self.destroyed.connect(self._driver.end)
 
     def setVisible(self, visible: bool) -> None:  # noqa: N802 - Qt's name
@@ -348,7 +348,7 @@ class ActivationDialog(_Dialog):
 
     @property
     def license(self) -> "License | None":
-        """The license; None as long as there is none."""
+        """The license; None before it is known."""
         outcome = self._driver.state.outcome
         return outcome if isinstance(outcome, License) else None
 
@@ -397,7 +397,7 @@ class UpdateDialog(_Dialog):
 
     @property
     def file(self) -> "Downloaded | None":
-        """The file, whole and verified; None as long as there is none."""
+        """The file, whole and verified; None before the download has ended."""
         outcome = self._driver.state.outcome
         return outcome if isinstance(outcome, Downloaded) else None
 

@@ -122,7 +122,7 @@ class ActivationDialog(TkDialog):
 
     @property
     def license(self) -> "License | None":
-        """The license; None as long as there is none."""
+        """The license; None before it is known."""
         outcome = self._driver.state.outcome
         return outcome if isinstance(outcome, License) else None
 
@@ -180,7 +180,7 @@ class UpdateDialog(TkDialog):
 
     @property
     def file(self) -> "Downloaded | None":
-        """The file, whole and verified; None as long as there is none."""
+        """The file, whole and verified; None before the download has ended."""
         outcome = self._driver.state.outcome
         return outcome if isinstance(outcome, Downloaded) else None
 

@@ -189,7 +189,7 @@ class Installation:
         The version that was current is offered to this app only on request (D-179).
 
         Returns:
-            The version that is current now; None when there is none to go back to, and nothing has changed.
+            The version that is current now; None without a previous version, and nothing has changed.
 
         Raises:
             OSError: The folder cannot be read or written, or another process holds it for two minutes.

@@ -69,7 +69,7 @@ def _(client: Client, reply: Reply | None) -> None:
 @CASES.table(
     "download-refused",
     "spec 5",
-    "What a refused link answers is not the file ({0}).",
+    "The response of a refused link is not the file ({0}).",
     [
         ("invalid", error(403, "invalid_link")),
         ("expired", error(403, "link_expired")),
@@ -106,7 +106,7 @@ def _(client: Client) -> None:
     expect(client.service.requests.first.path == "/api/v1/update-check", "expected an update check first")
 
 
-@CASES.case("download-late-link", "D-48", "A link that ran out is answered by asking for a fresh one.")
+@CASES.case("download-late-link", "D-48", "After an expired link the client requests a fresh one.")
 def _(client: Client) -> None:
     client.service.file = [error(403, "link_expired"), file_reply()]
     client.download(expected=YES)
@@ -120,7 +120,7 @@ def _(client: Client) -> None:
     expect(client.files() == [FILE], "expected the whole file")
 
 
-@CASES.case("download-cut", "spec 4.2", "Half a file is no success.")
+@CASES.case("download-cut", "spec 4.2", "Half a file is not a success.")
 def _(client: Client) -> None:
     client.service.file = file_reply(cut=True)
     client.never_yes(client.download)

@@ -123,7 +123,7 @@ def _(client: Client, changes: dict[str, Any]) -> None:
 @CASES.table(
     "check-no-answer",
     "D-46",
-    "What is no answer is no update ({0}).",
+    "Anything but a valid response is not an update ({0}).",
     [("page", Reply(200, PAGE)), ("list", Reply(200, [])), ("cut", None), ("dropped", OFFLINE)],
 )
 def _(client: Client, reply: Reply | None) -> None:

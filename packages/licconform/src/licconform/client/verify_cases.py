@@ -108,7 +108,7 @@ def _(client: Client, reply: Reply) -> None:
 @CASES.table(
     "verify-no-answer",
     "D-40",
-    "What is not the service's word is no answer, neither yes nor no ({0}).",
+    "A response that is not the service's is an outage, neither valid nor refused ({0}).",
     [
         ("500", Reply(500, {"message": "Internal error."})),
         ("502-page", Reply(502, PAGE)),

@@ -242,7 +242,7 @@ def _(server: Server, name: str) -> None:
 @CASES.table(
     "verify-invalid-ip",
     "spec 4.1",
-    "An ip that is no valid address is answered 422 ({0}).",
+    "An ip that is no valid address gets a 422 ({0}).",
     [
         ("text", "localhost"),
         ("too-large", "192.0.2.256"),

@@ -145,7 +145,7 @@ def sweep(services: Services, printer: Printer, *, dry_run: bool) -> None:
 @services_command("clock")
 @click.option("--accept", is_flag=True, help="Trust the clock at once, because it is right.")
 def clock(services: Services, printer: Printer, *, accept: bool) -> None:
-    """Show whether the clock of this machine is believed, or accept it.
+    """Show whether the clock of this machine is trusted, or accept it.
 
     After an outage or a change of the clock, expiry events, mails about an end and deletions wait as long as
     that has lasted, a day at most.

@@ -67,7 +67,7 @@ def create_background(services: Services, clock: Clock) -> BackgroundWorker:
 
 
 class ClockWatch:
-    """A periodic reading of the clock, with a warning for each step that is not believed."""
+    """A periodic reading of the clock, with a warning for each step that is not trusted."""
 
     def __init__(self, services: Services) -> None:
         self._services, self._is_believed = services, True

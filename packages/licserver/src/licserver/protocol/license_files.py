@@ -290,7 +290,7 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
             return
         except csv.Error as error:
             yield start, InvalidLine(start, f"invalid CSV: {error}")
-            return  # the following rows cannot be told apart
+            return  # the following rows cannot be separated
         line, start = start, reader.line_num + 1
         if names is None:
             names = [name.strip() for name in cells]

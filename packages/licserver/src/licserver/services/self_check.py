@@ -110,7 +110,7 @@ def check_installation(
     if not reach:
         yield _ok("base URL", "was not requested; --reach does it")
     elif not settings.base_url:
-        yield _bad("base URL", "there is none to request", "set LICSERVER_BASE_URL")
+        yield _bad("base URL", "not set, so nothing was requested", "set LICSERVER_BASE_URL")
     else:
         fault, date = ask_base_url(settings.base_url)
         if fault:
@@ -287,7 +287,7 @@ def _compare_clocks(owner: str, other_time: datetime | None, now: datetime) -> I
 
 
 def describe_clock(repositories: Repositories, now: datetime) -> str | None:
-    """Describe a clock that is not believed, and from when on it will be; return None if it is believed."""
+    """Describe a clock that is not trusted, and when it will be; return None if it is trusted."""
     reading = repositories.clock.judge(now)
     if reading.believed_from is None:
         return None
@@ -306,7 +306,7 @@ _HELD: Final = (
 
 
 def _check_readings(repositories: Repositories, now: datetime) -> Iterator[Finding]:
-    """Check that the clock is believed, and that no stored instant is in the future."""
+    """Check that the clock is trusted, and that no stored instant is in the future."""
     if (held := describe_clock(repositories, now)) is not None:
         yield _odd("clock", held, _HELD)
     if future := repositories.clock.count_future(now):

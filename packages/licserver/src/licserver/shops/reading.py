@@ -131,7 +131,7 @@ class Shop(Protocol):
         ...
 
     def fetch_path(self, fetch: Fetch, /) -> str | None:
-        """Return the path in the shop's API that has what a contract lacks; None if there is none."""
+        """Return the path in the shop's API that has what a contract lacks; None if no path has it."""
         ...
 
     def read_fetched(self, fetch: Fetch, body: bytes, at: datetime, /) -> Sequence[Fact]:
@@ -201,7 +201,7 @@ _NO_DATE: Final = "0000-00-00"  # as databases of shops write that there is no d
 
 
 def _drop_empty(value: Any) -> Any:
-    """Return JSON without members that are null, empty, or a date that is none."""
+    """Return JSON without members that are null, empty, or not a date."""
     if isinstance(value, dict):
         return {name: _drop_empty(one) for name, one in value.items() if not _is_empty(one)}
     if isinstance(value, list):

@@ -252,7 +252,7 @@ def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPT
     content = load(body)
     delivery, type_ = headers.get("webhook-id"), parse(_Envelope, content).type
     if type_ not in TYPES:
-        return Delivery.of(delivery, type_, f"the type is none of {', '.join(TYPES)}")
+        return Delivery.of(delivery, type_, f"the type must be one of {', '.join(TYPES)}")
     event = parse(Event, content)
     reader, needed = TYPES[type_]
     for name in needed:

@@ -101,7 +101,7 @@ def match_items(
     subscription: SubscriptionFacts,
     find_product: Callable[[Line], str | None],
 ) -> list[Line]:
-    """Assign items to units, which are removed from `left`; return the items for which there is none."""
+    """Assign items to units, which are removed from `left`; return the items without a unit."""
 
     def has_product(unit: Unit, item: Line) -> bool:
         return unit.is_valid and unit.issued[-1].product == find_product(item)

@@ -14,7 +14,7 @@ _SEAT: Final = ("domain", "label", "taken_at", "expires_at", "is_ended")
 
 
 class SeatRepository(Repository):
-    """Who holds the floating seats of a license; each change is in the transaction that has locked it."""
+    """Floating seats and their holders; each change is in the transaction that has locked the license."""
 
     def list_held(self, license_ids: Collection[bytes], now: datetime) -> dict[bytes, list[Seat]]:
         """Load the seats that are held of some licenses, the first taken first."""

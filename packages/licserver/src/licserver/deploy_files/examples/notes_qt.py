@@ -108,7 +108,7 @@ class Notes(QMainWindow):
         self.deliver(lambda: self.show_check(check))
 
     def show_check(self, check: UpdateCheck) -> None:
-        """Offer the update, or show the reason why there is none."""
+        """Offer the update, or show why no update is offered."""
         if check.update:
             self.offer(check.update, asked=True)
         else:
