@@ -1,4 +1,4 @@
-"""Time of a change of the schema, and how long others wait for it: `python -m bench.upgrade [COUNT] [ENGINE]…`.
+"""Time of a schema change, and how long others wait for it: `python -m bench.upgrade [COUNT] [ENGINE]…`.
 
 A database of the first schema is filled, and brought to each later one up to this program's.
 Meanwhile one task reads a license and another writes to it, as a server beside `licserver db upgrade`
