@@ -165,7 +165,7 @@ async def test_the_console_publishes_for_platforms(world, alice):
     assert f"File for {WINDOWS}" in alice.text
     await alice.get("/console/products/app")
     await alice.upload(path, {"csrf": alice.csrf, "version": "2.0rc1", "changelog": "", "platform": "Mac OS"})
-    assert (alice.status, "is no platform" in alice.alert, 'value="Mac OS"' in alice.text) == (
+    assert (alice.status, "is not a valid platform" in alice.alert, 'value="Mac OS"' in alice.text) == (
         422,
         True,
         True,
