@@ -102,6 +102,16 @@ def test_a_key_is_issued_with_its_terms(shop):
     assert shown(shop, issue(shop, "--lifetime", "--slots", "0"))["lifetime"] is True
 
 
+def test_a_license_that_no_app_accepts_is_issued_with_a_warning(shop):
+    """A mistyped year, or no slot at all, is probably a slip; the key on standard output stays alone."""
+    issue(shop, "--expires", "2020-02-29")
+    assert shop.errors == "warning: 2020-02-29 has passed, so the license is expired\n"
+    issue(shop, "--slots", "0")
+    assert shop.errors == "warning: without slots and an allow-list no computer can use the license\n"
+    issue(shop, "--slots", "0", "--allow", "10.0.0.0/8")
+    assert shop.errors == ""
+
+
 def test_many_keys_are_printed_one_a_line_or_as_one_document(shop):
     """`--count` prints whole keys: they exist nowhere else in the clear."""
     keys = shop("license", "issue", "app", "--count", "25").split()
@@ -117,6 +127,7 @@ def test_a_key_can_come_from_standard_input_or_be_named_by_its_id(shop):
     key = issue(shop)
     record = json.loads(shop("license", "show", "-", "--json", stdin=f"  {key}\r\nmore\n"))
     assert record == shown(shop, record["id"])
+    assert record == shown(shop, key.lower()), "as a customer writes it in a mail"
     assert "no license" not in shop("license", "list")
 
 

@@ -119,6 +119,7 @@ def issue(
     **terms: Any,
 ) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
+    _warn_of_useless(LicenseTerms(**terms), services.now())
     if problem_id is None:
         batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count, is_mailed=mail)
     else:
@@ -136,6 +137,14 @@ def issue(
         echo(f"issued {count} keys", err=True)
     if mail:
         echo("the running server mails the keys; see: licserver mail list", err=True)
+
+
+def _warn_of_useless(terms: LicenseTerms, now: datetime) -> None:
+    """Print a warning for terms with which no app accepts the license: probably a slip."""
+    if terms.expires_on is not None and terms.expires_on < now.date():
+        echo(f"warning: {terms.expires_on} has passed, so the license is expired", err=True)
+    if terms.slots == 0 and not terms.allowed:
+        echo("warning: without slots and an allow-list no computer can use the license", err=True)
 
 
 def _issue_for_sale(

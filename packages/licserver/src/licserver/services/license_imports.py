@@ -325,6 +325,8 @@ def _describe_terms(license_: Any) -> Iterator[str]:
         yield "for a lifetime"
     elif license_.expires_on is not None:
         yield f"until {license_.expires_on}"
+    elif not license_.subscription_id:
+        yield "without an end"
     for name in TERMS:
         value, words = getattr(license_, name), _COLUMNS.get(name, name).replace("_", " ")
         if name not in _DESCRIBED and value not in (getattr(_PLAIN, name), "", None):

@@ -18,8 +18,12 @@ _MAX_ALIKE: Final = 1_000  # candidates whose addresses begin as the requested a
 
 
 def find_license(context: Context, reference: str, *, locked: bool = False) -> IssuedLicense:
-    """Return a license by key or id; with `locked` its row is locked until the transaction ends."""
+    """Return a license by key or id; with `locked` its row is locked until the transaction ends.
+
+    Case does not matter in a `CP-` key, as people write it in mails.
+    """
     text = reference.strip()
+    text = text.upper() if is_license_key(text.upper()) else text
     is_id, is_ours = validation.has_id_shape(text), is_license_key(text)
     # An imported key may have the shape of an id, as those of Easy Digital Downloads have.
     ids = [bytes.fromhex(text)] if is_id else []
