@@ -316,7 +316,7 @@ def test_each_kind_of_line_in_a_file():
     )
     other = Conversion(now=NOW, preset=PRESETS["edd"], slots="1", expires="never")
     ((_, wrong),) = read_rows("csv", lines, other)
-    assert "no complete export of Easy Digital Downloads" in wrong.message
+    assert "not a complete export of Easy Digital Downloads" in wrong.message
     ((_, refused),) = read_rows("jsonl", [json.dumps(EDD)], other)
     assert "--product 'App'=SLUG" in refused.message
 

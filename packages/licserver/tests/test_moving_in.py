@@ -310,7 +310,7 @@ def test_a_subscription_that_goes_on_needs_an_end(world):
         5,
         True,
     )
-    assert read(expires="never") == ([], ["app, 1 slot, customer email, note"])
+    assert read(expires="never") == ([], ["app, 1 slot, without an end, customer email, note"])
     assert read(expires="2027-12-31")[1] == ["app, 1 slot, until 2027-12-31, customer email, note"]
 
 
