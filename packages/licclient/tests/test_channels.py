@@ -102,7 +102,7 @@ def test_an_app_below_the_lowest_supported_version_is_warned(make, shop):
         assert check.is_update_required
     shop.come_back()
     check = client.check_for_update(force=True)
-    assert explain(check, "en") == "You need to update to go on being supported."
+    assert explain(check, "en") == "This version is no longer supported. Please update."
     assert client.status().is_update_required
 
 

@@ -87,7 +87,7 @@ TEXTS: Final = {
     # an update; {0} is name and version, a version, a date, a size or a time; {0} of {1} are sizes
     "update.none": "This version is up to date.",
     "update.ahead": "This version is newer than the one that is offered now. The next newer one will be offered.",
-    "update.required": "You need to update to go on being supported.",
+    "update.required": "This version is no longer supported. Please update.",
     "update.unavailable": "Updates could not be checked. Please go online and try again.",
     "update.title": "Software update",
     "update.heading": "{0} is available",
