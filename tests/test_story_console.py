@@ -285,7 +285,7 @@ async def test_two_seats_for_three_people(
     second.take()
     with pytest.raises(NoSeatError) as full:
         third.take()
-    assert explain(full.value, "en").startswith("All 2 seats of this license are in use.")
+    assert explain(full.value, "en").startswith("All seats of this license are in use (2).")
     async with at_console(program, shop, server) as visitor:
         page = visitor.page
         await visitor.open(_page_of(shop, key))
