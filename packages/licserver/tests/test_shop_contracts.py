@@ -329,3 +329,41 @@ def test_a_cancellation_of_what_is_not_known() -> None:
     vendor = sell(report(SubscriptionState.ACTIVE, cancels_at=NOON))
     assert [(name, end.at, end.is_final) for name, end in vendor.result.ends.items()] == [("s", NOON, True)]
     assert dict(sell(report(SubscriptionState.ACTIVE)).result.ends) == {}
+
+
+def test_a_charge_within_a_period_pays_none() -> None:
+    """The end stays that of the period in which it is."""
+    bought = order(subscriptions=("s",), starts_at=NOON, ends_at=NOON + 30 * DAY)
+    charge = order("6", 5, reason=OrderReason.CHANGE, subscriptions=("s",), ends_at=NOON + 90 * DAY)
+    assert sell(bought, lines(line("a")), charge).ends == [NOON + 30 * DAY + GRACE]
+
+
+def test_a_subscription_that_is_unpaid_since_a_day_that_no_order_has_paid() -> None:
+    """It was in order until then, and has the grace from there."""
+    bought = order(subscriptions=("s",))
+    unpaid = report(SubscriptionState.UNPAID, 35, starts_at=NOON + 30 * DAY)
+    assert sell(bought, lines(line("a")), unpaid).ends == [NOON + 30 * DAY + GRACE]
+
+
+def test_the_period_that_a_subscription_reports_goes_with_the_refund_of_its_payment() -> None:
+    """The one before counts again; a period whose payment is another one stays."""
+    bought = order(subscriptions=("s",), starts_at=NOON, ends_at=NOON + 30 * DAY)
+    month = {"starts_at": NOON + 30 * DAY, "ends_at": NOON + 60 * DAY}
+    renewal = order("6", 30, reason=OrderReason.RENEWAL, subscriptions=("s",), **month)
+    active = report(SubscriptionState.ACTIVE, 31, **month)
+    back = Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("6",), is_full=True)
+    sold = (bought, lines(line("a")), active)
+    assert sell(*sold, renewal).ends == [NOON + 60 * DAY + GRACE]
+    assert sell(*sold, renewal, back).ends == [NOON + 30 * DAY + GRACE]
+    again = order(
+        "7", 31, reason=OrderReason.RENEWAL, subscriptions=("s",), **{**month, "starts_at": NOON + 31 * DAY}
+    )
+    assert sell(*sold, renewal, back, again).ends == [NOON + 60 * DAY + GRACE]
+
+
+def test_a_sum_of_refunds_that_the_order_itself_reports() -> None:
+    """It contains the single ones, and one that failed since."""
+    sold = (order(total=Decimal(100), refunded=Decimal(100)), lines(line("a")))
+    assert sell(*sold).valid == []
+    failed = Refund(id="r", reported_at=NOON + DAY, state=RefundState.VOID, orders=("5",), amount=Decimal(40))
+    assert len(sell(*sold, failed).valid) == 1
