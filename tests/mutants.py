@@ -59,7 +59,7 @@ PACKAGES: Final = {
         "shops/facts": ("shop_facts",),
         "shops/orders": ("shop_contracts", "shop_questions", "shop_machine"),
         "shops/subscriptions": ("shop_contracts", "shop_questions", "shop_machine"),
-        "shops/units": ("shop_contracts", "shop_questions", "shop_machine"),
+        "shops/units": ("shop_units", "shop_contracts", "shop_questions", "shop_machine"),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),
     },
