@@ -14,22 +14,26 @@ import nox
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = True
-nox.options.sessions = ["full", "lint", "types", "alone", "frozen", "docs", "dist"]
+nox.options.sessions = ["full", "branches", "lint", "types", "alone", "frozen", "docs", "dist"]
 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
-    "licclient": "archive changelog consumption dialogs download_headers entitlements explain license_files "
-    "links long_texts pace policy protocol public_keys records response_signatures schedule seats settings "
-    "signed_releases status trials typed_key versions",
+    "licclient": "archive argument_checks changelog consumption dialogs download_headers entitlements explain "
+    "license_files links long_texts pace policy protocol public_keys records response_signatures "
+    "schedule seats settings signed_releases status trials typed_key versions",
     "licconform": "client_cases runner server_cases",
-    "licserver": "api_requests api_responses byte_ranges changelogs channel_choice client_addresses "
-    "console_units use_requests dates_and_versions decisions domain_matching download_links "
-    "ed25519_keys entitlements environment_matching foreign_exports license_files masking moves "
-    "offline_requests outbound_addresses patch_headers phrases release_manifests response_signatures "
-    "rollback_reports rollout seat_decisions shop_changes shop_contracts shop_earlier shop_facts "
-    "shop_readers shop_reading shop_signatures totp trial_decisions webhook_signatures",
+    "licserver": "api_requests api_responses byte_ranges changelogs channel_choice characters client_addresses "
+    "clock_readings console_units damaged_keys dates_and_versions decisions domain_matching "
+    "download_links ed25519_keys entitlements environment_matching feed_choice feed_documents "
+    "foreign_exports hosts languages license_files mail_addresses masking moves offline_requests "
+    "outbound_addresses patch_headers personal_addresses php_versions phrases release_manifests "
+    "response_signatures rollback_reports rollout seat_decisions shop_changes shop_contracts "
+    "shop_earlier shop_facts shop_readers shop_reading shop_signatures sign_in_codes totp "
+    "trial_decisions use_requests webhook_signatures wordpress_fields",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
+COVERING = ["packages/licserver/tests/test_file_signatures.py", "packages/licserver/tests/test_terms.py"]
+"""Tests of pure modules that have tests of other modules beside them."""
 LAZY = (
     *("aiosmtplib", "argon2-cffi", "backports.zstd", "cryptography", "filelock", "jinja2", "nh3"),
     *("platformdirs", "prometheus-client", "pyotp", "segno", "zxcvbn"),
@@ -53,19 +57,26 @@ def run(session: nox.Session, *command: str, group: str = "test", env: dict[str,
 
 @nox.session(venv_backend="none")
 def full(session: nox.Session) -> None:
-    """Every test, marked ones as well, and every branch of the pure modules.
+    """Every test, marked ones as well; `-- PATH` for some. A test that fails is run once more, alone.
 
-    `-- rest` leaves out what the README's command has run a moment ago with `--cov`, as CI does.
+    `-- rest` leaves out what the README's command has run a moment ago, as CI does.
     """
+    selected = ("-m", marked()) if session.posargs == ["rest"] else (*EVERYTHING, *session.posargs)
+    run(session, "pytest", "--failed-alone", *selected, group="fakes")
+
+
+@nox.session(venv_backend="none")
+def branches(session: nox.Session) -> None:
+    """Every branch of the pure modules, by their own tests alone: they need no server, file or clock."""
+    tests = (*pure_tests("licclient"), *pure_tests("licserver"), *COVERING)
     measured = ("-p", "pytest_cov", "--cov", "--cov-report=", "--cov-fail-under=0")  # the report fails
-    if session.posargs == ["rest"]:
-        run(session, "pytest", "-m", marked(), *measured, "--cov-append", group="fakes")
-    elif session.posargs:  # some of the tests cover some of the modules
-        run(session, "pytest", *EVERYTHING, *session.posargs, group="fakes")
-        return
-    else:
-        run(session, "pytest", *EVERYTHING, *measured, group="fakes")
+    run(session, "pytest", *EVERYTHING, "-n", "2", *measured, *tests)
     run(session, "coverage", "report")
+
+
+def pure_tests(package: str) -> list[str]:
+    """Return the files with the tests of a package's pure modules."""
+    return [f"packages/{package}/tests/test_{name}.py" for name in PURE_TESTS[package].split()]
 
 
 def marked() -> str:
@@ -130,8 +141,7 @@ def alone(session: nox.Session, package: str) -> None:
     others = sorted(set(PACKAGES) - {package})
     not_there = f"import {package}, importlib.util as u; assert not any(map(u.find_spec, {others}))"
     session.run("python", "-c", not_there)
-    tests = [f"packages/{package}/tests/test_{name}.py" for name in PURE_TESTS[package].split()]
-    session.run("pytest", *tests, *session.posargs)
+    session.run("pytest", *pure_tests(package), *session.posargs)
 
 
 @nox.session(venv_backend="none")

@@ -125,3 +125,30 @@ def test_the_list_of_files_has_a_size():
     check_directory(MAX_DIRECTORY_BYTES)
     with pytest.raises(UnusableArchiveError, match="list of files"):
         check_directory(MAX_DIRECTORY_BYTES + 1)
+
+
+def test_a_plan_says_whether_a_program_is_in_it():
+    """Windows marks none."""
+    assert read_plan([entry("run", stat.S_IFREG | 0o755)]).has_program
+    assert not read_plan([entry("run")]).has_program
+
+
+@pytest.mark.parametrize(
+    ("stated", "system", "name"),
+    [("ä.txt", 3, "ä.txt"), ("ä.txt", 0, None), ("\u00e9.txt", 3, "\u00e9.txt")],
+)
+def test_an_undeclared_name_is_utf_8_as_unix_tools_write_it(stated, system, name):
+    """`zipfile` reads it as code page 437. Of another system nobody knows the encoding."""
+    read = stated.encode().decode("cp437")
+    entries = [entry(read, create_system=system, flag_bits=0)]
+    if name is None:
+        with pytest.raises(UnusableArchiveError, match="encoding is not stated"):
+            read_plan(entries)
+    else:
+        assert [file.path for file in read_plan(entries).files] == [name]
+
+
+def test_an_undeclared_name_that_is_not_utf_8_is_refused():
+    """Old Unix tools wrote Latin-1."""
+    with pytest.raises(UnusableArchiveError, match="encoding is not stated"):
+        read_plan([entry(b"\xe4.txt".decode("cp437"), flag_bits=0)])

@@ -586,3 +586,11 @@ def test_messages_can_be_read_on_their_ground(tone, on_dark):
     for ground in grounds:
         a, b = sorted([light(colour_of(tone, on_dark=on_dark)), light(ground)])
         assert (b + 0.05) / (a + 0.05) >= 4.5
+
+
+def test_an_update_that_is_required_says_so_and_cannot_be_skipped():
+    """One that is critical is called important."""
+    required = Offer("en", replace(UPDATE, is_required=True)).view()
+    critical = Offer("en", replace(UPDATE, is_critical=True)).view()
+    assert (required.message, required.skip) == ("You need to update to go on being supported.", None)
+    assert (critical.message, critical.skip) == ("This is an important update. Please install it soon.", None)

@@ -8,8 +8,11 @@ from licclient._core.download_headers import (
     MAX_ENDING_BYTES,
     MAX_NAME_BYTES,
     add_promises,
+    body_length,
     file_name,
+    is_encoded,
     is_page,
+    numbered_name,
     read_content_range,
     read_length,
     read_sha256,
@@ -207,3 +210,28 @@ def test_a_name_that_only_is_an_ending_is_cut_like_a_stem():
     assert safe_name("n" * 300) == "n" * MAX_NAME_BYTES
     assert safe_name("ü" * 300 + ".tar") == "ü" * ((MAX_NAME_BYTES - 4) // 2) + ".tar"
     assert file_name("attachment; filename=...", "...") == "download"
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "numbered"),
+    [("notes.tar.gz", 0, "notes.tar.gz"), ("notes.zip", 1, "notes (1).zip"), ("notes", 2, "notes (2)")],
+)
+def test_a_name_that_is_taken_gets_a_number_before_its_ending(name, number, numbered):
+    """So that the file is still opened by the same program."""
+    assert numbered_name(name, number) == numbered
+
+
+@pytest.mark.parametrize(
+    ("headers", "length", "encoded"),
+    [
+        ({"Content-Length": "7"}, 7, False),
+        ({"Content-Length": "7", "Transfer-Encoding": "chunked"}, None, False),
+        ({"Content-Encoding": " Identity"}, None, False),
+        ({"Content-Encoding": "dcz"}, None, False),
+        ({"Content-Encoding": "gzip"}, None, True),
+    ],
+)
+def test_how_a_body_is_framed_and_encoded(headers, length, encoded):
+    """A length beside a transfer encoding does not count; an encoding counts if nobody asked for it."""
+    assert body_length(headers) == length
+    assert is_encoded(headers, "dcz") == encoded

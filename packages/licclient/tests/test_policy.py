@@ -424,3 +424,12 @@ def test_another_error_than_an_outage_becomes_one_after_the_grace_period():
     failure = fall_back(NotActivatedError(), held, START + timedelta(days=30), settings())
     assert isinstance(failure, ServiceUnavailableError)
     assert (failure.outage, failure.retry_after) == (Outage.UNREACHABLE, None)
+@pytest.mark.parametrize("failure", [UntrustedResponseError("x"), ServiceUnavailableError("x", 7)])
+def test_what_ended_the_last_license_is_added_to_the_failure(failure):
+    """Also to one that is no outage; the time to wait stays."""
+    verified = Verified("Notes", None, lifetime=False)
+    over = CachedLicense(verified, START - timedelta(days=400), START)
+    error = fall_back(failure, over, START, settings())
+    assert isinstance(error, ServiceUnavailableError)
+    assert str(error) == "x The last confirmed license has run out."
+    assert error.retry_after == getattr(failure, "retry_after", None)

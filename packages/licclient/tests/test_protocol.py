@@ -23,13 +23,14 @@ from licclient._core.responses import (
     UPDATE_REFUSALS,
     Reply,
     is_foreign,
+    note_origin,
     read_deactivate,
     read_refusal,
     read_update,
     read_verify,
 )
 from licclient._core.update_model import Listing
-from licclient._seats.protocol import seat_call
+from licclient._seats.protocol import read_seat, seat_call
 from licclient._updates.rollbacks import is_settled, report_call
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
@@ -338,3 +339,20 @@ def test_codes_have_reasons(refusals, code, reason):
 def test_a_byte_order_mark_before_json_is_no_content():
     """Some servers write their files with one, and a reader may ignore it (RFC 8259 8.1)."""
     assert isinstance(read_verify(Reply(200, b"\xef\xbb\xbf" + json.dumps(GOOD).encode()), KEY), Verified)
+
+
+def test_an_outage_is_no_refusal_of_a_seat():
+    """A proxy's error page says nothing about seats."""
+    now = datetime(2026, 6, 15, tzinfo=UTC)
+    assert type(read_seat(reply(502, b"<html>"), KEY, now)) is ServiceUnavailableError
+
+
+@pytest.mark.parametrize(
+    ("request_id", "noted"), [("a-1", "a-1"), ("a b", None), (KEY, None), ("", None)], ids=range(4)
+)
+def test_an_error_names_its_response_but_never_the_key(request_id, noted):
+    """A server that repeats the key as the id of the request gets it into no log."""
+    response = reply(404, {}, **{"x-request-id": request_id})
+    error = note_origin(LicclientError("gone"), response, KEY)
+    assert (error.http_status, error.request_id) == (404, noted)
+    assert note_origin(None, response, KEY) is None

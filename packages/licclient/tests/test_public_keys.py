@@ -112,3 +112,19 @@ def test_a_missing_library_is_reported(monkeypatch):
     monkeypatch.setattr(public_keys, "_verify", lambda *_: public_keys.demand_library("public_keys"))
     with pytest.raises(ImportError, match="public_keys needs"):
         _public(Ed25519PrivateKey.generate()).verify(b"", b"")
+@pytest.mark.parametrize(
+    ("problem", "raised"), [(ValueError, False), (ImportError, True), (KeyboardInterrupt, True)]
+)
+def test_a_signature_that_cannot_be_read_is_wrong(problem, raised, monkeypatch):
+    """But a missing library, or the end of the program, goes on."""
+
+    def fail(raw, signature, message):
+        raise problem
+
+    monkeypatch.setattr("licclient._core.public_keys._verify", fail)
+    key = read_public_key(f"ed25519:{RFC_8037_X}")
+    if raised:
+        with pytest.raises(problem):
+            key.verify(b"", b"")
+    else:
+        assert key.verify(b"", b"") is False

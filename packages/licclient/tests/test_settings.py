@@ -241,3 +241,10 @@ def test_a_slip_in_the_name_of_an_option_is_corrected():
         LicenseClient("https://s.example", prodct="Notes")
     with pytest.raises(TypeError, match=r"^AsyncLicenseClient has no option 'xyzzy'$"):
         AsyncLicenseClient("https://s.example", xyzzy=1)
+def test_an_address_and_a_text_have_a_length():
+    """A pasted file is neither."""
+    with pytest.raises(ValueError, match="base_url must have at most"):
+        read_server("https://store.example/" + "a" * 10_000)
+    for product, flaw in (("a" * 10_000, "must have at most"), ("\ud800", "must be readable text")):
+        with pytest.raises(ValueError, match=f"product {flaw}"):
+            LicenseClient("https://store.example", product=product)

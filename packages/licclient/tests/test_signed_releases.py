@@ -328,3 +328,10 @@ def test_what_is_to_be_downloaded_is_judged_again(state, tmp_path):
     assert releases.expected(update(), NOW) is None
     assert SignedReleases(UNPINNED, state).expected(update(), NOW) is None
     assert SignedReleases(UNPINNED, state).check(listing(signer=EVE), NOW) == listing(signer=EVE)
+
+
+@pytest.mark.parametrize("name", ["published_at", "expires_at"])
+def test_a_manifest_without_an_instant_is_none(name):
+    """Its text must be one in UTC."""
+    header = signatures(ALICE.sign(payload := word(manifest_payload(**{name: "today"}))), payload=payload)
+    assert judged(header) == NOT_A_RELEASE

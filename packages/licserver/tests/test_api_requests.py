@@ -8,13 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licserver.domain.records import Machine
+from licserver.limits import MAX_TARGET_CHARS
 from licserver.protocol.public_api import (
     InvalidRequest,
     UpdateRequest,
     VerifyRequest,
+    decode_escapes,
     parse_query,
     parse_update_check,
     parse_verify,
+    read_object,
 )
 
 GOOD = {"license_key": "CP-X", "domain": "https://A.example/", "ip": "192.0.2.1"}
@@ -298,3 +301,18 @@ def test_a_query_reads_as_the_standard_library_reads_it(query):
     """Every query is a call or a list of faults, with the names and values of `parse_qsl`."""
     assert isinstance(parse_update_check(query), UpdateRequest | InvalidRequest)
     assert parse_query(query) == dict(reversed(parse_qsl(query, keep_blank_values=True, errors="replace")))
+
+
+def test_a_body_of_thousands_of_values_and_a_long_query_are_not_read():
+    """They cost more time than all else of the request (D-299)."""
+    assert read_object(b"[" + b"1," * 1_001 + b"1]") == read_object(b'{"a": 1' + b"," * 1_001 + b"}") == {}
+    invalid = parse_update_check("a" * (MAX_TARGET_CHARS + 1))
+    assert isinstance(invalid, InvalidRequest)
+    assert "must be at most" in str(invalid)
+
+
+def test_a_strict_reader_refuses_a_lone_percent_sign():
+    """As forms of browsers never have it; queries keep it as it is."""
+    assert decode_escapes("100%") == "100%"
+    with pytest.raises(ValueError, match="begins no escape"):
+        decode_escapes("100%", errors="strict")

@@ -1,10 +1,13 @@
 """Which bytes a Range asks for (D-32, RFC 9110 section 14)."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licserver.protocol.downloads import Span, parse_range
+from licserver.domain.records import Artifact, Release
+from licserver.protocol.downloads import Span, content_md5, is_unmodified, parse_range
 
 ETAG = '"abc"'
 NONE = Span(10, 0)  # cannot be satisfied
@@ -93,3 +96,22 @@ def test_no_header_makes_reading_fail(header, if_range, size):
     """Whatever is asked, the span lies within the file."""
     span = parse_range(header, if_range, ETAG, size)
     assert span is None or 0 <= span.start <= span.start + span.length <= size
+
+
+@pytest.mark.parametrize(
+    ("values", "unmodified"),
+    [([], False), ([ETAG], True), (['"x", W/"abc"'], True), (["*"], True), (['"x"', '"abcd"'], False)],
+)
+def test_a_file_that_the_client_has_is_unmodified(values, unmodified):
+    """Whichever of the tags that it names; weak and strong are compared alike (RFC 9110, 13.1.2)."""
+    assert is_unmodified(values, ETAG) == unmodified
+
+
+def test_the_md5_of_a_file_is_sent_where_it_is_known():
+    """Of files that were published before digests were computed it is not."""
+    file = Artifact("app.zip", 1, b"0" * 32)
+    release = Release(1, 7, "1.0", "", datetime(2026, 6, 15, tzinfo=UTC), file)
+    assert content_md5(release) == {}
+    assert content_md5(release._replace(artifact=file._replace(md5=bytes(16)))) == {
+        "Content-MD5": "AAAAAAAAAAAAAAAAAAAAAA=="
+    }

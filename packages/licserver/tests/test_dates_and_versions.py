@@ -27,7 +27,7 @@ from licserver.domain.decisions import (
     visible_expiry,
 )
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
-from licserver.domain.text import KeyPart, find_reference, parse_key_part
+from licserver.domain.text import KeyPart, describe_span, find_reference, parse_key_part
 
 TICK = timedelta(microseconds=1)
 DAY = date(2026, 6, 15)
@@ -333,3 +333,12 @@ def test_reading_a_version_never_fails(text):
     """Version-like rubbish is read or is none, and what is read can be compared."""
     version = parse_version(text)
     assert version is None or version == parse_version(str(version))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 minutes"), (90, "1 minute"), (-7_200, "2 hours"), (86_400, "1 day"), (10**6, "11 days")],
+)
+def test_a_span_is_shown_in_its_largest_unit(seconds, text):
+    """Whichever way it goes."""
+    assert describe_span(timedelta(seconds=seconds)) == text

@@ -4,7 +4,15 @@ from itertools import product
 
 import pytest
 
-from licserver.domain.environments import InvalidEntryError, covers_domain, covers_ip, is_known, parse_entry
+from licserver.domain.environments import (
+    InvalidDomainError,
+    InvalidEntryError,
+    covers_domain,
+    covers_ip,
+    is_known,
+    normalise_domain,
+    parse_entry,
+)
 from licserver.domain.records import Environment, EnvironmentMatch, EnvironmentPolicy
 
 STRICT, DOMAIN, EITHER = EnvironmentPolicy.STRICT, EnvironmentPolicy.DOMAIN, EnvironmentPolicy.EITHER
@@ -126,3 +134,22 @@ def test_each_policy_asks_for_its_halves(policy, by_domain, by_ip):
     expected = {STRICT: domain_known and ip_known, DOMAIN: domain_known, EITHER: domain_known or ip_known}
     known = is_known(SITE, policy, entries + more_entries, EnvironmentMatch(domain, ip))
     assert known is expected[policy]
+
+
+@pytest.mark.parametrize(
+    ("typed", "stored"),
+    [
+        ("https://[::1/x", "https://[::1/x"),
+        ("https:// x", "https:// x"),
+        ("\u1100\u1161" * 20 + ".example", "xn--" + ("\uac00" * 20).encode("punycode").decode() + ".example"),
+    ],
+)
+def test_what_names_no_host_is_kept_as_text(typed, stored):
+    """A name of many letters is mapped if its composed form has few."""
+    assert normalise_domain(typed) == stored
+
+
+def test_a_pasted_file_is_no_domain():
+    """It is refused before anything is done with it."""
+    with pytest.raises(InvalidDomainError, match="at most 253 characters"):
+        normalise_domain(" " * 100_000)

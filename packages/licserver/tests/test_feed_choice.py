@@ -144,3 +144,8 @@ def test_whom_a_channel_s_rollout_does_not_reach_sees_what_stands_before_it():
     for name, shown in ((late, BETA), (early, new)):
         found = listed([OLD, BETA, new], Installation(name, "1.0"))
         assert found == [ListedRelease(OLD), ListedRelease(shown, is_on_request=True)]
+
+
+def test_an_installation_without_a_name_is_the_last():
+    """It has no number of its own."""
+    assert bucket("app", "1.5", "") > max(bucket("app", "1.5", name) for name in NAMES)

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from licserver.protocol import license_files
-from licserver.protocol.conversion import Conversion, ForeignLineError, SkippedLineError
+from licserver.protocol.conversion import Conversion, ForeignLineError, Quantity, SkippedLineError
 from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import InvalidLine, SkippedLine, read_rows, to_line
 
@@ -366,3 +366,34 @@ def test_documents_have_a_limit(monkeypatch):
     conversion = Conversion(now=NOW, preset=PRESETS["keygen"], products={"": "app"})
     ((line, problem),) = read_rows("json", ["[" + " " * (1 << 20)], conversion)
     assert (line, problem.message) == (1, "longer than 1 MiB; split it")
+
+
+@pytest.mark.parametrize(
+    ("quantity", "fields", "expected"),
+    [
+        (None, {}, "quantity: 3 were bought; add --quantity slots"),
+        (Quantity.SLOTS, {}, ("3", 1)),
+        (Quantity.SLOTS, {"slots": "2"}, ("6", 1)),
+        (Quantity.SLOTS, {"slots": "unlimited"}, ("unlimited", 1)),
+        (Quantity.LICENSES, {}, (None, 3)),
+        (Quantity.LICENSES, {"revoked_at": "2026-01-31"}, (None, 1)),
+    ],
+)
+def test_several_copies_in_a_line(quantity, fields, expected):
+    """They are slots or licenses, as the vendor says; a revoked line stays one license."""
+    conversion = Conversion(now=NOW, products={"": "app"}, quantity=quantity, columns={"n": "quantity"})
+    record = {"license_key": KEY, "n": "3", **fields}
+    if isinstance(expected, str):
+        with pytest.raises(ForeignLineError, match=expected):
+            conversion.convert(record, tuple(fields))
+        return
+    converted = conversion.convert(record, ("license_key", *fields))
+    assert (converted.values.get("slots"), converted.copies) == expected
+
+
+def test_a_complete_export_lacks_nothing():
+    """Of one that is not, the first missing column is named."""
+    for preset in PRESETS.values():
+        conversion = Conversion(now=NOW, preset=preset)
+        assert conversion.check_columns(list(preset.columns)) is None
+        assert "no complete export" in (conversion.check_columns(["x"]) or "no complete export")

@@ -1497,3 +1497,25 @@ def test_the_published_schema_has_the_fields_that_are_read() -> None:
         own |= own.get("anyOf", [{}])[0]
         assert [field.get(limit) for limit in limits] == [own.get(limit) for limit in limits], name
     assert fields == {}
+
+
+def test_lines_of_old_invoices_keep_the_item_that_they_name() -> None:
+    """Only a line without one is found by its subscription and price."""
+    invoice = shops.stripe_invoice("", 5, new=False) | {"billing_reason": None}
+    invoice["lines"]["data"][0]["subscription_item"] = "si_1"
+    lines = one("stripe", shops.stripe("invoice.paid", invoice), Lines)
+    assert [line.item_id for line in lines.lines] == ["si_1"]
+
+
+def test_credits_of_an_invoice_sell_nothing() -> None:
+    """They take back what an earlier invoice sold."""
+    invoice = shops.stripe_invoice("subscription_create", 5)
+    invoice["lines"]["data"].append(invoice["lines"]["data"][0] | {"amount": -5})
+    lines = one("stripe", shops.stripe("invoice.paid", invoice), Lines)
+    assert len(lines.lines) == 1
+
+
+def test_an_order_of_lemon_squeezy_without_an_item_has_no_lines() -> None:
+    """Its lines are known from another report."""
+    body = shops.lemon("order_created", "5", shops.lemon_order(first_order_item=None))
+    assert not [fact for fact in read("lemonsqueezy", body).facts if isinstance(fact, Lines)]

@@ -13,6 +13,7 @@ from licserver.protocol.uses import (
     consumed_response,
     parse_consume,
     quota_exceeded_response,
+    use_conflict_response,
     use_refusal_response,
 )
 
@@ -117,3 +118,9 @@ def test_refusals_have_codes():
         (403, "not_activated", "The license is not activated here; verify it first."),
         (401, "license_expired", "The license has expired."),
     ]
+
+
+def test_an_id_that_counts_another_use_is_refused():
+    """With 409: the client has used it twice."""
+    refused = use_conflict_response("The use_id was used for another use.")
+    assert (refused.status, json.loads(refused.content)["error"]) == (409, "use_id_conflict")

@@ -10,7 +10,9 @@ import pytest
 from licserver.protocol.webhooks import (
     DeliveryOutcome,
     EventType,
+    data_schema,
     derive_event_id,
+    describe_webhooks,
     evaluate_response,
     format_event,
     format_secret,
@@ -89,3 +91,14 @@ def test_ten_attempts_are_made_in_three_days():
 def test_an_event_that_is_found_twice_has_one_id():
     """And another event has another one."""
     assert derive_event_id("a", "b") == derive_event_id("a", "b") != derive_event_id("a", "c")
+
+
+def test_each_type_of_event_is_described():
+    """With the schema of its data."""
+    described = describe_webhooks()
+    assert set(described) == {type_.value for type_ in EventType}
+    for type_ in EventType:
+        content = described[type_.value]["post"]["requestBody"]["content"]
+        schema = content["application/json"]["schema"]
+        assert schema["properties"]["data"] == data_schema(type_)
+        assert set(data_schema(type_)["required"]) <= set(data_schema(type_)["properties"])

@@ -1,0 +1,62 @@
+"""A customer's address in text of any kind: found, erased, and not taken for a longer one."""
+
+import json
+
+import pytest
+
+from licserver.domain.personal_data import (
+    ERASED,
+    AddressPattern,
+    fold_address,
+    is_address,
+    list_addresses,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "to jo@example.com, paid",
+        "JO@Example.com",
+        json.dumps({"a": "\njo@example.com"}),
+        "?email=jo%40example.com&x",
+    ],
+)
+def test_an_address_is_found_and_erased(text):
+    """In JSON and URLs as well, in any case."""
+    pattern = AddressPattern("jo@example.com")
+    assert pattern.is_in(text)
+    assert pattern.erase(text).count(ERASED) == 1
+    assert not pattern.is_in(pattern.erase(text))
+
+
+@pytest.mark.parametrize("text", ["bojo@example.com", "jo@example.com.au", "jo@example.company", None, 7])
+def test_a_longer_address_is_another(text):
+    """And what is no text has none."""
+    assert not AddressPattern("jo@example.com").is_in(text)
+
+
+def test_a_domain_has_two_spellings():
+    """Either is found by the other; a domain of very many foreign letters has one."""
+    assert AddressPattern("jo@bücher.example").is_in("jo@xn--bcher-kva.example")
+    assert AddressPattern("jo@xn--bcher-kva.example").is_in("jo@bücher.example")
+    assert fold_address("JO@Bücher.Example") == "jo@xn--bcher-kva.example"
+    long = "jo@" + "語" * 300
+    assert AddressPattern(long).is_in(long)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("jo@example.com", True), ("jo", False), ("@x", False), ("j o@x", False), ("a" * 300 + "@x", False)],
+)
+def test_what_may_be_an_address(text, is_one):
+    """Even one to which no mail can be sent."""
+    assert is_address(text) == is_one
+
+
+def test_the_addresses_in_a_text_are_listed():
+    """With each place at which one may begin."""
+    assert set(list_addresses('{"a":"\\u000ajo@example.com\\n"}')) == {"jo@example.com"}
+    assert {"jo@example.com", "mailto=jo@example.com"} <= set(list_addresses("?mailto=jo%40example.com"))
+    assert "jo@example.com" in set(list_addresses("%20jo@example.com."))
+    assert list(list_addresses("nobody")) == []
