@@ -14,7 +14,7 @@ TESTS_OF = {
     "wrong": "def test_wrong():\n    assert 1 == 2, 'never'\n",
     "skipped": "def test_skipped():\n    BUSY or pytest.skip('gone')\n    raise OSError('lost')\n",
     "setup": "@pytest.fixture\ndef port():\n    assert not BUSY, 'none'\n\ndef test_setup(port):\n    pass\n",
-    "passed": "def test_passed():\n    pass\n",
+    "passed": "def test_passed():\n    assert 'failed-alone' not in os.environ.get('PYTEST_ADDOPTS', '')\n",
     "leaking": "def test_leaking():\n    print('lsv_' + chr(97) * 43)\n    assert not BUSY\n",
     "many": "@pytest.mark.parametrize('n', range(11))\ndef test_many(n):\n    assert not BUSY\n",
 }
@@ -26,13 +26,13 @@ def run(folder: Path, *names: str, workers: str = "0") -> tuple[int, str]:
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "test_it.py").write_text(HEAD + "".join(TESTS_OF[name] for name in names), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", workers, "--failed-alone"],
+        [sys.executable, "-m", "pytest", "-q", "-n", workers],
         cwd=folder,
         env={
             "PYTHONPATH": str(TESTS),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_PLUGINS": "xdist.plugin,xdist.looponfail",
-            "PYTEST_ADDOPTS": "-o console_output_style=classic --log-date-format=BUSY",
+            "PYTEST_ADDOPTS": "--failed-alone -o console_output_style=classic --log-date-format=BUSY",
         },
         capture_output=True,
         text=True,

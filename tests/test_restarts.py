@@ -16,7 +16,7 @@ import pytest
 from harness.commands import list_processes
 from harness.programs import licserver, serving_process
 
-RESTARTS = int(os.environ.get("LICENSING_RESTARTS", "3"))  # `nox -s crash` asks for 20
+RESTARTS = int(os.environ.get("LICENSING_RESTARTS", "2"))  # `nox -s crash` asks for 20
 
 pytestmark = [
     pytest.mark.crash,

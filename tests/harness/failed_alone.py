@@ -25,6 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Repeat in the controller of workers, which knows all failures."""
+    if config.option.failed_alone:  # some tests start a pytest that has not this plugin
+        options = os.environ.get("PYTEST_ADDOPTS", "").replace("--failed-alone", "")
+        os.environ["PYTEST_ADDOPTS"] = options
     if config.option.failed_alone and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailedAlone(), "failed-alone")
 
