@@ -27,12 +27,16 @@ PURE_TESTS = {
     "domain_matching download_links ed25519_keys entitlements environment_matching feed_choice "
     "feed_documents foreign_exports hosts languages license_files mail_addresses masking moves "
     "offline_requests outbound_addresses patch_headers personal_addresses php_versions phrases "
-    "release_manifests response_signatures rollback_reports rollout seat_decisions shop_changes "
-    "shop_contracts shop_earlier shop_facts shop_questions shop_readers shop_reading shop_signatures "
-    "sign_in_codes totp trial_decisions use_requests webhook_signatures wordpress_fields",
+    "rare_values release_manifests response_signatures rollback_reports rollout seat_decisions "
+    "shop_changes shop_contracts shop_earlier shop_facts shop_questions shop_readers shop_reading "
+    "shop_signatures sign_in_codes totp trial_decisions use_requests webhook_signatures wordpress_fields",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
-COVERING = ["packages/licserver/tests/test_file_signatures.py", "packages/licserver/tests/test_terms.py"]
+COVERING = [
+    "packages/licserver/tests/test_file_signatures.py",
+    "packages/licserver/tests/test_shop_machine.py",
+    "packages/licserver/tests/test_terms.py",
+]
 """Tests of pure modules that have tests of other modules beside them."""
 LAZY = (
     *("aiosmtplib", "argon2-cffi", "backports.zstd", "cryptography", "filelock", "jinja2", "nh3"),

@@ -13,6 +13,7 @@ from licclient import (
     InvalidRequestError,
     LicclientError,
     LicenseRefusedError,
+    NoSeatError,
     Reason,
     ServiceUnavailableError,
 )
@@ -30,7 +31,7 @@ from licclient._core.responses import (
     read_verify,
 )
 from licclient._core.update_model import Listing
-from licclient._seats.protocol import read_seat, seat_call
+from licclient._seats.protocol import is_released, read_seat, seat_call
 from licclient._updates.rollbacks import is_settled, report_call
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
@@ -345,6 +346,11 @@ def test_an_outage_is_no_refusal_of_a_seat():
     """A proxy's error page says nothing about seats."""
     now = datetime(2026, 6, 15, tzinfo=UTC)
     assert type(read_seat(reply(502, b"<html>"), KEY, now)) is ServiceUnavailableError
+    for code, seats in (("seat_lost", None), ("not_floating", 0)):
+        lost = read_seat(reply(403, {"error": code, "message": "Ask."}), KEY, now)
+        assert isinstance(lost, NoSeatError)
+        assert lost.seats == seats
+    assert [is_released(reply(200, {"released": value})) for value in (True, False)] == [True, False]
 
 
 @pytest.mark.parametrize(

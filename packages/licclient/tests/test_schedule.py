@@ -189,3 +189,5 @@ def test_a_check_that_failed_long_before_the_start_is_not_repeated_at_once_by_al
     failed = UpdateCheckRecord(NOW - 9 * DAY, 0, answered=False, listing=None)
     for name in map(str, range(20)):
         assert NOW <= next_update_check(name, failed, None, NOW, NOW, SETTINGS) <= NOW + LATE_WINDOW
+    failed = UpdateCheckRecord(NOW, 0, answered=False, listing=None)
+    assert next_update_check("a", failed, None, NOW - DAY, NOW, SETTINGS) > NOW

@@ -141,6 +141,8 @@ def test_each_policy_asks_for_its_halves(policy, by_domain, by_ip):
     [
         ("https://[::1/x", "https://[::1/x"),
         ("https:// x", "https:// x"),
+        ("https:///x", "https:///x"),
+        ("https://ann@a\u2105.example/x", "a\u2105.example"),
         ("\u1100\u1161" * 20 + ".example", "xn--" + ("\uac00" * 20).encode("punycode").decode() + ".example"),
     ],
 )

@@ -393,6 +393,7 @@ def test_several_copies_in_a_line(quantity, fields, expected):
 
 def test_a_complete_export_lacks_nothing():
     """Of one that is not, the first missing column is named."""
+    assert Conversion(now=NOW, columns={"n": "slots"}).check_columns(["n"]) is None
     for preset in PRESETS.values():
         conversion = Conversion(now=NOW, preset=preset)
         assert conversion.check_columns(list(preset.columns)) is None

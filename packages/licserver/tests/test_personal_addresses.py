@@ -59,4 +59,5 @@ def test_the_addresses_in_a_text_are_listed():
     assert set(list_addresses('{"a":"\\u000ajo@example.com\\n"}')) == {"jo@example.com"}
     assert {"jo@example.com", "mailto=jo@example.com"} <= set(list_addresses("?mailto=jo%40example.com"))
     assert "jo@example.com" in set(list_addresses("%20jo@example.com."))
+    assert list(list_addresses("to=@example.com")) == ["to=@example.com"]
     assert list(list_addresses("nobody")) == []
