@@ -250,3 +250,29 @@ def test_seats_and_entitlements_are_read_as_they_are_written():
 def test_the_fields_are_those_of_a_row():
     """No field of a row is left out of the files."""
     assert tuple(json.loads(write_row("jsonl", LicenseRow(product="app")))) == FIELDS
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_example_reads_back(form):
+    """With lists, activations and text that a spreadsheet would take for a formula."""
+    at = datetime(2026, 6, 15, 12, tzinfo=UTC)
+    row = LicenseRow(
+        product="app",
+        license_key="CP-AAAAAA",
+        slots=3,
+        allowed=("a.example", "192.0.2.0/24"),
+        note="=x",
+        activations=(ActivationRow("pc1", "192.0.2.1", at, None),),
+    )
+    rows = [row, replace(row, slots=None, activations=())]
+    text = write_head(form) + "".join(write_row(form, row) for row in rows)
+    assert [row for _, row in read_rows(form, io.StringIO(text, newline=""))] == rows
+
+
+def test_a_number_of_slots_is_no_boolean():
+    """JSON has numbers, CSV only text."""
+    lines = [f'{{"product": "app", "slots": {slots}}}\n' for slots in ("3", '" 3 "', "true")]
+    three, text, invalid = (row for _, row in read_rows("jsonl", lines, ASSUMED))
+    assert three == text
+    assert isinstance(invalid, InvalidLine)
+    assert "slots" in str(invalid)
