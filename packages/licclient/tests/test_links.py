@@ -9,7 +9,6 @@ from licclient._core.requests import (
     origin,
     redirect_target,
 )
-from licclient._core.requests import escape_link, is_protected, is_safe_link, origin, redirect_target
 
 HERE = [
     *("127.0.0.1:80", "127.8.9.1", "127.1", "2130706433", "0x7f.1", "0177.1", "0.0.0.0", "[::1]", "[::]"),  # noqa: S104 - nothing listens
@@ -145,6 +144,8 @@ def test_other_hosts_with_such_letters_are_no_loopback():
     """An address of another script is a name like any other."""
     assert not is_loopback("例え。テスト")
     assert not is_loopback("10。0。0。1")
+
+
 def test_what_is_no_address_is_not_escaped():
     """It is refused where it is used."""
     assert escape_link("http://[") == "http://["

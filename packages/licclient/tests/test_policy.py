@@ -424,6 +424,8 @@ def test_another_error_than_an_outage_becomes_one_after_the_grace_period():
     failure = fall_back(NotActivatedError(), held, START + timedelta(days=30), settings())
     assert isinstance(failure, ServiceUnavailableError)
     assert (failure.outage, failure.retry_after) == (Outage.UNREACHABLE, None)
+
+
 @pytest.mark.parametrize("failure", [UntrustedResponseError("x"), ServiceUnavailableError("x", 7)])
 def test_what_ended_the_last_license_is_added_to_the_failure(failure):
     """Also to one that is no outage; the time to wait stays."""

@@ -112,6 +112,8 @@ def test_a_missing_library_is_reported(monkeypatch):
     monkeypatch.setattr(public_keys, "_verify", lambda *_: public_keys.demand_library("public_keys"))
     with pytest.raises(ImportError, match="public_keys needs"):
         _public(Ed25519PrivateKey.generate()).verify(b"", b"")
+
+
 @pytest.mark.parametrize(
     ("problem", "raised"), [(ValueError, False), (ImportError, True), (KeyboardInterrupt, True)]
 )

@@ -184,6 +184,8 @@ def test_an_update_check_without_an_answer_is_made_up_for_at_the_start():
     for record, window in ((last, LATE_WINDOW), (answered, START_WINDOW)):
         at = next_update_check("a", record, None, NOW, NOW, SETTINGS)
         assert NOW <= at <= NOW + window
+
+
 def test_a_check_that_failed_long_before_the_start_is_not_repeated_at_once_by_all():
     """Nor is there a reason to wait for hours."""
     failed = UpdateCheckRecord(NOW - 9 * DAY, 0, answered=False, listing=None)

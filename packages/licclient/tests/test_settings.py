@@ -241,6 +241,8 @@ def test_a_slip_in_the_name_of_an_option_is_corrected():
         LicenseClient("https://s.example", prodct="Notes")
     with pytest.raises(TypeError, match=r"^AsyncLicenseClient has no option 'xyzzy'$"):
         AsyncLicenseClient("https://s.example", xyzzy=1)
+
+
 def test_an_address_and_a_text_have_a_length():
     """A pasted file is neither."""
     with pytest.raises(ValueError, match="base_url must have at most"):
