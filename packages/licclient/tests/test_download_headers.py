@@ -9,6 +9,7 @@ from licclient._core.download_headers import (
     MAX_NAME_BYTES,
     add_promises,
     body_length,
+    file_digest_of,
     file_name,
     is_encoded,
     is_page,
@@ -235,3 +236,10 @@ def test_how_a_body_is_framed_and_encoded(headers, length, encoded):
     """A length beside a transfer encoding does not count; an encoding counts if nobody asked for it."""
     assert body_length(headers) == length
     assert is_encoded(headers, "dcz") == encoded
+
+
+def test_the_digest_of_a_file_is_that_without_an_encoding():
+    """Else that of the representation."""
+    for name in ("Unencoded-Digest", "Repr-Digest"):
+        assert file_digest_of({name: f"sha-256=:{DIGEST}:"}) == EMPTY
+    assert file_digest_of({}) is None
