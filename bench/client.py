@@ -2,6 +2,7 @@
 
 Fresh processes are measured in turns, and in processor time, which a busy machine stretches less than the
 clock's; what a bare interpreter takes is in every figure. The last figures are of one process: more answers
+from licclient import Trust
 from the cache.
 """
 
@@ -53,16 +54,19 @@ def main() -> int:
         unsigned, signed = Path(folder, "unsigned"), Path(folder, "signed")
         key = Ed25519PrivateKey.generate()
         pin = PREFIX + urlsafe_b64encode(key.public_key().public_bytes_raw()).rstrip(b"=").decode()
+        trust = licclient.Trust(public_keys=[pin])
         clients = {
-            "unsigned": licclient.LicenseClient(SERVER, state_dir=unsigned),
-            "signed": licclient.LicenseClient(SERVER, state_dir=signed, public_keys=[pin]),
+            "unsigned": licclient.LicenseClient(SERVER, storage=unsigned),
+            "signed": licclient.LicenseClient(SERVER, storage=signed, trust=trust),
         }
         for client in clients.values():
             _activate(client, key)
-        program = "import licclient; licclient.LicenseClient({!r}, state_dir={!r}{}).verify()"
+        program = "import licclient; licclient.LicenseClient({!r}, storage={!r}{}).verify()"
         programs = IMPORTS | {
             "an answer from the cache": program.format(SERVER, str(unsigned), ""),
-            "the same, signature checked": program.format(SERVER, str(signed), f", public_keys=[{pin!r}]"),
+            "the same, signature checked": program.format(
+                SERVER, str(signed), f", trust=licclient.{trust!r}"
+            ),
         }
         for code in programs.values():
             _run(code)  # compiles what is not compiled yet

@@ -32,7 +32,7 @@ from licclient import AsyncLicenseClient, LicenseClient
 flavour, url, folder, key = sys.argv[1:]
 peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])  # KiB, on Linux
 now = lambda: (time.perf_counter(), time.process_time(), peak())
-options = dict(slug="bench", version="1.0", state_dir=folder + "/state")
+options = dict(slug="bench", version="1.0", storage=folder + "/state")
 
 def report(before, done):
     print(json.dumps([*(after - was for after, was in zip(now(), before)), done.sha256]))

@@ -121,7 +121,7 @@ def open_client(flavour: str, server: Server, tmp_path: Path, clock: MovableCloc
         def open_one(**settings: Any) -> LicenseClient:
             nonlocal count
             count += 1
-            state = {"state_dir": tmp_path / f"state-{count}", "clock": clock}
+            state = {"storage": tmp_path / f"state-{count}", "clock": clock}
             app = {"slug": SLUG, "version": "1.0.0"}
             return stack.enter_context(opened(flavour, server.url, **{**state, **app, **settings}))
 

@@ -163,7 +163,7 @@ def test_a_signed_verify_through_a_proxy(
             "slug": "app",
             "version": "1.0",
             "public_keys": [pin],
-            "state_dir": tmp_path / "state",
+            "storage": tmp_path / "state",
         }
         with serving_process(["serve", "--port", site.hosts[0].rpartition(":")[2]], home, None, **settings):
             _wait_until_served(base, authority)

@@ -18,6 +18,7 @@ from licclient import (
     LicenseRefusedError,
     Reason,
     ServiceUnavailableError,
+    Trust,
     UntrustedResponseError,
 )
 from licclient.install import Installation
@@ -71,7 +72,7 @@ async def test_a_customer_of_a_plain_server(server: str, tmp_path: Path, flavour
     with pytest.raises(UntrustedResponseError, match="allow_unverified"):
         Installation(tmp_path / "app").apply(done)
 
-    strict = flavour(server, **settings, storage=MemoryStorage(), require_digest=True, timeout=2)
+    strict = flavour(server, **settings, storage=MemoryStorage(), trust=Trust(require_digest=True), timeout=2)
     update = (await answer(strict.check_for_update(made["license_key"]))).update
     with pytest.raises(ServiceUnavailableError, match="require_digest"):
         await answer(strict.download(update, tmp_path / "strict", key=made["license_key"]))

@@ -97,7 +97,7 @@ def _serving(behave: Callable[[socket.socket, threading.Event], None]) -> Iterat
 def _activate(server: str, state: Path, ago: timedelta) -> None:
     """Activate the app on its computer, so long ago."""
     with LicenseService(LicenseClock(datetime.now(UTC) - ago)) as service:
-        settings = ClientSettings(server, product=NAME, slug=SLUG, version="1.0.0", state_dir=state)
+        settings = ClientSettings(server, product=NAME, slug=SLUG, version="1.0.0", storage=state)
         with LicenseClient(settings, transport=service.transport, clock=service.clock) as client:
             client.activate(service.issue(NAME, slug=SLUG))
 

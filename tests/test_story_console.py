@@ -31,6 +31,8 @@ from licclient import (
     NoSeatError,
     QuotaExceededError,
     Source,
+    Trust,
+    Updates,
     explain,
 )
 from licclient.dialogs._states import Action
@@ -86,7 +88,7 @@ def open_app(server: Server, clock: MovableClock, tmp_path: Path) -> Iterator[Op
 
         def open_one(domain: str = "home.example", **settings: Any) -> LicenseClient:
             about = {"product": NAME, "slug": SLUG, "version": "1.1.0", "domain": domain, "clock": clock}
-            about["state_dir"] = tmp_path / f"state-{domain}"
+            about["storage"] = tmp_path / f"state-{domain}"
             return stack.enter_context(LicenseClient(server.url, **{**about, **settings}))
 
         yield open_one
@@ -185,7 +187,10 @@ async def test_an_important_version_reaches_some_first(
     """Its share is small; who runs an old version or asks gets it, and the console shows who went back."""
     key = shop.new_key(SLUG, slots=2)
     later = next(name for name in map("pc-{}.example".format, range(99)) if bucket(SLUG, "1.2.0", name) > 0.1)
-    old, other = open_app("old.example", version="1.0.0", report_rollbacks=True), open_app(later)
+    old, other = (
+        open_app("old.example", version="1.0.0", updates=Updates(report_rollbacks=True)),
+        open_app(later),
+    )
     for app in (old, other):
         app.activate(key)
     async with at_console(program, shop, server) as visitor:
@@ -244,7 +249,7 @@ async def test_a_computer_without_a_network(
         raise httpx.ConnectError("no network")
 
     key = shop.new_key(SLUG)
-    app = open_app(public_keys=[SIGNING.public.text], transport=httpx.MockTransport(fail))
+    app = open_app(trust=Trust(public_keys=[SIGNING.public.text]), transport=httpx.MockTransport(fail))
     hands.open(hands.kit.ActivationDialog(app, hands.parent, language="en"))
     hands.paste(key)
     hands.enter()

@@ -93,7 +93,7 @@ async def test_a_purchase_becomes_a_license_that_moves_and_is_refunded(
 
         computers = [
             stack.enter_context(
-                LicenseClient(server.url, state_dir=tmp_path / name, clock=world.clock, label=name)
+                LicenseClient(server.url, storage=tmp_path / name, clock=world.clock, label=name)
             )
             for name in ("Desk", "Laptop", "Studio")
         ]

@@ -42,7 +42,7 @@ async def test_a_vendors_day(home: Path, tmp_path: Path) -> None:
         def verify(machine: str) -> None:
             state = tmp_path / f"state-{machine}"
             with LicenseClient(
-                url, product="Photo Lab", slug="photo-lab", version="1.0.0", state_dir=state, domain=machine
+                url, product="Photo Lab", slug="photo-lab", version="1.0.0", storage=state, domain=machine
             ) as app:
                 app.verify(key, force=True)
 

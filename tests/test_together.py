@@ -123,7 +123,7 @@ def test_many_machines_race_for_the_last_slots(
     key = shop.new_key(SLUG, slots=5)
     with ExitStack() as stack:
         machines = [
-            stack.enter_context(LicenseClient(server.url, state_dir=tmp_path / f"{number}", clock=clock))
+            stack.enter_context(LicenseClient(server.url, storage=tmp_path / f"{number}", clock=clock))
             for number in range(16)
         ]
         results = call_at_once([partial(machine.verify, key) for machine in machines])

@@ -12,7 +12,7 @@ import pytest
 from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
-from licclient import LicenseRefusedError, Reason, Source
+from licclient import LicenseRefusedError, Reason, Source, Trust
 from licclient._core.model import write_entitlements
 from licclient._core.settings import ClientSettings, read_settings
 from licclient._offline.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
@@ -43,7 +43,9 @@ def test_both_sides_know_the_file() -> None:
     issued_at, ends_at = (datetime.fromisoformat(CONTENT[name]) for name in ("issued_at", "ends_at"))
     about = CONTENT["slug"], VECTOR["license_key"], CONTENT["domain"]
     assert sign_file(Valid(license_, takes_slot=True), *about, issued_at, ends_at, OWN) == TEXT
-    settings = read_settings(ClientSettings("https://x.example", public_keys=[VECTOR["public_key"]]))
+    settings = read_settings(
+        ClientSettings("https://x.example", trust=Trust(public_keys=[VECTOR["public_key"]]))
+    )
     found = check_file(unwrap(TEXT.encode()), settings, CONTENT["domain"])
     assert isinstance(found, LicenseFile)
     assert found.key_digest == CONTENT["key_digest"] == key_digest(VECTOR["license_key"], CONTENT["domain"])
@@ -77,7 +79,7 @@ def test_a_machine_without_a_network(
         raise httpx.ConnectError("no network")
 
     app: dict[str, Any] = {"product": NAME, "slug": SLUG, "version": "1.0", "public_keys": [OWN.public.text]}
-    edges = {"clock": clock, "state_dir": tmp_path / "state", "transport": httpx.MockTransport(fail)}
+    edges = {"clock": clock, "storage": tmp_path / "state", "transport": httpx.MockTransport(fail)}
     with opened(flavour, "https://licenses.example", **app, **edges) as client:
         issued = shop.services.offline_files.issue(key, client.request_license_file(), 30)
         (tmp_path / issued.name).write_text(issued.text)

@@ -12,7 +12,7 @@ from joserfc.jwk import OKPKey
 
 from harness.shop import SLUG, Open
 from harness.world import World
-from licclient import UntrustedResponseError, Update
+from licclient import Trust, UntrustedResponseError, Update
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import ManifestSigner, sign_with_keys
 
@@ -44,7 +44,7 @@ def check(client: Any, key: str) -> Update | None:
 def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publish, tmp_path: Path) -> None:
     """From the vendor's key to the customer's disk; and an independent library reads what came along."""
     content = publish("2.0", sign_with_keys([ALICE]))
-    client = open_client(release_keys=[ALICES])
+    client = open_client(trust=Trust(release_keys=[ALICES]))
     update = check(client, shop.new_key(SLUG))
     assert update is not None
     assert (update.version, update.authenticated, update.size) == ("2.0", True, len(content))
@@ -67,7 +67,7 @@ def test_an_app_goes_back_from_a_withdrawn_version_to_one_that_was_signed_again(
     publish("2.0", sign_with_keys([ALICE]))
     shop.clock.forward(days=1)
     publish("3.0", sign_with_keys([ALICE]))
-    client, key = open_client(release_keys=[ALICES]), shop.new_key(SLUG)
+    client, key = open_client(trust=Trust(release_keys=[ALICES])), shop.new_key(SLUG)
     assert (seen := check(client, key)) is not None
     assert seen.version == "3.0"
     shop.clock.forward(days=1)

@@ -49,7 +49,7 @@ def options(tmp_path: Path, clock: MovableClock, signing_key: SigningKey) -> dic
     app = {"slug": SLUG, "version": "1.0.0", "product": NAME, "domain": "home.example"}
     return {
         **app,
-        "state_dir": tmp_path / "state",
+        "storage": tmp_path / "state",
         "clock": clock,
         "public_keys": [signing_key.private.public.text],
     }

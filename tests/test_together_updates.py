@@ -43,7 +43,7 @@ def test_a_cable_pulled_half_way(
         shop.serving() as server,
         Cable(server.port).plugged() as cable,
         opened(
-            flavour, cable.url, slug=SLUG, version="1.0.0", state_dir=tmp_path / "state", clock=clock
+            flavour, cable.url, slug=SLUG, version="1.0.0", storage=tmp_path / "state", clock=clock
         ) as client,
     ):
         update = client.check_for_update(shop.new_key(SLUG)).update

@@ -24,6 +24,7 @@ from licclient import (
     NoSeatError,
     ServiceUnavailableError,
     Source,
+    Trust,
     UntrustedResponseError,
     Update,
 )
@@ -63,7 +64,7 @@ def _request_fields(case: Case) -> dict[str, str]:
 def _settings(case: Case, tmp_path: Path, clock: MovableClock) -> dict[str, Any]:
     fields = _request_fields(case)
     clock.now = case.now
-    settings: dict[str, Any] = {"domain": "home.example", "state_dir": tmp_path, "clock": clock}
+    settings: dict[str, Any] = {"domain": "home.example", "storage": tmp_path, "clock": clock}
     settings |= {name: fields[name] for name in ("domain", "slug") if name in fields}
     if "current_version" in fields:
         settings |= {"version": fields["current_version"], "platform": fields.get("platform")}
@@ -128,15 +129,15 @@ def test_the_client_sends_and_reads_exactly_this(
 
     requests.clear()
     pins = [Signer().text, SIGNER.text]
-    settings["state_dir"] = tmp_path / "unsigned"
-    with opened("sync", BASE, **settings, public_keys=pins) as client:
+    settings["storage"] = tmp_path / "unsigned"
+    with opened("sync", BASE, **settings, trust=Trust(public_keys=pins)) as client:
         result = _call(client, case)
     assert result is None or isinstance(result, (UntrustedResponseError, ServiceUnavailableError))
 
     signed = True
     requests.clear()
-    settings["state_dir"] = tmp_path / "signed"
-    with opened("sync", BASE, **settings, public_keys=pins) as client:
+    settings["storage"] = tmp_path / "signed"
+    with opened("sync", BASE, **settings, trust=Trust(public_keys=pins)) as client:
         result = _call(client, case)
     assert _described(result) == _expected(case)
     assert not isinstance(result, License) or result.authenticated

@@ -61,7 +61,7 @@ from licclient.testing import LicenseService
 found, reported = [], threading.Event()
 with LicenseService() as shop:
     key = shop.issue("Notes")
-    client = shop.client("http://licenses.example.com", storage=None, state_dir=state, product="Notes")
+    client = shop.client("http://licenses.example.com", storage=state, product="Notes")
     found.append(client.activate(key).product)
     def fail(_):
         reported.set()
@@ -80,7 +80,7 @@ from licclient.testing import LicenseService
 from licclient import LicclientError
 shop = LicenseService()
 key = shop.issue("Notes")
-client = shop.client(storage=None, state_dir=sys.argv[2], product="Notes")
+client = shop.client(storage=sys.argv[2], product="Notes")
 client.activate(key)
 def at_exit():
     found = []
@@ -96,7 +96,7 @@ atexit.register(at_exit)
 PENDING = """
 import asyncio, sys
 from licclient import AsyncLicenseClient
-client = AsyncLicenseClient("https://licenses.example.com", state_dir=sys.argv[2])
+client = AsyncLicenseClient("https://licenses.example.com", storage=sys.argv[2])
 loop = asyncio.new_event_loop()
 
 async def begin():
@@ -151,7 +151,7 @@ def test_mehtadone_ptfeeder_8(shop: LicenseService, letter: str) -> None:
 
 def test_sameerasw_airsync_mac_93(shop: LicenseService, tmp_path: Path) -> None:
     """A key that is entered again and again on one computer uses one slot of one."""
-    with shop.client(SETTINGS, storage=None, state_dir=tmp_path) as client:
+    with shop.client(SETTINGS, storage=tmp_path) as client:
         ways: list[Callable[[], object]] = [lambda: None, client.forget_key, client.reset, client.deactivate]
         for leave in ways:
             assert client.activate(KEY).product == "Notes"
@@ -233,7 +233,7 @@ def test_signalapp_signal_desktop_5521(shop: LicenseService, behind: timedelta) 
 def test_mangoautomation_ma_core_public_620(shop: LicenseService, tmp_path: Path) -> None:
     """A computer without a battery starts in 1970, and its clock jumps when the network is there."""
     real, shown = shop.clock, [shop.clock()]
-    with shop.client(SETTINGS, storage=None, state_dir=tmp_path, clock=lambda: shown[0]) as client:
+    with shop.client(SETTINGS, storage=tmp_path, clock=lambda: shown[0]) as client:
         client.activate(KEY)
         shop.go_offline()
         shown[0] = real() - timedelta(days=365 * 50)
@@ -262,7 +262,7 @@ def test_xemu_project_xemu_2257(shop: LicenseService, tmp_path: Path, place: str
     """The app and its data lie in folders with spaces, accents, other scripts and signs of shells."""
     home = tmp_path / place
     shop.publish("2.0", slug="notes")
-    with shop.client(SETTINGS, storage=None, state_dir=home / "state") as client:
+    with shop.client(SETTINGS, storage=home / "state") as client:
         client.activate(KEY)
         update = client.check_for_update().update
         assert update is not None
@@ -289,7 +289,7 @@ def test_tox_dev_filelock_6(
     monkeypatch.setattr(fcntl, "flock", refuse)
     monkeypatch.setattr(fcntl, "lockf", refuse)
     for is_new in (True, False):
-        with shop.client(SETTINGS, storage=None, state_dir=tmp_path / "state") as client:
+        with shop.client(SETTINGS, storage=tmp_path / "state") as client:
             assert (client.activate(KEY) if is_new else client.require()).product == "Notes"
     assert shop.count("verify") == 1
     installation = Installation(tmp_path / "app")
@@ -349,7 +349,7 @@ def test_encode_httpx_806(
         monkeypatch.delenv(name, raising=False)
     with _proxy() as (place, heads):
         monkeypatch.setenv("http_proxy", setting.format(place=place))
-        with LicenseClient("http://licenses.example", product="Notes", state_dir=tmp_path) as client:
+        with LicenseClient("http://licenses.example", product="Notes", storage=tmp_path) as client:
             if any(sign in setting for sign in ("#ret", "/ret")):
                 with pytest.raises(ServiceUnavailableError) as caught:
                     client.activate(KEY)

@@ -51,8 +51,7 @@ def test_a_file_system_that_cannot_sync(
         key = shop.issue("Notes")
         shop.publish("2.0")
         options: dict[str, Any] = {
-            "storage": None,
-            "state_dir": tmp_path / "state",
+            "storage": tmp_path / "state",
             "slug": "notes",
             "version": "1.0",
         }
@@ -123,7 +122,7 @@ folder = Path(sys.argv[1])
 with LicenseService() as shop:
     key = shop.issue("Notes")
     shop.publish("2.0", filename="Größe.zip", content=(folder / "app.zip").read_bytes())
-    client = shop.client(slug="notes", version="1.0", storage=None, state_dir=f"{folder}/Jürgen")
+    client = shop.client(slug="notes", version="1.0", storage=f"{folder}/Jürgen")
     done = client.download(client.check_for_update(key, force=True).update, f"{folder}/Hölle")
     again = client.download(client.check_for_update(key, force=True).update, f"{folder}/Hölle")
     assert done.path == again.path

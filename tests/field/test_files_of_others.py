@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from stage.archives import app, downloaded
 
-from licclient import LicenseClient, Progress
+from licclient import LicenseClient, Progress, Trust
 from licclient.install import Installation
 from licclient.testing import LicenseService
 
@@ -33,9 +33,7 @@ def fetch(shop: LicenseService, tmp_path: Path) -> Fetch:
     key = shop.issue("Notes")
 
     def fetch(version: str = "1.0", progress: Progress | None = None) -> Path:
-        client: LicenseClient = shop.client(
-            storage=None, state_dir=tmp_path / "state", slug="notes", version=version
-        )
+        client: LicenseClient = shop.client(storage=tmp_path / "state", slug="notes", version=version)
         update = client.check_for_update(key, force=True).update
         assert update is not None
         return client.download(update, tmp_path / "downloads", progress).path
@@ -153,7 +151,7 @@ def test_a_pipe_in_place_of_a_file_does_not_block(shop: LicenseService, tmp_path
     pipe = tmp_path / "pipe"
     if what == "license file":
         os.mkfifo(pipe)
-        client = shop.client(slug="notes", public_keys=())
+        client = shop.client(slug="notes", trust=Trust(public_keys=()))
         with pytest.raises(OSError, match="Not a plain file"):
             client.install_license_file(pipe)
     elif what == "update":

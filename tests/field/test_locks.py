@@ -141,7 +141,7 @@ def test_posthog_posthog_python_811(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_child_makes_calls_of_its_own(shop: LicenseService, tmp_path: Path) -> None:
     """Forked while threads make a call: its own call waits for no thread of the parent."""
     key = shop.issue("Notes")
-    client: LicenseClient = shop.client(storage=None, state_dir=tmp_path, transport=_slowly(shop), timeout=60)
+    client: LicenseClient = shop.client(storage=tmp_path, transport=_slowly(shop), timeout=60)
     threads = [threading.Thread(target=client.verify, args=(key,), kwargs={"force": True}) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -162,7 +162,7 @@ def test_a_child_makes_calls_of_its_own(shop: LicenseService, tmp_path: Path) ->
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
 def test_langfuse_langfuse_python_1654(shop: LicenseService, tmp_path: Path) -> None:
     """A server loads the app, which starts its worker, and then forks: a child starts a worker of its own."""
-    client = shop.client(storage=None, state_dir=tmp_path)
+    client = shop.client(storage=tmp_path)
     client.activate(shop.issue("Notes"))
     worker = client.start()
 

@@ -65,7 +65,7 @@ def test_flow_launcher_flow_launcher_2261(
     key = shop.issue("Notes", slots=1)
 
     def client() -> LicenseClient:
-        return shop.client(storage=None, state_dir=tmp_path)
+        return shop.client(storage=tmp_path)
 
     assert client().activate(key).product == "Notes"
     with client() as next_start:
@@ -81,14 +81,14 @@ def test_a_keyring_that_begins_to_panic_later(
     """After an update of its library: the customer is told to unlock it, and is not "not activated"."""
     key, backend = shop.issue("Notes"), Keyring()
     use_keyring(backend)
-    shop.client(storage=None, state_dir=tmp_path).activate(key)
+    shop.client(storage=tmp_path).activate(key)
     assert backend.kept
 
     def fail(*_: object) -> None:
         raise PanicException
 
     use_keyring(type("Broken", (Keyring,), {"get_password": fail})())
-    with shop.client(storage=None, state_dir=tmp_path) as client:
+    with shop.client(storage=tmp_path) as client:
         assert client.require().product == "Notes"
         assert client.status().state is LicenseState.VALID
 

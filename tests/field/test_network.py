@@ -82,7 +82,7 @@ def test_nousresearch_hermes_agent_114265(
     """The router advertises IPv6 that leads nowhere: the other address is tried beside it."""
     names.known["two.localhost"] = [DEAD, ALIVE]
     with _alive() as port, blackhole(port), Standstill() as machine:
-        with LicenseClient(f"http://two.localhost:{port}", state_dir=tmp_path, timeout=8) as client:
+        with LicenseClient(f"http://two.localhost:{port}", storage=tmp_path, timeout=8) as client:
             began = monotonic()
             assert client.activate(KEY).product == "Notes"
             ended = monotonic()

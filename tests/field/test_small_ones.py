@@ -120,7 +120,7 @@ def test_spulec_freezegun_384(freeze: Callable[[], None]) -> None:
 
     freeze()
     done = threading.Event()
-    client = LicenseClient("http://127.0.0.1:9", timeout=1, state_dir="/nonexistent/licclient")
+    client = LicenseClient("http://127.0.0.1:9", timeout=1, storage="/nonexistent/licclient")
 
     def verify() -> None:
         with pytest.raises(ServiceUnavailableError):
@@ -135,7 +135,7 @@ def test_spulec_freezegun_129(freeze: Callable[[], None], tmp_path: Path) -> Non
     """The date that a test has set is the one that the client goes by."""
     with LicenseService() as shop:
         key = shop.issue("Notes")
-        client = LicenseClient("https://licenses.example.com", transport=shop.transport, state_dir=tmp_path)
+        client = LicenseClient("https://licenses.example.com", transport=shop.transport, storage=tmp_path)
         freeze()
         assert client.activate(key).checked_at == FrozenDatetime.now(UTC)
         with shop.offline():

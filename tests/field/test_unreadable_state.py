@@ -35,7 +35,7 @@ def shop() -> Iterator[LicenseService]:
 @pytest.fixture
 def start(shop: LicenseService, tmp_path: Path) -> Callable[[], LicenseClient]:
     """Start the app: a new client on the same files."""
-    return lambda: shop.client(storage=None, state_dir=tmp_path / "state", product="Notes")
+    return lambda: shop.client(storage=tmp_path / "state", product="Notes")
 
 
 def _domains(shop: LicenseService) -> set[str]:
@@ -119,7 +119,7 @@ if act == "no descriptors":
 with LicenseService() as shop:
     shop.issue("Notes", key=%r)
     # Patient: on a machine that stands still for ten seconds, the cache would answer in the shop's place.
-    client = shop.client(storage=None, state_dir=state or None, product="Notes", timeout=600)
+    client = shop.client(storage=state or None, product="Notes", timeout=600)
     found = []
     def verify():
         try:

@@ -22,6 +22,7 @@ from licclient import (
     LicenseClient,
     Outage,
     ServiceUnavailableError,
+    Updates,
 )
 from licclient.install import Installation
 from licclient.testing import LicenseService
@@ -60,7 +61,7 @@ def shop() -> Iterator[LicenseService]:
 def test_onllm_dev_onwatch_123(shop: LicenseService, offered: str, installed: str, is_newer: bool) -> None:
     """Versions are compared as PEP 440 does, however they are written."""
     shop.publish(offered, slug="notes", channel="beta")
-    with shop.client(SETTINGS, version=installed, channels=["beta"]) as client:
+    with shop.client(SETTINGS, version=installed, updates=Updates(channels=["beta"])) as client:
         client.activate(KEY)
         assert bool(client.check_for_update(force=True)) is is_newer
 
@@ -159,7 +160,7 @@ from licclient import LicenseClient
 from licclient.testing import LicenseService
 with LicenseService() as shop:
     key = shop.issue("Notes")
-    client = shop.client(storage=None, state_dir=sys.argv[1])
+    client = shop.client(storage=sys.argv[1])
     client.activate(key)
     client.verify(force=True)
     print(json.dumps(shop.requests[-1].fields["domain"]))
@@ -187,7 +188,7 @@ def test_graspnet_anygrasp_sdk_87(tmp_path: Path) -> None:
 
 def test_rssbandit_rssbandit_1053(shop: LicenseService, tmp_path: Path) -> None:
     """A synchronised folder brings conflict copies, and an older state of a record, while the app runs."""
-    with shop.client(SETTINGS, storage=None, state_dir=tmp_path) as client:
+    with shop.client(SETTINGS, storage=tmp_path) as client:
         client.activate(KEY)
         files = {path: path.read_bytes() for path in tmp_path.glob("*.state")}
         shop.clock.move(hours=30)
@@ -200,7 +201,7 @@ def test_rssbandit_rssbandit_1053(shop: LicenseService, tmp_path: Path) -> None:
             path.write_bytes(content)
         assert client.require().product == "Notes"
         assert client.verify().product == "Notes"
-    with shop.client(SETTINGS, storage=None, state_dir=tmp_path) as client:
+    with shop.client(SETTINGS, storage=tmp_path) as client:
         assert client.verify().product == "Notes"
     assert len({request.fields.get("domain") for request in shop.requests}) == 1
 
@@ -216,7 +217,7 @@ def test_nullptrlabs_pgmodeler_2053(tmp_path: Path, zone: str) -> None:
         "import sys\nfrom licclient.testing import LicenseService\n"
         "with LicenseService() as shop:\n"
         "    key = shop.issue('Notes')\n"
-        "    client = shop.client(storage=None, state_dir=sys.argv[1])\n"
+        "    client = shop.client(storage=sys.argv[1])\n"
         "    client.activate(key)\n"
         "    for _ in range(23): shop.clock.move(hours=1); client.require(); client.status()\n"
         "    print(shop.count('verify'))\n"
@@ -288,7 +289,7 @@ def test_basicmachines_co_basic_memory_1541(
             monkeypatch.setenv(name, f"http://{address}")
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.setenv(name, exempt)
-        with LicenseClient(f"http://{address}", state_dir=tmp_path) as client:
+        with LicenseClient(f"http://{address}", storage=tmp_path) as client:
             assert client.verify(KEY).product == "Notes"
     assert len(asked) == 1
 
@@ -301,7 +302,7 @@ def test_continuumio_anaconda_issues_13509(
     monkeypatch.setenv(name, str(tmp_path / "gone" / "cacert.pem"))
     with (
         _server((200, JSON, GOOD)) as (address, _),
-        LicenseClient(f"https://{address}", state_dir=tmp_path, timeout=3) as client,
+        LicenseClient(f"https://{address}", storage=tmp_path, timeout=3) as client,
     ):
         with pytest.raises(ServiceUnavailableError):
             client.verify(KEY)
@@ -316,7 +317,7 @@ def test_gyselroth_balloon_client_desktop_120(tmp_path: Path, status: int) -> No
         moved = (status, {"Location": f"http://{elsewhere}/login"}, b"")
         with (
             _server(moved) as (address, asked),
-            LicenseClient(f"http://{address}", state_dir=tmp_path, timeout=2) as client,
+            LicenseClient(f"http://{address}", storage=tmp_path, timeout=2) as client,
             pytest.raises(ServiceUnavailableError) as caught,
         ):
             client.verify(KEY)
@@ -329,7 +330,7 @@ def test_gyselroth_balloon_client_desktop_120(tmp_path: Path, status: int) -> No
 def test_encode_httpx_2473(tmp_path: Path) -> None:
     """One asynchronous client in several loops, one after the other and on threads (encode/httpx#2058)."""
     with _server((200, JSON, GOOD)) as (address, _):
-        client = AsyncLicenseClient(f"http://{address}", state_dir=tmp_path)
+        client = AsyncLicenseClient(f"http://{address}", storage=tmp_path)
 
         async def verify() -> str:
             return (await client.verify(KEY, force=True)).product
@@ -361,7 +362,7 @@ def test_electron_electron_33356(
 
     content = downloaded(tmp_path, app("1.0"), "1.0")
     monkeypatch.setattr(os, "open", refuse)
-    with shop.client(SETTINGS, storage=None, state_dir=tmp_path / "mount") as client:
+    with shop.client(SETTINGS, storage=tmp_path / "mount") as client:
         assert client.activate(KEY).product == "Notes"
         assert client.require().product == "Notes"
         assert "Read-only file system" in client.diagnose() or client.diagnose()
@@ -407,9 +408,9 @@ def test_jaraco_keyring_569(
 
     monkeypatch.setattr(keyring, "get_keyring", Failing)
     for is_new in (True, False):
-        with shop.client(SETTINGS, storage=None, state_dir=tmp_path) as client:
+        with shop.client(SETTINGS, storage=tmp_path) as client:
             assert (client.activate(KEY) if is_new else client.require()).product == "Notes"
-    with shop.client(SETTINGS, storage=None, state_dir=tmp_path) as client:
+    with shop.client(SETTINGS, storage=tmp_path) as client:
         client.forget_key()
         client.activate(KEY)
         client.reset()

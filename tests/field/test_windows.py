@@ -13,7 +13,7 @@ pytestmark = pytest.mark.window
 @pytest.fixture
 def client(tmp_path: Path) -> LicenseClient:
     """A client without a key."""
-    return LicenseClient("https://licenses.example.com", product="Notes", state_dir=tmp_path)
+    return LicenseClient("https://licenses.example.com", product="Notes", storage=tmp_path)
 
 
 def test_robotframework_robotframework_2460(hands: TkHands | QtHands, client: LicenseClient) -> None:

@@ -10,7 +10,7 @@ import ssl
 import sys
 from pathlib import Path
 
-from licclient import LicclientError, LicenseClient, __version__
+from licclient import LicclientError, LicenseClient, Trust, __version__
 from licclient.install import Installation
 
 BUNDLE = Path(__file__).parent
@@ -34,7 +34,7 @@ def main(folder: str, command: str, *arguments: str) -> dict[str, object]:
         product="Photo Lab",
         slug="photo-lab",
         version=str(describe_program()["app"]),
-        public_keys=[os.environ["PHOTO_LAB_KEY"]],
+        trust=Trust(public_keys=[os.environ["PHOTO_LAB_KEY"]]),
     )
     with client:
         match command:

@@ -83,7 +83,7 @@ def open_shop(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch)
             # Some deliveries do not contain how many were bought.
             world.services.sources.map(kind, external_id, "app", slots=2, quantity=1)
             server = stack.enter_context(world.serving())
-            app = LicenseClient(server.url, state_dir=world.folder / "app", clock=world.clock)
+            app = LicenseClient(server.url, storage=world.folder / "app", clock=world.clock)
             return Shop(world, server.url, stack.enter_context(app), kind)
 
         yield make

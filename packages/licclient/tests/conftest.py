@@ -243,7 +243,7 @@ async def make_client(flavour, service, clock, tmp_path):
 
     def make(base_url: str | None = None, **options: Any) -> Driver:
         options = {
-            "state_dir": tmp_path / "state",
+            "storage": tmp_path / "state",
             "clock": clock,
             "slug": "notes",
             "version": "1.0",

@@ -18,7 +18,7 @@ async def test_the_state_stays_where_it_was(make_client, service, tmp_path, monk
     """A file dialog that changes the working folder costs no new slot: the same state is found again."""
     service.grants()
     monkeypatch.chdir(tmp_path)
-    client = make_client(state_dir="state")
+    client = make_client(storage="state")
     await client.verify(key)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -32,7 +32,7 @@ async def test_home_is_home(make_client, service, tmp_path, monkeypatch, key):
     service.grants()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
-    await make_client(state_dir="~/state").verify(key)
+    await make_client(storage="~/state").verify(key)
     assert list((tmp_path / "home" / "state").iterdir())
 
 

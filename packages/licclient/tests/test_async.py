@@ -32,7 +32,7 @@ def clients(service, store, clock, tmp_path, http_answer):
     grant = {"valid": True, "product": "Notes", "expiry": None, "lifetime": False}
     sell = service.script
     service.script = lambda request: http_answer(200, grant) if "verify" in request.path else sell(request)
-    options = {"state_dir": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"}
     return LicenseClient(service.url, **options), AsyncLicenseClient(service.url, **options)
 
 
@@ -128,7 +128,7 @@ sys.meta_path.insert(0, Finder())
 
 async def main():
     url, folder, key = sys.argv[1:]
-    async with licclient.AsyncLicenseClient(url, slug="n", version="1", state_dir=folder) as client:
+    async with licclient.AsyncLicenseClient(url, slug="n", version="1", storage=folder) as client:
         await client.download((await client.check_for_update(key)).update, folder)
 
 asyncio.run(main())
@@ -145,7 +145,7 @@ def test_a_loop_ends_while_a_name_is_still_looked_up(tmp_path, key, monkeypatch)
         raise socket.gaierror
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    client = AsyncLicenseClient("https://licenses.invalid", state_dir=tmp_path, timeout=0.3)
+    client = AsyncLicenseClient("https://licenses.invalid", storage=tmp_path, timeout=0.3)
     with pytest.raises(ServiceUnavailableError, match="in time"):
         asyncio.run(client.verify(key))
     assert ended == []
@@ -158,7 +158,7 @@ def test_a_loop_ends_after_a_diagnosis_was_cancelled(tmp_path, monkeypatch):
     monkeypatch.setattr("licclient._doctor.diagnose", lambda *_: has_begun.set() or over.wait(20))
 
     async def story():
-        async with AsyncLicenseClient("https://licenses.invalid", state_dir=tmp_path) as client:
+        async with AsyncLicenseClient("https://licenses.invalid", storage=tmp_path) as client:
             report = asyncio.ensure_future(client.diagnose())
             await asyncio.to_thread(has_begun.wait, 10)
             report.cancel()
@@ -187,7 +187,7 @@ async def test_what_may_block_runs_on_threads(service, tmp_path, key, monkeypatc
     """Else a window would stand still while the disk or the network's settings are slow."""
     service.grants()
     url = service.url.replace("127.0.0.1", "localhost")
-    async with AsyncLicenseClient(url, state_dir=tmp_path) as client:
+    async with AsyncLicenseClient(url, storage=tmp_path) as client:
         threads = set()
 
         def noted(plain):
@@ -248,7 +248,7 @@ async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, 
     store.service.script = lambda request: (
         http_answer(200, grant) if "verify" in request.path else sell(request)
     )
-    options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(store.service.url, transport=kind(respond), **options) as client:
         assert (await client.verify(key)).lifetime
         done = await client.download((await client.check_for_update(key)).update, folder, key=key)
@@ -289,7 +289,7 @@ async def test_a_cancelled_download_ends_what_the_transport_waits_for(
 ):
     """Of an app's asynchronous transport: its response is closed in the loop, though a thread reads it."""
     transport = Stalling(respond)
-    options = {"state_dir": tmp_path, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(store.service.url, transport=transport, **options) as client:
         update = (await client.check_for_update(key)).update
         call = asyncio.ensure_future(client.download(update, folder, key=key))
@@ -313,7 +313,7 @@ async def test_a_cancelled_request_closes_its_connection(service, key, tmp_path,
             hung_up.set()
 
     service.script = script
-    async with AsyncLicenseClient(service.url, state_dir=tmp_path) as client:
+    async with AsyncLicenseClient(service.url, storage=tmp_path) as client:
         call = asyncio.ensure_future(client.verify(key))
         await eventually(lambda: service.count() == 1)
         call.cancel()

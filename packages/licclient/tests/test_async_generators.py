@@ -87,7 +87,7 @@ async def test_the_loop_goes_on_while_the_license_is_asked_for(service, key, tmp
     """With the synchronous client, too: also for an object whose call is asynchronous."""
     service.grants()
     opened, script = threading.Event(), service.script
-    with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
+    with LicenseClient(service.url, storage=tmp_path, clock=clock) as client:
         client.activate(key)
         clock.move(days=9)
         service.script = lambda request: opened.wait(20) and script(request)

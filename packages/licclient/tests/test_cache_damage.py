@@ -33,7 +33,7 @@ def at(kind, service, clock, key, tmp_path):
 
     def make(url=None, domain="d", **options: object):
         pins = {"public_keys": [SIGNER.text]} if kind == "signed" else {}
-        options = {"state_dir": tmp_path, "clock": clock} | pins | options
+        options = {"storage": tmp_path, "clock": clock} | pins | options
         return LicenseClient(url or service.url, domain=domain, **options)
 
     return make
@@ -113,7 +113,7 @@ def test_a_broken_installation_id_is_made_anew(service, clock, key, tmp_path, st
     (tmp_path / f"{name}.state").write_bytes(raw)
     service.grants()
     for _ in range(2):
-        with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
+        with LicenseClient(service.url, storage=tmp_path, clock=clock) as client:
             client.verify(key, force=True)
     first, second = (request.json["domain"] for request in service.requests)
     assert first == second != ""
@@ -125,5 +125,5 @@ def test_only_our_own_errors_escape(service, clock, key, tmp_path):
         (tmp_path / f"{record_name(kind, service.url)}.state").mkdir()
     (tmp_path / "licclient.lock").mkdir()
     service.goes_down()
-    with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client, pytest.raises(LicclientError):
+    with LicenseClient(service.url, storage=tmp_path, clock=clock) as client, pytest.raises(LicclientError):
         client.verify(key)

@@ -128,7 +128,7 @@ async def test_a_cancelled_flow_leaves_nothing(
 
     async def run(at, moment):
         folder = tmp_path / str(next(numbers))
-        options = {"state_dir": folder / "state", "clock": clock, "slug": "notes", "version": "1.0"}
+        options = {"storage": folder / "state", "clock": clock, "slug": "notes", "version": "1.0"}
         driver = drive(flavour(service.url, **options))
         stopper.set(-1, moment)
         await prepare(driver, key)
@@ -168,7 +168,7 @@ async def test_a_download_is_cancelled_in_its_first_moments(
     serve_all(store)
     store.content = CONTENT * 30  # more than is received ahead
     store.digest = digest(store.content)
-    options = {"state_dir": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path / "state", "clock": clock, "slug": "notes", "version": "1.0"}
     driver = drive(flavour(service.url, **options))
     update = (await driver.check_for_update(key)).update
     await driver.download(update, tmp_path / "first", key=key)
@@ -212,7 +212,7 @@ async def test_a_seat_that_is_granted_after_its_release_is_released_again(
         return reply
 
     service.script = script
-    options = {"state_dir": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(service.url, **options) as client:
         await client.activate(key)
         taking = asyncio.ensure_future(client.seat().take())
@@ -235,7 +235,7 @@ def test_a_seat_is_released_when_the_loop_ends(service, store, clock, key, tmp_p
         return grant
 
     service.script = script
-    options = {"state_dir": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
 
     async def story():
         async with AsyncLicenseClient(service.url, **options) as client:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from stage.flavours import both
 
-from licclient import ClientSettings, LicenseClient, Update, explain
+from licclient import ClientSettings, LicenseClient, Update, Updates, explain
 from licclient._cli import main
 from licclient._core.policy import is_below, is_newer
 from licclient._core.records import read_update_check, write_update_check
@@ -38,7 +38,7 @@ def shop(license_service):
 async def test_an_app_that_names_a_channel_gets_its_pre_releases(flavour, drive, shop):
     """Also from memory."""
     construct = shop.client if flavour is LicenseClient else shop.async_client
-    client = drive(construct(SETTINGS, channels=["beta"]))
+    client = drive(construct(SETTINGS, updates=Updates(channels=["beta"])))
     assert (await client.check_for_update()).update.version == "2.0b1"
     assert (await client.check_for_update()).update.version == "2.0b1"
     assert [one.fields["channels"] for one in shop.requests] == ["beta"]
@@ -46,7 +46,7 @@ async def test_an_app_that_names_a_channel_gets_its_pre_releases(flavour, drive,
 
 def test_another_app_on_the_same_computer_is_not_shown_them(make, shop):
     """It names no channel, so it sends none, and asks for itself."""
-    make(channels=["beta"]).check_for_update()
+    make(updates=Updates(channels=["beta"])).check_for_update()
     client = make()
     assert client.check_for_update().message == "Version 1.4 is up to date."
     assert "channels" not in shop.requests[-1].fields
@@ -54,7 +54,7 @@ def test_another_app_on_the_same_computer_is_not_shown_them(make, shop):
 
 def test_who_leaves_a_channel_waits_for_a_higher_stable_version(make, shop):
     """Nothing goes back by itself, and the reason is known, also from memory and in six languages."""
-    make(channels=["beta"], version="2.0b1").check_for_update()
+    make(updates=Updates(channels=["beta"]), version="2.0b1").check_for_update()
     client = make(version="2.0b1")
     for _ in range(2):
         check = client.check_for_update()
@@ -71,7 +71,7 @@ def test_who_leaves_a_channel_waits_for_a_higher_stable_version(make, shop):
 def test_a_signed_beta_that_was_seen_does_not_keep_the_stable_version_away(make, shop):
     """The highest signed version is remembered for each set of channels (D-68)."""
     signed = {"release_keys": ["ed25519:" + "A" * 43], "version": "1.3"}
-    assert make(**signed, channels=["beta"]).check_for_update().update.version == "2.0b1"
+    assert make(**signed, updates=Updates(channels=["beta"])).check_for_update().update.version == "2.0b1"
     update = make(**signed).check_for_update().update
     assert (update.version, update.authenticated) == ("1.4", True)
 
@@ -118,7 +118,7 @@ def test_an_app_below_the_lowest_supported_version_is_warned(make, shop):
 def test_names_of_channels_are_checked(channels, error):
     """A string is no list of names."""
     with pytest.raises(error, match="channels must be"):
-        read_settings(ClientSettings("https://licenses.example.com", channels=channels))
+        read_settings(ClientSettings("https://licenses.example.com", updates=Updates(channels=channels)))
 
 
 @pytest.mark.parametrize(

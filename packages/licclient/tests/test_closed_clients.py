@@ -36,7 +36,7 @@ async def closed(service, key, drive, tmp_path):
     service.grants()
 
     async def make(kind):
-        client = kind(service.url, slug="notes", version="1.0", state_dir=tmp_path)
+        client = kind(service.url, slug="notes", version="1.0", storage=tmp_path)
         driven = drive(client)
         await driven.activate(key)
         seat = client.seat()
@@ -94,7 +94,7 @@ def _either(client):
 async def test_what_was_under_way_sends_nothing_any_more(service, flavour, drive, tmp_path, key):
     """A thread that is still at work when the client is closed gets no new connection."""
     service.grants()
-    client = flavour(service.url, state_dir=tmp_path)
+    client = flavour(service.url, storage=tmp_path)
     await drive(client).close()
     transport = client._transport()
     call = verify_call(client._own_session.settings, key, "d", "0.0.0.0", None)  # noqa: S104 - no address

@@ -97,7 +97,7 @@ async def test_a_key_that_is_forgotten_meanwhile_leaves_nothing(
     state = tmp_path / "state"
 
     def script(request):
-        LicenseClient(service.url, state_dir=state, slug="notes", version="1.0").forget_key()
+        LicenseClient(service.url, storage=state, slug="notes", version="1.0").forget_key()
         return answer(request)
 
     service.script = script

@@ -19,6 +19,7 @@ from licclient import (
     QuotaExceededError,
     Reason,
     ServiceUnavailableError,
+    Trust,
     UntrustedResponseError,
     explain,
 )
@@ -189,7 +190,7 @@ async def test_without_an_answer_in_this_period_nothing_is_allowed(license_servi
 
 async def test_only_a_signed_answer_allows_uses_offline(license_service, sold):
     """With pinned keys: when it comes, and when it is read from the disk."""
-    client = license_service.client(SETTINGS, public_keys=[license_service.public_key])
+    client = license_service.client(SETTINGS, trust=Trust(public_keys=[license_service.public_key]))
     client.verify()
     client.consume("exports")
     with license_service.offline():

@@ -76,7 +76,7 @@ def test_the_key_is_forgotten_only_when_the_slot_is_free(tmp_path):
         httpx.Response(200, json={"deactivated": 1}),
     ]
     transport = httpx.MockTransport(lambda _: answers.pop(0))
-    with LicenseClient("https://licenses.example", state_dir=tmp_path, transport=transport) as client:
+    with LicenseClient("https://licenses.example", storage=tmp_path, transport=transport) as client:
         client.activate(KEY)
         for _ in range(2):
             with pytest.raises(DeactivationError):

@@ -20,7 +20,7 @@ def report(problem):
     traceback.print_exception(problem)
     print(repr(problem), vars(problem), repr(problem.__cause__), repr(problem.__context__), file=sys.stderr)
 
-with licclient.LicenseClient(url, state_dir=f"{folder}/sync", **options) as client:
+with licclient.LicenseClient(url, storage=f"{folder}/sync", **options) as client:
     for _ in range(4):
         try:
             client.activate(key)
@@ -30,7 +30,7 @@ with licclient.LicenseClient(url, state_dir=f"{folder}/sync", **options) as clie
 
 async def main():
     asyncio.get_running_loop().slow_callback_duration = 0
-    async with licclient.AsyncLicenseClient(url, state_dir=f"{folder}/async", **options) as client:
+    async with licclient.AsyncLicenseClient(url, storage=f"{folder}/async", **options) as client:
         for _ in range(4):
             task = asyncio.create_task(client.activate(key))
             await asyncio.sleep(0)

@@ -24,9 +24,11 @@ from licclient import (
     NotActivatedError,
     NotEntitledError,
     Outage,
+    Pages,
     Reason,
     ServiceUnavailableError,
     Source,
+    Trust,
     Update,
     dialogs,
 )
@@ -50,7 +52,7 @@ from licclient.dialogs._states import (
 )
 
 NOTES = ClientSettings("https://licenses.example.com", product="Notes", version="1.0.0")
-URLS = replace(NOTES, buy_url="https://x/buy", support_url="mailto:help@x", manage_url="https://x/me")
+URLS = replace(NOTES, pages=Pages(buy="https://x/buy", support="mailto:help@x", manage="https://x/me"))
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LICENSE = License("Notes", date(2027, 12, 31), lifetime=False, checked_at=AT, source=Source.SERVER)
@@ -155,7 +157,7 @@ def test_who_is_never_online_is_led_to_a_license_file(language):
     """After an outage alone, and only if the app pins the keys that files are signed with."""
     hint = text_of("activation.never_online", language)
     for problem, takes_files in itertools.product((ServiceUnavailableError(), REFUSED), (True, False)):
-        settings = replace(NOTES, public_keys=["key"] if takes_files else None)
+        settings = replace(NOTES, trust=Trust(public_keys=["key"] if takes_files else None))
         view = Activation(language, problem, settings=settings).view()
         assert (hint in view.message) is (takes_files and problem is not REFUSED)
 

@@ -8,7 +8,7 @@ import trustme
 from stage.tls import secured
 
 from harness.oracle import Signer
-from licclient import _doctor
+from licclient import Trust, Updates, _doctor
 from licclient._cli import main
 
 MISSING = {"error": "validation", "message": "…", "errors": {"license_key": ["…"]}}
@@ -59,7 +59,7 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
 async def test_the_platform_that_is_sent_is_shown(make_client, well):
     """Support sees which file of a version a computer gets (D-187)."""
     for platform, shown in [("linux-arm64", "linux-arm64"), (None, "none is sent")]:
-        client = make_client(platform=platform)
+        client = make_client(updates=Updates(platform=platform))
         assert _lines(await client.diagnose())["platform"] == ("", shown)
 
 
@@ -75,7 +75,9 @@ async def test_the_label_that_is_sent_is_shown(make_client, well):
 async def test_pinned_keys_are_named(make_client, well):
     """By their ids, which support can compare with what the vendor's server has."""
     signer = Signer()
-    lines = _lines(await make_client(public_keys=[signer.text], release_keys=[signer.text]).diagnose())
+    lines = _lines(
+        await make_client(trust=Trust(public_keys=[signer.text], release_keys=[signer.text])).diagnose()
+    )
     assert lines["pinned keys"] == ("", f"answers {signer.id}, updates {signer.id}")
 
 

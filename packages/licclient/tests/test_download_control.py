@@ -143,7 +143,7 @@ async def test_a_cancelled_task_ends_the_download_behind_it(
 async def test_the_loop_goes_on_while_a_file_is_fetched(store, slowly, service, folder, key, tmp_path, clock):
     """An asynchronous app is never blocked by hashing, by the disk or by the network."""
     async with AsyncLicenseClient(
-        service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock
+        service.url, storage=tmp_path / "s", slug="notes", version="1.0", clock=clock
     ) as client:
         update = (await client.check_for_update(key)).update
         looks = [time.monotonic()]

@@ -50,7 +50,7 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
 
     store.file = slowly
     with LicenseClient(
-        service.url, state_dir=tmp_path / "s", slug="notes", version="1.0", clock=clock
+        service.url, storage=tmp_path / "s", slug="notes", version="1.0", clock=clock
     ) as client:
         update = client.check_for_update(key).update
         done = await asyncio.gather(*(asyncio.to_thread(client.download, update, folder) for _ in range(4)))

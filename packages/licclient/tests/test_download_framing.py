@@ -8,7 +8,7 @@ from stage.releases import named
 from stage.scripts import digest, endless
 from stage.signing import SIGNER, grants_signed
 
-from licclient import ServiceUnavailableError, Source
+from licclient import ServiceUnavailableError, Source, Trust
 
 
 @pytest.mark.sampled(9, "flavour")
@@ -17,7 +17,7 @@ from licclient import ServiceUnavailableError, Source
 async def test_what_the_digest_proves_is_the_file(make_client, store, fetch, folder, raw):
     """Its bytes are those that the service declared, and nothing else is left in the folder."""
     store.file = lambda _: raw
-    done = await fetch(make_client(require_digest=True))
+    done = await fetch(make_client(trust=Trust(require_digest=True)))
     assert (done.path.read_bytes(), done.is_verified) == (CONTENT, True)
     assert list(folder.iterdir()) == [done.path]
 
@@ -66,7 +66,7 @@ async def test_a_signed_answer_is_proven_by_its_digest(
     service.script = lambda request: answer(request).replace(
         b"Content-Length", f"Content-Encoding: {encoding}\r\nContent-Length".encode(), 1
     )
-    assert (await make_client(public_keys=[SIGNER.text]).verify(key)).source is Source.SERVER
+    assert (await make_client(trust=Trust(public_keys=[SIGNER.text])).verify(key)).source is Source.SERVER
 
 
 @both

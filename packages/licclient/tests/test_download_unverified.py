@@ -9,7 +9,7 @@ from stage.releases import named
 from stage.scripts import digest
 from stage.store import CONTENT as STORED
 
-from licclient import ServiceUnavailableError
+from licclient import ServiceUnavailableError, Trust
 
 
 @both
@@ -19,7 +19,7 @@ async def test_a_file_without_a_digest_is_accepted_and_marked(make_client, store
     store.file = lambda _: raw
     update = (await make_client().check_for_update(key)).update
     with pytest.raises(ServiceUnavailableError, match="require_digest"):
-        await make_client(require_digest=True).download(update, folder, key=key)
+        await make_client(trust=Trust(require_digest=True)).download(update, folder, key=key)
     assert named(folder) == []
     done = await make_client().download(update, folder, key=key)
     assert (done.path.name, done.path.read_bytes(), done.is_verified) == ("notes-2.0.zip", CONTENT, False)
@@ -29,7 +29,7 @@ async def test_a_file_without_a_digest_is_accepted_and_marked(make_client, store
 async def test_a_file_with_its_digest_is_verified(make_client, store, fetch):
     """With and without `require_digest`."""
     store.file = lambda _: GOOD_FILE
-    for client in make_client(), make_client(require_digest=True):
+    for client in make_client(), make_client(trust=Trust(require_digest=True)):
         assert (await fetch(client, force=True)).is_verified is True
 
 
@@ -48,7 +48,7 @@ async def test_elsewhere_without_https_a_digest_is_needed(
         return http_answer(307, b"", Location=elsewhere) if request.path == "/redirect" else plain(request)
 
     service.script = reply
-    client = make_client(download_origins=[elsewhere.partition("/api")[0]])
+    client = make_client(trust=Trust(download_origins=[elsewhere.partition("/api")[0]]))
     if has_digest:
         assert (await fetch(client)).is_verified is True
     else:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import stage
 
-from licclient import ClientSettings, LicenseState, Quota, Source
+from licclient import ClientSettings, LicenseState, Quota, Source, Trust
 from licclient.testing import LicenseService
 
 EARLIER = json.loads((Path(stage.__file__).parent / "state_a6d9f35.json").read_text(encoding="utf-8"))
@@ -28,9 +28,8 @@ def earlier(request, tmp_path):
         product="Notes",
         slug="notes",
         version="1.0",
-        public_keys=pins,
-        release_keys=pins,
-        state_dir=tmp_path,
+        trust=Trust(public_keys=pins, release_keys=pins),
+        storage=tmp_path,
     )
     with LicenseService() as service:
         service.issue("Notes", slug="notes", slots=1, entitlements={"exports": Quota(100, "month")})
@@ -41,7 +40,7 @@ def earlier(request, tmp_path):
 def test_everything_is_where_it_was(earlier):
     """Offline: license, offer, skipped version and uses; online: the same slot, and each use counted once."""
     service, settings, installation = earlier
-    client = service.client(settings, storage=None)
+    client = service.client(settings, storage=settings.storage)
     with service.offline():
         status = client.status()
         assert (status.state, status.key_hint) == (LicenseState.VALID, "CP-TE…0001")
@@ -59,11 +58,11 @@ def test_everything_is_where_it_was(earlier):
 def test_the_id_is_kept_twice_from_now_on(earlier):
     """The first answer writes the copy, which later survives the loss of the file of that time."""
     service, settings, installation = earlier
-    with service.client(settings, storage=None) as client:
+    with service.client(settings, storage=settings.storage) as client:
         client.verify(force=True)
-    [path] = settings.state_dir.glob("installation-*.state")
+    [path] = settings.storage.glob("installation-*.state")
     path.unlink()
     service.requests.clear()
-    with service.client(settings, storage=None) as client:
+    with service.client(settings, storage=settings.storage) as client:
         client.verify(force=True)
     assert {request.fields["domain"] for request in service.requests} == {installation}

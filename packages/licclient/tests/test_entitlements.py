@@ -8,7 +8,16 @@ from dataclasses import asdict
 import pytest
 from stage.flavours import both
 
-from licclient import ClientSettings, Entitlements, LicenseClient, NotEntitledError, Quota, Source, explain
+from licclient import (
+    ClientSettings,
+    Entitlements,
+    LicenseClient,
+    NotEntitledError,
+    Quota,
+    Source,
+    Trust,
+    explain,
+)
 from licclient._core.model import is_entitlement_name, read_entitlements, write_entitlements
 
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes")
@@ -91,7 +100,7 @@ async def test_a_signed_answer_carries_them(license_service):
     """With pinned keys they are read from what was signed, also from the disk."""
     license_service.issue("Notes", entitlements=GRANTED, activated=True)
     for source in (Source.SERVER, Source.CACHE):
-        client = license_service.client(SETTINGS, public_keys=[license_service.public_key])
+        client = license_service.client(SETTINGS, trust=Trust(public_keys=[license_service.public_key]))
         found = client.verify()
         assert (found.source, found.authenticated, found.entitlements) == (source, True, GRANTED)
 

@@ -28,9 +28,11 @@ from licclient import (
     LicclientError,
     LicenseClient,
     Reason,
+    Trust,
     deliver,
     explain,
 )
+from licclient._core.settings import GROUPS
 from licclient.dialogs._states import Action
 from licclient.install import Installation
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour, answer_dialog
@@ -146,7 +148,8 @@ def _failures(argument: str, hint: object, call: Callable[[object], object]) -> 
 
 
 SETTINGS = _hints(ClientSettings)
-EDGES = ("clock", "transport", "storage")
+EDGES = ("clock", "transport")
+GROUPED = [(group, argument) for group, kind in GROUPS.items() for argument in _hints(kind)]
 
 
 @pytest.mark.sampled(20, "argument")
@@ -161,6 +164,18 @@ def test_of_a_client(kind, argument):
         return kind("https://s.example", **{argument: value})
 
     assert _failures(argument, SETTINGS.get(argument, typing.Any), create) == {}
+
+
+@pytest.mark.sampled(20, "argument")
+@pytest.mark.parametrize("kind", [LicenseClient, AsyncLicenseClient])
+@pytest.mark.parametrize(("group", "argument"), GROUPED)
+def test_of_a_group(kind, group, argument):
+    """Each argument of each group, as a client takes it."""
+
+    def create(value):
+        return kind("https://s.example", **{group: GROUPS[group](**{argument: value})})
+
+    assert _failures(argument, _hints(GROUPS[group])[argument], create) == {}
 
 
 METHODS = sorted(
@@ -187,7 +202,7 @@ def licensed_app(tmp_path_factory):
     with LicenseService() as service:
         key = service.issue("Notes", slug="notes", entitlements={"export": True})
         service.publish("2.0", slug="notes")
-        options = {"slug": "notes", "version": "1.0", "public_keys": [service.public_key]}
+        options = {"slug": "notes", "version": "1.0", "trust": Trust(public_keys=[service.public_key])}
         clients = service.client(**options), service.async_client(**options)
         clients[0].activate(key)
         update = clients[0].check_for_update(force=True).update

@@ -25,6 +25,7 @@ from licclient import (
     Quota,
     ServiceUnavailableError,
     StateUnreadableError,
+    Trust,
 )
 from licclient._base_client import BaseClient
 from licclient.install import Installation
@@ -35,8 +36,7 @@ SETTINGS = ClientSettings(
     product="Notes",
     slug="notes",
     version="1.0",
-    public_keys=(),
-    release_keys=(),
+    trust=Trust(public_keys=(), release_keys=()),
 )
 
 
@@ -55,7 +55,7 @@ class Customer:
 
     def client(self) -> LicenseClient:
         """Return a client as in a new process."""
-        return self.service.client(SETTINGS, storage=None, state_dir=self.home / "state")
+        return self.service.client(SETTINGS, storage=self.home / "state")
 
     def view(self) -> dict[str, Any]:
         """Return where the customer is, without a network."""

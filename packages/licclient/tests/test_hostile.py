@@ -68,7 +68,7 @@ def test_the_slowest_servers_end_within_twelve_seconds(service, key, tmp_path, c
 
     def ask(name):
         with licclient.LicenseClient(
-            service.url, state_dir=tmp_path / name, clock=clock, domain=name
+            service.url, storage=tmp_path / name, clock=clock, domain=name
         ) as client:
             began = monotonic()
             with pytest.raises(ServiceUnavailableError):
@@ -82,7 +82,7 @@ def test_the_slowest_servers_end_within_twelve_seconds(service, key, tmp_path, c
 def test_nothing_goes_on_behind_our_back(service, key, tmp_path):
     """When time is up the connection is cut, and the thread that waited for it ends."""
     service.script = lambda _: drip(GOOD_RAW)
-    with licclient.LicenseClient(service.url, state_dir=tmp_path, timeout=0.3) as client:
+    with licclient.LicenseClient(service.url, storage=tmp_path, timeout=0.3) as client:
         with pytest.raises(ServiceUnavailableError):
             client.verify(key)
         with Standstill() as machine:

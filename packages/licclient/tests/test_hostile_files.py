@@ -14,7 +14,7 @@ from stage.meters import bounded, crash_report
 from stage.scripts import drip, http, silence
 
 from harness.threads import call_at_once
-from licclient import LicclientError, LicenseClient, ServiceUnavailableError
+from licclient import LicclientError, LicenseClient, ServiceUnavailableError, Trust
 
 TIMEOUT = 0.5
 
@@ -94,7 +94,7 @@ def test_the_slowest_files_end_within_twelve_seconds(service, http_answer, key, 
 
     def fetch(name):
         with LicenseClient(
-            service.url, state_dir=tmp_path / name, clock=clock, domain=name, slug="notes", version="1"
+            service.url, storage=tmp_path / name, clock=clock, domain=name, slug="notes", version="1"
         ) as client:
             update = client.check_for_update(key).update
             began = monotonic()
@@ -176,19 +176,19 @@ async def test_an_app_may_say_where_files_come_from(make_client, service, offer,
         return GOOD_FILE if "bucket" in request.path else http(307, b"", Location=f"{elsewhere}/bucket")
 
     offer(script)
-    strict = make_client(download_origins=[])
+    strict = make_client(trust=Trust(download_origins=[]))
     update = (await strict.check_for_update(key)).update
     with pytest.raises(ServiceUnavailableError):
         await strict.download(update, folder, key=key)
     assert not service.count("bucket")
-    open_minded = make_client(download_origins=[elsewhere])
+    open_minded = make_client(trust=Trust(download_origins=[elsewhere]))
     assert (await open_minded.download(update, folder, key=key)).path.read_bytes() == CONTENT
 
 
 async def test_a_link_to_a_place_that_the_app_did_not_name_is_no_offer(make_client, service, key):
     """It would only fail later; who looks for the reason finds it."""
     service.offers(download_url="https://evil.example/x")
-    client = make_client(download_origins=["https://cdn.example"])
+    client = make_client(trust=Trust(download_origins=["https://cdn.example"]))
     check = await client.check_for_update(key)
     assert not check
     assert "download_origins" in check.message

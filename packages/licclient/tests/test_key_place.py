@@ -19,6 +19,7 @@ from licclient import (
     NotActivatedError,
     ServiceUnavailableError,
     Source,
+    Trust,
 )
 from licclient import _worker as background
 from licclient._core import activations as keyring_room
@@ -98,7 +99,7 @@ def test_a_keyring_that_hangs_does_not_hold_the_end_of_a_loop(
     service, clock, key, tmp_path, use_keyring, eventually, kind
 ):
     """A window that is closed while the app asks is gone at once."""
-    backend, options = use_keyring(Keyring()), {"state_dir": tmp_path, "clock": clock}
+    backend, options = use_keyring(Keyring()), {"storage": tmp_path, "clock": clock}
     service.grants()
     LicenseClient(service.url, **options).activate(key)
     clock.move(days=5)
@@ -127,7 +128,7 @@ def test_a_keyring_that_hangs_does_not_hold_the_end_of_a_loop(
 def test_no_method_holds_the_end_of_a_loop(service, clock, key, tmp_path, use_keyring, eventually, method):
     """Whatever waits for a keyring that hangs does so where neither loop nor program waits for it."""
     backend = use_keyring(Keyring())
-    options = {"state_dir": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
     service.grants()
     LicenseClient(service.url, **options).activate(key)
     clock.move(days=5)
@@ -171,7 +172,7 @@ def test_an_app_without_the_extra_works(service, tmp_path, key):
     code = (
         "import sys; sys.modules['keyring'] = None\n"
         "import licclient\n"
-        f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
+        f"client = licclient.LicenseClient({service.url!r}, storage={str(tmp_path)!r})\n"
         "client.activate(sys.argv[1]); print(client.verify(force=True).source)"
     )
     done = subprocess.run([sys.executable, "-c", code, key], capture_output=True, text=True, check=True)
@@ -184,17 +185,17 @@ async def test_a_pinned_app_asks_the_keyring_for_what_was_signed(
     """The key is part of what the signature covers; a keyring that does not give it leaves no license."""
     backend = use_keyring(Keyring())
     grants_signed(service, http_answer, clock)
-    await make_client(public_keys=[SIGNER.text]).activate(key)
+    await make_client(trust=Trust(public_keys=[SIGNER.text])).activate(key)
     calls = service.count()
-    found = await make_client(public_keys=[SIGNER.text]).verify()
+    found = await make_client(trust=Trust(public_keys=[SIGNER.text])).verify()
     assert (found.source, found.authenticated, service.count()) == (Source.CACHE, True, calls)
-    assert (await make_client(public_keys=[SIGNER.text]).status()).product == "Notes"
+    assert (await make_client(trust=Trust(public_keys=[SIGNER.text])).status()).product == "Notes"
     kept, backend.kept = backend.kept, {}
-    client = make_client(public_keys=[SIGNER.text])
+    client = make_client(trust=Trust(public_keys=[SIGNER.text]))
     with pytest.raises(ServiceUnavailableError, match="keyring"):
         await client.verify()
     backend.kept = kept  # unlocked
-    assert (await make_client(public_keys=[SIGNER.text]).verify()).source is Source.CACHE
+    assert (await make_client(trust=Trust(public_keys=[SIGNER.text])).verify()).source is Source.CACHE
 
 
 # --- a keyring is asked sparingly (D-118) -----------------------------------------------------
@@ -315,10 +316,10 @@ async def test_a_settings_page_does_not_wait_for_a_person(
     monkeypatch.setattr(keyring_room, "QUICK_SECONDS", 0.05)
     backend = use_keyring(Keyring())
     grants_signed(service, http_answer, clock)
-    await make_client(public_keys=[SIGNER.text]).activate(key)
+    await make_client(trust=Trust(public_keys=[SIGNER.text])).activate(key)
     opened = backend.stand_open()
     backend.woken = 0
-    client = make_client(public_keys=[SIGNER.text])
+    client = make_client(trust=Trust(public_keys=[SIGNER.text]))
     before = monotonic()
     assert [(await client.status()).state for _ in range(3)] == [LicenseState.UNCONFIRMED] * 3
     assert monotonic() - before < keyring_room.KEYRING_SECONDS * 0.8

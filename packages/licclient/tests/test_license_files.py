@@ -23,6 +23,7 @@ from licclient import (
     Reason,
     ServiceUnavailableError,
     Source,
+    Trust,
     explain,
 )
 from licclient._cli import main
@@ -236,7 +237,7 @@ def test_the_signature_of_rfc_8037() -> None:
     signed = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc"
     signature = "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
     assert key.verify(urlsafe_b64decode(signature + "=="), signed.encode())
-    settings = read_settings(ClientSettings(SERVER, public_keys=[key.text]))
+    settings = read_settings(ClientSettings(SERVER, trust=Trust(public_keys=[key.text])))
     found = check_file(unwrap(wrap(f"{signed}.{signature}")), settings, DOMAIN)
     assert isinstance(found, LicenseFileError)
     assert found.flaw is FileFlaw.DAMAGED
@@ -244,7 +245,7 @@ def test_the_signature_of_rfc_8037() -> None:
 
 def test_an_app_without_names_takes_any_product() -> None:
     """Like verify, it compares only what the app passed."""
-    settings = read_settings(ClientSettings(SERVER, public_keys=[PIN.text]))
+    settings = read_settings(ClientSettings(SERVER, trust=Trust(public_keys=[PIN.text])))
     assert isinstance(check_file(GOOD, settings, DOMAIN), LicenseFile)
 
 
@@ -365,7 +366,9 @@ def service() -> Any:
 
 def app(service: LicenseService, **more: Any) -> LicenseClient:
     """Return the app."""
-    return service.client(product="Photo Lab", slug="photo-lab", version="1.0", public_keys=[], **more)
+    return service.client(
+        product="Photo Lab", slug="photo-lab", version="1.0", trust=Trust(public_keys=[]), **more
+    )
 
 
 def test_a_revocation_ends_the_file(service: LicenseService) -> None:
@@ -446,7 +449,9 @@ def test_giving_the_slot_up_gives_the_file_up(service: LicenseService) -> None:
 
 async def test_the_other_client_does_the_same(service: LicenseService) -> None:
     """A request, a file of an app without an id of its own, and a license."""
-    async with service.async_client(product="Photo Lab", domain="büro", public_keys=[]) as client:
+    async with service.async_client(
+        product="Photo Lab", domain="büro", trust=Trust(public_keys=[])
+    ) as client:
         key = service.issue("Photo Lab", expires=service.clock().date(), entitlements={"projects": 50})
         file = service.issue_file(key, await client.request_license_file())
         await client.install_license_file(file)

@@ -1,6 +1,7 @@
 import pytest
 from stage.rules import settings
 
+from licclient import Trust
 from licclient._core.requests import (
     escape_link,
     is_loopback,
@@ -69,7 +70,7 @@ def test_a_file_may_come_from_this_machine_if_the_service_is_on_it(host):
 )
 def test_an_app_that_names_origins_gets_files_from_nowhere_else(link, safe):
     """The service's own place and the named ones, to the port; a named one may be plain http (D-53)."""
-    named = settings(download_origins=["https://cdn.example/", "http://nas.local:8000"])
+    named = settings(trust=Trust(download_origins=["https://cdn.example/", "http://nas.local:8000"]))
     assert is_safe_link(link, named) is safe
 
 
@@ -98,7 +99,7 @@ def test_redirects_never_leave_https(location, target):
 
 def test_redirects_stay_within_the_origins_that_the_app_named():
     """A service that was taken over cannot send the app elsewhere, also not in the second step."""
-    named = settings(download_origins=["https://cdn.example"])
+    named = settings(trust=Trust(download_origins=["https://cdn.example"]))
     assert redirect_target("https://store.example/a", "https://cdn.example/b", named)
     assert redirect_target("https://cdn.example/b", "https://evil.example/c", named) is None
 

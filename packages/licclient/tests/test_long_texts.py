@@ -39,7 +39,7 @@ def test_a_changelog_is_read_once_and_not_at_each_step(monkeypatch, tmp_path):
     """A download redraws its window twenty times a second; reading a megabyte of HTML takes longer."""
     reads = []
     monkeypatch.setattr("licclient._core.changelog.to_text", lambda text: reads.append(text) or "Faster.")
-    client = LicenseClient("https://store.invalid", slug="notes", version="1.0", state_dir=tmp_path)
+    client = LicenseClient("https://store.invalid", slug="notes", version="1.0", storage=tmp_path)
     offer, _ = begin_offer(client, UPDATE, "en").step(Pressed(Action.GO))
     for done in range(100):
         offer, _ = offer.step(Progressed(done, 100, 1.0))

@@ -16,6 +16,7 @@ from licclient import (
     LicenseState,
     Outage,
     ServiceUnavailableError,
+    Trust,
     UntrustedResponseError,
     explain,
 )
@@ -121,12 +122,12 @@ async def test_a_clock_that_was_set_back_is_named(client, service, clock, key):
 @pytest.mark.parametrize("hours", [-30, 30])
 async def test_a_wrong_clock_is_not_sent_to_support(make_client, license_service, key, hours):
     """The signature is good, and only the time does not fit."""
-    client = license_service.client(product="Notes", public_keys=())
+    client = license_service.client(product="Notes", trust=Trust(public_keys=()))
     license_service.issue("Notes", key=key)
     client.activate(key)
     wrong = license_service.client(
         product="Notes",
-        public_keys=(),
+        trust=Trust(public_keys=()),
         clock=lambda: license_service.clock() + dt.timedelta(hours=hours),
     )
     with pytest.raises(UntrustedResponseError) as caught:

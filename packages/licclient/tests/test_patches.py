@@ -11,6 +11,7 @@ from stage.releases import ALICE, document, manifest_payload, word
 from stage.scripts import digest, endless
 from stage.store import CONTENT
 
+from licclient import Trust
 from licclient._updates import patches as _patches
 
 OLD = CONTENT[:200_000] + random.Random(2).randbytes(1000)
@@ -123,7 +124,7 @@ async def test_no_header_of_a_patch_decides_on_memory(
     store.service.script = lambda request: (
         endless(reply(request), piece) if "available-dictionary" in request.headers else reply(request)
     )
-    client = make_client(release_keys=[ALICE.pin] if is_signed else None)
+    client = make_client(trust=Trust(release_keys=[ALICE.pin] if is_signed else None))
     with bounded(10):
         assert (await fetch(client, force=True)).path.read_bytes() == CONTENT
     assert len(requests) == 1
@@ -134,7 +135,7 @@ async def test_a_patch_makes_only_what_the_vendor_signed(serve, make_client, sto
     store.manifest = word(document(payload=manifest_payload(CONTENT)))
     other = CONTENT[:-1] + b"?"
     requests = serve(make_patch(other), Unencoded_Digest=digest(other))
-    done = await fetch(make_client(release_keys=[ALICE.pin]), force=True)
+    done = await fetch(make_client(trust=Trust(release_keys=[ALICE.pin])), force=True)
     assert (done.path.read_bytes(), len(requests)) == (CONTENT, 1)
 
 

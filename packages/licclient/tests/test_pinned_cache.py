@@ -11,7 +11,7 @@ from stage.flows import recalled
 from stage.signing import SIGNER, grants_signed
 
 from harness.oracle import HttpRequest, HttpResponse, Signer, digest
-from licclient import LicenseClient
+from licclient import LicenseClient, Trust
 from licclient._core import public_keys
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.records import _sum, seal, unseal
@@ -35,7 +35,7 @@ def make(signing, clock, tmp_path):
     """Make a client on the folder, for one installation unless `domain` is passed."""
 
     def make(**settings: Any):
-        options = {"state_dir": tmp_path, "clock": clock, "domain": "d", "public_keys": [SIGNER.text]}
+        options = {"storage": tmp_path, "clock": clock, "domain": "d", "public_keys": [SIGNER.text]}
         url = settings.pop("url", signing.url)
         return LicenseClient(url, **{**options, **settings})
 
@@ -217,8 +217,8 @@ def test_a_record_is_good_for_its_key_domain_and_server_only(record, make, key, 
 
 def test_a_record_of_a_key_that_is_pinned_no_more_is_a_miss(record, make, key):
     """The pin counts at every read; a list that still has the key keeps the record."""
-    assert recalled(make(public_keys=[Signer().text]), key) is None
-    assert recalled(make(public_keys=[Signer().text, SIGNER.text]), key) is not None
+    assert recalled(make(trust=Trust(public_keys=[Signer().text])), key) is None
+    assert recalled(make(trust=Trust(public_keys=[Signer().text, SIGNER.text])), key) is not None
 
 
 # --- clocks -----------------------------------------------------------------------------------

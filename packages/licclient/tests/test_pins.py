@@ -16,6 +16,7 @@ from licclient import (
     NotActivatedError,
     ServiceUnavailableError,
     Source,
+    Trust,
     UntrustedResponseError,
 )
 from licclient._core.runners import OwnAddress, Wait
@@ -36,7 +37,7 @@ def vendor(service, http_answer, clock):
 @pytest.fixture
 def pinned(make_client, vendor):
     """A client of the flavour under test that pins the vendor's key."""
-    return make_client(public_keys=[vendor.signer.text])
+    return make_client(trust=Trust(public_keys=[vendor.signer.text]))
 
 
 async def test_a_signed_success_is_authenticated_live_and_remembered(pinned, vendor, key, clock):
@@ -232,8 +233,8 @@ async def test_pins_come_and_go_with_versions_of_the_app(
 def test_an_unsigned_result_of_another_call_counts_for_nothing(service, http_answer, clock, key, tmp_path):
     """An app with pins ignores a refusal that an app without pins received meanwhile (D-58)."""
     grants_signed(service, http_answer, clock)
-    pinned = LicenseClient(service.url, state_dir=tmp_path, clock=clock, **PINS)
-    plain = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
+    pinned = LicenseClient(service.url, storage=tmp_path, clock=clock, **PINS)
+    plain = LicenseClient(service.url, storage=tmp_path, clock=clock)
     pinned.activate(key)
     context = pinned._session
     flow = verify(context, None, force=True)

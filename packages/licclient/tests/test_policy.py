@@ -17,6 +17,7 @@ from licclient import (
     Reason,
     ServiceUnavailableError,
     Source,
+    Trust,
     UntrustedResponseError,
 )
 from licclient._core.model import CachedLicense, Verified
@@ -71,7 +72,7 @@ def live(held, now, rules):
 @given(readings, spans, spans, st.none() | st.dates(date(2026, 11, 20), date(2026, 12, 20)))
 def test_no_license_after_its_end_by_any_clock(moments, cache_for, grace, expiry):
     """Whatever the clock shows in turn: never past cache and grace, never past the expiry day."""
-    rules = settings(cache_for=max(cache_for, 24 * HOUR), grace=grace)
+    rules = settings(trust=Trust(cache_for=max(cache_for, 24 * HOUR), grace=grace))
     held = CachedLicense(Verified("Notes", expiry, expiry is None), START, START)
     for moment in moments:
         now = START + moment

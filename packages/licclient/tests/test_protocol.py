@@ -16,6 +16,7 @@ from licclient import (
     NoSeatError,
     Reason,
     ServiceUnavailableError,
+    Updates,
 )
 from licclient._core.model import Verified
 from licclient._core.requests import shown_ip, tidy_key, update_call, verify_call
@@ -194,7 +195,7 @@ def test_an_update_check_names_the_platform_if_there_is_one():
 
 def test_an_update_check_names_channels_and_who_asked():
     """If there are any, and if a person did (D-227, D-230)."""
-    sent = settings(channels=["beta", "nightly"])
+    sent = settings(updates=Updates(channels=["beta", "nightly"]))
     url = update_call(sent, KEY, "notes", "1.0", "d", is_manual=True).url
     assert url.partition("&domain=d")[2] == "&channels=beta%2Cnightly&manual=1"
 

@@ -117,11 +117,11 @@ def test_importing_loads_nothing_heavy():
 def test_an_answer_from_the_cache_loads_no_http(service, tmp_path, key):
     """A start with a fresh cache does not pay for httpx."""
     service.grants()
-    with LicenseClient(service.url, state_dir=tmp_path) as client:
+    with LicenseClient(service.url, storage=tmp_path) as client:
         client.verify(key)
     code = (
         "import sys, licclient\n"
-        f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
+        f"client = licclient.LicenseClient({service.url!r}, storage={str(tmp_path)!r})\n"
         "print(client.verify(sys.argv[1]).source)\n"
         "print(sorted({'httpx', 'asyncio', 'ssl'} & set(sys.modules)))"
     )
@@ -174,7 +174,7 @@ async def test_apps_can_mock_the_service_with_respx(make_client, key):
 def test_one_async_client_works_in_loop_after_loop(service, tmp_path, key):
     """A program may call `asyncio.run` more than once with the same client."""
     service.grants()
-    client = AsyncLicenseClient(service.url, state_dir=tmp_path)
+    client = AsyncLicenseClient(service.url, storage=tmp_path)
     for _ in range(2):
         assert asyncio.run(client.verify(key, force=True)).product == "Notes"
     asyncio.run(client.aclose())

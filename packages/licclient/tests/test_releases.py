@@ -10,7 +10,7 @@ import pytest
 from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, document, named, word
 from stage.scripts import digest
 
-from licclient import LicclientError, UntrustedResponseError, Update
+from licclient import LicclientError, Trust, UntrustedResponseError, Update
 from licclient._core.records import seal, unseal
 
 
@@ -24,7 +24,7 @@ def store(store):
 @pytest.fixture
 def pinned(make_client):
     """A client that pins Alice's key."""
-    return make_client(release_keys=[ALICE.pin])
+    return make_client(trust=Trust(release_keys=[ALICE.pin]))
 
 
 # --- what is signed -----------------------------------------------------------------------------
@@ -82,7 +82,9 @@ async def test_what_is_not_vouched_for_is_neither_offered_nor_downloaded(
     make_client, store, folder, key, manifest, caplog
 ):
     """The app gets no update and the log the reason, without the key; nor is a fresh link believed."""
-    pinned, other = (make_client(release_keys=[ALICE.pin], state_dir=folder / name) for name in "ab")
+    pinned, other = (
+        make_client(trust=Trust(release_keys=[ALICE.pin]), storage=folder / name) for name in "ab"
+    )
     update = replace((await other.check_for_update(key)).update, download_url=None)
     store.manifest = manifest
     with caplog.at_level(logging.WARNING, "licclient"):
@@ -100,7 +102,7 @@ async def test_no_version_below_the_highest_that_was_signed(make_client, pinned,
     await pinned.check_for_update(key)
     store.version, store.manifest = "1.5", word(document(version="1.5"))
     assert not await pinned.check_for_update(key, force=True)
-    again = make_client(release_keys=[ALICE.pin, BOB.pin])
+    again = make_client(trust=Trust(release_keys=[ALICE.pin, BOB.pin]))
     assert not await again.check_for_update(key[:-1] + "9")
     store.version, store.manifest = "2.1", word(document(version="2.1"))
     assert (await again.check_for_update(key, force=True)).update.version == "2.1"
@@ -137,7 +139,7 @@ async def test_an_edited_memory_offers_nothing(make_client, pinned, store, key, 
     held = unseal(path.stem, path.read_bytes())
     for changed in ({"version": "9.9"}, {"manifest": None}, {"manifest": word(document(EVE))}):
         path.write_bytes(seal(path.stem, {**held, "listing": held["listing"] | changed}))
-        assert not await make_client(release_keys=[ALICE.pin]).check_for_update(key)
+        assert not await make_client(trust=Trust(release_keys=[ALICE.pin])).check_for_update(key)
 
 
 async def test_a_client_without_pins_cannot_pass_its_offer_on(client, pinned, store, folder, key):

@@ -287,7 +287,7 @@ _worker.STOP_SECONDS = 15  # a busy machine takes two to load httpx
 server, folder, now = sys.argv[1:]
 try:
     clock = lambda: datetime.fromisoformat(now)
-    print(LicenseClient(server, state_dir=folder, clock=clock, slug="notes").require().source)
+    print(LicenseClient(server, storage=folder, clock=clock, slug="notes").require().source)
 except LicclientError as problem:
     print(type(problem).__name__)
 """

@@ -14,6 +14,7 @@ from licclient import (
     NotActivatedError,
     Quota,
     StateUnreadableError,
+    Trust,
 )
 from licclient.testing import LicenseService
 
@@ -22,8 +23,7 @@ SETTINGS = ClientSettings(
     product="Notes",
     slug="notes",
     version="1.0",
-    public_keys=(),
-    release_keys=(),
+    trust=Trust(public_keys=(), release_keys=()),
 )
 KEPT = {"installation", "installation_copy", "file", "quota", "release"}
 """The id, which has the slot; guards: the latest time seen, uses to report, the highest signed version."""
@@ -39,7 +39,7 @@ def shop():
 
 
 def _use(shop, folder):
-    client = shop.client(SETTINGS, storage=None, state_dir=folder)
+    client = shop.client(SETTINGS, storage=folder)
     [key] = shop._endpoints.licenses
     client.activate(key)
     client.install_license_file(shop.issue_file(key, client.request_license_file()))
@@ -64,7 +64,7 @@ def test_nothing_of_the_customer_is_left(shop, tmp_path):
     request = client.request_license_file()
     client.reset()
     assert _kinds(tmp_path / "state") == KEPT
-    for each in (client, shop.client(SETTINGS, storage=None, state_dir=tmp_path / "state")):
+    for each in (client, shop.client(SETTINGS, storage=tmp_path / "state")):
         assert each.status().state is LicenseState.NOT_ACTIVATED
         with pytest.raises(NotActivatedError):
             each.require()
@@ -88,7 +88,7 @@ def test_it_removes_what_is_broken(shop, tmp_path, monkeypatch, damage):
             path.write_bytes(bytes(90))
         else:
             files.fail(lambda _, name, path=path: name == str(path) and _is_there(path), "EACCES")
-        client = shop.client(SETTINGS, storage=None, state_dir=tmp_path / "state")
+        client = shop.client(SETTINGS, storage=tmp_path / "state")
         client.reset()
         assert client.status().state is LicenseState.NOT_ACTIVATED
         client.close()
@@ -106,7 +106,7 @@ def test_what_cannot_be_removed_is_named(shop, tmp_path, monkeypatch):
     monkeypatch.setattr("licclient._core.storage.sleep", lambda _: None)
     files.fail(lambda _, name: name == str(path), "EACCES")
     monkeypatch.setattr(Path, "unlink", _deny)
-    fresh = shop.client(SETTINGS, storage=None, state_dir=tmp_path / "state")
+    fresh = shop.client(SETTINGS, storage=tmp_path / "state")
     with pytest.raises(StateUnreadableError) as caught:
         fresh.reset()
     assert caught.value.path == str(path)
@@ -125,8 +125,7 @@ def test_another_apps_key_stays(shop, tmp_path):
     client, key = _use(shop, tmp_path / "state")
     other = shop.client(
         ClientSettings("https://licenses.example.com", product="Notes", slug="other"),
-        storage=None,
-        state_dir=tmp_path / "state",
+        storage=tmp_path / "state",
     )
     key = shop.issue("Notes")
     other.activate(key)
@@ -137,7 +136,7 @@ def test_another_apps_key_stays(shop, tmp_path):
 async def test_the_asynchronous_client_has_both(shop, tmp_path):
     """As the synchronous one."""
     [key] = shop._endpoints.licenses
-    client = shop.async_client(SETTINGS, storage=None, state_dir=tmp_path / "state")
+    client = shop.async_client(SETTINGS, storage=tmp_path / "state")
     assert isinstance(client, AsyncLicenseClient)
     await client.activate(key)
     await client.reset()

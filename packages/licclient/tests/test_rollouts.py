@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from stage.flavours import both
 
-from licclient import Update
+from licclient import Update, Updates
 from licclient._core.responses import Reply
 from licclient._core.texts import LANGUAGES, text_of
 from licclient._updates.rollbacks import ROLLED_BACK_PATH, is_settled
@@ -106,7 +106,7 @@ async def test_a_version_that_was_rolled_back_is_reported_once(
     take_reports(500)
     await make_client(**settings).check_for_update(key, force=True)
     assert reports(service) == []
-    client = make_client(**settings, report_rollbacks=True)
+    client = make_client(**settings, updates=Updates(report_rollbacks=True))
     for status, body in [(500, b""), (200, b"<html>"), (200, COUNTED), (200, COUNTED)]:
         take_reports(status, body)
         assert (await client.check_for_update(key, force=True)).update.version == "2.0"
@@ -119,7 +119,7 @@ async def test_a_service_without_reports_is_sent_one_only_once(
 ):
     """A plain one refuses it, and nobody notices."""
     take_reports(404)
-    client = make_client(report_rollbacks=True)
+    client = make_client(updates=Updates(report_rollbacks=True))
     for _ in range(2):
         assert (await client.check_for_update(key, force=True)).error is None
     assert len(reports(service)) == 1
@@ -163,7 +163,7 @@ def test_the_service_for_tests_takes_reports(license_service, rolled_back):
     """It has the fields."""
     license_service.issue("Notes", activated=True)
     license_service.publish("2.0")
-    client = license_service.client(slug="notes", version="1.0", report_rollbacks=True)
+    client = license_service.client(slug="notes", version="1.0", updates=Updates(report_rollbacks=True))
     client.check_for_update(force=True)
     client.check_for_update(force=True)
     assert license_service.count("rolled-back") == 1

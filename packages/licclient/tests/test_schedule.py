@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage.rules import settings
 
-from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
+from licclient import LicenseRefusedError, Reason, ServiceUnavailableError, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import MAX_SPREAD
 from licclient._core.status import (
@@ -64,7 +64,7 @@ def test_what_does_not_hold_is_asked_at_once():
     seen_later = CachedLicense(NOTES, NOW - HOUR, NOW + HOUR)
     for found in (None, held(97 * HOUR), seen_later):
         assert verify(found) == NOW
-    assert verify(held(DAY), rules=settings(grace=timedelta(0))) == NOW
+    assert verify(held(DAY), rules=settings(trust=Trust(grace=timedelta(0)))) == NOW
     for done in (None, UpdateCheckRecord(NOW + HOUR, 0, answered=True, listing=None)):
         assert next_update_check("a", done, None, NOW, NOW, SETTINGS) == NOW
 

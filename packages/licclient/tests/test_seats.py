@@ -194,7 +194,7 @@ def test_a_jump_of_the_real_clock_changes_nothing(tmp_path, monkeypatch):
     """Leases are counted by a clock that nobody sets, and that goes on while the computer is suspended."""
     now = [NOW]
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json={**HELD, "released": True}))
-    times = {"clock": lambda: now[0], "transport": transport, "state_dir": tmp_path}
+    times = {"clock": lambda: now[0], "transport": transport, "storage": tmp_path}
     with LicenseClient("https://licenses.example", **times) as client, client.seat(KEY) as seat:
         for years in (-30, 30):
             now[0] = NOW + timedelta(days=365 * years)

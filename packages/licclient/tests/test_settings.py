@@ -1,12 +1,14 @@
 import asyncio
+import inspect
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import httpx
 import pytest
 from stage.releases import ALICE, Signer
 
-from licclient import AsyncLicenseClient, ClientSettings, LicenseClient
-from licclient._core.settings import read_server, read_settings
+from licclient import AsyncLicenseClient, ClientSettings, LicenseClient, Trust, Updates
+from licclient._core.settings import GROUPS, read_server, read_settings
 from licclient.testing import MemoryStorage
 
 PIN = ALICE.pin
@@ -66,7 +68,9 @@ def test_a_refused_base_url_is_shown_without_what_is_secret(url, shown):
 BAD = [
     ({"cache_for": timedelta(hours=23)}, ValueError, "cache_for"),
     ({"cache_for": timedelta.max}, ValueError, "cache_for"),
-    ({"cache_for": 86400}, TypeError, "cache_for"),
+    ({"cache_for": "24 h"}, TypeError, "cache_for must be seconds or a timedelta"),
+    ({"cache_for": 86399}, ValueError, "cache_for must be at least 1 day"),
+    ({"grace": True}, TypeError, "grace"),
     ({"check_every": timedelta(hours=11)}, ValueError, "check_every"),
     ({"grace": timedelta(seconds=-1)}, ValueError, "grace"),
     ({"timeout": 0}, ValueError, "timeout"),
@@ -76,7 +80,7 @@ BAD = [
     ({"product": " "}, ValueError, "product"),
     ({"platform": "Windows 11"}, ValueError, "platform must be"),
     ({"platform": 64}, TypeError, "platform must be a string"),
-    ({"buy_url": "example.com/buy"}, ValueError, "buy_url must be an address"),
+    ({"buy": "example.com/buy"}, ValueError, "buy must be an address"),
     ({"slug": 5}, TypeError, "slug"),
     *(
         ({"slug": wrong}, ValueError, "slug must be the product's slug, not its name: letters")
@@ -86,12 +90,9 @@ BAD = [
     ({"version": "1\n"}, ValueError, "version"),
     ({"domain": "d" * 254}, ValueError, "domain"),
     ({"clock": datetime(2026, 1, 1, tzinfo=UTC)}, TypeError, "clock"),
-    ({"state_dir": 5}, TypeError, "state_dir must be a path of text, not of int"),
-    ({"state_dir": b"state"}, TypeError, "state_dir must be a path of text, not of bytes"),
-    *(
-        ({"state_dir": blank}, ValueError, "state_dir must be the path of a folder")
-        for blank in ("", " ", "a\0")
-    ),
+    ({"storage": 5}, TypeError, "storage must be the path of a folder, or have load.* not int"),
+    ({"storage": b"state"}, TypeError, "storage must be .* not bytes"),
+    *(({"storage": blank}, ValueError, "storage must be the path of a folder") for blank in ("", " ", "a\0")),
     ({"download_origins": "https://cdn.example"}, TypeError, "download_origins"),
     ({"download_origins": [7]}, TypeError, "download_origins"),
     *(
@@ -121,11 +122,21 @@ BAD = [
 ]
 
 
+def grouped(options):
+    """Return arguments of a client, those of a group within it."""
+    found = dict(options)
+    for name, kind in GROUPS.items():
+        own = {field.name: found.pop(field.name) for field in fields(kind) if field.name in found}
+        if own:
+            found[name] = kind(**own)
+    return found
+
+
 @pytest.mark.parametrize(("options", "error", "words"), BAD, ids=range(len(BAD)))
 def test_a_bad_setting_is_an_error_of_the_constructor(options, error, words):
     """A slip must not wait for the first call, and must not switch a check off."""
     with pytest.raises(error, match=words):
-        LicenseClient(**{"base_url": "https://store.example", **options})
+        LicenseClient(**grouped({"base_url": "https://store.example", **options}))
 
 
 @pytest.mark.parametrize("setting", ["public_keys", "release_keys"])
@@ -134,12 +145,88 @@ def test_a_pin_without_the_library_is_refused_at_once(monkeypatch, setting):
     monkeypatch.setattr("licclient._core.public_keys.find_spec", lambda name: None)
     LicenseClient("https://x.example")
     with pytest.raises(ImportError, match=rf"{setting} needs .* pip install 'licclient\[signed\]'"):
-        LicenseClient("https://x.example", **{setting: [PIN]})
+        LicenseClient("https://x.example", trust=Trust(**{setting: [PIN]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("grace", r"; did you mean trust=Trust\(grace=…\)\?"),
+        ("public_key", r"; did you mean trust=Trust\(public_keys=…\)\?"),
+        ("chanels", r"; did you mean updates=Updates\(channels=…\)\?"),
+        ("buy_url", r"; did you mean pages=Pages\(buy=…\)\?"),
+        ("state_dir", r"; did you mean storage=\?"),
+        ("prodct", r"; did you mean product=\?"),
+        ("xyz", ""),
+    ],
+)
+@pytest.mark.parametrize("kind", [LicenseClient, AsyncLicenseClient, ClientSettings])
+def test_an_argument_that_is_none_is_named_with_the_one_to_use(kind, name, advice):
+    """By the name of what was called; an argument of a group with its group."""
+    with pytest.raises(TypeError, match=f"^{kind.__name__} has no argument '{name}'{advice}$"):
+        kind("https://x.example", **{name: 1})
+
+
+@pytest.mark.parametrize("kind", [LicenseClient, AsyncLicenseClient, ClientSettings])
+def test_arguments_but_the_first_are_passed_by_name(kind):
+    """And the first is needed."""
+    with pytest.raises(TypeError, match=f"^{kind.__name__}: all arguments but base_url are passed by name"):
+        kind("https://x.example", "Notes")
+    with pytest.raises(TypeError, match=f"^{kind.__name__} needs base_url$"):
+        kind(product="Notes")
+
+
+@pytest.mark.parametrize(("name", "kind"), GROUPS.items())
+def test_a_group_knows_its_own_arguments(name, kind):
+    """A slip names its own argument, one of another group that group; another type the class to use."""
+    with pytest.raises(TypeError, match=f"^{kind.__name__}: all arguments are passed by name, such as "):
+        kind("x")
+    first = fields(kind)[0].name
+    with pytest.raises(TypeError, match=f"has no argument '{first}x'; did you mean {first}=…\\?$"):
+        kind(**{f"{first}x": 1})
+    with pytest.raises(TypeError, match=r"did you mean (trust=Trust|updates=Updates)\("):
+        kind(**{"channels" if name != "updates" else "grace": 1})
+    with pytest.raises(TypeError, match=rf"^{name} must be {kind.__name__}\(…\) of licclient, not dict$"):
+        LicenseClient("https://x.example", **{name: {first: 1}})
+
+
+@pytest.mark.parametrize("kind", [LicenseClient, AsyncLicenseClient])
+def test_the_signature_shows_every_argument(kind):
+    """With its default, at most ten beside the groups; those of the settings, clock and transport."""
+    parameters = inspect.signature(kind).parameters
+    assert all(one.kind is one.KEYWORD_ONLY for name, one in parameters.items() if name != "base_url")
+    assert len(parameters) <= 10 + len(GROUPS)
+    settings = inspect.signature(ClientSettings).parameters
+    assert set(parameters) == {*settings, "clock", "transport"}
+    for name in settings:
+        assert repr(parameters[name].default) in (repr(settings[name].default), f"{name.title()}()"), name
+
+
+def test_spans_are_seconds_or_timedeltas():
+    """All of them alike."""
+    given = ClientSettings(
+        "https://x.example",
+        timeout=5,
+        trust=Trust(cache_for=90_000, grace=0.5),
+        updates=Updates(check_every=50_000),
+    )
+    read = read_settings(given)
+    assert (read.timeout, read.cache_for) == (timedelta(seconds=5), timedelta(seconds=90_000))
+    assert (read.grace, read.check_every) == (timedelta(seconds=0.5), timedelta(seconds=50_000))
+
+
+def test_what_is_passed_beside_settings_replaces_its_own(tmp_path):
+    """Also by None; the others stay, and so do the settings."""
+    given = ClientSettings("https://x.example", product="Notes", label="Anna", timeout=3, storage=tmp_path)
+    client = LicenseClient(given, label=None, timeout=10.0)
+    assert client.settings == replace(given, label=None, timeout=10.0)
+    assert client.state_folder == tmp_path
+    assert LicenseClient(client.settings).settings == client.settings
 
 
 def test_a_key_named_twice_is_one():
     """The service is asked for its signature once."""
-    client = LicenseClient("https://x.example", public_keys=iter([PIN, PIN]))
+    client = LicenseClient("https://x.example", trust=Trust(public_keys=iter([PIN, PIN])))
     assert len(client._session.settings.public_keys) == 1
 
 
@@ -222,8 +309,10 @@ def test_a_version_that_the_client_does_not_know_is_not_sent():
 def test_channels_are_a_list_of_names(channels, error):
     """A text alone would be its letters; a channel twice is one."""
     with pytest.raises(error, match="channels"):
-        read_settings(ClientSettings("https://store.example", slug="notes", channels=channels))
-    twice = ClientSettings("https://store.example", slug="notes", channels=["beta", "beta"])
+        read_settings(
+            ClientSettings("https://store.example", slug="notes", updates=Updates(channels=channels))
+        )
+    twice = ClientSettings("https://store.example", slug="notes", updates=Updates(channels=["beta", "beta"]))
     assert read_settings(twice).channels == ("beta",)
 
 
@@ -232,15 +321,8 @@ def test_channels_are_a_list_of_names(channels, error):
 )
 def test_pinned_release_keys_require_a_digest(options, required):
     """A file that cannot be verified is then no file, whatever the app passed (D-55)."""
-    assert read_settings(ClientSettings("https://store.example", **options)).require_digest is required
-
-
-def test_a_slip_in_the_name_of_an_option_is_corrected():
-    """The error names the class that was called."""
-    with pytest.raises(TypeError, match=r"^LicenseClient has no option 'prodct'; did you mean 'product'\?$"):
-        LicenseClient("https://s.example", prodct="Notes")
-    with pytest.raises(TypeError, match=r"^AsyncLicenseClient has no option 'xyzzy'$"):
-        AsyncLicenseClient("https://s.example", xyzzy=1)
+    given = ClientSettings("https://store.example", trust=Trust(**options))
+    assert read_settings(given).require_digest is required
 
 
 def test_an_address_and_a_text_have_a_length():

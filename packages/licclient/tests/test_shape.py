@@ -29,7 +29,7 @@ def test_a_constructed_client_has_loaded_no_optional_feature(tmp_path):
     """Each one is loaded by its first use, whatever else the client does."""
     program = (
         "import sys; from licclient import LicenseClient;"
-        f" LicenseClient('https://store.example', state_dir={str(tmp_path)!r});"
+        f" LicenseClient('https://store.example', storage={str(tmp_path)!r});"
         " print(*(name for name in sys.modules if name.startswith('licclient.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stage.releases import ALICE, BOB, CONTENT, EVE, document, manifest_payload, word
 from stage.rules import settings
 
-from licclient import UntrustedResponseError, Update
+from licclient import Trust, UntrustedResponseError, Update
 from licclient._core.policy import is_at_least
 from licclient._core.public_keys import read_public_key
 from licclient._core.records import record_name, unseal
@@ -237,7 +237,7 @@ def test_without_a_pin_nothing_is_signed():
 # --- the highest version, as it is remembered (D-68) --------------------------------------------
 
 SERVER = "https://x.example"
-PINNED, UNPINNED = settings(SERVER, release_keys=[ALICE.pin]), settings(SERVER)
+PINNED, UNPINNED = settings(SERVER, trust=Trust(release_keys=[ALICE.pin])), settings(SERVER)
 
 
 def listing(version: str = "2.0", slug: str = "notes", signer=ALICE) -> Listing:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stage.rules import settings
 from stage.signing import SIGNER, Vendor
 
-from licclient import License, ServiceUnavailableError, Source
+from licclient import License, ServiceUnavailableError, Source, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import fall_back, from_cache, mark
 from licclient._core.records import seal, unseal
@@ -79,7 +79,7 @@ async def slow_record(make_client, service, http_answer, clock, key, tmp_path):
     vendor = Vendor(service, http_answer, type(clock)(), SIGNER)
     vendor.responds()
     clock.move(hours=-3)
-    await make_client(public_keys=[SIGNER.text]).activate(key)
+    await make_client(trust=Trust(public_keys=[SIGNER.text])).activate(key)
     [path] = (tmp_path / "state").glob("signed-*")
     return path
 

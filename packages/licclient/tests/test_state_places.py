@@ -46,7 +46,7 @@ def test_what_an_earlier_version_kept_is_taken_over(app, service, key, tmp_path,
 
     Two files hold the id.
     """
-    app(product="Notes", slug="notes", state_dir=tmp_path).activate(key)
+    app(product="Notes", slug="notes", storage=tmp_path).activate(key)
     service.goes_down()
     client = app(product="Notes", slug="notes")
     assert client.verify().source is Source.CACHE
@@ -63,7 +63,7 @@ def test_what_an_earlier_version_kept_is_taken_over(app, service, key, tmp_path,
 @pytest.mark.parametrize("named", [{}, {"product": "Notes"}])
 def test_a_key_that_was_taken_over_is_forgotten_for_good(app, key, tmp_path, named):
     """One that was entered without a product stays in the folder of all apps for others, until then."""
-    app(state_dir=tmp_path).activate(key)
+    app(storage=tmp_path).activate(key)
     app(**named).forget_key()
     for other in ({}, {"product": "Notes"}):
         with pytest.raises(NotActivatedError):

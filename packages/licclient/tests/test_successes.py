@@ -9,6 +9,7 @@ from stage.rules import settings
 from stage.signing import GOOD, SIGNER
 
 from harness.oracle import HttpRequest, HttpResponse, digest
+from licclient import Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.records import record_name, seal, unseal, write_cached_license
 from licclient._core.requests import verify_call
@@ -20,7 +21,7 @@ from licclient._core.successes import Subject, Successes
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SERVER, KEY, DOMAIN = "https://x.example", "CP-ABC123-DEF456-GHI789-JKL012-MNO345", "d"
-SETTINGS = {"license": settings(SERVER), "signed": settings(SERVER, public_keys=[SIGNER.text])}
+SETTINGS = {"license": settings(SERVER), "signed": settings(SERVER, trust=Trust(public_keys=[SIGNER.text]))}
 NAMES = {kind: record_name(kind, SERVER, KEY, DOMAIN) for kind in SETTINGS}
 
 

@@ -14,7 +14,7 @@ import pytest
 from stage.flavours import both
 
 import licclient
-from licclient import ClientSettings, LicenseClient, LicenseRefusedError, Quota, Source
+from licclient import ClientSettings, LicenseClient, LicenseRefusedError, Quota, Source, Trust, Updates
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour
 
 SETTINGS = ClientSettings(
@@ -148,7 +148,7 @@ async def test_each_platform_is_offered_its_own_file(drive, license_service, tmp
     for platform in ("", "windows-x86_64"):
         license_service.publish("1.5.0", content=f"for {platform}".encode(), platform=platform)
     for platform, content in [("windows-x86_64", b"for windows-x86_64"), ("haiku", b"for "), (None, b"for ")]:
-        app = drive(license_service.client(replace(SETTINGS, platform=platform)))
+        app = drive(license_service.client(replace(SETTINGS, updates=Updates(platform=platform))))
         done = await app.download((await app.check_for_update(force=True)).update, tmp_path)
         assert done.path.read_bytes() == content
 
@@ -186,7 +186,9 @@ VENDOR, RELEASES = (f"ed25519:{letter * 42}A" for letter in "vr")  # whose priva
 @pytest.fixture
 def pinned(drive, license_service):
     """An app that pins the vendor's keys, as it ships."""
-    return drive(license_service.client(replace(SETTINGS, public_keys=[VENDOR], release_keys=[RELEASES])))
+    return drive(
+        license_service.client(replace(SETTINGS, trust=Trust(public_keys=[VENDOR], release_keys=[RELEASES])))
+    )
 
 
 async def test_an_app_that_pins_keys_is_tested_as_it_is(pinned, license_service, license_clock, tmp_path):
@@ -215,7 +217,9 @@ async def test_an_app_that_pins_keys_sees_through_what_is_not_signed(pinned, lic
     with pytest.raises(licclient.UntrustedResponseError):
         await pinned.verify()
     assert not await pinned.check_for_update(force=True)
-    assert not license_service.client(SETTINGS, release_keys=[RELEASES]).check_for_update(force=True)
+    assert not license_service.client(SETTINGS, trust=Trust(release_keys=[RELEASES])).check_for_update(
+        force=True
+    )
     plain = license_service.client(SETTINGS)
     assert not plain.verify().authenticated
     assert plain.check_for_update(force=True).update.version == "1.5.0"
@@ -389,7 +393,7 @@ async def test_an_app_that_was_activated_earlier_works_offline(app, license_serv
 @pytest.mark.parametrize("how", ["slow", "error", "busy", "login_page", "redirect", "garbage"])
 def test_an_app_that_was_activated_earlier_survives_misbehaviour(license_service, how, pins):
     """In whatever order: the key, the client and the outage; with pinned keys as well."""
-    settings = replace(SETTINGS, public_keys=pins)
+    settings = replace(SETTINGS, trust=Trust(public_keys=pins))
     license_service.misbehave(how)
     license_service.issue("Notes Pro", activated=True)
     assert license_service.client(settings).require().source is Source.CACHE

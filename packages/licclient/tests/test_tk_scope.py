@@ -11,7 +11,7 @@ def test_a_key_that_a_procedure_of_tk_inserts_is_read(hands, tmp_path):
     """As `ttk::entry::Insert` does; and what the dialog repairs is shown from there, too."""
     if not hands.kit.__name__.endswith(".tk"):
         pytest.skip("a rule of Tcl")
-    with LicenseClient("https://licenses.example.com", state_dir=tmp_path) as client:
+    with LicenseClient("https://licenses.example.com", storage=tmp_path) as client:
         hands.open(hands.kit.ActivationDialog(client, hands.parent, language="en"))
         dialog, problems = hands.dialog, []
         dialog.report_callback_exception = hands.parent.report_callback_exception = lambda *problem: (

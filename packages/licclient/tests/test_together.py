@@ -32,7 +32,7 @@ PROGRAM = """
 import sys
 from licclient import LicclientError, LicenseClient
 server, folder, key, timeout = sys.argv[1:5]
-client = LicenseClient(server, state_dir=folder, timeout=float(timeout))
+client = LicenseClient(server, storage=folder, timeout=float(timeout))
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -116,7 +116,7 @@ async def test_fifty_tasks_make_one_call(service, slowly, tmp_path, key):
     """Waiting tasks hold no thread that the one who calls needs."""
     service.grants()
     slowly(0.3)
-    async with AsyncLicenseClient(service.url, state_dir=tmp_path) as client:
+    async with AsyncLicenseClient(service.url, storage=tmp_path) as client:
         found = await asyncio.gather(*(client.verify(key) for _ in range(50)))
     assert {license_.product for license_ in found} == {"Notes"}
     assert service.count("verify") == 1
@@ -126,7 +126,7 @@ def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, ke
     """Who waited is refused in the same words; who comes later asks again: a refusal is not cached (D-41)."""
     service.refuses(403, "License has been revoked.")
     slowly(0.3)
-    client = LicenseClient(service.url, state_dir=tmp_path)
+    client = LicenseClient(service.url, storage=tmp_path)
 
     def ask(_):
         with pytest.raises(LicenseRefusedError) as caught:
@@ -143,7 +143,7 @@ def test_threads_make_one_call_and_all_are_refused(service, slowly, tmp_path, ke
 def test_other_keys_do_not_wait(service, tmp_path, key):
     """A call for one key holds up nobody who asks about another."""
     service.grants()
-    client = LicenseClient(service.url, state_dir=tmp_path)
+    client = LicenseClient(service.url, storage=tmp_path)
     with lock_of(client, key[:-1] + "9") as turn:
         assert turn.is_ours()
         assert client.verify(key).product == "Notes"
@@ -155,7 +155,7 @@ def test_a_cancelled_task_lets_go(service, slowly, tmp_path, key):
     slowly(0.5)
 
     async def story():
-        async with AsyncLicenseClient(service.url, state_dir=tmp_path) as client:
+        async with AsyncLicenseClient(service.url, storage=tmp_path) as client:
             task = asyncio.ensure_future(client.verify(key))
             await asyncio.sleep(0.2)
             task.cancel()
@@ -180,7 +180,7 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
         time.sleep(0.01)
     owner.send_signal(signal.SIGSTOP)
     try:
-        client = LicenseClient(service.url, state_dir=tmp_path, timeout=1)
+        client = LicenseClient(service.url, storage=tmp_path, timeout=1)
         lock = lock_of(client, key)._path
         assert lock_of(client, key)._patience == 2.0  # a limit of 10 s and a call of one's own: 13 s in all
         with CallLock(lock, lock, 60) as turn:
@@ -198,7 +198,7 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
 def test_killed_in_the_middle_nothing_is_left_behind(service, tmp_path, key, crashes):
     """`kill -9` at any moment of a call leaves a state that reads, a lock that is free, and the same id."""
     service.grants()
-    first = LicenseClient(service.url, state_dir=tmp_path)
+    first = LicenseClient(service.url, storage=tmp_path)
     first.activate(key)
     domain = service.requests[0].json["domain"]
     held = next(tmp_path.glob("license-*.state"))
@@ -214,7 +214,7 @@ def test_killed_in_the_middle_nothing_is_left_behind(service, tmp_path, key, cra
         victim.stdin.close()
         victim.stdout.close()
         began = time.monotonic()
-        after = LicenseClient(service.url, state_dir=tmp_path)
+        after = LicenseClient(service.url, storage=tmp_path)
         assert after.verify().product == "Notes"
         assert after.verify(force=True).product == "Notes"
         assert time.monotonic() - began < 5  # a lock held by the dead would take longer than this
@@ -235,7 +235,7 @@ def test_without_locks_everybody_asks(service, tmp_path, key, monkeypatch):
 def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, clock, together):
     """No answer for the one who asked: the last success holds for all of them (D-42)."""
     service.grants()
-    client = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
+    client = LicenseClient(service.url, storage=tmp_path, clock=clock)
     client.verify(key)
     clock.move(hours=30)
     service.responds(500)  # of what is not asked twice (D-54)
@@ -252,7 +252,7 @@ def test_who_waited_for_an_outage_has_grace(service, slowly, tmp_path, key, cloc
 def test_an_outage_in_the_background_answers_nobody(service, http_answer, tmp_path, key, clock):
     """A refresh that began while the service was down: a call of now is made, and gets an answer of now."""
     service.grants()
-    client = LicenseClient(service.url, state_dir=tmp_path, clock=clock)
+    client = LicenseClient(service.url, storage=tmp_path, clock=clock)
     client.activate(key)
     clock.move(hours=30)
     go_on, good = threading.Event(), service.script

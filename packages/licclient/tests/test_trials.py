@@ -80,7 +80,7 @@ def test_a_refusal_has_a_reason_and_leaves_everything_as_it_was(tmp_path, status
     answers = {"verify": httpx.Response(200, json=verified)}
     answers["trial"] = httpx.Response(status, json={"error": code, "message": "no"})
     transport = httpx.MockTransport(lambda request: answers[request.url.path.rpartition("/")[2]])
-    options = {"slug": "app", "state_dir": tmp_path, "transport": transport}
+    options = {"slug": "app", "storage": tmp_path, "transport": transport}
     with LicenseClient("https://licenses.example", **options) as client:
         client.activate(KEY)
         with pytest.raises(LicenseRefusedError) as refused:
@@ -271,7 +271,7 @@ def test_a_computer_without_an_id_is_named_by_its_installation(monkeypatch, tmp_
     monkeypatch.setattr("licclient._trials.flow.read_machine_id", lambda: None)
     for folder in ("a", "a", "b"):
         with LicenseClient(
-            "https://licenses.example.com", slug="app", state_dir=tmp_path / folder, transport=shop.transport
+            "https://licenses.example.com", slug="app", storage=tmp_path / folder, transport=shop.transport
         ) as client:
             client._session.now = shop.clock
             client.start_trial()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.threads import call_at_once
-from licclient import LicenseClient, LicenseRefusedError, NotActivatedError, ServiceUnavailableError
+from licclient import LicenseClient, LicenseRefusedError, NotActivatedError, ServiceUnavailableError, Updates
 
 
 async def test_a_newer_version_is_offered(client, service, key):
@@ -26,7 +26,7 @@ async def test_the_request_is_the_specified_one(make_client, service, key):
     service.offers()
     settings = {"domain": "app.example.org", "version": "1.0 beta&x"}
     for platform in ("linux-arm64", ""):
-        client = make_client(**settings, platform=platform)
+        client = make_client(**settings, updates=Updates(platform=platform))
         await client.check_for_update(f" {key.lower()}\n", force=True)
     own, request = service.requests
     assert own.query.pop("manual") == request.query.pop("manual") == "1"
@@ -135,7 +135,7 @@ async def test_a_check_is_due_after_the_first_success(client, service, key):
 async def test_threads_make_one_check(service, clock, key, tmp_path):
     """Sixteen clients that find a check due at once make one call."""
     service.offers()
-    options = {"state_dir": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
+    options = {"storage": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
 
     def check():
         with LicenseClient(service.url, **options) as client:

@@ -127,7 +127,7 @@ async def test_threads_that_race_for_the_first_id_agree(service, clock, key, tmp
     service.grants()
 
     def start(number):
-        with LicenseClient(service.url, state_dir=tmp_path, clock=clock) as client:
+        with LicenseClient(service.url, storage=tmp_path, clock=clock) as client:
             client.verify(f"{key[:-1]}{number:X}")
 
     assert call_at_once([partial(start, number) for number in range(16)]) == [None] * 16

@@ -66,7 +66,7 @@ def nowhere(tmp_path):
 async def test_a_folder_that_cannot_be_written(make_client, service, key, nowhere, caplog):
     """A slot for each start, and a key that has to be entered again: both are logged, once (D-52)."""
     service.grants()
-    client = make_client(state_dir=nowhere)
+    client = make_client(storage=nowhere)
     await client.activate(key)
     await client.verify(force=True)
     messages = [message for message in caplog.messages if "cannot be written" in message]
@@ -85,7 +85,7 @@ async def test_a_folder_that_cannot_be_written_takes_no_slots_of_a_domain(
 ):
     """What a domain prevents is not complained of."""
     service.grants()
-    client = make_client(state_dir=nowhere, domain="app.example")
+    client = make_client(storage=nowhere, domain="app.example")
     await client.verify(key)
     assert "activation slot" not in caplog.text + await client.diagnose()
 

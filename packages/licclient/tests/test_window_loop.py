@@ -58,7 +58,7 @@ def slow(service, clock, tmp_path):
     service.grants()
     script = service.script
     with LicenseClient(
-        service.url, product="Notes", state_dir=tmp_path / "state", clock=clock, timeout=20
+        service.url, product="Notes", storage=tmp_path / "state", clock=clock, timeout=20
     ) as client:
         client.activate("CP-ABC123-DEF456-GHI789-JKL012-MNO345")
         clock.move(days=5)
@@ -140,7 +140,7 @@ def test_a_click_waits_for_no_keyring(hands, in_loop, service, clock, tmp_path, 
     """With pinned keys the license key is needed; a keyring that asks for a password holds no loop."""
     ring = use_keyring(Keyring())
     Vendor(service, http_answer, clock, SIGNER).responds()
-    options = {"public_keys": [SIGNER.text], "state_dir": tmp_path / "state", "clock": clock}
+    options = {"public_keys": [SIGNER.text], "storage": tmp_path / "state", "clock": clock}
     with LicenseClient(service.url, **options) as client:
         client.activate("CP-ABC123-DEF456-GHI789-JKL012-MNO345")
     with LicenseClient(service.url, **options) as client:
@@ -165,7 +165,7 @@ def test_signing_out_waits_for_no_keyring(in_loop, service, clock, tmp_path, use
         delete(*account)
 
     service.grants()
-    with LicenseClient(service.url, state_dir=tmp_path / "state", clock=clock) as client:
+    with LicenseClient(service.url, storage=tmp_path / "state", clock=clock) as client:
         client.activate("CP-ABC123-DEF456-GHI789-JKL012-MNO345")
         monkeypatch.setattr(ring, "delete_password", delete_slowly)
         _, seconds = in_loop(client.forget_key)

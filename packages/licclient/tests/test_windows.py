@@ -18,7 +18,7 @@ ENGLISH = {"language": "en"}
 def client(service, clock, tmp_path):
     """An app's client; patient, so that nothing ends here but what is ended."""
     urls = {"buy_url": "https://x.example/buy", "manage_url": "https://x.example/me"}
-    options = {"state_dir": tmp_path / "state", "clock": clock, "timeout": 60, **urls}
+    options = {"storage": tmp_path / "state", "clock": clock, "timeout": 60, **urls}
     with LicenseClient(service.url, product="Notes", slug="notes", version="1.0", **options) as client:
         yield client
 

@@ -179,7 +179,7 @@ def test_it_stops_within_a_second_in_the_middle_of_a_call(service, tmp_path, key
         return b""
 
     service.grants()
-    client = LicenseClient(service.url, state_dir=tmp_path, timeout=20)
+    client = LicenseClient(service.url, storage=tmp_path, timeout=20)
     client.activate(key)
     for record in ("license", "call"):  # nothing is known of any success, so it is asked for at once
         next(tmp_path.glob(f"{record}-*.state")).unlink()
@@ -203,7 +203,7 @@ def test_an_app_that_forgets_to_stop_it_ends_all_the_same(service, tmp_path, key
     """The end of the process does not wait for the worker."""
     code = (
         "import sys, licclient\n"
-        f"client = licclient.LicenseClient({service.url!r}, state_dir={str(tmp_path)!r})\n"
+        f"client = licclient.LicenseClient({service.url!r}, storage={str(tmp_path)!r})\n"
         "client.start()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=10)

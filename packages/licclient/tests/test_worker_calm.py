@@ -191,7 +191,7 @@ def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
         make(worker, *args)
 
     monkeypatch.setattr(worker_module.Worker, "__init__", slowly)
-    client = LicenseClient(service.url, state_dir=tmp_path)
+    client = LicenseClient(service.url, storage=tmp_path)
     refused = [one for one in call_at_once([client.start] * 8) if isinstance(one, RuntimeError)]
     client.close()
     assert (len(made), len(refused)) == (1, 7)
@@ -201,7 +201,7 @@ def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
 def test_a_worker_that_a_callback_ended_can_be_started_anew(service, tmp_path, monkeypatch):
     """`sys.exit` in a callback ends its thread, and does not bar the next one."""
     monkeypatch.setattr(threading, "excepthook", lambda _: None)  # as Python does; pytest would report it
-    client = LicenseClient(service.url, state_dir=tmp_path)
+    client = LicenseClient(service.url, storage=tmp_path)
     worker = client.start(on_status=lambda _: sys.exit())
     worker._thread.join(10)
     assert not worker.is_running
@@ -212,7 +212,7 @@ def test_a_worker_that_a_callback_ended_can_be_started_anew(service, tmp_path, m
 LOOP = """
 import asyncio, sys
 from licclient import AsyncLicenseClient
-client = AsyncLicenseClient("https://licenses.example.com", state_dir=sys.argv[1])
+client = AsyncLicenseClient("https://licenses.example.com", storage=sys.argv[1])
 loop = asyncio.new_event_loop()
 
 async def start():

@@ -5,7 +5,7 @@ A line with `type: ignore` must be an error; both checkers complain about an ign
 
 import tkinter as tk
 from collections.abc import Callable, Coroutine
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -28,10 +28,13 @@ from licclient import (
     LicenseState,
     LicenseStatus,
     MistypedKeyError,
+    Pages,
     Reason,
     Source,
+    Trust,
     Update,
     UpdateCheck,
+    Updates,
     Worker,
     explain,
 )
@@ -43,6 +46,13 @@ def constructors(settings: ClientSettings) -> None:
     """Settings, with options beside them or alone."""
     assert_type(LicenseClient(settings), LicenseClient)
     assert_type(AsyncLicenseClient(settings, version="2.0", clock=None), AsyncLicenseClient)
+    LicenseClient("https://x.example", updates=Updates(channels=["beta"], check_every=50_000), timeout=5)
+    LicenseClient(settings, trust=Trust(grace=timedelta(days=7)), pages=Pages(buy="https://x.example/buy"))
+    LicenseClient("https://x.example", storage="folder")
+    LicenseClient("https://x.example", storage=MemoryStorage())
+    LicenseClient("https://x.example", grace=0)  # type: ignore[call-overload]
+    Trust(graze=0)  # type: ignore[call-arg]
+    Updates(channels="beta", platform=7)  # type: ignore[arg-type]
 
 
 def names_for_annotations(clock: Clock, license_: License) -> EntitlementValue | None:

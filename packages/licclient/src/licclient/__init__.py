@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from licclient._async_client import AsyncLicenseClient
     from licclient._core.records import Document
     from licclient._core.runners import Deliver
-    from licclient._core.settings import ClientSettings
+    from licclient._core.settings import ClientSettings, Pages, Trust, Updates
     from licclient._core.status import LicenseState, LicenseStatus
     from licclient._core.storage import Storage
     from licclient._core.typed_key import KeyFlaw
@@ -87,6 +87,7 @@ __all__ = [
     "OnStatus",
     "OnUpdate",
     "Outage",
+    "Pages",
     "Progress",
     "Quota",
     "QuotaExceededError",
@@ -96,10 +97,12 @@ __all__ = [
     "Source",
     "StateUnreadableError",
     "Storage",
+    "Trust",
     "UntrustedResponseError",
     "UnusableArchiveError",
     "Update",
     "UpdateCheck",
+    "Updates",
     "Worker",
     "__version__",
     "explain",
@@ -116,7 +119,7 @@ _LATER = {
     "_core.records": ("Document",),
     "_core.runners": ("Deliver",),
     "_seats.seat": ("AsyncSeat", "OnLost", "Seat"),
-    "_core.settings": ("ClientSettings",),
+    "_core.settings": ("ClientSettings", "Pages", "Trust", "Updates"),
     "_core.status": ("LicenseState", "LicenseStatus"),
     "_core.storage": ("Storage",),
     "_core.typed_key": ("KeyFlaw",),

@@ -6,7 +6,7 @@ What is imported within functions is not needed by an application that makes its
 import inspect
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -17,14 +17,13 @@ from weakref import WeakSet
 
 import licclient
 from licclient import _features
-from licclient._core.arguments import check_text, read_seconds, refuse_copies
+from licclient._core.arguments import check_text, read_seconds, refuse_copies, takes_own_arguments, wrong_type
 from licclient._core.clock import Clock, monotonic
 from licclient._core.lazy import lazy
 from licclient._core.model import License, is_entitlement_name
 from licclient.errors import LicclientError, NotEntitledError
 
 if TYPE_CHECKING:
-    import difflib
     from pathlib import Path
 
     import httpx
@@ -37,14 +36,13 @@ if TYPE_CHECKING:
     from licclient._core.model import Settings
     from licclient._core.runners import Deliver, Flow
     from licclient._core.session import LicenseFileStore, Session
-    from licclient._core.settings import ClientSettings
+    from licclient._core.settings import ClientSettings, Pages, Trust, Updates
     from licclient._core.storage import Storage
     from licclient._core.transport import Transport
     from licclient._seats.seat import AsyncSeat, OnLost, Seat
     from licclient._updates import check as check_module
     from licclient._worker import AsyncWorker, Callbacks, OnStatus, OnUpdate, Worker
 else:
-    difflib = lazy("difflib")
     network = lazy("licclient._core.network")
     process = lazy("licclient._core.process")
     records = lazy("licclient._core.records")
@@ -69,6 +67,28 @@ _W = TypeVar("_W", bound="Worker | AsyncWorker")
 _T = TypeVar("_T", bound="Transport | AsyncTransport")
 
 
+class _Default:
+    """The default of an argument: not passed. A signature shows it as it is written."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+
+    def __repr__(self) -> str:
+        return self._shown
+
+
+_NONE: Any = _Default("None")
+_TEN_SECONDS: Any = _Default("10.0")
+_UPDATES: Any = _Default("Updates()")
+_TRUST: Any = _Default("Trust()")
+_PAGES: Any = _Default("Pages()")
+
+
+def _name_argument(name: str) -> str:
+    return settings_module.name_argument(name, "")
+
+
+@takes_own_arguments(_name_argument)
 class BaseClient(Generic[_W, _T]):
     """Constructor of both clients; the arguments are described in `LicenseClient`."""
 
@@ -88,26 +108,15 @@ class BaseClient(Generic[_W, _T]):
         product: str | None = None,
         slug: str | None = None,
         version: str | None = None,
-        platform: str | None = "auto",
-        channels: Iterable[str] = (),
         domain: str | None = None,
-        state_dir: str | PathLike[str] | None = None,
-        cache_for: timedelta = timedelta(hours=24),
-        grace: timedelta = timedelta(hours=72),
-        check_every: timedelta = timedelta(hours=12),
-        timeout: float | timedelta = 10.0,
-        public_keys: Iterable[str] | None = None,
-        release_keys: Iterable[str] | None = None,
-        download_origins: Iterable[str] | None = None,
-        require_digest: bool = False,
-        buy_url: str | None = None,
-        support_url: str | None = None,
-        manage_url: str | None = None,
         label: str | None = None,
-        report_rollbacks: bool = False,
+        storage: "str | PathLike[str] | Storage | None" = None,
+        timeout: float | timedelta = 10.0,
+        updates: "Updates" = ...,
+        trust: "Trust" = ...,
+        pages: "Pages" = ...,
         clock: Clock | None = None,
         transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
-        storage: "Storage | None" = None,
     ) -> None: ...
 
     @overload
@@ -115,43 +124,64 @@ class BaseClient(Generic[_W, _T]):
         self,
         base_url: "ClientSettings",
         *,
+        product: str | None = ...,
+        slug: str | None = ...,
+        version: str | None = ...,
+        domain: str | None = ...,
+        label: str | None = ...,
+        storage: "str | PathLike[str] | Storage | None" = ...,
+        timeout: float | timedelta = ...,
+        updates: "Updates" = ...,
+        trust: "Trust" = ...,
+        pages: "Pages" = ...,
         clock: Clock | None = None,
         transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
-        storage: "Storage | None" = None,
-        **options: Any,
     ) -> None: ...
 
     def __init__(
         self,
         base_url: "str | ClientSettings",
         *,
+        product: str | None = _NONE,
+        slug: str | None = _NONE,
+        version: str | None = _NONE,
+        domain: str | None = _NONE,
+        label: str | None = _NONE,
+        storage: "str | PathLike[str] | Storage | None" = _NONE,
+        timeout: float | timedelta = _TEN_SECONDS,
+        updates: "Updates" = _UPDATES,
+        trust: "Trust" = _TRUST,
+        pages: "Pages" = _PAGES,
         clock: Clock | None = None,
         transport: "httpx.BaseTransport | httpx.AsyncBaseTransport | None" = None,
-        storage: "Storage | None" = None,
-        **options: Any,
     ) -> None:
-        check_options(type(self).__name__, options)
+        options: dict[str, Any] = {
+            "product": product,
+            "slug": slug,
+            "version": version,
+            "domain": domain,
+            "label": label,
+            "storage": storage,
+            "timeout": timeout,
+            "updates": updates,
+            "trust": trust,
+            "pages": pages,
+        }
+        passed = {name: value for name, value in options.items() if not isinstance(value, _Default)}
         given = (
-            replace(base_url, **options)
+            replace(base_url, **passed)
             if isinstance(base_url, settings_module.ClientSettings)
-            else settings_module.ClientSettings(base_url, **options)
+            else settings_module.ClientSettings(base_url, **passed)
         )
         settings = settings_module.read_settings(given)
         self._given = given
         if requests.is_in_the_clear(settings.server):
             message = "base_url is http: license keys travel in the clear, and anyone in between can answer"
-            warnings.warn(f"{message}; use https", UserWarning, stacklevel=2)
-        check_edges(clock, storage)
+            warnings.warn(f"{message}; use https", UserWarning, stacklevel=3)
+        check_clock(clock)
         check_transport(transport, is_async=self._is_async)
-        if given.state_dir is None:
-            state = storage_module.StateFolder(
-                None, records.places_for(settings), settings.timeout.total_seconds()
-            )
-        else:
-            folder = storage_module.read_folder("state_dir", given.state_dir)
-            state = storage_module.StateFolder(folder, patience=settings.timeout.total_seconds())
         self._own_session = _features.session.create_session(
-            settings, clock, storage or state, open_license_files
+            settings, clock, self._open_storage(given, settings), open_license_files
         )
         self._is_closed = False
         self._agent = f"licclient/{licclient.__version__}"
@@ -159,6 +189,19 @@ class BaseClient(Generic[_W, _T]):
         # Also when a client is constructed again, as for a test with a fake service.
         self._renew()
         process.renew_in_child(self, BaseClient._renew)
+
+    @staticmethod
+    def _open_storage(given: "ClientSettings", settings: "Settings") -> "Storage":
+        patience = settings.timeout.total_seconds()
+        if given.storage is None:
+            return storage_module.StateFolder(None, records.places_for(settings), patience)
+        if storage_module.is_storage(given.storage):
+            return given.storage
+        if not isinstance(given.storage, str | PathLike):
+            expected = "the path of a folder, or have load, change and folder as a Storage"
+            raise wrong_type("storage", expected, given.storage)
+        folder = storage_module.read_folder("storage", given.storage)
+        return storage_module.StateFolder(folder, patience=patience)
 
     def _renew(self) -> None:
         """Start with nothing open; in a child process what the parent has open stays the parent's."""
@@ -264,16 +307,6 @@ def verify_forced(session: "Session", key: str) -> "Flow[License]":
 # --- what an app hands in, looked at before anything is done with it -----------------------------
 
 
-def check_options(client: str, options: Iterable[str]) -> None:
-    """Raise `TypeError` for an option that no client has, with the nearest one."""
-    known = settings_module.ClientSettings.__dataclass_fields__
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"{client} has no option {name[:40]!r}{hint}")
-
-
 def check_transport(transport: object, *, is_async: bool) -> None:
     """Raise `TypeError` for what cannot send the requests of this client."""
     if transport is None or callable(getattr(transport, "handle_request", None)):
@@ -287,14 +320,10 @@ def check_transport(transport: object, *, is_async: bool) -> None:
         )
 
 
-def check_edges(clock: object, storage: object) -> None:
-    """Raise `TypeError` for what cannot stand in for the clock or the disk."""
+def check_clock(clock: object) -> None:
+    """Raise `TypeError` for what cannot stand in for the clock."""
     if clock is not None and not callable(clock):
         raise TypeError("clock must be callable and return an aware datetime")
-    if storage is not None and not all(
-        callable(getattr(storage, name, None)) for name in ("load", "change", "folder")
-    ):
-        raise TypeError("storage must have load, change and folder, as licclient.Storage has")
 
 
 def check_download(update: object, progress: object, cancel: object) -> None:

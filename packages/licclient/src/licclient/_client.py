@@ -60,14 +60,25 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
     `RuntimeError`.
 
     Args:
-        base_url: Address of the license service; or a `ClientSettings` with the address and all options.
-        **options: As the attributes of `ClientSettings`, which describes them.
+        base_url: Address of the license service; or a `ClientSettings` with the address and other arguments,
+            of which those that are passed beside it replace its own.
+        product: Product name that licenses must be for; another one is refused (D-44).
+        slug: Product slug; update checks and trials need it.
+        version: Installed version; update checks need it.
+        domain: Where the product is installed; by default a random id of this installation (D-45).
+        label: What the customer calls this computer: personal data, sent with each verify (D-195).
+        storage: Where the state is kept: the path of a folder, or a `Storage`. By default the platform's
+            folder for application state.
+        timeout: Time limit of a call as a whole, in seconds or as a timedelta (D-54).
+        updates: `Updates(channels=…, platform=…, check_every=…, report_rollbacks=…)`.
+        trust: `Trust(public_keys=…, release_keys=…, download_origins=…, require_digest=…, cache_for=…,
+            grace=…)`: what is accepted, and for how long.
+        pages: `Pages(buy=…, support=…, manage=…)`: addresses that the dialogs link to.
         clock: Returns the present instant as an aware datetime; for tests. If it has an attribute
             `worker_pause`, workers read it after so many seconds, and take a jump for time that passed.
         transport: An `httpx.BaseTransport` that sends the requests, such as `httpx.MockTransport`, and is
             closed with the client; the system's proxies are not used then. `AsyncLicenseClient` takes an
             `httpx.AsyncBaseTransport` as well.
-        storage: Where the state is kept instead of `state_dir`.
 
     Warns:
         UserWarning: `base_url` is `http`, and not this very machine.

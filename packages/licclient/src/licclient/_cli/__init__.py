@@ -30,6 +30,7 @@ from licclient._core.computer import AUTO
 from licclient._core.lazy import lazy
 from licclient._core.model import Reason, Source, write_entitlements
 from licclient._core.requests import hide_keys
+from licclient._core.settings import Trust, Updates
 from licclient._core.typed_key import repair_key
 from licclient.errors import (
     DeactivationError,
@@ -128,14 +129,17 @@ def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
             product=args.product,
             slug=args.slug,
             version=args.installed,
-            platform=AUTO if args.platform is None else args.platform,
-            channels=args.channel or (),
             domain=args.domain,
-            state_dir=args.state_dir,
-            public_keys=args.public_key,
-            release_keys=args.release_key,
-            require_digest=args.require_digest,
             label=args.label,
+            storage=args.state_dir,
+            updates=Updates(
+                platform=AUTO if args.platform is None else args.platform, channels=args.channel or ()
+            ),
+            trust=Trust(
+                public_keys=args.public_key,
+                release_keys=args.release_key,
+                require_digest=args.require_digest,
+            ),
         )
     for warning in caught:  # without the line of our code that Python would print
         output.complain(str(warning.message))

@@ -21,7 +21,7 @@ _BAR_CELLS: Final = 24
 
 _OPTIONS: Final = {
     "base_url": "--server",
-    "state_dir": "--state-dir",
+    "storage": "--state-dir",
     "public_keys": "--public-key",
     "release_keys": "--release-key",
 }

@@ -4,9 +4,12 @@ A value may be a license key, or of any length. What is wrong is found here, and
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Final, NoReturn
+from functools import wraps
+from typing import Any, Final, NoReturn, TypeVar
+
+_C = TypeVar("_C")
 
 MAX_TYPED: Final = 20_000
 """Letters of a typed or pasted text that are looked at: more than a mail with a key has."""
@@ -69,6 +72,40 @@ def read_seconds(name: str, value: object, most: float, *, is_zero_allowed: bool
         least = "from 0" if is_zero_allowed else "more than 0"
         raise ValueError(f"{name} must be {least} and at most {most:.0f} seconds")
     return float(seconds)
+
+
+def takes_own_arguments(advise: Callable[[str], str]) -> Callable[[type[_C]], type[_C]]:
+    """Decorate a class: calling it with other arguments than its own is an error that `advise` ends.
+
+    Python's own error would name `__init__` and whichever class defines it, and no argument to use instead.
+    """
+
+    def decorate(kind: type[_C]) -> type[_C]:
+        owner: Any = kind
+        create = owner.__init__
+        code = create.__code__
+        placed = code.co_varnames[1 : code.co_argcount]
+        named = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+        needed = placed[: len(placed) - len(create.__defaults__ or ())]
+
+        @wraps(create)
+        def checked(self: object, /, *args: Any, **options: Any) -> None:
+            called = type(self).__name__
+            for name in options:
+                if name not in named:
+                    raise TypeError(f"{called} has no argument {name!r}{advise(name)}")
+            if len(args) > len(placed):
+                first = f"all arguments but {placed[0]}" if placed else "all arguments"
+                raise TypeError(f"{called}: {first} are passed by name, such as {min(named - {*placed})}=…")
+            missing = [name for name in needed[len(args) :] if name not in options]
+            if missing:
+                raise TypeError(f"{called} needs {missing[0]}")
+            create(self, *args, **options)
+
+        owner.__init__ = checked
+        return kind
+
+    return decorate
 
 
 def refuse_copies(owner: object, advice: str) -> NoReturn:

@@ -2,22 +2,33 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from licclient._core.arguments import check_flag, is_text, read_items, read_seconds, wrong_type
+from licclient._core.arguments import (
+    check_flag,
+    is_text,
+    read_items,
+    read_seconds,
+    takes_own_arguments,
+    wrong_type,
+)
 from licclient._core.computer import AUTO, is_platform
 from licclient._core.lazy import lazy
 from licclient._core.model import Settings
 from licclient._core.requests import hide_keys, is_in_the_clear, origin
 
 if TYPE_CHECKING:
+    import difflib
+
     from licclient._core import public_keys as public_keys_module
     from licclient._core.public_keys import PublicKey
+    from licclient._core.storage import Storage
 else:
+    difflib = lazy("difflib")
     public_keys_module = lazy("licclient._core.public_keys")
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
@@ -62,29 +73,37 @@ _LINKS: Final = ("https://", "http://", "mailto:")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """Configuration of a client; the client validates it.
+@takes_own_arguments(lambda name: name_argument(name, "Updates"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updates:
+    """Which updates are offered, and how often the service is asked; for `updates=` of a client.
 
     Attributes:
-        base_url: Address of the license service: `https` (or `http`), host, optional port and path prefix.
-        product: Product name that licenses must be for; another one is refused (D-44).
-        slug: Product slug; update checks need it.
-        version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
-            cannot read.
         platform: Which file of a version update checks request, such as `windows-x86_64` (D-187). By default
             that of this computer; None or "" for the file for all platforms.
         channels: Whose releases are offered besides stable ones, such as `["beta"]`, at most 16 (D-227). An
             app that leaves a channel keeps its version until there is a higher stable one.
-        domain: Where the product is installed. By default a random id of this installation, made once and
-            kept in the state folder (D-45).
-        state_dir: Folder for the state; by default the platform's folder for application state.
-        cache_for: How long a success holds without a new request; at least 24 hours (D-41).
-        grace: How long it holds beyond that while the service does not respond; may be zero (D-42).
-        check_every: Least time between two update checks; at least 12 hours (D-46).
-        timeout: Time limit of a call as a whole, retries and the look-up of our own address included
-            (D-54), in seconds or as a timedelta. Longer only when another process that makes the same call
-            was stopped in it (D-120). A download fails when it received next to nothing for so long (D-55).
+        check_every: Least time between two update checks, in seconds or as a timedelta; at least 12 hours
+            (D-46).
+        report_rollbacks: Whether to notify the vendor, once, of a version that `licclient.install` rolled
+            back here: version, platform, key and installation id (D-232).
+    """
+
+    platform: str | None = AUTO
+    channels: Iterable[str] = ()
+    check_every: float | timedelta = timedelta(hours=12)
+    report_rollbacks: bool = False
+
+
+@takes_own_arguments(lambda name: name_argument(name, "Trust"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What a client accepts as the word of the vendor, and for how long; for `trust=` of a client.
+
+    Attributes:
+        cache_for: How long a success holds without a new request, in seconds or as a timedelta; at least 24
+            hours (D-41).
+        grace: How long it holds beyond that while the service does not respond, likewise; may be zero (D-42).
         public_keys: The service's public keys, as `licserver signing-key public` prints them. If given, every
             response must be signed by one of them, and so must cached licenses (D-62). A list, so that a
             new key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
@@ -96,15 +115,57 @@ class ClientSettings:
         require_digest: Whether a file must come with its SHA-256 digest; with `release_keys` it always must.
             By default one without it is accepted over `https` or from the service itself, and
             `Downloaded.is_verified` is then False (D-55).
-        buy_url: Where a license can be bought; the dialogs show the link where it helps.
-        support_url: Where support is found, `mailto:` included; shown likewise.
-        manage_url: Where a customer frees a computer; shown when all slots of a license are taken.
+    """
+
+    cache_for: float | timedelta = timedelta(hours=24)
+    grace: float | timedelta = timedelta(hours=72)
+    public_keys: Iterable[str] | None = None
+    release_keys: Iterable[str] | None = None
+    download_origins: Iterable[str] | None = None
+    require_digest: bool = False
+
+
+@takes_own_arguments(lambda name: name_argument(name, "Pages"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Addresses that the dialogs link to where they help; for `pages=` of a client.
+
+    Attributes:
+        buy: Where a license can be bought.
+        support: Where support is found, `mailto:` included.
+        manage: Where a customer frees a computer; shown when all slots of a license are taken.
+    """
+
+    buy: str | None = None
+    support: str | None = None
+    manage: str | None = None
+
+
+@takes_own_arguments(lambda name: name_argument(name, "ClientSettings"))
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Configuration of a client; the client validates it.
+
+    Attributes:
+        base_url: Address of the license service: `https` (or `http`), host, optional port and path prefix.
+        product: Product name that licenses must be for; another one is refused (D-44).
+        slug: Product slug; update checks need it.
+        version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
+            cannot read.
+        domain: Where the product is installed. By default a random id of this installation, made once and
+            kept with the state (D-45).
         label: What the customer calls this computer, such as "Anna's MacBook, Berlin office", so that support
             can distinguish computers. Verify sends it, together with `version`. It is personal data:
             ask your user and send what was typed, not the name of the computer. Off by default. Control
             characters are removed, and of a longer text 80 characters are sent (D-195).
-        report_rollbacks: Whether to notify the vendor, once, of a version that `licclient.install` rolled
-            back here: version, platform, key and installation id (D-232).
+        storage: Where the state is kept: the path of a folder, or a `Storage` of your own. By default the
+            platform's folder for application state.
+        timeout: Time limit of a call as a whole, retries and the look-up of our own address included
+            (D-54), in seconds or as a timedelta. Longer only when another process that makes the same call
+            was stopped in it (D-120). A download fails when it received next to nothing for so long (D-55).
+        updates: Which updates are offered: channels, platform, how often.
+        trust: What is accepted, and for how long: pinned keys, cache, grace.
+        pages: Addresses for the dialogs: buy, support, manage.
     """
 
     base_url: str
@@ -112,23 +173,33 @@ class ClientSettings:
     product: str | None = None
     slug: str | None = None
     version: str | None = None
-    platform: str | None = AUTO
-    channels: Iterable[str] = ()
     domain: str | None = None
-    state_dir: str | PathLike[str] | None = None
-    cache_for: timedelta = timedelta(hours=24)
-    grace: timedelta = timedelta(hours=72)
-    check_every: timedelta = timedelta(hours=12)
-    timeout: float | timedelta = 10.0
-    public_keys: Iterable[str] | None = None
-    release_keys: Iterable[str] | None = None
-    download_origins: Iterable[str] | None = None
-    require_digest: bool = False
-    buy_url: str | None = None
-    support_url: str | None = None
-    manage_url: str | None = None
     label: str | None = field(default=None, repr=False)
-    report_rollbacks: bool = False
+    storage: "str | PathLike[str] | Storage | None" = field(default=None, repr=False)
+    timeout: float | timedelta = 10.0
+    updates: Updates = Updates()
+    trust: Trust = Trust()
+    pages: Pages = Pages()
+
+
+# D-310
+GROUPS: Final = {"updates": Updates, "trust": Trust, "pages": Pages}
+
+_OTHER_NAMES: Final = {"folder": "storage", "state_dir": "storage", "state_folder": "storage"}
+
+
+def name_argument(name: str, owner: str) -> str:
+    """Return the advice for an argument that `owner` does not have; empty if nothing resembles it."""
+    own = {field_.name: f"{field_.name}=" for field_ in fields(ClientSettings)}
+    own |= {"clock": "clock=", "transport": "transport="}
+    for group, kind in GROUPS.items():
+        for field_ in fields(kind):
+            shown = f"{field_.name}=…"
+            own[field_.name] = shown if owner == kind.__name__ else f"{group}={kind.__name__}({shown})"
+    page = name.removesuffix("_url")
+    wanted = page if page in own else _OTHER_NAMES.get(name, name)
+    close = difflib.get_close_matches(wanted, own, n=1)
+    return f"; did you mean {own[close[0]]}?" if close else ""
 
 
 def read_settings(given: ClientSettings) -> Settings:
@@ -140,27 +211,31 @@ def read_settings(given: ClientSettings) -> Settings:
         ImportError: Keys are pinned, and the extra that verifies signatures is not installed.
     """
     server = read_server(given.base_url)
-    for name in ("buy_url", "support_url", "manage_url"):
-        _check_link(name, getattr(given, name))
-    release_keys = _keys("release_keys", given.release_keys)
+    for name, kind in GROUPS.items():
+        if not isinstance(getattr(given, name), kind):
+            raise wrong_type(name, f"{kind.__name__}(…) of licclient", getattr(given, name))
+    updates, trust, pages = given.updates, given.trust, given.pages
+    for name in ("buy", "support", "manage"):
+        _check_link(name, getattr(pages, name))
+    release_keys = _keys("release_keys", trust.release_keys)
     return Settings(
         server=server,
         product=_text("product", given.product, printable=False),
         slug=read_slug(given.slug),
         version=_text("version", given.version),
-        platform=_platform(given.platform),
-        channels=_channels(given.channels),
+        platform=_platform(updates.platform),
+        channels=_channels(updates.channels),
         domain=_domain(given.domain),
-        cache_for=_span("cache_for", given.cache_for, MIN_CACHE_FOR),
-        grace=_span("grace", given.grace, timedelta(0)),
-        check_every=_span("check_every", given.check_every, MIN_CHECK_EVERY),
+        cache_for=_span("cache_for", trust.cache_for, MIN_CACHE_FOR),
+        grace=_span("grace", trust.grace, timedelta(0)),
+        check_every=_span("check_every", updates.check_every, MIN_CHECK_EVERY),
         timeout=_timeout(given.timeout),
-        public_keys=_public_keys(given.public_keys, server),
+        public_keys=_public_keys(trust.public_keys, server),
         release_keys=release_keys,
-        download_origins=_origins(given.download_origins),
-        require_digest=check_flag("require_digest", given.require_digest) or bool(release_keys),
+        download_origins=_origins(trust.download_origins),
+        require_digest=check_flag("require_digest", trust.require_digest) or bool(release_keys),
         machine=_machine(given.label, given.version),
-        report_rollbacks=check_flag("report_rollbacks", given.report_rollbacks),
+        report_rollbacks=check_flag("report_rollbacks", updates.report_rollbacks),
     )
 
 
@@ -276,12 +351,12 @@ def _channels(names: Iterable[str]) -> tuple[str, ...]:
     return channels
 
 
-def _span(name: str, value: timedelta, least: timedelta) -> timedelta:
-    if not isinstance(value, timedelta):
-        raise wrong_type(name, "a timedelta", value)
-    if not least <= value <= MAX_SPAN:
+def _span(name: str, value: float | timedelta, least: timedelta) -> timedelta:
+    seconds = read_seconds(name, value, MAX_SPAN.total_seconds(), is_zero_allowed=True)
+    span = value if isinstance(value, timedelta) else timedelta(seconds=seconds)
+    if span < least:
         raise ValueError(f"{name} must be at least {least} and at most {MAX_SPAN.days} days")
-    return value
+    return span
 
 
 def _timeout(value: float | timedelta) -> timedelta:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, Self, TypeGuard, TypeVar
 
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
@@ -343,6 +343,11 @@ def repeat(act: Callable[[], _T], pauses: Iterable[float] = REPLACE_PAUSES) -> _
 def _discard(path: Path) -> None:
     with suppress(OSError):
         path.unlink()
+
+
+def is_storage(value: object) -> TypeGuard[Storage]:
+    """Return whether a value has the methods of `Storage`; a path has none of them."""
+    return all(callable(getattr(value, name, None)) for name in ("load", "change", "folder"))
 
 
 def read_folder(name: str, value: str | os.PathLike[str]) -> Path:

@@ -369,7 +369,7 @@ class Activation(_Dialog):
             return ""
         remark = say_problem(self.problem, self.language)
         # License files need pinned keys.
-        if self.settings.public_keys and is_offline(self.problem):
+        if self.settings.trust.public_keys and is_offline(self.problem):
             remark = join_sentences(remark, self._say("activation.never_online"), self.language)
         return remark
 
@@ -522,8 +522,8 @@ def say_problem(problem: BaseException, language: str) -> str:
 
 def links_for(problem: BaseException | None, settings: ClientSettings, language: str) -> tuple[Link, ...]:
     """Return the links that help with a problem, most helpful first; only those that the app has."""
-    buy, lost = ("link.buy", settings.buy_url), ("link.lost", settings.support_url)
-    manage, support = ("link.manage", settings.manage_url), ("link.support", settings.support_url)
+    buy, lost = ("link.buy", settings.pages.buy), ("link.lost", settings.pages.support)
+    manage, support = ("link.manage", settings.pages.manage), ("link.support", settings.pages.support)
     pages: tuple[tuple[str, str | None], ...]
     match problem:
         case None | ServiceUnavailableError() | DownloadCancelledError() | OSError():

@@ -19,7 +19,7 @@ from licclient._core.model import EntitlementValue
 from licclient._core.policy import is_version
 from licclient._core.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
 from licclient._core.responses import MANIFEST_HEADER, read_json_object
-from licclient._core.settings import ClientSettings, read_slug
+from licclient._core.settings import ClientSettings, Trust, read_slug
 from licclient._core.typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, mask_key, repair_key
 from licclient._seats.protocol import SEAT_PATH
 from licclient._trials.protocol import TRIAL_PATH
@@ -154,10 +154,13 @@ class LicenseService:
         if isinstance(settings, str):
             settings = ClientSettings(settings)
         settings = replace(settings, **{name: value for name, value in options.items() if name not in edges})
-        if settings.public_keys is not None:
-            settings = replace(settings, public_keys=[self.public_key])
-        if settings.release_keys is not None:
-            settings = replace(settings, release_keys=[self.release_key])
+        trust = settings.trust
+        if isinstance(trust, Trust):  # else the client refuses it
+            if trust.public_keys is not None:
+                trust = replace(trust, public_keys=[self.public_key])
+            if trust.release_keys is not None:
+                trust = replace(trust, release_keys=[self.release_key])
+            settings = replace(settings, trust=trust)
         if edges["storage"] is self.storage:
             self._apps.append(settings)
             if self._is_away:
@@ -183,12 +186,12 @@ class LicenseService:
 
     @property
     def public_key(self) -> str:
-        """The key that signs this service's responses, for `public_keys=`; needs `licclient[signed]`."""
+        """The key that signs its responses, for `public_keys` of `Trust`; needs `licclient[signed]`."""
         return self._signer.public.text
 
     @property
     def release_key(self) -> str:
-        """The key that signs its releases, for `release_keys=`; needs `licclient[signed]`."""
+        """The key that signs its releases, for `release_keys` of `Trust`; needs `licclient[signed]`."""
         return self._endpoints.release_signer.public.text
 
     @cached_property

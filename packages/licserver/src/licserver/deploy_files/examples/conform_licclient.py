@@ -30,7 +30,7 @@ def run(verb: str, key: str, slug: str = "conform", version: str = "1.0.0") -> i
     force = bool(os.environ.get("LICCONFORM_FORCE"))
     with LicenseClient(
         os.environ["LICCONFORM_URL"],
-        state_dir=os.environ["LICCONFORM_STATE"],
+        storage=os.environ["LICCONFORM_STATE"],
         product=os.environ.get("LICCONFORM_PRODUCT") or None,
         slug=slug,
         version=version,

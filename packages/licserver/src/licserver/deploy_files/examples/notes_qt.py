@@ -13,7 +13,16 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication, QMainWindow, QPlainTextEdit, QPushButton, QToolBar
 
-from licclient import LicclientError, License, LicenseClient, LicenseStatus, Update, UpdateCheck, explain
+from licclient import (
+    LicclientError,
+    License,
+    LicenseClient,
+    LicenseStatus,
+    Pages,
+    Update,
+    UpdateCheck,
+    explain,
+)
 from licclient.deliver import to_qt
 from licclient.dialogs.qt import ask_for_key, offer_update
 
@@ -34,9 +43,8 @@ def main() -> None:
         product=args.product,
         slug=args.slug,
         version=VERSION,
-        state_dir=args.state_dir,
-        buy_url="https://example.com/buy",
-        support_url="mailto:support@example.com",
+        storage=args.state_dir,
+        pages=Pages(buy="https://example.com/buy", support="mailto:support@example.com"),
     )
     app = QApplication([args.product])
     with client:

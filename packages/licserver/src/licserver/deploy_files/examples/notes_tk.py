@@ -14,7 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from tkinter import ttk
 
-from licclient import LicclientError, License, LicenseClient, LicenseStatus, Update, UpdateCheck, explain
+from licclient import (
+    LicclientError,
+    License,
+    LicenseClient,
+    LicenseStatus,
+    Pages,
+    Update,
+    UpdateCheck,
+    explain,
+)
 from licclient.deliver import to_tk
 from licclient.dialogs.tk import ask_for_key, offer_update
 
@@ -35,9 +44,8 @@ def main() -> None:
         product=args.product,
         slug=args.slug,
         version=VERSION,
-        state_dir=args.state_dir,
-        buy_url="https://example.com/buy",
-        support_url="mailto:support@example.com",
+        storage=args.state_dir,
+        pages=Pages(buy="https://example.com/buy", support="mailto:support@example.com"),
     )
     with client:
         Notes(client, args.folder).mainloop()
