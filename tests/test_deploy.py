@@ -16,7 +16,7 @@ import yaml  # type: ignore[import-untyped]
 
 from harness.programs import SCRIPTS, environment, licserver, serving_process
 from harness.proxies import DEPLOY, PROXIES, create_site, free_port, running, tool, write_nginx
-from licclient import LicenseClient, ServiceUnavailableError, Source
+from licclient import LicenseClient, ServiceUnavailableError, Source, Trust
 
 pytestmark = pytest.mark.system_tools
 
@@ -162,7 +162,7 @@ def test_a_signed_verify_through_a_proxy(
         app: dict[str, Any] = {
             "slug": "app",
             "version": "1.0",
-            "public_keys": [pin],
+            "trust": Trust(public_keys=[pin]),
             "storage": tmp_path / "state",
         }
         with serving_process(["serve", "--port", site.hosts[0].rpartition(":")[2]], home, None, **settings):

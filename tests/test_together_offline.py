@@ -78,7 +78,12 @@ def test_a_machine_without_a_network(
         sent.append(request)
         raise httpx.ConnectError("no network")
 
-    app: dict[str, Any] = {"product": NAME, "slug": SLUG, "version": "1.0", "public_keys": [OWN.public.text]}
+    app: dict[str, Any] = {
+        "product": NAME,
+        "slug": SLUG,
+        "version": "1.0",
+        "trust": Trust(public_keys=[OWN.public.text]),
+    }
     edges = {"clock": clock, "storage": tmp_path / "state", "transport": httpx.MockTransport(fail)}
     with opened(flavour, "https://licenses.example", **app, **edges) as client:
         issued = shop.services.offline_files.issue(key, client.request_license_file(), 30)

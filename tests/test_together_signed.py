@@ -11,7 +11,7 @@ import pytest
 from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
-from licclient import LicenseRefusedError, Reason, Source, UntrustedResponseError
+from licclient import LicenseRefusedError, Reason, Source, Trust, UntrustedResponseError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
 from licserver.security.secrets_file import (
@@ -51,7 +51,7 @@ def options(tmp_path: Path, clock: MovableClock, signing_key: SigningKey) -> dic
         **app,
         "storage": tmp_path / "state",
         "clock": clock,
-        "public_keys": [signing_key.private.public.text],
+        "trust": Trust(public_keys=[signing_key.private.public.text]),
     }
 
 
@@ -103,11 +103,11 @@ def test_a_retired_key_signs_no_more(
         key = world.new_key(SLUG)
         with world.serving() as server:
             with opened(
-                flavour, server.url, **{**options, "public_keys": [new.private.public.text]}
+                flavour, server.url, **{**options, "trust": Trust(public_keys=[new.private.public.text])}
             ) as client:
                 assert client.verify(key).authenticated
             with opened(
-                flavour, server.url, **{**options, "public_keys": [old.private.public.text]}
+                flavour, server.url, **{**options, "trust": Trust(public_keys=[old.private.public.text])}
             ) as client:
                 if not retired:
                     assert client.verify(key).authenticated

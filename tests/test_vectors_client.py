@@ -27,6 +27,7 @@ from licclient import (
     Trust,
     UntrustedResponseError,
     Update,
+    Updates,
 )
 from licclient._core.model import write_entitlements
 from licclient._seats.protocol import SEAT_PATH, HeldSeat
@@ -67,8 +68,9 @@ def _settings(case: Case, tmp_path: Path, clock: MovableClock) -> dict[str, Any]
     settings: dict[str, Any] = {"domain": "home.example", "storage": tmp_path, "clock": clock}
     settings |= {name: fields[name] for name in ("domain", "slug") if name in fields}
     if "current_version" in fields:
-        settings |= {"version": fields["current_version"], "platform": fields.get("platform")}
-        settings["channels"] = tuple(filter(None, fields.get("channels", "").split(",")))
+        channels = tuple(filter(None, fields.get("channels", "").split(",")))
+        updates = Updates(platform=fields.get("platform"), channels=channels)
+        settings |= {"version": fields["current_version"], "updates": updates}
     if "label" in fields:
         settings |= {"label": fields["label"], "version": fields.get("app_version")}
     return settings

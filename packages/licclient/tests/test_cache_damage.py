@@ -8,7 +8,7 @@ from stage.damage import STRANGE, edits, never_granted, never_granted_by
 from stage.flows import recalled
 from stage.signing import SIGNER, grants_signed
 
-from licclient import LicclientError, LicenseClient
+from licclient import LicclientError, LicenseClient, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.records import record_name, seal, unseal, write_cached_license
 
@@ -32,7 +32,7 @@ def at(kind, service, clock, key, tmp_path):
     """Makes a client of these tests, with this test's service and folder as defaults."""
 
     def make(url=None, domain="d", **options: object):
-        pins = {"public_keys": [SIGNER.text]} if kind == "signed" else {}
+        pins = {"trust": Trust(public_keys=[SIGNER.text])} if kind == "signed" else {}
         options = {"storage": tmp_path, "clock": clock} | pins | options
         return LicenseClient(url or service.url, domain=domain, **options)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from stage.flavours import both
 
-from licclient import ClientSettings, LicenseClient, Update, Updates, explain
+from licclient import ClientSettings, LicenseClient, Trust, Update, Updates, explain
 from licclient._cli import main
 from licclient._core.policy import is_below, is_newer
 from licclient._core.records import read_update_check, write_update_check
@@ -70,7 +70,7 @@ def test_who_leaves_a_channel_waits_for_a_higher_stable_version(make, shop):
 
 def test_a_signed_beta_that_was_seen_does_not_keep_the_stable_version_away(make, shop):
     """The highest signed version is remembered for each set of channels (D-68)."""
-    signed = {"release_keys": ["ed25519:" + "A" * 43], "version": "1.3"}
+    signed = {"trust": Trust(release_keys=["ed25519:" + "A" * 43]), "version": "1.3"}
     assert make(**signed, updates=Updates(channels=["beta"])).check_for_update().update.version == "2.0b1"
     update = make(**signed).check_for_update().update
     assert (update.version, update.authenticated) == ("1.4", True)

@@ -4,7 +4,7 @@ import pytest
 from stage.keyrings import Keyring
 from stage.signing import SIGNER, grants_signed
 
-from licclient import LicenseState
+from licclient import LicenseState, Trust
 
 
 @pytest.fixture(params=[False, True], ids=["unsigned", "pinned"])
@@ -14,7 +14,7 @@ def keys(request, service, http_answer, clock):
         service.grants("Notes")
         return {}
     grants_signed(service, http_answer, clock)
-    return {"public_keys": [SIGNER.text]}
+    return {"trust": Trust(public_keys=[SIGNER.text])}
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,12 @@ def clock() -> Clock:
 @pytest.fixture
 def client(clock: Clock) -> LicenseClient:
     """An app that pins the vendor's key, on a computer without a network."""
-    app = {"product": "Photo Lab", "slug": "photo-lab", "domain": DOMAIN, "public_keys": [PIN.text]}
+    app = {
+        "product": "Photo Lab",
+        "slug": "photo-lab",
+        "domain": DOMAIN,
+        "trust": Trust(public_keys=[PIN.text]),
+    }
     return LicenseClient(SERVER, **app, clock=clock, storage=MemoryStorage(), transport=None)
 
 

@@ -35,7 +35,12 @@ def make(signing, clock, tmp_path):
     """Make a client on the folder, for one installation unless `domain` is passed."""
 
     def make(**settings: Any):
-        options = {"storage": tmp_path, "clock": clock, "domain": "d", "public_keys": [SIGNER.text]}
+        options = {
+            "storage": tmp_path,
+            "clock": clock,
+            "domain": "d",
+            "trust": Trust(public_keys=[SIGNER.text]),
+        }
         url = settings.pop("url", signing.url)
         return LicenseClient(url, **{**options, **settings})
 

@@ -207,7 +207,7 @@ async def test_a_download_asks_for_a_link_that_is_signed(pinned, vendor, key, cl
 
 # --- what is remembered with pins and without (D-57 to D-62) ------------------------------------
 
-PINS = {"public_keys": [SIGNER.text]}
+PINS = {"trust": Trust(public_keys=[SIGNER.text])}
 
 
 @pytest.mark.parametrize("first", ["unpinned", "pinned"])

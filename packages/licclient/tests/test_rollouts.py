@@ -102,15 +102,16 @@ async def test_a_version_that_was_rolled_back_is_reported_once(
     rolled_back, make_client, service, take_reports, key
 ):
     """After an update check, by apps that want it; after an outage again."""
-    settings = {"domain": "home.example", "platform": "linux-arm64"}
+    domain, platform = "home.example", "linux-arm64"
     take_reports(500)
-    await make_client(**settings).check_for_update(key, force=True)
+    await make_client(domain=domain, updates=Updates(platform=platform)).check_for_update(key, force=True)
     assert reports(service) == []
-    client = make_client(**settings, updates=Updates(report_rollbacks=True))
+    client = make_client(domain=domain, updates=Updates(platform=platform, report_rollbacks=True))
     for status, body in [(500, b""), (200, b"<html>"), (200, COUNTED), (200, COUNTED)]:
         take_reports(status, body)
         assert (await client.check_for_update(key, force=True)).update.version == "2.0"
-    report = {"license_key": key, "slug": "notes", "version": "2.0", **settings}
+    report = {"license_key": key, "slug": "notes", "version": "2.0"}
+    report |= {"domain": domain, "platform": platform}
     assert reports(service) == [report] * 3
 
 

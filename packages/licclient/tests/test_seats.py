@@ -15,6 +15,7 @@ from licclient import (
     NotActivatedError,
     Seat,
     ServiceUnavailableError,
+    Trust,
     UntrustedResponseError,
     explain,
 )
@@ -210,7 +211,7 @@ def test_pinned_keys_are_for_seats_as_well(office, status):
     service, key = office
     public_key = service.public_key
     transport = httpx.MockTransport(lambda _: httpx.Response(status, json=HELD))
-    own = {"public_keys": [public_key], "storage": MemoryStorage()}
+    own = {"trust": Trust(public_keys=[public_key]), "storage": MemoryStorage()}
     client = LicenseClient("https://licenses.example", transport=transport, **own)
     with client, pytest.raises(UntrustedResponseError if status == 200 else NoSeatError):
         client.seat(key).take()

@@ -86,7 +86,7 @@ async def slow_record(make_client, service, http_answer, clock, key, tmp_path):
 
 async def test_what_was_signed_holds_through_cache_and_grace(make_client, service, clock, slow_record):
     """With a clock three hours slow, for as long as with one that is right."""
-    pins = {"public_keys": [SIGNER.text]}
+    pins = {"trust": Trust(public_keys=[SIGNER.text])}
     service.goes_down()
     for moved, source in ((23.8, Source.CACHE), (0.4, Source.GRACE), (71.6, Source.GRACE)):
         clock.move(hours=moved)
@@ -98,7 +98,7 @@ async def test_what_was_signed_holds_through_cache_and_grace(make_client, servic
 @pytest.mark.parametrize("slow_by", [None, "7", -1, 86_401, 1e300, [], 0])
 async def test_what_is_no_plausible_lag_is_none(make_client, clock, slow_record, slow_by):
     """Whoever edits it and redoes the sum gets no more than without it; a greater one ends all the sooner."""
-    pins = {"public_keys": [SIGNER.text]}
+    pins = {"trust": Trust(public_keys=[SIGNER.text])}
 
     def edit(value):
         document = dict(unseal(slow_record.stem, slow_record.read_bytes()))

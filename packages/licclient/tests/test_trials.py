@@ -20,6 +20,7 @@ from licclient import (
     Reason,
     ServiceUnavailableError,
     StateUnreadableError,
+    Trust,
     UntrustedResponseError,
     explain,
 )
@@ -153,7 +154,7 @@ async def test_the_asynchronous_client_has_trials(shop):
 def test_a_trial_is_believed_only_if_it_was_signed(shop):
     """With pinned keys an unsigned answer is refused, and what is remembered is checked again."""
     storage = MemoryStorage()
-    options = {"slug": "app", "public_keys": [shop.public_key], "storage": storage}
+    options = {"slug": "app", "trust": Trust(public_keys=[shop.public_key]), "storage": storage}
     with shop.client(**options) as client:
         shop.misbehave(Misbehaviour.UNSIGNED)
         with pytest.raises(UntrustedResponseError):

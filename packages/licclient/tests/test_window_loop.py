@@ -11,7 +11,7 @@ from stage.keyrings import Keyring
 from stage.signing import SIGNER, Vendor
 
 from harness.standstill import Standstill
-from licclient import LicenseClient, LicenseState, Outage, ServiceUnavailableError, Source
+from licclient import LicenseClient, LicenseState, Outage, ServiceUnavailableError, Source, Trust
 from licclient._core.window_loop import is_in_window_loop
 from licclient.dialogs._states import Action
 
@@ -140,7 +140,7 @@ def test_a_click_waits_for_no_keyring(hands, in_loop, service, clock, tmp_path, 
     """With pinned keys the license key is needed; a keyring that asks for a password holds no loop."""
     ring = use_keyring(Keyring())
     Vendor(service, http_answer, clock, SIGNER).responds()
-    options = {"public_keys": [SIGNER.text], "storage": tmp_path / "state", "clock": clock}
+    options = {"trust": Trust(public_keys=[SIGNER.text]), "storage": tmp_path / "state", "clock": clock}
     with LicenseClient(service.url, **options) as client:
         client.activate("CP-ABC123-DEF456-GHI789-JKL012-MNO345")
     with LicenseClient(service.url, **options) as client:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from licclient import LicenseClient
+from licclient import LicenseClient, Pages
 from licclient._core.texts import LANGUAGES
 from licclient.dialogs._states import Action
 
@@ -17,7 +17,7 @@ ENGLISH = {"language": "en"}
 @pytest.fixture
 def client(service, clock, tmp_path):
     """An app's client; patient, so that nothing ends here but what is ended."""
-    urls = {"buy_url": "https://x.example/buy", "manage_url": "https://x.example/me"}
+    urls = {"pages": Pages(buy="https://x.example/buy", manage="https://x.example/me")}
     options = {"storage": tmp_path / "state", "clock": clock, "timeout": 60, **urls}
     with LicenseClient(service.url, product="Notes", slug="notes", version="1.0", **options) as client:
         yield client
