@@ -16,7 +16,8 @@ import yaml  # type: ignore[import-untyped]
 
 from harness.programs import SCRIPTS, environment, licserver, serving_process
 from harness.proxies import DEPLOY, PROXIES, create_site, free_port, running, tool, write_nginx
-from licclient import LicenseClient, ServiceUnavailableError, Source, Trust
+from licclient import LicenseClient, Source, Trust
+from licclient.errors import ServiceUnavailableError
 
 pytestmark = pytest.mark.system_tools
 

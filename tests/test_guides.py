@@ -18,16 +18,18 @@ import pytest
 import licclient
 from harness.commands import Program
 from harness.screen import Screen
-from licclient import ClientSettings, LicenseClient, LicenseRefusedError
+from licclient import ClientSettings, LicenseClient
+from licclient.errors import LicenseRefusedError
 from licclient.testing import LicenseService, Misbehaviour
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["client", *(f"app/{page.stem}" for page in sorted(DOCS.glob("app/*.md")))]
 BLOCK = re.compile(r"(?<!<!-- launcher -->\n)^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PUBLIC = {name: getattr(licclient, name) for name in licclient.__all__}
+PUBLIC = {name: getattr(one, name) for one in (licclient, licclient.errors) for name in one.__all__}
 APP = """
 import pytest
-from licclient import ClientSettings, LicenseClient, LicenseRefusedError
+from licclient import ClientSettings, LicenseClient
+from licclient.errors import LicenseRefusedError
 note = "note"
 class App:
     def __init__(self, client):
@@ -110,10 +112,10 @@ def test_the_methods_of_the_guide_need_a_license(
     names: dict[str, Any] = {**PUBLIC, "LicenseClient": license_service.client}
     exec(compile(block, "client.md", "exec"), names)  # noqa: S102 - ours
     app = names["Notes"]()
-    with pytest.raises(licclient.NotActivatedError):
+    with pytest.raises(licclient.errors.NotActivatedError):
         app.export("note")
     assert app.on_click("note") is None
-    assert capsys.readouterr().out == f"{licclient.explain(licclient.NotActivatedError())}\n"
+    assert capsys.readouterr().out == f"{licclient.explain(licclient.errors.NotActivatedError())}\n"
     app.client.activate(license_service.issue("Notes Pro"))
     assert (app.export("note"), app.on_click("note")) == ("note exported", "note printed")
 
@@ -137,7 +139,7 @@ def test_without_a_license_an_example_shows_why_and_returns_nothing(
     names: dict[str, Any] = {**PUBLIC, "client": client, "LicenseClient": lambda *_, **__: client}
     exec(compile(code, page, "exec"), names)  # noqa: S102 - ours
     assert names["export"]("note") is None
-    assert capsys.readouterr().out == f"{licclient.explain(licclient.NotActivatedError())}\n"
+    assert capsys.readouterr().out == f"{licclient.explain(licclient.errors.NotActivatedError())}\n"
 
 
 def test_no_example_returns_a_sentence() -> None:

@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 
-from licclient import (
-    AsyncLicenseClient,
+from licclient import AsyncLicenseClient, LicenseClient, Reason, Trust
+from licclient.errors import (
     DeactivationError,
-    LicenseClient,
     LicenseRefusedError,
-    Reason,
     ServiceUnavailableError,
-    Trust,
     UntrustedResponseError,
 )
 from licclient.install import Installation

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from harness.world import World
-from licclient import LicenseRefusedError
+from licclient.errors import LicenseRefusedError
 from licserver.cli import main
 
 ROOT = Path(__file__).parents[1]

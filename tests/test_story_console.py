@@ -24,18 +24,9 @@ from harness.hands import QtHands, TkHands
 from harness.screen import Screen
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, Server, World, utc
-from licclient import (
-    Downloaded,
-    LicclientError,
-    LicenseClient,
-    NoSeatError,
-    QuotaExceededError,
-    Source,
-    Trust,
-    Updates,
-    explain,
-)
+from licclient import Downloaded, LicclientError, LicenseClient, Source, Trust, Updates, explain
 from licclient.dialogs._states import Action
+from licclient.errors import NoSeatError, QuotaExceededError
 from licclient.install import Installation
 from licserver.domain.offers import bucket
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey

@@ -17,7 +17,8 @@ from harness import chromium, fake_stripe, shops
 from harness.chromium import PHONE, visiting
 from harness.customer import eventually
 from harness.world import MovableClock, World
-from licclient import LicenseClient, LicenseRefusedError, Reason, Source, explain
+from licclient import LicenseClient, Reason, Source, explain
+from licclient.errors import LicenseRefusedError
 from licserver.domain.records import EnvironmentPolicy
 from licserver.shops import ShopKind
 

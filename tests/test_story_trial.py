@@ -5,7 +5,8 @@ import pytest
 from harness.flavours import both_flavours
 from harness.shop import NAME, SLUG, Open
 from harness.world import MovableClock, Server, World
-from licclient import LicenseClient, LicenseRefusedError, Reason, explain
+from licclient import LicenseClient, Reason, explain
+from licclient.errors import LicenseRefusedError
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pytest
 from harness import chromium
 from harness.chromium import Visitor, browser, visiting
 from harness.programs import licserver, serving_process
-from licclient import LicenseClient, LicenseRefusedError, Reason
+from licclient import LicenseClient, Reason
+from licclient.errors import LicenseRefusedError
 
 PASSWORD = "four words of a sentence"
 

@@ -12,17 +12,14 @@ from harness.flavours import both_flavours
 from harness.shop import NAME, SLUG, Open
 from harness.threads import call_at_once
 from harness.world import MovableClock, Server, World
-from licclient import (
+from licclient import License, LicenseClient, Reason, Source
+from licclient._cli import main
+from licclient.errors import (
     DeactivationError,
-    License,
-    LicenseClient,
     LicenseRefusedError,
     NotActivatedError,
-    Reason,
     ServiceUnavailableError,
-    Source,
 )
-from licclient._cli import main
 
 
 @both_flavours

@@ -10,7 +10,8 @@ from harness.bucket import S3Server
 from harness.shop import Open
 from harness.sockets import Cable
 from harness.world import Server, World
-from licclient import LicenseClient, ServiceUnavailableError, Update
+from licclient import LicenseClient, Update
+from licclient.errors import ServiceUnavailableError
 from licserver.artifacts.bucket import ArtifactBucket
 
 SLUG = "photo-lab"

@@ -12,10 +12,11 @@ import pytest
 from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
-from licclient import LicenseRefusedError, Reason, Source, Trust
+from licclient import Reason, Source, Trust
 from licclient._core.model import write_entitlements
 from licclient._core.settings import ClientSettings, read_settings
 from licclient._offline.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
+from licclient.errors import LicenseRefusedError
 from licserver.domain.decisions import Valid
 from licserver.domain.records import LicenseSnapshot
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey

@@ -12,7 +12,8 @@ from joserfc.jwk import OKPKey
 
 from harness.shop import SLUG, Open
 from harness.world import World
-from licclient import Trust, UntrustedResponseError, Update
+from licclient import Trust, Update
+from licclient.errors import UntrustedResponseError
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import ManifestSigner, sign_with_keys
 

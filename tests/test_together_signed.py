@@ -11,7 +11,8 @@ import pytest
 from harness.flavours import opened
 from harness.shop import NAME, PRODUCT, SLUG
 from harness.world import MovableClock, World
-from licclient import LicenseRefusedError, Reason, Source, Trust, UntrustedResponseError
+from licclient import Reason, Source, Trust
+from licclient.errors import LicenseRefusedError, UntrustedResponseError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.response_signatures import live_keys
 from licserver.security.secrets_file import (

@@ -15,22 +15,16 @@ from harness.oracle import HttpRequest, HttpResponse, Signer
 from harness.sockets import Replay
 from harness.vectors import LINK, Case, load, parameters
 from harness.world import MovableClock
-from licclient import (
+from licclient import LicclientError, License, LicenseClient, Source, Trust, Update, Updates
+from licclient._core.model import write_entitlements
+from licclient._seats.protocol import SEAT_PATH, HeldSeat
+from licclient.errors import (
     InvalidRequestError,
-    LicclientError,
-    License,
-    LicenseClient,
     LicenseRefusedError,
     NoSeatError,
     ServiceUnavailableError,
-    Source,
-    Trust,
     UntrustedResponseError,
-    Update,
-    Updates,
 )
-from licclient._core.model import write_entitlements
-from licclient._seats.protocol import SEAT_PATH, HeldSeat
 
 UPDATE_CHECK_PATH, TRIAL_PATH = "/api/v1/update-check", "/api/v1/licenses/trial"
 

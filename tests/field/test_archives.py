@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from stage.archives import APP, app, downloaded, entry, pack, zip_of
 
-from licclient import UnusableArchiveError
+from licclient.errors import UnusableArchiveError
 from licclient.install import Installation
 
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="needs modes of Unix")

@@ -23,10 +23,10 @@ from licclient import (
     LicenseState,
     LicenseStatus,
     Outage,
-    ServiceUnavailableError,
     Source,
     explain,
 )
+from licclient.errors import ServiceUnavailableError
 from licclient.install import Installation
 from licclient.testing import LicenseService, Misbehaviour
 

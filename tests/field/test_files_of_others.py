@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from stage.archives import app, downloaded
 
-from licclient import LicenseClient, Progress, Trust
+from licclient import LicenseClient, Trust
 from licclient.install import Installation
 from licclient.testing import LicenseService
+from licclient.types import Progress
 
 Fetch = Callable[..., Path]
 

@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from harness.threads import call_at_once
-from licclient import Entitlements, License, LicenseClient, LicenseState, Quota, ServiceUnavailableError
+from licclient import Entitlements, License, LicenseClient, LicenseState, Quota
 from licclient._core.storage import StateFolder
+from licclient.errors import ServiceUnavailableError
 from licclient.testing import LicenseService, MemoryStorage
 
 THREADS = 8

@@ -13,15 +13,9 @@ import pytest
 from stage.addresses import ALIVE, DEAD, Names, blackhole, names  # noqa: F401 - a fixture
 
 from harness.standstill import Standstill
-from licclient import (
-    ClientSettings,
-    LicenseClient,
-    LicenseState,
-    Quota,
-    ServiceUnavailableError,
-    Source,
-)
+from licclient import ClientSettings, LicenseClient, LicenseState, Quota, Source
 from licclient._core.clock import monotonic
+from licclient.errors import ServiceUnavailableError
 from licclient.testing import LicenseService
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from stage.archives import app, downloaded
 
-from licclient import LicenseClient, LicenseState, ServiceUnavailableError, Source
+from licclient import LicenseClient, LicenseState, Source
 from licclient._cli import main
 from licclient._core.responses import read_json_object
+from licclient.errors import ServiceUnavailableError
 from licclient.install import Installation
 from licclient.testing import LicenseService
 

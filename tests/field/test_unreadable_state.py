@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from stage.faults import Files
 
-from licclient import LicenseClient, LicenseState, Source, StateUnreadableError
+from licclient import LicenseClient, LicenseState, Source
+from licclient.errors import StateUnreadableError
 from licclient.testing import LicenseService
 
 KEY = "CP-TEST00-TEST00-TEST00-TEST00-000001"

@@ -16,14 +16,8 @@ from typing import Any
 import pytest
 from stage.archives import app, content_of, downloaded, names
 
-from licclient import (
-    AsyncLicenseClient,
-    ClientSettings,
-    LicenseClient,
-    Outage,
-    ServiceUnavailableError,
-    Updates,
-)
+from licclient import AsyncLicenseClient, ClientSettings, LicenseClient, Outage, Updates
+from licclient.errors import ServiceUnavailableError
 from licclient.install import Installation
 from licclient.testing import LicenseService
 

@@ -13,7 +13,8 @@ import pytest
 from harness import shops
 from harness.customer import eventually
 from harness.world import World
-from licclient import LicenseClient, LicenseRefusedError, Reason
+from licclient import LicenseClient, Reason
+from licclient.errors import LicenseRefusedError
 from licserver.domain.records import EnvironmentPolicy
 from licserver.services import LicenseFilter
 from licserver.shops import ShopKind

@@ -320,7 +320,7 @@ def break_off(store, folder, key):
     async def begin(client, size):
         update = (await client.check_for_update(key)).update
         store.cuts = [size, 0, 0, 0]
-        with pytest.raises(licclient.ServiceUnavailableError):
+        with pytest.raises(licclient.errors.ServiceUnavailableError):
             await client.download(update, folder, key=key)
         store.cuts = []
         [part] = folder.glob(".*.part")

@@ -4,7 +4,8 @@ from datetime import timedelta
 import pytest
 from stage.flavours import asynchronous, both
 
-from licclient import KeyFlaw, LicenseRefusedError, MistypedKeyError, NotActivatedError, Source
+from licclient import Source
+from licclient.errors import KeyFlaw, LicenseRefusedError, MistypedKeyError, NotActivatedError
 
 OTHER_KEY = "CP-ZZZ999-ZZZ999-ZZZ999-ZZZ999-ZZZ999"
 

@@ -13,9 +13,10 @@ from stage.flavours import both
 from stage.store import CONTENT
 from stage.tls import secured
 
-from licclient import LicenseClient, ServiceUnavailableError
+from licclient import LicenseClient
 from licclient._core.happy_eyeballs import connect, sort_addresses
 from licclient._core.requests import Call
+from licclient.errors import ServiceUnavailableError
 
 HOST = "two-addresses.localhost"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage.archives import MODES, NAMES, entry
 
-from licclient import UnusableArchiveError
+from licclient.errors import UnusableArchiveError
 from licclient.install._archive import (
     MAX_DIRECTORY_BYTES,
     MAX_ENTRIES,

@@ -14,16 +14,9 @@ import httpx
 import pytest
 from stage.store import CONTENT
 
-from licclient import (
-    AsyncLicenseClient,
-    LicenseClient,
-    LicenseRefusedError,
-    LicenseState,
-    NotActivatedError,
-    ServiceUnavailableError,
-    Source,
-)
+from licclient import AsyncLicenseClient, LicenseClient, LicenseState, Source
 from licclient._core.storage import StateFolder
+from licclient.errors import LicenseRefusedError, NotActivatedError, ServiceUnavailableError
 
 
 @pytest.fixture

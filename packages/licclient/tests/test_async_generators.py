@@ -10,7 +10,8 @@ import pytest
 from stage.flavours import both
 
 from harness.standstill import Standstill
-from licclient import License, LicenseClient, NotActivatedError, ServiceUnavailableError
+from licclient import License, LicenseClient
+from licclient.errors import NotActivatedError, ServiceUnavailableError
 
 
 def _lines(log):

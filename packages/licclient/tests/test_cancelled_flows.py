@@ -20,8 +20,9 @@ from stage.operations import FLOWS, descriptors, serve_all, threads
 from stage.scripts import digest
 from stage.store import CONTENT
 
-from licclient import AsyncLicenseClient, DownloadCancelledError, LicenseClient
+from licclient import AsyncLicenseClient, LicenseClient
 from licclient._features import runners
+from licclient.errors import DownloadCancelledError
 
 BEFORE, DURING, AFTER = "before", "during", "after"
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from stage.flavours import both
 
-from licclient import AsyncLicenseClient, LicenseClient, ServiceUnavailableError
+from licclient import AsyncLicenseClient, LicenseClient
 from licclient._core.requests import verify_call
+from licclient.errors import ServiceUnavailableError
 
 ARGUMENTS = {
     "activate": ("CP-ABC123-DEF456-GHI789-JKL012-MNO345",),

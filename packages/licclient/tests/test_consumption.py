@@ -8,23 +8,18 @@ import httpx
 import pytest
 from stage.flavours import both
 
-from licclient import (
-    ClientSettings,
+from licclient import ClientSettings, LicenseClient, Quota, Reason, Trust, explain
+from licclient._core.responses import Reply
+from licclient._uses.protocol import Usage, read_consume
+from licclient.errors import (
     InvalidRequestError,
-    LicenseClient,
     LicenseRefusedError,
     NotActivatedError,
     NotEntitledError,
-    Quota,
     QuotaExceededError,
-    Reason,
     ServiceUnavailableError,
-    Trust,
     UntrustedResponseError,
-    explain,
 )
-from licclient._core.responses import Reply
-from licclient._uses.protocol import Usage, read_consume
 from licclient.testing import MemoryStorage
 
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes")

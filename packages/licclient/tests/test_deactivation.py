@@ -5,15 +5,14 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from licclient import (
+from licclient import LicenseClient, explain
+from licclient._core.responses import Reply, read_deactivate
+from licclient.errors import (
     DeactivationError,
     InvalidRequestError,
-    LicenseClient,
     LicenseRefusedError,
     ServiceUnavailableError,
-    explain,
 )
-from licclient._core.responses import Reply, read_deactivate
 from licclient.testing import MemoryStorage
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 from stage.flavours import both
 
-from licclient import LicenseRefusedError, ServiceUnavailableError, Source
+from licclient import Source
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 KEY_PARTS = re.compile("ABC123|DEF456|MNO345")
 

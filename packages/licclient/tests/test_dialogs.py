@@ -13,20 +13,11 @@ from stage.errors import ERRORS
 
 from licclient import (
     ClientSettings,
-    DownloadCancelledError,
     Downloaded,
-    InvalidRequestError,
-    KeyFlaw,
     License,
-    LicenseRefusedError,
-    MistypedKeyError,
-    NoSeatError,
-    NotActivatedError,
-    NotEntitledError,
     Outage,
     Pages,
     Reason,
-    ServiceUnavailableError,
     Source,
     Trust,
     Update,
@@ -49,6 +40,17 @@ from licclient.dialogs._states import (
     View,
     links_for,
     say_problem,
+)
+from licclient.errors import (
+    DownloadCancelledError,
+    InvalidRequestError,
+    KeyFlaw,
+    LicenseRefusedError,
+    MistypedKeyError,
+    NoSeatError,
+    NotActivatedError,
+    NotEntitledError,
+    ServiceUnavailableError,
 )
 
 NOTES = ClientSettings("https://licenses.example.com", product="Notes", version="1.0.0")

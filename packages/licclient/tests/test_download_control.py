@@ -10,8 +10,9 @@ from stage.flavours import asynchronous, both
 from stage.store import CONTENT
 
 from harness.standstill import Standstill
-from licclient import AsyncLicenseClient, DownloadCancelledError, LicenseClient, ServiceUnavailableError
+from licclient import AsyncLicenseClient, LicenseClient
 from licclient._updates.download import PROGRESS_SECONDS
+from licclient.errors import DownloadCancelledError, ServiceUnavailableError
 
 
 @pytest.fixture

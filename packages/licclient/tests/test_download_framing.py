@@ -8,7 +8,8 @@ from stage.releases import named
 from stage.scripts import digest, endless
 from stage.signing import SIGNER, grants_signed
 
-from licclient import ServiceUnavailableError, Source, Trust
+from licclient import Source, Trust
+from licclient.errors import ServiceUnavailableError
 
 
 @pytest.mark.sampled(9, "flavour")

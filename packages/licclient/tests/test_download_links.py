@@ -1,7 +1,8 @@
 import pytest
 from stage.store import CONTENT
 
-from licclient import LicenseRefusedError, Reason, ServiceUnavailableError
+from licclient import Reason
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 
 async def test_a_remembered_offer_gets_a_fresh_link(make_client, store, clock, key, fetch):

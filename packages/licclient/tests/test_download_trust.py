@@ -2,9 +2,9 @@ import pytest
 from stage.scripts import digest
 from stage.store import CONTENT
 
-from licclient import UntrustedResponseError
 from licclient._core.responses import Head
 from licclient._updates.part_file import open_part
+from licclient.errors import UntrustedResponseError
 
 
 @pytest.mark.parametrize(

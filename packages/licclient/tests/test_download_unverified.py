@@ -9,7 +9,8 @@ from stage.releases import named
 from stage.scripts import digest
 from stage.store import CONTENT as STORED
 
-from licclient import ServiceUnavailableError, Trust
+from licclient import Trust
+from licclient.errors import ServiceUnavailableError
 
 
 @both

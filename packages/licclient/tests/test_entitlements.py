@@ -8,17 +8,9 @@ from dataclasses import asdict
 import pytest
 from stage.flavours import both
 
-from licclient import (
-    ClientSettings,
-    Entitlements,
-    LicenseClient,
-    NotEntitledError,
-    Quota,
-    Source,
-    Trust,
-    explain,
-)
+from licclient import ClientSettings, Entitlements, LicenseClient, Quota, Source, Trust, explain
 from licclient._core.model import is_entitlement_name, read_entitlements, write_entitlements
+from licclient.errors import NotEntitledError
 
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes")
 GRANTED = {"export": True, "exports": Quota(100, "month"), "projects": 50, "region": "eu", "sync": False}

@@ -71,7 +71,7 @@ VALUES = {
 
 NAMES = {
     **vars(licclient),
-    **{name: getattr(licclient, name) for name in licclient.__all__},
+    **{name: getattr(one, name) for one in (licclient, licclient.types) for name in one.__all__},
     **{one.__name__: one for one in (Callable, Collection, Iterable, Mapping, Sequence, PathLike, timedelta)},
     **{one.__name__: one for one in (date, datetime)},
     "httpx": httpx,

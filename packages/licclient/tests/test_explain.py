@@ -9,16 +9,11 @@ from hypothesis import strategies as st
 from stage.errors import ERRORS, NOON, kinds
 
 from licclient import (
-    DownloadCancelledError,
-    KeyFlaw,
     LicclientError,
-    LicenseRefusedError,
     LicenseState,
     LicenseStatus,
-    NotActivatedError,
     Outage,
     Reason,
-    ServiceUnavailableError,
     UpdateCheck,
     explain,
 )

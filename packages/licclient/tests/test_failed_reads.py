@@ -16,18 +16,9 @@ import pytest
 from stage.archives import app, downloaded
 from stage.faults import ERRORS, Files
 
-from licclient import (
-    ClientSettings,
-    LicclientError,
-    LicenseClient,
-    LicenseState,
-    NotActivatedError,
-    Quota,
-    ServiceUnavailableError,
-    StateUnreadableError,
-    Trust,
-)
+from licclient import ClientSettings, LicclientError, LicenseClient, LicenseState, Quota, Trust
 from licclient._base_client import BaseClient
+from licclient.errors import NotActivatedError, ServiceUnavailableError, StateUnreadableError
 from licclient.install import Installation
 from licclient.testing import LicenseService
 

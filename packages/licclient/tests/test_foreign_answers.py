@@ -11,13 +11,7 @@ from stage.operations import SEAT, USAGE, serve_all
 from stage.rules import settings
 
 import licclient
-from licclient import (
-    DeactivationError,
-    LicenseState,
-    NoSeatError,
-    ServiceUnavailableError,
-    Source,
-)
+from licclient import LicenseState, Source
 from licclient._core import requests
 from licclient._core.responses import (
     DOWNLOAD_REFUSALS,
@@ -32,6 +26,7 @@ from licclient._seats.protocol import read_seat
 from licclient._trials.protocol import read_trial
 from licclient._updates import rollbacks
 from licclient._uses.protocol import read_consume
+from licclient.errors import DeactivationError, NoSeatError, ServiceUnavailableError
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 

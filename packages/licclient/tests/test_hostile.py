@@ -15,7 +15,7 @@ from stage.scripts import RESET, drip, http, silence
 import licclient
 from harness.standstill import Standstill
 from harness.threads import call_at_once
-from licclient import ServiceUnavailableError
+from licclient.errors import ServiceUnavailableError
 
 TIMEOUT = 0.5
 

@@ -14,7 +14,8 @@ from stage.meters import bounded, crash_report
 from stage.scripts import drip, http, silence
 
 from harness.threads import call_at_once
-from licclient import LicclientError, LicenseClient, ServiceUnavailableError, Trust
+from licclient import LicclientError, LicenseClient, Trust
+from licclient.errors import ServiceUnavailableError
 
 TIMEOUT = 0.5
 

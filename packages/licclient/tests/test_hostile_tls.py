@@ -10,7 +10,7 @@ from stage.meters import bounded
 from stage.scripts import drip, silence
 from stage.tls import secured
 
-from licclient import ServiceUnavailableError
+from licclient.errors import ServiceUnavailableError
 
 TIMEOUT = 1.5
 

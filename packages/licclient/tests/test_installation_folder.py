@@ -15,7 +15,7 @@ from stage.archives import HOSTILE, content_of, downloaded, entry, names, pack, 
 from stage.damage import edits
 from stage.meters import bounded
 
-from licclient import UntrustedResponseError, UnusableArchiveError
+from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install import Installation
 from licclient.install._unpack import unpack
 

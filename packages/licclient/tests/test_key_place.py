@@ -12,17 +12,10 @@ import pytest
 from stage.keyrings import Broken, Chain, Forgetful, Keyring
 from stage.signing import SIGNER, grants_signed
 
-from licclient import (
-    AsyncLicenseClient,
-    LicenseClient,
-    LicenseState,
-    NotActivatedError,
-    ServiceUnavailableError,
-    Source,
-    Trust,
-)
+from licclient import AsyncLicenseClient, LicenseClient, LicenseState, Source, Trust
 from licclient import _worker as background
 from licclient._core import activations as keyring_room
+from licclient.errors import NotActivatedError, ServiceUnavailableError
 
 
 def _files(folder):

@@ -12,24 +12,18 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from licclient import (
-    FileFlaw,
-    LicenseClient,
-    LicenseFileError,
-    LicenseRefusedError,
-    LicenseState,
-    LicenseStatus,
-    NotActivatedError,
-    Reason,
-    ServiceUnavailableError,
-    Source,
-    Trust,
-    explain,
-)
+from licclient import LicenseClient, LicenseState, LicenseStatus, Reason, Source, Trust, explain
 from licclient._cli import main
 from licclient._core.public_keys import PublicKey, read_public_key
 from licclient._core.settings import ClientSettings, read_settings
 from licclient._offline.license_files import LicenseFile, check_file, key_digest, unwrap, write_request
+from licclient.errors import (
+    FileFlaw,
+    LicenseFileError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+)
 from licclient.testing import LicenseService, MemoryStorage
 
 SERVER = "https://licenses.example.com"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from licclient import LicenseClient, LicenseRefusedError, Reason, Update, explain
+from licclient import LicenseClient, Reason, Update, explain
 from licclient.dialogs._driver import LONGEST_LINE, MOST_LETTERS, begin_offer, in_short_lines
 from licclient.dialogs._states import (
     MOST_WORDS,
@@ -15,6 +15,7 @@ from licclient.dialogs._states import (
     Pressed,
     Progressed,
 )
+from licclient.errors import LicenseRefusedError
 
 MEGABYTE = 1024 * 1024
 UPDATE = Update("Notes", "notes", "1.1.0", "Faster.", datetime(2026, 11, 21, tzinfo=UTC))

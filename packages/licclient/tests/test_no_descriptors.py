@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 import licclient
-from licclient import LicclientError, LicenseClient, Source, StateUnreadableError, _features, explain
+from licclient import LicclientError, LicenseClient, Source, _features, explain
 from licclient._core import lazy
+from licclient.errors import StateUnreadableError
 from licclient.testing import LicenseService, MemoryStorage
 
 KEY = "CP-TEST00-TEST00-TEST00-TEST00-000001"

@@ -9,18 +9,14 @@ import trustme
 from stage.flavours import both
 from stage.tls import secured
 
-from licclient import (
-    InvalidRequestError,
-    LicclientError,
-    LicenseRefusedError,
-    LicenseState,
-    Outage,
-    ServiceUnavailableError,
-    Trust,
-    UntrustedResponseError,
-    explain,
-)
+from licclient import LicclientError, LicenseState, Outage, Trust, explain
 from licclient._core.texts import LANGUAGES
+from licclient.errors import (
+    InvalidRequestError,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
 
 PAGE = b"\xef\xbb\xbf\n<!DOCTYPE html><title>Welcome to our hotel</title>"
 

@@ -9,19 +9,17 @@ import pytest
 from stage.signing import GOOD, SIGNER, Vendor, grants_signed
 
 from harness.oracle import HttpResponse, Signer
-from licclient import (
-    InvalidRequestError,
-    LicenseClient,
-    LicenseRefusedError,
-    NotActivatedError,
-    ServiceUnavailableError,
-    Source,
-    Trust,
-    UntrustedResponseError,
-)
+from licclient import LicenseClient, Source, Trust
 from licclient._core.runners import OwnAddress, Wait
 from licclient._core.session import call_name
 from licclient._verification.flow import verify
+from licclient.errors import (
+    InvalidRequestError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
 
 DAY = timedelta(days=1)
 

@@ -8,18 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage.rules import settings
 
-from licclient import (
-    InvalidRequestError,
-    License,
-    LicenseRefusedError,
-    NotActivatedError,
-    Outage,
-    Reason,
-    ServiceUnavailableError,
-    Source,
-    Trust,
-    UntrustedResponseError,
-)
+from licclient import License, Outage, Reason, Source, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import (
     CLOCK_TOLERANCE,
@@ -44,6 +33,13 @@ from licclient._core.policy import (
 )
 from licclient._core.proof import Proof
 from licclient._core.update_model import Listing, Manifest, UpdateCheckRecord
+from licclient.errors import (
+    InvalidRequestError,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OUTAGE = ServiceUnavailableError("No answer.")

@@ -8,16 +8,7 @@ from hypothesis import strategies as st
 from stage.answers import GOOD, LISTINGS, OFFER, REFUSAL, REPLIES
 from stage.rules import settings
 
-from licclient import (
-    DeactivationError,
-    InvalidRequestError,
-    LicclientError,
-    LicenseRefusedError,
-    NoSeatError,
-    Reason,
-    ServiceUnavailableError,
-    Updates,
-)
+from licclient import LicclientError, Reason, Updates
 from licclient._core.model import Verified
 from licclient._core.requests import shown_ip, tidy_key, update_call, verify_call
 from licclient._core.responses import (
@@ -34,6 +25,13 @@ from licclient._core.responses import (
 from licclient._core.update_model import Listing
 from licclient._seats.protocol import is_released, read_seat, seat_call
 from licclient._updates.rollbacks import is_settled, report_call
+from licclient.errors import (
+    DeactivationError,
+    InvalidRequestError,
+    LicenseRefusedError,
+    NoSeatError,
+    ServiceUnavailableError,
+)
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 SETTINGS = settings()

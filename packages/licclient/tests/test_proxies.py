@@ -3,8 +3,8 @@
 import pytest
 from stage.flavours import both
 
-from licclient import ServiceUnavailableError
 from licclient._core.network import system_proxy
+from licclient.errors import ServiceUnavailableError
 
 pytestmark = pytest.mark.filterwarnings("ignore:base_url is http")
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

@@ -14,15 +14,9 @@ import pytest
 import respx
 
 import licclient
-from licclient import (
-    AsyncLicenseClient,
-    InvalidRequestError,
-    LicenseClient,
-    LicenseRefusedError,
-    Reason,
-    ServiceUnavailableError,
-)
+from licclient import AsyncLicenseClient, LicenseClient, Reason
 from licclient._core.runners import run_async
+from licclient.errors import InvalidRequestError, LicenseRefusedError, ServiceUnavailableError
 
 
 def _exported(source: Path) -> list[str]:
@@ -56,6 +50,29 @@ def test_what_is_public_is_written_down():
         assert not missing, (name, missing)
 
 
+def test_each_name_has_one_home():
+    """At most 30 at the root; errors and names for annotations elsewhere, but for the base of the errors."""
+    root, errors, types = (set(one.__all__) for one in (licclient, licclient.errors, licclient.types))
+    assert len(root) <= 30
+    assert (root & errors, root & types, errors & types) == ({"LicclientError"}, set(), set())
+    raised = {name for name in errors if isinstance(getattr(licclient.errors, name), type)}
+    assert raised == errors
+    assert {*errors} >= {one.__name__ for one in vars(licclient.errors).values() if _is_error(one)}
+
+
+def _is_error(value):
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+@pytest.mark.parametrize(("name", "home"), [("NoSeatError", "errors"), ("Storage", "types"), ("Licence", "")])
+def test_a_name_that_is_elsewhere_is_named_with_its_home(name, home):
+    """Python's own error would not say where it is."""
+    advice = f"; it is in licclient.{home}" if home else ""
+    with pytest.raises(AttributeError, match=rf"^module 'licclient' has no attribute '{name}'{advice}$"):
+        getattr(licclient, name)
+    assert not hasattr(licclient, name)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -75,8 +92,8 @@ def test_the_twins_have_the_same_face(name):
         LicenseRefusedError(Reason.EXPIRED, "License expired."),
         InvalidRequestError({"ip": ["Bad."]}),
         ServiceUnavailableError("No answer.", retry_after=7.0),
-        licclient.MistypedKeyError(licclient.KeyFlaw.TOO_SHORT, "2"),
-        licclient.NotActivatedError(),
+        licclient.errors.MistypedKeyError(licclient.errors.KeyFlaw.TOO_SHORT, "2"),
+        licclient.errors.NotActivatedError(),
     ],
 )
 def test_errors_survive_a_process_boundary(error):

@@ -8,9 +8,9 @@ import sys
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from licclient import StateUnreadableError
 from licclient._core import lazy, public_keys
 from licclient._core.public_keys import PublicKey, read_public_key
+from licclient.errors import StateUnreadableError
 
 RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 RFC_8037_THUMBPRINT = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"

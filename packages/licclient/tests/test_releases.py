@@ -10,8 +10,9 @@ import pytest
 from stage.releases import ALICE, BOB, CONTENT, EVE, OTHER, document, named, word
 from stage.scripts import digest
 
-from licclient import LicclientError, Trust, UntrustedResponseError, Update
+from licclient import LicclientError, Trust, Update
 from licclient._core.records import seal, unseal
+from licclient.errors import UntrustedResponseError
 
 
 @pytest.fixture

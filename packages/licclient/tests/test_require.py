@@ -11,14 +11,12 @@ import pytest
 from stage.flavours import both
 from stage.keyrings import Keyring
 
-from licclient import (
+from licclient import Outage, Reason, Source
+from licclient.errors import (
     InvalidRequestError,
     LicenseRefusedError,
     NotActivatedError,
-    Outage,
-    Reason,
     ServiceUnavailableError,
-    Source,
 )
 
 # --- a slip must not open a feature -----------------------------------------------------------

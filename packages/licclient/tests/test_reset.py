@@ -6,16 +6,8 @@ from pathlib import Path
 import pytest
 from stage.faults import Files
 
-from licclient import (
-    AsyncLicenseClient,
-    ClientSettings,
-    LicenseClient,
-    LicenseState,
-    NotActivatedError,
-    Quota,
-    StateUnreadableError,
-    Trust,
-)
+from licclient import AsyncLicenseClient, ClientSettings, LicenseClient, LicenseState, Quota, Trust
+from licclient.errors import NotActivatedError, StateUnreadableError
 from licclient.testing import LicenseService
 
 SETTINGS = ClientSettings(

@@ -10,7 +10,6 @@ import pytest
 from stage.rules import settings
 
 from harness.oracle import COVERED, HttpRequest, HttpResponse, Signer, digest
-from licclient import ServiceUnavailableError, UntrustedResponseError
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.public_keys import read_public_key
 from licclient._core.requests import Call, verify_call
@@ -24,6 +23,7 @@ from licclient._core.signed_responses import (
     request_signature,
     write_signed_success,
 )
+from licclient.errors import ServiceUnavailableError, UntrustedResponseError
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 URL = "https://x.example/api/v1/licenses/verify"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage.rules import settings
 
-from licclient import LicenseRefusedError, Reason, ServiceUnavailableError, Trust
+from licclient import Reason, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import MAX_SPREAD
 from licclient._core.status import (
@@ -23,6 +23,7 @@ from licclient._core.status import (
     next_verify,
 )
 from licclient._core.update_model import UpdateCheckRecord
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)  # a Monday
 SETTINGS = settings()

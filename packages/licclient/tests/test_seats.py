@@ -7,22 +7,20 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from licclient import (
-    InvalidRequestError,
-    LicenseClient,
-    LicenseRefusedError,
-    NoSeatError,
-    NotActivatedError,
-    Seat,
-    ServiceUnavailableError,
-    Trust,
-    UntrustedResponseError,
-    explain,
-)
+from licclient import LicenseClient, Trust, explain
 from licclient._core.clock import uptime
 from licclient._core.responses import Reply
 from licclient._seats.protocol import HeldSeat, read_seat
+from licclient.errors import (
+    InvalidRequestError,
+    LicenseRefusedError,
+    NoSeatError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+)
 from licclient.testing import LicenseService, MemoryStorage
+from licclient.types import Seat
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stage.releases import ALICE, BOB, CONTENT, EVE, document, manifest_payload, word
 from stage.rules import settings
 
-from licclient import Trust, UntrustedResponseError, Update
+from licclient import Trust, Update
 from licclient._core.policy import is_at_least
 from licclient._core.public_keys import read_public_key
 from licclient._core.records import record_name, unseal
@@ -25,6 +25,7 @@ from licclient._updates.signed_releases import (
     check_manifest,
     read_manifest,
 )
+from licclient.errors import UntrustedResponseError
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KEYS = [read_public_key(BOB.pin), read_public_key(ALICE.pin)]

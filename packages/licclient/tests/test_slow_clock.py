@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from stage.rules import settings
 from stage.signing import SIGNER, Vendor
 
-from licclient import License, ServiceUnavailableError, Source, Trust
+from licclient import License, Source, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import fall_back, from_cache, mark
 from licclient._core.records import seal, unseal
 from licclient._core.status import judge_status
+from licclient.errors import ServiceUnavailableError
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 RULES = settings()

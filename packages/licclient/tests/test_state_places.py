@@ -4,8 +4,9 @@ from functools import partial
 
 import pytest
 
-from licclient import LicenseClient, NotActivatedError, Source
+from licclient import LicenseClient, Source
 from licclient._core.records import folder_name
+from licclient.errors import NotActivatedError
 
 
 @pytest.fixture

@@ -3,16 +3,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from stage.rules import settings
 
-from licclient import (
-    InvalidRequestError,
-    LicenseRefusedError,
-    LicenseState,
-    Reason,
-    ServiceUnavailableError,
-    Source,
-    UntrustedResponseError,
-    explain,
-)
+from licclient import LicenseState, Reason, Source, explain
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.status import (
     Outcome,
@@ -22,6 +13,12 @@ from licclient._core.status import (
     read_outcome,
     was_trial,
     write_outcome,
+)
+from licclient.errors import (
+    InvalidRequestError,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
 )
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -14,7 +14,8 @@ import pytest
 from stage.flavours import both
 
 import licclient
-from licclient import ClientSettings, LicenseClient, LicenseRefusedError, Quota, Source, Trust, Updates
+from licclient import ClientSettings, LicenseClient, Quota, Source, Trust, Updates
+from licclient.errors import LicenseRefusedError
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour
 
 SETTINGS = ClientSettings(
@@ -52,7 +53,7 @@ def app(flavour, drive, license_service):
 async def test_an_app_is_activated(app, license_service):
     """The ten-second test: issue, activate, use."""
     key = license_service.issue("Notes Pro")
-    with pytest.raises(licclient.NotActivatedError):
+    with pytest.raises(licclient.errors.NotActivatedError):
         await app.verify()
     assert (await app.activate(key.lower())).product == "Notes Pro"
     assert (await app.verify()).source is Source.CACHE
@@ -65,7 +66,7 @@ async def test_an_app_that_was_activated_earlier(app, license_service):
     license_service.issue("Notes Pro", activated=True)
     assert (await app.verify()).product == "Notes Pro"
     await app.forget_key()
-    with pytest.raises(licclient.NotActivatedError):
+    with pytest.raises(licclient.errors.NotActivatedError):
         await app.verify()
 
 
@@ -97,7 +98,7 @@ async def test_an_outage_is_played_to_its_end(app, license_service, license_cloc
         assert (await app.verify()).source is Source.GRACE
         assert (await app.status()).state is licclient.LicenseState.GRACE
         license_clock.move(timedelta(hours=72))
-        with pytest.raises(licclient.ServiceUnavailableError):
+        with pytest.raises(licclient.errors.ServiceUnavailableError):
             await app.verify()
     assert (await app.verify()).source is Source.SERVER
 
@@ -107,7 +108,7 @@ async def test_no_misbehaviour_is_an_answer(app, license_service, how):
     """Whatever stands in the service's place locks nobody out, and lets nobody in."""
     key = license_service.issue("Notes Pro")
     license_service.misbehave(how)
-    with pytest.raises(licclient.ServiceUnavailableError):
+    with pytest.raises(licclient.errors.ServiceUnavailableError):
         await app.activate(key)
     license_service.come_back()
     assert (await app.activate(key)).source is Source.SERVER
@@ -159,7 +160,7 @@ async def test_a_download_is_cut_and_goes_on(app, license_service, tmp_path):
     license_service.publish("1.5.0", content=b"abcdefgh")
     update = (await app.check_for_update(force=True)).update
     license_service.misbehave("wrong_file")
-    with pytest.raises(licclient.UntrustedResponseError):
+    with pytest.raises(licclient.errors.UntrustedResponseError):
         await app.download(update, tmp_path)
     license_service.misbehave("cut")
     assert (await app.download(update, tmp_path)).path.read_bytes() == b"abcdefgh"
@@ -205,7 +206,7 @@ async def test_an_app_that_pins_keys_is_tested_as_it_is(pinned, license_service,
     with license_service.offline():
         assert (await pinned.verify()).source is Source.GRACE
     license_service.revoke(key)
-    with pytest.raises(licclient.LicenseRefusedError):
+    with pytest.raises(licclient.errors.LicenseRefusedError):
         await pinned.verify()
 
 
@@ -214,7 +215,7 @@ async def test_an_app_that_pins_keys_sees_through_what_is_not_signed(pinned, lic
     license_service.issue("Notes Pro", activated=True)
     license_service.publish("1.5.0")
     license_service.misbehave("unsigned")
-    with pytest.raises(licclient.UntrustedResponseError):
+    with pytest.raises(licclient.errors.UntrustedResponseError):
         await pinned.verify()
     assert not await pinned.check_for_update(force=True)
     assert not license_service.client(SETTINGS, trust=Trust(release_keys=[RELEASES])).check_for_update(
@@ -235,7 +236,7 @@ async def test_what_a_vendor_does_later(app, license_service):
     for spoil, reason in ((license_service.revoke, "revoked"), (license_service.expire, "expired")):
         license_service.reinstate(key)
         spoil(key)
-        with pytest.raises(licclient.LicenseRefusedError) as caught:
+        with pytest.raises(licclient.errors.LicenseRefusedError) as caught:
             await app.verify(force=True)
         assert caught.value.reason == reason
 
@@ -251,7 +252,7 @@ def test_clients_share_a_computer_unless_they_are_given_one(license_service):
     key = license_service.issue("Notes Pro", slots=1)
     license_service.client(SETTINGS).activate(key)
     assert asyncio.run(license_service.async_client(SETTINGS).verify()).source is Source.CACHE
-    with pytest.raises(licclient.LicenseRefusedError):
+    with pytest.raises(licclient.errors.LicenseRefusedError):
         license_service.client(SETTINGS, storage=MemoryStorage()).activate(key)
 
 
@@ -269,7 +270,7 @@ def test_a_client_that_exists_already_is_led_here_and_back(license_service, monk
     before = vars(APP).copy()
     with LicenseService() as service:
         service.attach(APP)
-        with pytest.raises(licclient.NotActivatedError):
+        with pytest.raises(licclient.errors.NotActivatedError):
             export()
         service.issue("Notes Pro", activated=True)
         assert export() == "exported"
@@ -384,7 +385,7 @@ async def test_an_app_that_was_activated_earlier_works_offline(app, license_serv
         license_clock.move(hours=30)
         assert (await app.verify()).source is Source.GRACE
         license_clock.move(days=4)
-        with pytest.raises(licclient.ServiceUnavailableError):
+        with pytest.raises(licclient.errors.ServiceUnavailableError):
             await app.verify()
     assert {request.kind for request in license_service.requests} == {"verify"}
 
@@ -410,5 +411,5 @@ def test_an_app_that_asked_gets_no_other_answer_offline(license_service, license
     with pytest.raises(LicenseRefusedError):
         client.verify()
     license_service.reinstate(key)
-    with license_service.offline(), pytest.raises(licclient.ServiceUnavailableError):
+    with license_service.offline(), pytest.raises(licclient.errors.ServiceUnavailableError):
         client.verify()

@@ -15,18 +15,13 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from licclient import (
-    AsyncLicenseClient,
-    LicenseClient,
-    LicenseRefusedError,
-    ServiceUnavailableError,
-    Source,
-)
+from licclient import AsyncLicenseClient, LicenseClient, Source
 from licclient._core import session
 from licclient._core import storage as _storage
 from licclient._core.session import Session, call_name
 from licclient._core.storage import LEAST_SECONDS, CallLock
 from licclient._core.transport import Transport
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 PROGRAM = """
 import sys

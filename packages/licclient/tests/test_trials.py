@@ -12,23 +12,19 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from licclient import (
-    AsyncLicenseClient,
-    InvalidRequestError,
-    LicenseClient,
-    LicenseRefusedError,
-    Reason,
-    ServiceUnavailableError,
-    StateUnreadableError,
-    Trust,
-    UntrustedResponseError,
-    explain,
-)
+from licclient import AsyncLicenseClient, LicenseClient, Reason, Trust, explain
 from licclient._core import computer as machines
 from licclient._core.responses import Reply
 from licclient._trials.protocol import read_trial
 from licclient.dialogs._driver import begin_activation
 from licclient.dialogs._states import Action, Activation, Command, Ended, Pressed
+from licclient.errors import (
+    InvalidRequestError,
+    LicenseRefusedError,
+    ServiceUnavailableError,
+    StateUnreadableError,
+    UntrustedResponseError,
+)
 from licclient.testing import LicenseService, MemoryStorage, Misbehaviour
 
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"

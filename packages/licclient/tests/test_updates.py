@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.threads import call_at_once
-from licclient import LicenseClient, LicenseRefusedError, NotActivatedError, ServiceUnavailableError, Updates
+from licclient import LicenseClient, Updates
+from licclient.errors import LicenseRefusedError, NotActivatedError, ServiceUnavailableError
 
 
 async def test_a_newer_version_is_offered(client, service, key):

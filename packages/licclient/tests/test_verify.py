@@ -6,16 +6,8 @@ from functools import partial
 import pytest
 
 from harness.threads import call_at_once
-from licclient import (
-    InvalidRequestError,
-    License,
-    LicenseClient,
-    LicenseRefusedError,
-    LicenseState,
-    Reason,
-    ServiceUnavailableError,
-    Source,
-)
+from licclient import License, LicenseClient, LicenseState, Reason, Source
+from licclient.errors import InvalidRequestError, LicenseRefusedError, ServiceUnavailableError
 
 
 async def test_a_good_key_gives_a_license(client, service, clock, key):

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from licclient import AsyncLicenseClient, LicenseClient, ServiceUnavailableError
+from licclient import AsyncLicenseClient, LicenseClient
+from licclient.errors import ServiceUnavailableError
 
 
 @pytest.mark.parametrize("make", [LicenseClient, AsyncLicenseClient])

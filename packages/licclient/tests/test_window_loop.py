@@ -11,9 +11,10 @@ from stage.keyrings import Keyring
 from stage.signing import SIGNER, Vendor
 
 from harness.standstill import Standstill
-from licclient import LicenseClient, LicenseState, Outage, ServiceUnavailableError, Source, Trust
+from licclient import LicenseClient, LicenseState, Outage, Source, Trust
 from licclient._core.window_loop import is_in_window_loop
 from licclient.dialogs._states import Action
+from licclient.errors import ServiceUnavailableError
 
 pytestmark = pytest.mark.window
 MOST = 0.1 if sys.platform != "win32" else 1.0  # files take longer under wine; a keyring is far slower

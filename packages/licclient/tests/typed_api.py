@@ -15,19 +15,13 @@ import licclient.dialogs.qt
 import licclient.dialogs.tk as tk_dialogs
 from licclient import (
     AsyncLicenseClient,
-    AsyncWorker,
     ClientSettings,
-    Clock,
     Downloaded,
-    EntitlementValue,
-    KeyFlaw,
     LicclientError,
     License,
     LicenseClient,
-    LicenseRefusedError,
     LicenseState,
     LicenseStatus,
-    MistypedKeyError,
     Pages,
     Reason,
     Source,
@@ -35,11 +29,12 @@ from licclient import (
     Update,
     UpdateCheck,
     Updates,
-    Worker,
     explain,
 )
+from licclient.errors import KeyFlaw, LicenseRefusedError, MistypedKeyError
 from licclient.install import Installation, Installed
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage
+from licclient.types import AsyncWorker, Clock, EntitlementValue, Worker
 
 
 def constructors(settings: ClientSettings) -> None:

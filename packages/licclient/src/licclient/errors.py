@@ -24,18 +24,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from licclient._core.lazy import lazy
-from licclient._core.model import FileFlaw, Outage, Reason
+from licclient._core.model import FileFlaw, KeyFlaw, Outage, Reason
 
 if TYPE_CHECKING:
     from licclient._core import texts
-    from licclient._core.typed_key import KeyFlaw
 else:
     texts = lazy("licclient._core.texts")
 
 __all__ = [
     "DeactivationError",
     "DownloadCancelledError",
+    "FileFlaw",
     "InvalidRequestError",
+    "KeyFlaw",
     "LicclientError",
     "LicenseFileError",
     "LicenseRefusedError",
@@ -145,7 +146,7 @@ class MistypedKeyError(InvalidRequestError):
         errors: The same in English, as of any invalid request.
     """
 
-    def __init__(self, flaw: "KeyFlaw", detail: str = "") -> None:
+    def __init__(self, flaw: KeyFlaw, detail: str = "") -> None:
         super().__init__({"license_key": [texts.text_of(f"flaw.{flaw.value}", "en", detail)]})
         self.args = (flaw, detail)
         self.flaw = flaw

@@ -3,22 +3,20 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from licclient import (
+from licclient import LicclientError, Outage, Reason
+from licclient.errors import (
     DeactivationError,
     DownloadCancelledError,
     FileFlaw,
     InvalidRequestError,
     KeyFlaw,
-    LicclientError,
     LicenseFileError,
     LicenseRefusedError,
     MistypedKeyError,
     NoSeatError,
     NotActivatedError,
     NotEntitledError,
-    Outage,
     QuotaExceededError,
-    Reason,
     ServiceUnavailableError,
     StateUnreadableError,
     UntrustedResponseError,

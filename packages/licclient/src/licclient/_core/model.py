@@ -147,6 +147,16 @@ class Outage(StrEnum):
     """No request was sent yet, or its response was not waited for."""
 
 
+class KeyFlaw(StrEnum):
+    """What is wrong with the format of a typed key (D-57)."""
+
+    EMPTY = "empty"
+    PREFIX = "prefix"
+    CHARACTERS = "characters"
+    TOO_SHORT = "too_short"
+    TOO_LONG = "too_long"
+
+
 class FileFlaw(StrEnum):
     """What is wrong with a license file."""
 

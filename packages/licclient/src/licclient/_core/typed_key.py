@@ -5,11 +5,11 @@ For `activate`, dialogs and the command line. `verify` sends what the app passes
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.arguments import MAX_TYPED, wrong_type
 from licclient._core.lazy import lazy
+from licclient._core.model import KeyFlaw
 
 if TYPE_CHECKING:
     import unicodedata
@@ -45,16 +45,6 @@ _LOOK_ALIKE: Final = str.maketrans(
     "АВЕЗКМНОРСТУХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
     "ABE3KMHOPCTYXIJSABEZHIKMNOPTYX",
 )
-
-
-class KeyFlaw(StrEnum):
-    """What is wrong with the format of a typed key (D-57)."""
-
-    EMPTY = "empty"
-    PREFIX = "prefix"
-    CHARACTERS = "characters"
-    TOO_SHORT = "too_short"
-    TOO_LONG = "too_long"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class LicenseClock:
 
 
 class MemoryStorage:
-    """A `licclient.Storage` in memory; clients that share one are on one computer.
+    """A `licclient.types.Storage` in memory; clients that share one are on one computer.
 
     Attributes:
         machine_id: Names the computer when a trial is started.

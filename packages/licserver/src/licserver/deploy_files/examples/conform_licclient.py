@@ -7,10 +7,9 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 
-from licclient import (
+from licclient import LicclientError, LicenseClient
+from licclient.errors import (
     InvalidRequestError,
-    LicclientError,
-    LicenseClient,
     LicenseRefusedError,
     ServiceUnavailableError,
     UntrustedResponseError,
