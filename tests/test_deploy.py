@@ -170,7 +170,7 @@ def test_a_signed_verify_through_a_proxy(
             _wait_until_served(base, authority)
             with LicenseClient(base, domain="home.example", **app) as client:
                 found = client.verify(key)
-                assert (found.source, found.authenticated) == (Source.SERVER, True)
+                assert (found.source, found.is_authenticated) == (Source.SERVER, True)
                 assert not client.check_for_update(key)
             assert _ask(base, authority, key, {"X-Forwarded-For": "198.51.100.9"}) == 200
             shown = json.loads(licserver(home, "license", "show", key, "--json"))

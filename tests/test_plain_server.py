@@ -60,7 +60,7 @@ async def test_a_customer_of_a_plain_server(server: str, tmp_path: Path, flavour
     settings = {"product": made["product"], "slug": made["slug"], "version": "1.0.0"}
     client = flavour(server, **settings, storage=MemoryStorage())
     assert (await answer(client.activate(made["license_key"]))).product == made["product"]
-    assert (await answer(client.require())).authenticated is False
+    assert (await answer(client.require())).is_authenticated is False
     update = (await answer(client.check_for_update())).update
     assert (update.version, update.changelog_text) == ("2.0.0", "- Faster.")
 

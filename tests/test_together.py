@@ -28,7 +28,7 @@ def test_a_day_without_calls(shop: World, server: Server, open_client: Open, clo
     key = shop.new_key(SLUG, expires_on="2027-01-31")
     client = open_client(product=NAME)
     first = client.verify(key)
-    assert (first.product, f"{first.expiry}", first.lifetime, first.source) == (
+    assert (first.product, f"{first.expiry}", first.is_lifetime, first.source) == (
         NAME,
         "2027-01-31",
         False,

@@ -48,7 +48,7 @@ def test_a_signed_update_arrives(shop: World, open_client: Open, publish: Publis
     client = open_client(trust=Trust(release_keys=[ALICES]))
     update = check(client, shop.new_key(SLUG))
     assert update is not None
-    assert (update.version, update.authenticated, update.size) == ("2.0", True, len(content))
+    assert (update.version, update.is_authenticated, update.size) == ("2.0", True, len(content))
     assert (update.changelog_html, update.changelog_text) == ("New.", "New.")
     assert client.download(update, tmp_path / "downloads").path.read_bytes() == content
     assert update.manifest is not None
@@ -76,4 +76,4 @@ def test_an_app_goes_back_from_a_withdrawn_version_to_one_that_was_signed_again(
     assert isinstance(client.check_for_update(key, force=True).error, UntrustedResponseError)
     shop.services.releases.renew_manifest(SLUG, "2.0", sign_with_keys([ALICE]))
     assert (found := check(client, key)) is not None
-    assert (found.version, found.authenticated) == ("2.0", True)
+    assert (found.version, found.is_authenticated) == ("2.0", True)

@@ -68,7 +68,7 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
     key = shop.new_key(SLUG)
     with shop.serving() as server, opened(flavour, server.url, **options) as client:
         found = client.verify(key)
-        assert (found.source, found.authenticated) == (Source.SERVER, True)
+        assert (found.source, found.is_authenticated) == (Source.SERVER, True)
         offer = client.check_for_update(key).update
         assert offer is not None
         assert client.download(offer, tmp_path / "files").path.read_bytes() == shop.files["1.1.0"]
@@ -76,7 +76,7 @@ def test_an_app_that_pins_sees_all_of_a_licenses_life(
         assert client.verify(key).source is Source.CACHE
         clock.forward(hours=30)
         found = client.verify(key)
-        assert (found.source, found.authenticated) == (Source.GRACE, True)
+        assert (found.source, found.is_authenticated) == (Source.GRACE, True)
         shop.services.licenses.revoke(key)
         server.start()
         with pytest.raises(LicenseRefusedError) as refused:
@@ -106,12 +106,12 @@ def test_a_retired_key_signs_no_more(
             with opened(
                 flavour, server.url, **{**options, "trust": Trust(public_keys=[new.private.public.text])}
             ) as client:
-                assert client.verify(key).authenticated
+                assert client.verify(key).is_authenticated
             with opened(
                 flavour, server.url, **{**options, "trust": Trust(public_keys=[old.private.public.text])}
             ) as client:
                 if not retired:
-                    assert client.verify(key).authenticated
+                    assert client.verify(key).is_authenticated
                     continue
                 with pytest.raises(UntrustedResponseError, match="no signature of a pinned key"):
                     client.verify(key, force=True)
@@ -138,5 +138,5 @@ def test_an_address_with_odd_letters_still_fits(
     key = shop.new_key(SLUG)
     odd = {**options, "domain": "ünï cödé & co/+~'()%41", "version": "0.1+local.1"}
     with shop.serving() as server, opened(flavour, server.url, **odd) as client:
-        assert client.verify(key).authenticated
+        assert client.verify(key).is_authenticated
         assert client.check_for_update(key)

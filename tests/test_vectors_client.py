@@ -136,7 +136,7 @@ def test_the_client_sends_and_reads_exactly_this(
     with opened("sync", BASE, **settings, trust=Trust(public_keys=pins)) as client:
         result = _call(client, case)
     assert _described(result) == _expected(case)
-    assert not isinstance(result, License) or result.authenticated
+    assert not isinstance(result, License) or result.is_authenticated
 
 
 @both_flavours
@@ -190,7 +190,7 @@ def _described(result: Any) -> dict[str, Any]:
             fields: dict[str, Any] = {
                 "product": result.product,
                 "expiry": expiry,
-                "lifetime": result.lifetime,
+                "lifetime": result.is_lifetime,
             }
             granted = write_entitlements(result.entitlements)
             fields |= {"entitlements": granted} if granted else {}

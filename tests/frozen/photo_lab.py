@@ -42,7 +42,7 @@ def main(folder: str, command: str, *arguments: str) -> dict[str, object]:
                 return describe_program() | {"product": client.activate(*arguments).product}
             case "verify":
                 found = client.verify()
-                return describe_program() | {"source": found.source, "authenticated": found.authenticated}
+                return describe_program() | {"source": found.source, "authenticated": found.is_authenticated}
             case "update":
                 if (update := client.check_for_update(force=True).update) is None:
                     return describe_program() | {"update": None}

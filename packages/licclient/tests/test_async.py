@@ -243,7 +243,7 @@ async def test_an_application_may_send_the_requests(kind, tmp_path, store, key, 
     )
     options = {"storage": tmp_path, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(store.service.url, transport=kind(respond), **options) as client:
-        assert (await client.verify(key)).lifetime
+        assert (await client.verify(key)).is_lifetime
         done = await client.download((await client.check_for_update(key)).update, folder, key=key)
     assert done.path.read_bytes() == CONTENT
 

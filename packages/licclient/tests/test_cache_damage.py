@@ -44,7 +44,7 @@ def cached(kind, service, grants, at, key, tmp_path):
     """The record of one success, whose service has gone down, and a way to ask like a new process."""
     grants()
     with at() as client:
-        assert client.verify(key).authenticated is (kind == "signed")
+        assert client.verify(key).is_authenticated is (kind == "signed")
     service.goes_down()
     [record] = tmp_path.glob(f"{kind}-*.state")
 

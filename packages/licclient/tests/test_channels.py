@@ -73,7 +73,7 @@ def test_a_signed_beta_that_was_seen_does_not_keep_the_stable_version_away(make,
     signed = {"trust": Trust(release_keys=["ed25519:" + "A" * 43]), "version": "1.3"}
     assert make(**signed, updates=Updates(channels=["beta"])).check_for_update().update.version == "2.0b1"
     update = make(**signed).check_for_update().update
-    assert (update.version, update.authenticated) == ("1.4", True)
+    assert (update.version, update.is_authenticated) == ("1.4", True)
 
 
 def test_a_license_has_channels(make, license_service):

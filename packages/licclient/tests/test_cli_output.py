@@ -21,7 +21,7 @@ from licclient._cli._output import bar_line, format_origin, format_term, progres
 def test_people_read_how_old_an_answer_is(source, age, words):
     """The source in words, with the largest unit that fits; and a license without an end."""
     now = datetime(2026, 11, 21, tzinfo=UTC)
-    found = License("Notes", None, lifetime=True, checked_at=now - age, source=source)
+    found = License("Notes", None, is_lifetime=True, checked_at=now - age, source=source)
     assert (format_origin(found, now), format_term(found)) == (words, "lifetime license")
 
 

@@ -57,7 +57,7 @@ NOTES = ClientSettings("https://licenses.example.com", product="Notes", version=
 URLS = replace(NOTES, pages=Pages(buy="https://x/buy", support="mailto:help@x", manage="https://x/me"))
 KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
-LICENSE = License("Notes", date(2027, 12, 31), lifetime=False, checked_at=AT, source=Source.SERVER)
+LICENSE = License("Notes", date(2027, 12, 31), is_lifetime=False, checked_at=AT, source=Source.SERVER)
 UPDATE = Update("Notes", "notes", "1.1.0", "<ul><li>Export.</li></ul>", AT, size=4_200_000)
 FILE = Downloaded(Path("notes.zip"), 4_200_000, "0" * 64, "2.0", is_verified=True)
 REFUSED = LicenseRefusedError(Reason.REVOKED, "License has been revoked.")

@@ -94,7 +94,7 @@ async def test_a_signed_answer_carries_them(license_service):
     for source in (Source.SERVER, Source.CACHE):
         client = license_service.client(SETTINGS, trust=Trust(public_keys=[license_service.public_key]))
         found = client.verify()
-        assert (found.source, found.authenticated, found.entitlements) == (source, True, GRANTED)
+        assert (found.source, found.is_authenticated, found.entitlements) == (source, True, GRANTED)
 
 
 async def test_a_vendor_who_grants_nothing(license_service):

@@ -181,7 +181,7 @@ async def test_a_pinned_app_asks_the_keyring_for_what_was_signed(
     await make_client(trust=Trust(public_keys=[SIGNER.text])).activate(key)
     calls = service.count()
     found = await make_client(trust=Trust(public_keys=[SIGNER.text])).verify()
-    assert (found.source, found.authenticated, service.count()) == (Source.CACHE, True, calls)
+    assert (found.source, found.is_authenticated, service.count()) == (Source.CACHE, True, calls)
     assert (await make_client(trust=Trust(public_keys=[SIGNER.text])).status()).product == "Notes"
     kept, backend.kept = backend.kept, {}
     client = make_client(trust=Trust(public_keys=[SIGNER.text]))

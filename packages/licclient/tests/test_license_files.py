@@ -227,7 +227,7 @@ def test_both_names_of_the_algorithm_are_read(client: LicenseClient, alg: str) -
     """RFC 8037 and RFC 9864; broken into lines and quoted with text by a mail program."""
     lines = wrap("\r\n ".join(jws({**HEAD, "alg": alg})[at : at + 60] for at in range(0, 900, 60)))
     found = client.install_license_file(b"Dear Anna,\r\nhere it is:\r\n" + lines + b"\r\n--\r\nVendor\r\n")
-    assert (found.product, found.source, found.authenticated) == ("Photo Lab", Source.FILE, True)
+    assert (found.product, found.source, found.is_authenticated) == ("Photo Lab", Source.FILE, True)
 
 
 def test_the_signature_of_rfc_8037() -> None:

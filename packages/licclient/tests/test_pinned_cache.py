@@ -53,7 +53,7 @@ def record(make, key, tmp_path):
     with make() as client:
         client.verify(key)
     [path] = tmp_path.glob("signed-*")
-    assert recalled(make(), key).authenticated
+    assert recalled(make(), key).is_authenticated
     return path
 
 
@@ -74,7 +74,7 @@ def test_another_label_makes_nothing_unbelievable(make, key, tmp_path):
     content = json.loads(path.read_bytes().split(b"\n", 1)[1])
     assert (content["label"], content["app_version"]) == ("Anna's Mac", "1.4")
     for changed in ({}, {"label": "Bob's PC"}):
-        assert recalled(make(**changed), key).authenticated
+        assert recalled(make(**changed), key).is_authenticated
 
 
 # --- forgers, who know how a record is sealed -------------------------------------------------

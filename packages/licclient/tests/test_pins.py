@@ -42,18 +42,18 @@ async def test_a_signed_success_is_authenticated_live_and_remembered(pinned, ven
     """From the server, from the cache and in grace, the license says that a pinned key vouches for it."""
     for source in (Source.SERVER, Source.CACHE):
         found = await pinned.verify(key)
-        assert (found.source, found.authenticated, found.checked_at) == (source, True, clock())
+        assert (found.source, found.is_authenticated, found.checked_at) == (source, True, clock())
     vendor.service.goes_down()
     clock.move(hours=30)
     found = await pinned.verify(key)
-    assert (found.source, found.authenticated) == (Source.GRACE, True)
+    assert (found.source, found.is_authenticated) == (Source.GRACE, True)
 
 
 async def test_without_a_pin_nothing_is_asked_for_and_nothing_is_authenticated(client, service, key):
     """The protocol as ever: no header more, and the license says that nobody vouches for it."""
     service.grants()
     for _ in range(2):
-        assert (await client.verify(key)).authenticated is False
+        assert (await client.verify(key)).is_authenticated is False
     assert not {"accept-signature", "content-digest"} & set(service.requests[0].headers)
 
 
@@ -219,7 +219,7 @@ async def test_pins_come_and_go_with_versions_of_the_app(
     assert (await make_client(**kinds[1]).verify()).source is Source.SERVER
     for kind in kinds:
         found = await make_client(**kind).verify()
-        assert (found.source, found.authenticated) == (Source.CACHE, bool(kind))
+        assert (found.source, found.is_authenticated) == (Source.CACHE, bool(kind))
     await make_client(**kinds[1]).forget_key()
     for kind in kinds:
         with pytest.raises(NotActivatedError):
@@ -246,4 +246,4 @@ def test_an_unsigned_result_of_another_call_counts_for_nothing(service, http_ans
         service.script = script
     assert isinstance(next(flow), OwnAddress)
     flow.close()
-    assert pinned.verify(force=True).authenticated
+    assert pinned.verify(force=True).is_authenticated

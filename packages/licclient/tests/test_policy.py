@@ -228,7 +228,7 @@ def test_a_signed_success_counts_from_its_signature(behind, seen, slow_by):
     verified = Verified("Notes", None, lifetime=True, proof=proof)
     result, kept = apply_response(verified, None, START + behind, settings())
     assert kept == CachedLicense(verified, START, START + seen, slow_by)
-    assert result.authenticated
+    assert result.is_authenticated
 
 
 def test_when_a_success_is_confirmed_next_and_until_when_it_holds():

@@ -8,13 +8,14 @@ import pkgutil
 import subprocess
 import sys
 import time
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import pytest
 import respx
 
 import licclient
-from licclient import AsyncLicenseClient, LicenseClient, Reason
+from licclient import AsyncLicenseClient, ClientSettings, LicenseClient, Pages, Reason, Trust, Updates
 from licclient._core.runners import run_async
 from licclient.errors import InvalidRequestError, LicenseRefusedError, ServiceUnavailableError
 
@@ -62,6 +63,48 @@ def test_each_name_has_one_home():
 
 def _is_error(value):
     return isinstance(value, type) and issubclass(value, Exception)
+
+
+OPTIONS = {ClientSettings, Updates, Trust, Pages}
+"""Their fields are arguments."""
+
+
+def _booleans(kind):
+    """List the attributes of a class that are annotated as booleans, by itself or a property."""
+    for base in kind.__mro__:
+        for name, hint in vars(base).get("__annotations__", {}).items():
+            if hint in (bool, "bool"):
+                yield name
+        for name, member in vars(base).items():
+            if isinstance(member, property) and member.fget.__annotations__.get("return") in (bool, "bool"):
+                yield name
+
+
+@pytest.mark.parametrize(
+    "module", ["", ".errors", ".types", ".deliver", ".install", ".testing", ".dialogs.tk"]
+)
+def test_booleans_have_one_form(module):
+    """Attributes begin with `is_` or `has_`; arguments do not, but for constructors of results (D-312)."""
+    place = pytest.importorskip(f"licclient{module}")
+    found = [value for name in place.__all__ if inspect.isroutine(value := getattr(place, name))]
+    attributes, functions = [], list(found)
+    for kind in (value for name in place.__all__ if inspect.isclass(value := getattr(place, name))):
+        is_result = is_dataclass(kind) or issubclass(kind, Exception)
+        if kind not in OPTIONS:
+            attributes += [f"{kind.__name__}.{name}" for name in _booleans(kind) if name[0] != "_"]
+        functions += [
+            member
+            for name, member in inspect.getmembers(kind, inspect.isfunction)
+            if (name == "__init__" and not is_result) or not name.startswith("_")
+        ]
+    arguments = [
+        f"{function.__qualname__}({name})"
+        for function in functions
+        for name, one in inspect.signature(function).parameters.items()
+        if one.annotation in (bool, "bool", "bool | None")
+    ]
+    assert [one for one in attributes if not one.rpartition(".")[2].startswith(("is_", "has_"))] == []
+    assert [one for one in arguments if one.rpartition("(")[2].startswith(("is_", "has_"))] == []
 
 
 @pytest.mark.parametrize(("name", "home"), [("NoSeatError", "errors"), ("Storage", "types"), ("Licence", "")])
@@ -184,7 +227,7 @@ async def test_apps_can_mock_the_service_with_respx(make_client, key):
     """Whoever tests an app with respx finds the calls where httpx makes them, over https as well."""
     body = {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
     route = respx.post("https://store.invalid/api/v1/licenses/verify").respond(json=body)
-    assert (await make_client("https://store.invalid").verify(key)).lifetime
+    assert (await make_client("https://store.invalid").verify(key)).is_lifetime
     assert route.called
 
 

@@ -34,7 +34,7 @@ def pinned(make_client):
 async def test_what_was_signed_is_offered_and_downloaded(pinned, store, folder, key):
     """The update says that it is authenticated and how long it is; the file is as readable as its folder."""
     update = (await pinned.check_for_update(key)).update
-    assert (update.version, update.authenticated, update.size) == ("2.0", True, len(CONTENT))
+    assert (update.version, update.is_authenticated, update.size) == ("2.0", True, len(CONTENT))
     folder.mkdir(mode=0o755)
     path = (await pinned.download(update, folder, key=key)).path
     assert path.read_bytes() == CONTENT
@@ -46,7 +46,7 @@ async def test_without_pins_nothing_is_required_and_nothing_is_verified(client, 
     """An app that pins nothing works as ever, and nothing is marked as checked."""
     store.manifest = "rubbish"
     update = (await client.check_for_update(key)).update
-    assert (update.version, update.authenticated, update.size) == ("2.0", False, None)
+    assert (update.version, update.is_authenticated, update.size) == ("2.0", False, None)
 
 
 async def test_no_length_and_no_digest_are_needed_from_the_server(pinned, store, fetch):
@@ -125,7 +125,7 @@ async def test_a_remembered_offer_ends_with_its_manifest(pinned, store, clock, k
     store.manifest = word(document(expires_at="2026-11-21T13:00:00Z"))
     update = (await pinned.check_for_update(key)).update
     clock.move(minutes=59)
-    assert (await pinned.check_for_update(key)).update.authenticated
+    assert (await pinned.check_for_update(key)).update.is_authenticated
     clock.move(minutes=1)
     assert not await pinned.check_for_update(key)
     store.manifest = word(document())

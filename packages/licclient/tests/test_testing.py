@@ -198,9 +198,9 @@ async def test_an_app_that_pins_keys_is_tested_as_it_is(pinned, license_service,
     license_service.publish("1.5.0", content=b"new")
     for source in (Source.SERVER, Source.CACHE):
         found = await pinned.verify()
-        assert (found.source, found.authenticated) == (source, True)
+        assert (found.source, found.is_authenticated) == (source, True)
     update = (await pinned.check_for_update()).update
-    assert update.authenticated
+    assert update.is_authenticated
     assert (await pinned.download(update, tmp_path)).path.read_bytes() == b"new"
     license_clock.move(hours=30)
     with license_service.offline():
@@ -222,7 +222,7 @@ async def test_an_app_that_pins_keys_sees_through_what_is_not_signed(pinned, lic
         force=True
     )
     plain = license_service.client(SETTINGS)
-    assert not plain.verify().authenticated
+    assert not plain.verify().is_authenticated
     assert plain.check_for_update(force=True).update.version == "1.5.0"
 
 

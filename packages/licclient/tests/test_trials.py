@@ -156,9 +156,9 @@ def test_a_trial_is_believed_only_if_it_was_signed(shop):
         with pytest.raises(UntrustedResponseError):
             client.start_trial()
         shop.come_back()
-        assert client.start_trial().authenticated
+        assert client.start_trial().is_authenticated
     with shop.client(**options) as started, shop.offline():
-        assert (started.require().is_trial, started.require().authenticated) == (True, True)
+        assert (started.require().is_trial, started.require().is_authenticated) == (True, True)
 
 
 def test_without_a_slug_there_is_no_trial(shop):

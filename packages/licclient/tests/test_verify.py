@@ -13,7 +13,9 @@ from licclient.errors import InvalidRequestError, LicenseRefusedError, ServiceUn
 async def test_a_good_key_gives_a_license(client, service, clock, key):
     """What the server grants arrives as a License, with the instant and the source."""
     service.grants("Notes", "2027-01-31")
-    expected = License("Notes", date(2027, 1, 31), lifetime=False, checked_at=clock.now, source=Source.SERVER)
+    expected = License(
+        "Notes", date(2027, 1, 31), is_lifetime=False, checked_at=clock.now, source=Source.SERVER
+    )
     assert await client.verify(key) == expected
 
 

@@ -307,7 +307,7 @@ def _check_license(found: LicenseStatus, products: Sequence[str]) -> Finding:
     if found.key_hint:
         parts.append(f"key {found.key_hint}")
     if found.product:
-        term = "lifetime" if found.lifetime else f"through {found.expiry}" if found.expiry else "no expiry"
+        term = "lifetime" if found.is_lifetime else f"through {found.expiry}" if found.expiry else "no expiry"
         parts.append(f"{found.product}, {term}")
     if found.checked_at:
         parts.append(f"confirmed {found.checked_at:%Y-%m-%d %H:%M} UTC")

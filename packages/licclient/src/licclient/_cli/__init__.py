@@ -161,10 +161,10 @@ def _verify(args: argparse.Namespace, output: Output, client: LicenseClient) -> 
         "valid": True,
         "product": found.product,
         "expiry": found.expiry.isoformat() if found.expiry else None,
-        "lifetime": found.lifetime,
+        "lifetime": found.is_lifetime,
         "checked_at": found.checked_at.isoformat(),
         "source": found.source.value,
-        "authenticated": found.authenticated,
+        "authenticated": found.is_authenticated,
         "entitlements": write_entitlements(found.entitlements),
         "trial": found.is_trial,
     }

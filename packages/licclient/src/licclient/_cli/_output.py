@@ -150,7 +150,7 @@ def _format_value(value: EntitlementValue) -> str:
 def format_term(found: License) -> str:
     if found.expiry is not None:
         return f"valid through {found.expiry.isoformat()} UTC"
-    return "lifetime license" if found.lifetime else "no expiry"
+    return "lifetime license" if found.is_lifetime else "no expiry"
 
 
 def format_origin(found: License, now: datetime) -> str:

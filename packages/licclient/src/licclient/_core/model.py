@@ -211,10 +211,10 @@ class License:
     Attributes:
         product: Product name stored on the key when it was issued (D-12).
         expiry: Last day (UTC) on which the key is valid; None when it has no expiry (D-09).
-        lifetime: True when the key never expires.
+        is_lifetime: Whether the key never expires.
         checked_at: When the server last confirmed the key, or issued the license file; aware, UTC.
         source: Whether this is the server's fresh word, the cache's, grace, or a license file.
-        authenticated: Whether a pinned key has signed this very license; False when no key is pinned (D-62).
+        is_authenticated: Whether a pinned key has signed this very license; False without pinned keys (D-62).
         entitlements: What the license grants, by name; empty if the vendor has chosen nothing. Absent is not
             false: write `entitlements.get("projects", 3)`.
         is_trial: Whether it is a trial, which ends with `expiry` unless it is bought.
@@ -222,10 +222,10 @@ class License:
 
     product: str
     expiry: date | None
-    lifetime: bool
+    is_lifetime: bool
     checked_at: datetime
     source: Source
-    authenticated: bool = False
+    is_authenticated: bool = False
     entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
     is_trial: bool = False
 

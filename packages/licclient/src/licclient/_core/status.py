@@ -168,7 +168,7 @@ class LicenseStatus:
         key_hint: The end of the key, to tell two keys apart; None without one.
         product: As on the key.
         expiry: Last valid day, UTC; None when there is no end.
-        lifetime: True when the key never expires.
+        is_lifetime: True when the key never expires.
         days_left: Whole days that it is valid after today (UTC): 0 on the last one, less afterwards; None
             without end. By the service's clock, if a signature shows that this computer's is slow.
         checked_at: When the server last said yes; aware, UTC.
@@ -190,7 +190,7 @@ class LicenseStatus:
     key_hint: str | None = None
     product: str | None = None
     expiry: date | None = None
-    lifetime: bool = False
+    is_lifetime: bool = False
     days_left: int | None = None
     checked_at: datetime | None = None
     source: Source | None = None

@@ -25,7 +25,7 @@ class Update:
         changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
         last_updated: When that version was published; aware, UTC.
         size: Bytes of its file, as the vendor signed it; None when no release key is pinned (D-67).
-        authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
+        is_authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
         download_url: Signed address; None for an offer remembered from an earlier check (D-48).
         offered_at: When the server handed out `download_url`; aware, UTC.
         manifest: What was signed, as it came; checked again before anything is downloaded.
@@ -41,7 +41,7 @@ class Update:
     download_url: str | None = field(default=None, repr=False, compare=False)
     offered_at: datetime | None = field(default=None, repr=False, compare=False)
     size: int | None = None
-    authenticated: bool = False
+    is_authenticated: bool = False
     manifest: str | None = field(default=None, repr=False, compare=False)
     is_required: bool = False
     is_critical: bool = False

@@ -289,7 +289,7 @@ def _judge(
     file: LicenseFile, held: CachedLicense, now: datetime, settings: Settings
 ) -> License | LicclientError:
     if (found := from_cache(held, now, settings)) is not None:
-        return replace(found, source=Source.FILE, authenticated=True)
+        return replace(found, source=Source.FILE, is_authenticated=True)
     if evaluate(held, now, settings) is CacheState.CLOCK_SET_BACK:
         words = "The clock of this computer is behind the license file. Set it right."
         return ServiceUnavailableError(words, outage=Outage.CLOCK)

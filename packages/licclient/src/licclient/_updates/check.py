@@ -333,7 +333,7 @@ def _update(listing: Listing, offered_at: datetime | None) -> Update:
         download_url=listing.download_url,
         offered_at=offered_at,
         size=listing.signed.size if listing.signed else None,
-        authenticated=listing.signed is not None,
+        is_authenticated=listing.signed is not None,
         manifest=listing.manifest,
         is_critical=listing.is_critical,
     )
