@@ -145,9 +145,9 @@ async def test_a_plan_is_sold_used_and_changed(
         await _wait_for_notice(page, "The plan is saved")
         await _change_terms(visitor, shop, key, "Plan", "pro")
         app.verify(force=True)
-        assert (export(), app.consume("exports"), app.consume("exports")) == ("exported", 1, 0)
+        assert (export(), app.uses.consume("exports"), app.uses.consume("exports")) == ("exported", 1, 0)
         with pytest.raises(QuotaExceededError) as used_up:
-            app.consume("exports")
+            app.uses.consume("exports")
         assert explain(used_up.value, "en").startswith(
             "You have used all that your license includes for now."
         )
@@ -160,7 +160,7 @@ async def test_a_plan_is_sold_used_and_changed(
         await _wait_for_notice(page, "The plan is saved")
         app.verify(force=True)
         assert export() == "Your license does not include this feature."
-        assert app.consume("exports") == 0
+        assert app.uses.consume("exports") == 0
 
 
 @pytest.mark.parametrize("hands", ["tk"], indirect=True)
@@ -252,13 +252,13 @@ async def test_a_computer_without_a_network(
         page = visitor.page
         await visitor.open(_page_of(shop, key))
         await page.get_by_text("License file for a machine without a network").click()
-        await page.get_by_label("Request").fill(app.request_license_file())
+        await page.get_by_label("Request").fill(app.license_file.request())
         await page.get_by_label("Valid for days").fill("30")
         async with page.expect_download() as coming:
             await page.get_by_role("button", name="Download the license file").click()
         file = tmp_path / "stick.lic"
         await (await coming.value).save_as(file)
-        app.install_license_file(file)
+        app.license_file.install(file)
         assert app.verify().source is Source.FILE
         await page.reload()
         await expect(page.get_by_text("License file until")).to_be_visible()
@@ -273,14 +273,10 @@ async def test_two_seats_for_three_people(
     """The third waits until support takes a seat back, and the first until the customer does."""
     key = shop.new_key(SLUG, slots=None, floating_seats=2)
     lost: list[LicclientError] = []
-    first, second, third = (
-        open_app(f"pc-{number}", label=f"Desk {number}").seat(key, on_lost=lost.append)
-        for number in (1, 2, 3)
-    )
-    first.take()
-    second.take()
+    apps = [open_app(f"pc-{number}", label=f"Desk {number}") for number in (1, 2, 3)]
+    first, second = (app.seats.take(key, on_lost=lost.append) for app in apps[:2])
     with pytest.raises(NoSeatError) as full:
-        third.take()
+        apps[2].seats.take(key, on_lost=lost.append)
     assert explain(full.value, "en").startswith("All seats of this license are in use (2).")
     async with at_console(program, shop, server) as visitor:
         page = visitor.page
@@ -291,7 +287,8 @@ async def test_two_seats_for_three_people(
         await expect(page.get_by_role("heading", level=1)).to_have_text("Take back the seat of Desk 1?")
         await page.get_by_role("button", name="Take back", exact=True).click()
         await _wait_for_notice(page, "The seat is taken back")
-        assert third.take().is_held
+        third = apps[2].seats.take(key, on_lost=lost.append)
+        assert third.is_held
         clock.forward(seconds=45)  # each is renewed, or not
         eventually(lambda: lost)
         assert explain(lost[0], "en").startswith("The seat of this computer was taken back. Please save")

@@ -87,9 +87,9 @@ def test_a_machine_without_a_network(
     }
     edges = {"clock": clock, "storage": tmp_path / "state", "transport": httpx.MockTransport(fail)}
     with opened(flavour, "https://licenses.example", **app, **edges) as client:
-        issued = shop.services.offline_files.issue(key, client.request_license_file(), 30)
+        issued = shop.services.offline_files.issue(key, client.license_file.request(), 30)
         (tmp_path / issued.name).write_text(issued.text)
-        client.install_license_file(tmp_path / issued.name)
+        client.license_file.install(tmp_path / issued.name)
         for days in (0, 15, 14):
             clock.forward(days=days)
             assert client.verify().source is client.require().source is Source.FILE

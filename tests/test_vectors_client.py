@@ -79,7 +79,7 @@ def _call(client: LicenseClient, case: Case) -> Any:
         if case.request["path"] == TRIAL_PATH:
             return client.start_trial()
         if case.request["path"] == SEAT_PATH:
-            return client.seat(_request_fields(case)["license_key"]).take()._lease.held
+            return client.seats.take(_request_fields(case)["license_key"])._lease.held
         return client.verify(_request_fields(case)["license_key"])
     except LicclientError as problem:
         return problem

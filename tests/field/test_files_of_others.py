@@ -154,7 +154,7 @@ def test_a_pipe_in_place_of_a_file_does_not_block(shop: LicenseService, tmp_path
         os.mkfifo(pipe)
         client = shop.client(slug="notes", trust=Trust(public_keys=()))
         with pytest.raises(OSError, match="Not a plain file"):
-            client.install_license_file(pipe)
+            client.license_file.install(pipe)
     elif what == "update":
         zipped = downloaded(tmp_path, app("1.0"))
         zipped.path.unlink()

@@ -73,19 +73,19 @@ def test_an_allowance_is_never_passed(
     key = shop.issue("Notes", entitlements=Entitlements({"exports": Quota(100, "month")}))
     client = shop.client(storage=storage())
     client.activate(key)
-    client.consume("exports")
+    client.uses.consume("exports")
     if not patience:
         monkeypatch.setattr("licclient._core.storage.CallLock.is_ours", lambda _: True)
     taken: list[int] = []
 
     def use() -> None:
         with suppress(ServiceUnavailableError):
-            taken.append(client.consume("exports"))
+            taken.append(client.uses.consume("exports"))
 
     with shop.offline():
         call_at_once([use] * 24)
     assert len(taken) == 10
-    assert client.consume("exports") == 100 - 1 - 10 - 1
+    assert client.uses.consume("exports") == 100 - 1 - 10 - 1
 
 
 # --- fork ------------------------------------------------------------------------------------------

@@ -110,8 +110,8 @@ def test_digitalcreations_maxto_545(shop: LicenseService) -> None:
     with shop.client(SETTINGS, transport=between) as client:
         client.activate(KEY)
         assert client.check_for_update()
-        left = client.consume("exports")
-        with client.seat() as seat:
+        left = client.uses.consume("exports")
+        with client.seats.take() as seat:
             between.is_there = True
             shop.clock.move(hours=30)
             assert client.verify().source is Source.GRACE
@@ -119,8 +119,8 @@ def test_digitalcreations_maxto_545(shop: LicenseService) -> None:
             check = client.check_for_update(force=True)
             assert isinstance(check.error, ServiceUnavailableError)
             assert client.status().update is not None
-            assert client.consume("exports") == left - 1
+            assert client.uses.consume("exports") == left - 1
             between.is_there = False
             assert seat.seats == 2
         assert client.verify(force=True).source is Source.SERVER
-        assert client.consume("exports") == left - 2
+        assert client.uses.consume("exports") == left - 2

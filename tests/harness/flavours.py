@@ -15,11 +15,13 @@ both_flavours = pytest.mark.parametrize("flavour", ["sync", "async"], indirect=T
 class Awaited:
     """The asynchronous client; each call runs to its end on one event loop."""
 
-    def __init__(self, runner: asyncio.Runner, client: AsyncLicenseClient) -> None:
+    def __init__(self, runner: asyncio.Runner, client: Any) -> None:
         self._runner, self._client = runner, client
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
+        if name in {"uses", "license_file"}:
+            return Awaited(self._runner, method)
         return lambda *args, **named: self._runner.run(method(*args, **named))
 
 

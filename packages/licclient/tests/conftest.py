@@ -209,6 +209,8 @@ class Driver:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.client, name)
+        if name in {"uses", "seats", "license_file"}:
+            return Driver(method)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             result = method(*args, **kwargs)

@@ -216,7 +216,7 @@ async def test_a_seat_that_is_granted_after_its_release_is_released_again(
     options = {"storage": tmp_path, "clock": clock, "slug": "notes", "version": "1.0"}
     async with AsyncLicenseClient(service.url, **options) as client:
         await client.activate(key)
-        taking = asyncio.ensure_future(client.seat().take())
+        taking = asyncio.ensure_future(client.seats.take())
         await eventually(lambda: asked)
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -242,7 +242,7 @@ def test_a_seat_is_released_when_the_loop_ends(service, store, clock, key, tmp_p
         async with AsyncLicenseClient(service.url, **options) as client:
             await client.activate(key)
             asyncio.get_running_loop().call_later(0.2, asyncio.current_task().cancel)
-            async with client.seat():
+            async with client.seats.take():
                 pytest.fail("it was not granted in time")
 
     with pytest.raises(asyncio.CancelledError):

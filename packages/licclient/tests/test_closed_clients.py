@@ -1,6 +1,7 @@
 """A closed client raises, whatever is called, and sends nothing; closing it again is fine."""
 
 import inspect
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from stage.flavours import both
 from licclient import AsyncLicenseClient, LicenseClient
 from licclient._core.requests import verify_call
 from licclient.errors import ServiceUnavailableError
+from licclient.types import AsyncSeat, Seat
 
 ARGUMENTS = {
     "activate": ("CP-ABC123-DEF456-GHI789-JKL012-MNO345",),
-    "consume": ("exports",),
+    "uses.consume": ("exports",),
     "download": (None, "/nonexistent"),
-    "install_license_file": (b"",),
+    "license_file.install": (b"",),
     "is_skipped": (None,),
     "skip_update": (None,),
 }
@@ -22,10 +24,15 @@ WORKS = {"close", "aclose", "stop", "settings", "state_folder", "licensed"}
 """Nothing is read or sent by these; what `licensed` decorates is called below."""
 
 
+FEATURES = {"uses": ("consume",), "seats": ("take",), "license_file": ("request", "install")}
+
+
 def _methods(kind):
-    return sorted(
-        name for name, _ in inspect.getmembers(kind) if not name.startswith("_") and name not in WORKS
-    )
+    for name, _ in inspect.getmembers(kind):
+        if name in FEATURES:
+            yield from (f"{name}.{method}" for method in FEATURES[name])
+        elif not name.startswith("_") and name not in WORKS:
+            yield name
 
 
 CASES = [(kind, name) for kind in (LicenseClient, AsyncLicenseClient) for name in _methods(kind)]
@@ -40,7 +47,7 @@ async def closed(service, key, drive, tmp_path):
         client = kind(service.url, slug="notes", version="1.0", storage=tmp_path)
         driven = drive(client)
         await driven.activate(key)
-        seat = client.seat()
+        seat = client._create_seat(Seat if kind is LicenseClient else AsyncSeat, None, None, None)
         await driven.close()
         await driven.close()
         service.requests.clear()
@@ -55,7 +62,7 @@ async def test_each_method_of_a_closed_client_raises(closed, service, kind, name
     """Derived from the class; nothing is sent, and nothing opened again."""
     client, _ = await closed(kind)
     with pytest.raises(RuntimeError, match="closed"):
-        await _call(lambda: getattr(client, name)(*ARGUMENTS.get(name, ())))
+        await _call(lambda: attrgetter(name)(client)(*ARGUMENTS.get(name, ())))
     assert service.count() == 0
 
 

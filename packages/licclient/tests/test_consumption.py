@@ -98,27 +98,27 @@ def sold(license_service):
 async def test_uses_are_counted(app, license_service, sold, license_clock):
     """Until nothing is left; the error says when it goes on, and then it does."""
     await app.verify()
-    assert [await app.consume("exports"), await app.consume("exports", 18)] == [19, 1]
+    assert [await app.uses.consume("exports"), await app.uses.consume("exports", 18)] == [19, 1]
     with pytest.raises(QuotaExceededError) as caught:
-        await app.consume("exports", 2)
+        await app.uses.consume("exports", 2)
     assert (caught.value.entitlement, caught.value.resets_at) == ("exports", datetime(2030, 2, 1, tzinfo=UTC))
     assert "2030" in explain(caught.value, "de")
     assert pickle.loads(pickle.dumps(caught.value)).resets_at == caught.value.resets_at  # noqa: S301
-    assert await app.consume("exports") == 0
+    assert await app.uses.consume("exports") == 0
     license_clock.move(days=17)
-    assert await app.consume("exports") == 19
+    assert await app.uses.consume("exports") == 19
 
 
 @both
 async def test_offline_uses_are_settled_at_the_next_contact(app, license_service, sold):
     """A tenth of the limit is allowed without contact; each use is counted in the end, and once."""
     await app.verify()
-    await app.consume("exports")
+    await app.uses.consume("exports")
     with license_service.offline():
-        assert [await app.consume("exports"), await app.consume("exports")] == [18, 17]
+        assert [await app.uses.consume("exports"), await app.uses.consume("exports")] == [18, 17]
         with pytest.raises(ServiceUnavailableError):
-            await app.consume("exports")
-    assert await app.consume("exports") == 16
+            await app.uses.consume("exports")
+    assert await app.uses.consume("exports") == 16
     assert sum(amount for *_, amount in license_service._endpoints.licenses[sold].uses.values()) == 4
 
 
@@ -126,48 +126,48 @@ async def test_the_worker_reports_what_was_used_offline(license_service, sold, l
     """With its next verify: an app that is not used any more in this period leaves nothing uncounted."""
     client = license_service.client(SETTINGS)
     client.verify()
-    client.consume("exports")
+    client.uses.consume("exports")
     with license_service.offline():
-        client.consume("exports", 2)
+        client.uses.consume("exports", 2)
     uses = license_service._endpoints.licenses[sold].uses
     with client.start():
         assert len(uses) == 1
         license_clock.move(days=3)
         await eventually(lambda: len(uses) == 2)
     assert sum(amount for *_, amount in uses.values()) == 3
-    assert client.consume("exports") == 16
+    assert client.uses.consume("exports") == 16
 
 
 async def test_a_use_whose_answer_was_lost_counts_once(license_service, sold):
     """It is sent again with the id that it had."""
     client = license_service.client(SETTINGS)
     client.verify()
-    client.consume("exports")
+    client.uses.consume("exports")
 
     def lose(request):
         license_service.transport.handle_request(request)
         raise httpx.ReadError("lost", request=request)
 
     with license_service.client(SETTINGS, transport=httpx.MockTransport(lose)) as cut:
-        assert cut.consume("exports") == 18
-    assert client.consume("exports") == 17
+        assert cut.uses.consume("exports") == 18
+    assert client.uses.consume("exports") == 17
 
 
 async def test_what_does_not_fit_any_more_is_dropped(license_service, sold):
     """Another computer has used it up meanwhile: the use is lost, and nothing more is allowed offline."""
     client = license_service.client(SETTINGS)
     client.verify()
-    client.consume("exports")
+    client.uses.consume("exports")
     other = license_service.client(SETTINGS, storage=MemoryStorage())
     other.activate(sold)
     with license_service.offline():
-        client.consume("exports", 2)
-    assert other.consume("exports", 19) == 0
+        client.uses.consume("exports", 2)
+    assert other.uses.consume("exports", 19) == 0
     for _ in range(2):
         with pytest.raises(QuotaExceededError):
-            client.consume("exports")
+            client.uses.consume("exports")
     with license_service.offline(), pytest.raises(ServiceUnavailableError):
-        client.consume("exports")
+        client.uses.consume("exports")
 
 
 async def test_without_an_answer_in_this_period_nothing_is_allowed(license_service, sold, license_clock):
@@ -175,21 +175,21 @@ async def test_without_an_answer_in_this_period_nothing_is_allowed(license_servi
     client = license_service.client(SETTINGS)
     client.verify()
     with license_service.offline(), pytest.raises(ServiceUnavailableError):
-        client.consume("exports")
-    client.consume("exports")
+        client.uses.consume("exports")
+    client.uses.consume("exports")
     for days in (-1, 40):
         license_clock.move(days=days)
         with license_service.offline(), pytest.raises(ServiceUnavailableError):
-            client.consume("exports")
+            client.uses.consume("exports")
 
 
 async def test_only_a_signed_answer_allows_uses_offline(license_service, sold):
     """With pinned keys: when it comes, and when it is read from the disk."""
     client = license_service.client(SETTINGS, trust=Trust(public_keys=[license_service.public_key]))
     client.verify()
-    client.consume("exports")
+    client.uses.consume("exports")
     with license_service.offline():
-        assert client.consume("exports") == 18
+        assert client.uses.consume("exports") == 18
         (name,) = (one for one in license_service.storage._records if one.startswith("quota-"))
 
         def forge(document):
@@ -197,10 +197,10 @@ async def test_only_a_signed_answer_allows_uses_offline(license_service, sold):
 
         license_service.storage.change(name, forge)
         with pytest.raises(ServiceUnavailableError):
-            client.consume("exports")
+            client.uses.consume("exports")
     license_service.misbehave("unsigned")
     with pytest.raises(UntrustedResponseError):
-        client.consume("exports")
+        client.uses.consume("exports")
 
 
 async def test_wrong_arguments_are_rejected(license_service, sold):
@@ -211,10 +211,10 @@ async def test_wrong_arguments_are_rejected(license_service, sold):
         *(("exports", 1.5, TypeError), ("exports", 0, ValueError)),
     ):
         with pytest.raises(kind):
-            client.consume(name, amount)
+            client.uses.consume(name, amount)
     client.forget_key()
     with pytest.raises(NotActivatedError):
-        client.consume("exports")
+        client.uses.consume("exports")
     assert license_service.requests == []
 
 
@@ -222,7 +222,7 @@ async def test_a_damaged_record_reads_as_nothing(license_service, sold):
     """What somebody has edited allows nothing, and breaks nothing."""
     client = license_service.client(SETTINGS)
     client.verify()
-    client.consume("exports")
+    client.uses.consume("exports")
     (name,) = (one for one in license_service.storage._records if one.startswith("quota-"))
     answer = license_service.storage.load(name)["answer"]
     for wrong in (
@@ -233,4 +233,4 @@ async def test_a_damaged_record_reads_as_nothing(license_service, sold):
     ):
         license_service.storage.change(name, lambda _, wrong=wrong: wrong)
         with license_service.offline(), pytest.raises(ServiceUnavailableError):
-            client.consume("exports")
+            client.uses.consume("exports")

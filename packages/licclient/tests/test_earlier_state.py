@@ -48,11 +48,11 @@ def test_everything_is_where_it_was(earlier):
         update = client.check_for_update().update
         assert update.version == "2.0"
         assert client.is_skipped(update)
-        assert client.consume("exports") == 97
+        assert client.uses.consume("exports") == 97
     service.requests.clear()
     assert client.verify(force=True).source is Source.SERVER
     assert {request.fields["domain"] for request in service.requests} == {installation}
-    assert client.consume("exports") == 97  # 1 was counted by the service of that time, 2 were not yet
+    assert client.uses.consume("exports") == 97  # 1 was counted by the service of that time, 2 were not yet
 
 
 def test_the_id_is_kept_twice_from_now_on(earlier):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 
@@ -33,6 +34,9 @@ from licclient import (
     explain,
 )
 from licclient._core.settings import GROUPS
+from licclient._offline.client import LicenseFileInstaller
+from licclient._seats.client import Seats
+from licclient._uses.client import Uses
 from licclient.dialogs._states import Action
 from licclient.install import Installation
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour, answer_dialog
@@ -178,15 +182,24 @@ def test_of_a_group(kind, group, argument):
     assert _failures(argument, _hints(GROUPS[group])[argument], create) == {}
 
 
-METHODS = sorted(
-    name
-    for name, member in vars(LicenseClient).items()
-    if inspect.isfunction(member) and not name.startswith("_") and _hints(member)
-)
+FEATURES = {"uses": Uses, "seats": Seats, "license_file": LicenseFileInstaller}
+
+
+def _methods(kind, prefix=""):
+    return {
+        prefix + name: member
+        for name, member in vars(kind).items()
+        if inspect.isfunction(member) and not name.startswith("_") and _hints(member)
+    }
+
+
+METHODS = _methods(LicenseClient)
+for feature, kind in FEATURES.items():
+    METHODS |= _methods(kind, f"{feature}.")
 ARGUMENTS = [
     (method, argument)
-    for method in METHODS
-    for argument in _hints(getattr(LicenseClient, method))
+    for method in sorted(METHODS)
+    for argument in _hints(METHODS[method])
     if argument != "function"
 ]
 
@@ -217,11 +230,12 @@ def test_of_a_method(licensed_app, is_async, method, argument):
     """Each argument of each method, the others as they should be."""
     clients, usual = licensed_app
     client = clients[is_async]
-    signature = inspect.signature(getattr(client, method))
-    needed = [name for name, one in signature.parameters.items() if one.default is one.empty]
+    signature = inspect.signature(METHODS[method])
+    parameters = list(signature.parameters.items())[1:]  # without self
+    needed = [name for name, one in parameters if one.default is one.empty]
 
     def call(value):
-        found = getattr(client, method)(**({name: usual[name] for name in needed} | {argument: value}))
+        found = attrgetter(method)(client)(**({name: usual[name] for name in needed} | {argument: value}))
         if method == "start" and not is_async:
             found.stop()
         return found
@@ -233,7 +247,7 @@ def test_of_a_method(licensed_app, is_async, method, argument):
         elif inspect.isawaitable(found):
             await found
 
-    hint = _hints(getattr(LicenseClient, method))[argument]
+    hint = _hints(METHODS[method])[argument]
     assert _failures(argument, hint, within_loop if is_async else call) == {}
 
 
@@ -316,7 +330,7 @@ def test_what_owns_connections_is_not_copied(act):
     """The error says how to get another one."""
     with LicenseService() as service:
         client, twin = service.client(), service.async_client()
-        for thing in (client, twin, client.seat(), client.start()):
+        for thing in (client, twin, client.seats.take(), client.start()):
             with pytest.raises(TypeError, match=f"^{type(thing).__name__} cannot be copied or pickled: c"):
                 act(thing)
 

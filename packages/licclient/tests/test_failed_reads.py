@@ -57,7 +57,7 @@ class Customer:
                 "hint": client.status().key_hint,
                 "update": None if update is None else update.version,
                 "skipped": update is not None and client.is_skipped(update),
-                "request": client.request_license_file(),
+                "request": client.license_file.request(),
             }
             with suppress(LicclientError):
                 known["source"] = client.require().source
@@ -67,7 +67,7 @@ class Customer:
 def _use(customer: Customer) -> None:
     with customer.client() as client:
         client.activate(customer.key)
-        client.consume("exports")
+        client.uses.consume("exports")
         update = client.check_for_update(force=True).update
         client.skip_update(update)
         client.download(update, customer.home / "downloads")
@@ -125,13 +125,13 @@ def _is_skipped(client: LicenseClient) -> bool:
 
 
 def _seat(client: LicenseClient) -> None:
-    with client.seat():
+    with client.seats.take():
         pass
 
 
 def _install_file(client: LicenseClient, customer: Customer) -> object:
-    file = customer.service.issue_file(customer.key, client.request_license_file())
-    return client.install_license_file(file)
+    file = customer.service.issue_file(customer.key, client.license_file.request())
+    return client.license_file.install(file)
 
 
 OPERATIONS = {
@@ -145,8 +145,8 @@ OPERATIONS = {
     "check now": _with_client(lambda client, _: client.check_for_update(force=True)),
     "skip": _with_client(lambda client, _: _skip(client)),
     "download": _with_client(_download),
-    "consume": _with_client(lambda client, _: client.consume("exports")),
-    "request a file": _with_client(lambda client, _: client.request_license_file()),
+    "consume": _with_client(lambda client, _: client.uses.consume("exports")),
+    "request a file": _with_client(lambda client, _: client.license_file.request()),
     "diagnose": _with_client(lambda client, _: client.diagnose()),
     "is skipped": _with_client(lambda client, _: _is_skipped(client)),
     "install a file": _with_client(_install_file),
@@ -289,13 +289,13 @@ def test_an_unreadable_installation_takes_no_second_slot(customer, files):
 def test_the_id_survives_the_loss_of_either_of_its_files(customer, kind, damage):
     """Also one after the other: each verify writes what is missing."""
     case = customer()
-    request = case.client().request_license_file()
+    request = case.client().license_file.request()
     [path] = (case.home / "state").glob(f"{kind}-*.state")
     good = path.read_bytes()
     damage(path)
     with case.client() as client:
         client.verify(force=True)
-        assert client.request_license_file() == request
+        assert client.license_file.request() == request
     assert path.read_bytes() == good
 
 

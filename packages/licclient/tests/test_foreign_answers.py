@@ -92,9 +92,9 @@ async def test_behind_a_gateway_a_customer_keeps_what_he_has(
     client, lost = make_client(), []
     await client.activate(key)
     update = (await client.check_for_update()).update
-    assert await client.consume("exports") == USAGE["remaining"]
-    seat = client.client.seat(on_lost=lost.append)
-    await _call(seat.take)
+    assert await client.uses.consume("exports") == USAGE["remaining"]
+    seat = client.client.seats.take(on_lost=lost.append)
+    await _call(lambda: seat)
     through = service.script
     service.script = lambda _: store.answer(status, body if isinstance(body, bytes) else written(body))
 
@@ -105,10 +105,9 @@ async def test_behind_a_gateway_a_customer_keeps_what_he_has(
     assert not await client.check_for_update(force=True)
     assert (await client.status()).update.version == update.version
     assert (await client.status()).state is LicenseState.GRACE
-    assert await client.consume("exports") == USAGE["remaining"] - 1
-    again = client.client.seat()
+    assert await client.uses.consume("exports") == USAGE["remaining"] - 1
     with pytest.raises((ServiceUnavailableError, NoSeatError)) as caught:
-        await _call(again.take)
+        await _call(client.client.seats.take)
     # At the path of an extension, 404 and 405 say that the service has none.
     assert isinstance(caught.value, NoSeatError) is (status in UNKNOWN_ENDPOINT)
     assert seat.is_held
@@ -125,7 +124,7 @@ async def test_a_seat_is_renewed_through_a_gateways_refusals(
     serve_all(store)
     client, lost = make_client(), []
     await client.activate(key)
-    seat = client.client.seat(on_lost=lost.append).take()
+    seat = client.client.seats.take(on_lost=lost.append)
     through, refused = store.service.script, []
     store.service.script = lambda request: refused.append(request) or store.answer(403, BODIES["NestJS"])
     await eventually(lambda: refused)

@@ -209,7 +209,7 @@ def test_no_other_file_is_accepted(client: LicenseClient, name: str) -> None:
     """Whatever it is: one kind of error, with a message, also in a language; and nothing is licensed."""
     flaw, raw = HOSTILE[name]
     with pytest.raises(LicenseFileError) as refused:
-        client.install_license_file(raw)
+        client.license_file.install(raw)
     assert refused.value.flaw is flaw
     assert refused.value.message.endswith(".")
     assert explain(refused.value, "de") != explain(refused.value, "en")
@@ -226,7 +226,7 @@ def test_there_are_forty_kinds() -> None:
 def test_both_names_of_the_algorithm_are_read(client: LicenseClient, alg: str) -> None:
     """RFC 8037 and RFC 9864; broken into lines and quoted with text by a mail program."""
     lines = wrap("\r\n ".join(jws({**HEAD, "alg": alg})[at : at + 60] for at in range(0, 900, 60)))
-    found = client.install_license_file(b"Dear Anna,\r\nhere it is:\r\n" + lines + b"\r\n--\r\nVendor\r\n")
+    found = client.license_file.install(b"Dear Anna,\r\nhere it is:\r\n" + lines + b"\r\n--\r\nVendor\r\n")
     assert (found.product, found.source, found.is_authenticated) == ("Photo Lab", Source.FILE, True)
 
 
@@ -257,7 +257,7 @@ def test_a_request_is_short() -> None:
 def test_public_keys_are_needed() -> None:
     """An app that pins none gets that error, whatever the file."""
     client = LicenseClient(SERVER, storage=MemoryStorage())
-    for call in (client.request_license_file, lambda: client.install_license_file(wrap(GOOD))):
+    for call in (client.license_file.request, lambda: client.license_file.install(wrap(GOOD))):
         with pytest.raises(ValueError, match="public_keys"):
             call()
 
@@ -269,11 +269,11 @@ def test_a_file_needs_no_network_until_its_end(client: LicenseClient, clock: Clo
     """It is read from the disk, holds for every call, and then is over; a damaged one changes nothing."""
     file = tmp_path / "photo.lic"
     with pytest.raises(FileNotFoundError):
-        client.install_license_file(file)
+        client.license_file.install(file)
     file.write_bytes(wrap(GOOD))
-    client.install_license_file(file)
+    client.license_file.install(file)
     with pytest.raises(LicenseFileError):
-        client.install_license_file(b"")
+        client.license_file.install(b"")
     clock.now = NOW + timedelta(days=364)
     for found in (client.verify(), client.require(), client.verify(KEY.lower()), client.verify(force=True)):
         assert (found.source, found.checked_at) == (Source.FILE, NOW)
@@ -290,7 +290,7 @@ def test_a_file_needs_no_network_until_its_end(client: LicenseClient, clock: Clo
 
 def test_a_clock_that_was_set_back_brings_nothing_back(client: LicenseClient, clock: Clock) -> None:
     """Neither an ended file, nor after it was forgotten and installed again; a later file heals it."""
-    client.install_license_file(wrap(GOOD))
+    client.license_file.install(wrap(GOOD))
     clock.now = NOW + timedelta(days=400)
     with pytest.raises(LicenseRefusedError):
         client.verify()
@@ -302,20 +302,20 @@ def test_a_clock_that_was_set_back_brings_nothing_back(client: LicenseClient, cl
     with pytest.raises(NotActivatedError):
         client.verify()
     with pytest.raises(LicenseFileError) as refused:
-        client.install_license_file(wrap(GOOD))
+        client.license_file.install(wrap(GOOD))
     assert refused.value.flaw is FileFlaw.CLOCK
     later = signed_file(issued_at="2026-06-24T12:00:00Z", ends_at="2027-01-01T12:00:00Z")
-    assert client.install_license_file(later).source is Source.FILE
+    assert client.license_file.install(later).source is Source.FILE
     clock.now = datetime(2027, 5, 1, tzinfo=UTC)
-    client.install_license_file(wrap(GOOD))  # that one lasts longer
+    client.license_file.install(wrap(GOOD))  # that one lasts longer
     clock.now = NOW + timedelta(days=10)
     with pytest.raises(LicenseFileError):  # the later one is not later than itself
-        client.install_license_file(later)
+        client.license_file.install(later)
 
 
 def test_a_record_that_was_changed_is_not_believed(client: LicenseClient, clock: Clock) -> None:
     """The signature is checked again with each change of the record; another key's app finds nothing."""
-    client.install_license_file(wrap(GOOD))
+    client.license_file.install(wrap(GOOD))
     storage = client._session.storage
     (name,) = (name for name in storage._records if name.startswith("file-"))
     storage.change(name, lambda found: {**found, "file": jws(key=OTHER)})
@@ -373,8 +373,8 @@ def app(service: LicenseService, **more: Any) -> LicenseClient:
 def test_a_revocation_ends_the_file(service: LicenseService) -> None:
     """At the next contact, and it says so; it cannot be installed again, until the license is reinstated."""
     client, key = app(service), service.issue("Photo Lab", slug="photo-lab", activated=True)
-    file = service.issue_file(key, client.request_license_file())
-    client.install_license_file(file)
+    file = service.issue_file(key, client.license_file.request())
+    client.license_file.install(file)
     service.revoke(key)
     assert "ok license file:  of key CP-" in client.diagnose()
     service.requests.clear()
@@ -388,7 +388,7 @@ def test_a_revocation_ends_the_file(service: LicenseService) -> None:
             client.verify()
         assert "!! license file:" in client.diagnose()
         with pytest.raises(LicenseFileError) as again:
-            client.install_license_file(file)
+            client.license_file.install(file)
         assert again.value.flaw is FileFlaw.REVOKED
     service.reinstate(key)
     assert client.verify().source is Source.SERVER
@@ -399,7 +399,7 @@ def test_a_revocation_ends_the_file(service: LicenseService) -> None:
 def test_the_worker_learns_of_a_revocation(service: LicenseService) -> None:
     """It asks the service beside a file, and reports that this is over; an outage it does not report."""
     client, key = app(service), service.issue("Photo Lab", slug="photo-lab", activated=True)
-    client.install_license_file(service.issue_file(key, client.request_license_file()))
+    client.license_file.install(service.issue_file(key, client.license_file.request()))
     reported: Queue[LicenseStatus] = Queue()
     service.go_offline()
     with client.start(on_status=reported.put):
@@ -417,12 +417,12 @@ def test_only_a_signed_revocation_of_this_license_does(service: LicenseService) 
     """No other refusal, no other key and no unsigned answer ends it; another activated key replaces it."""
     client, key = app(service), service.issue("Photo Lab", slug="photo-lab", slots=1, activated=True)
     other = service.issue("Photo Lab", slug="photo-lab")
-    client.install_license_file(service.issue_file(key, client.request_license_file(), days=9))
+    client.license_file.install(service.issue_file(key, client.license_file.request(), days=9))
     service.revoke(other)
     with pytest.raises(LicenseRefusedError):
         client.verify(other)
     with pytest.raises(ValueError, match="Max activations"):
-        service.issue_file(key, app(service, storage=MemoryStorage()).request_license_file())
+        service.issue_file(key, app(service, storage=MemoryStorage()).license_file.request())
     service.expire(key)
     assert client.verify(force=True).source is Source.FILE
     service.misbehave("unsigned")
@@ -440,7 +440,7 @@ def test_giving_the_slot_up_gives_the_file_up(service: LicenseService) -> None:
     """A slot that is free must not leave a file behind; forgetting the key takes it as well."""
     client, key = app(service), service.issue("Photo Lab", slug="photo-lab")
     for give_up in (lambda: client.deactivate(key), client.forget_key):
-        client.install_license_file(service.issue_file(key, client.request_license_file()))
+        client.license_file.install(service.issue_file(key, client.license_file.request()))
         give_up()
         with pytest.raises(NotActivatedError):
             client.verify()
@@ -452,8 +452,8 @@ async def test_the_other_client_does_the_same(service: LicenseService) -> None:
         product="Photo Lab", domain="büro", trust=Trust(public_keys=[])
     ) as client:
         key = service.issue("Photo Lab", expires=service.clock().date(), entitlements={"projects": 50})
-        file = service.issue_file(key, await client.request_license_file())
-        await client.install_license_file(file)
+        file = service.issue_file(key, await client.license_file.request())
+        await client.license_file.install(file)
         service.go_offline()
         found = await client.verify()
         assert (found.source, found.expiry) == (Source.FILE, service.clock().date())

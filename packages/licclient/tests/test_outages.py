@@ -159,8 +159,8 @@ ENDPOINTS = {
     "update check": lambda client, key: client.check_for_update(key),
     "deactivate": lambda client, key: client.deactivate(key),
     "trial": lambda client, _: client.start_trial(),
-    "consume": lambda client, _: client.consume("exports"),
-    "seat": lambda client, key: client.client.seat(key).take(),
+    "consume": lambda client, _: client.uses.consume("exports"),
+    "seat": lambda client, key: client.client.seats.take(key),
 }
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import is_dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import licclient
 from licclient import AsyncLicenseClient, ClientSettings, LicenseClient, Pages, Reason, Trust, Updates
 from licclient._core.runners import run_async
 from licclient.errors import InvalidRequestError, LicenseRefusedError, ServiceUnavailableError
+from licclient.testing import LicenseService
 
 
 def _exported(source: Path) -> list[str]:
@@ -120,13 +122,24 @@ def test_a_name_that_is_elsewhere_is_named_with_its_home(name, home):
     "name",
     [
         *("__init__", "verify", "check_for_update", "download"),
-        *("activate", "require", "consume", "forget_key", "status", "skip_update", "is_skipped", "stop"),
+        *("activate", "require", "forget_key", "status", "skip_update", "is_skipped", "stop"),
     ],
 )
 def test_the_twins_have_the_same_face(name):
     """Both flavours take the same arguments."""
     sync, twin = (inspect.signature(getattr(one, name)) for one in (LicenseClient, AsyncLicenseClient))
     assert sync == twin
+
+
+@pytest.mark.parametrize(
+    "name", ["uses.consume", "seats.take", "license_file.request", "license_file.install"]
+)
+def test_the_twins_have_the_same_features(name):
+    """What an app developer types first is there, with the same arguments; nothing is sent for a look."""
+    with LicenseService() as service:
+        sync, twin = (attrgetter(name)(one) for one in (service.client(), service.async_client()))
+        assert inspect.signature(sync).parameters == inspect.signature(twin).parameters
+        assert service.requests == []
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def _use(shop, folder):
     client = shop.client(SETTINGS, storage=folder)
     [key] = shop._endpoints.licenses
     client.activate(key)
-    client.install_license_file(shop.issue_file(key, client.request_license_file()))
-    client.consume("exports")
+    client.license_file.install(shop.issue_file(key, client.license_file.request()))
+    client.uses.consume("exports")
     update = client.check_for_update(force=True).update
     client.skip_update(update)
     client.download(update, folder.parent / "downloads")
@@ -53,14 +53,14 @@ def test_nothing_of_the_customer_is_left(shop, tmp_path):
         tmp_path / "state"
     )
     assert client.state_folder == tmp_path / "state"
-    request = client.request_license_file()
+    request = client.license_file.request()
     client.reset()
     assert _kinds(tmp_path / "state") == KEPT
     for each in (client, shop.client(SETTINGS, storage=tmp_path / "state")):
         assert each.status().state is LicenseState.NOT_ACTIVATED
         with pytest.raises(NotActivatedError):
             each.require()
-        assert each.request_license_file() == request
+        assert each.license_file.request() == request
     assert client.activate(key).product == "Notes"
     assert client.check_for_update().update.version == "2.0"
     assert not client.is_skipped(client.check_for_update().update)

@@ -81,19 +81,19 @@ async def test_a_seat_is_held_for_a_block(office, eventually):
     """Another computer gets it afterwards, and no sooner; it is renewed without being asked."""
     service, key = office
     other = service.client(storage=MemoryStorage())
-    with service.client().seat() as seat:
+    with service.client().seats.take() as seat:
         assert (seat.is_held, seat.seats, seat.used) == (True, 1, 1)
         with pytest.raises(RuntimeError):
             seat.take()
         with pytest.raises(NoSeatError) as refused:
-            other.seat(key).take()
+            other.seats.take(key)
         assert refused.value.retry_at == service.clock() + timedelta(minutes=2)
         for renewals in (1, 2, 3):
             service.clock.move(seconds=41)
             await eventually(lambda count=renewals: service.count("seat") >= 2 + count)
         assert seat.is_held
     assert not seat.is_held
-    with other.seat(key) as mine:
+    with other.seats.take(key) as mine:
         assert mine.is_held
     assert {request.fields["domain"] for request in service.requests} != {""}
 
@@ -109,7 +109,7 @@ async def test_an_app_is_notified_that_its_seat_is_lost(office, happens, reason,
     """At the next renewal, once, with the reason; then it can take another one."""
     service, key = office
     errors = []
-    seat = service.client().seat(on_lost=errors.append, deliver=lambda call: call()).take()
+    seat = service.client().seats.take(on_lost=errors.append, deliver=lambda call: call())
     happens(service, key)
     service.clock.move(seconds=41)
     await eventually(lambda: errors)
@@ -125,7 +125,7 @@ async def test_an_outage_is_reported_at_the_end_of_the_lease_and_no_sooner(offic
     """Until then the seat is held; what happens to it afterwards is the app's decision."""
     service, _ = office
     errors = []
-    with service.client().seat(on_lost=errors.append) as seat:
+    with service.client().seats.take(on_lost=errors.append) as seat:
         service.go_offline()
         service.clock.move(seconds=119)
         await eventually(lambda: service.count("seat") > 1)
@@ -140,7 +140,7 @@ async def test_a_seat_that_ended_while_the_app_slept_is_taken_again(office, even
     """If it is free; no callback is called then."""
     service, _ = office
     errors = []
-    with service.client().seat(on_lost=errors.append) as seat:
+    with service.client().seats.take(on_lost=errors.append) as seat:
         service.clock.move(hours=9)
         await eventually(lambda: seat.is_held)
     assert errors == []
@@ -151,9 +151,9 @@ def test_closing_the_client_gives_its_seats_up(office):
     service, key = office
     errors = []
     client = service.client()
-    client.seat(on_lost=errors.append).take()
+    client.seats.take(on_lost=errors.append)
     client.close()
-    service.client(storage=MemoryStorage()).seat(key).take()
+    service.client(storage=MemoryStorage()).seats.take(key)
     service.take_back_seats(key)
     assert errors == []
 
@@ -161,14 +161,29 @@ def test_closing_the_client_gives_its_seats_up(office):
 def test_a_seat_without_an_answer_is_asked_for_again(office):
     """By the same id: the service may have granted it."""
     service, _ = office
-    seat = service.client().seat()
+    seat = service.client().seats.take()
+    seat.release()
+    service.requests.clear()
     with service.offline(), pytest.raises(ServiceUnavailableError):
         seat.take()
     with seat:
         assert len({request.fields["seat"] for request in service.requests}) == 1
-    none = service.client(storage=MemoryStorage()).seat()
     with pytest.raises(NotActivatedError):
-        none.take()
+        service.client(storage=MemoryStorage()).seats.take()
+
+
+def test_a_seat_that_was_taken_is_not_taken_again_by_the_block(office):
+    """By one request; the seat is released at the end, and a second block takes it anew."""
+    service, _ = office
+    seat = service.client().seats.take()
+    assert seat.is_held
+    with seat as same:
+        assert (same, service.count("seat")) == (seat, 1)
+    assert not seat.is_held
+    with seat:
+        assert seat.is_held
+        with pytest.raises(RuntimeError, match="held already"):
+            seat.take()
 
 
 async def test_a_task_holds_a_seat(office, eventually):
@@ -176,7 +191,7 @@ async def test_a_task_holds_a_seat(office, eventually):
     service, key = office
     errors = []
     client = service.async_client()
-    async with client.seat(on_lost=errors.append) as seat:
+    async with client.seats.take(on_lost=errors.append) as seat:
         service.clock.move(seconds=41)
         await eventually(lambda: service.count("seat") >= 2)
         assert seat.is_held
@@ -184,7 +199,7 @@ async def test_a_task_holds_a_seat(office, eventually):
         service.clock.move(seconds=41)
         await eventually(lambda: errors)
         assert not seat.is_held
-    await client.seat().take()
+    await client.seats.take()
     await client.aclose()
     assert service.requests[-1].fields["release"] is True
 
@@ -194,7 +209,7 @@ def test_a_jump_of_the_real_clock_changes_nothing(tmp_path, monkeypatch):
     now = [NOW]
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json={**HELD, "released": True}))
     times = {"clock": lambda: now[0], "transport": transport, "storage": tmp_path}
-    with LicenseClient("https://licenses.example", **times) as client, client.seat(KEY) as seat:
+    with LicenseClient("https://licenses.example", **times) as client, client.seats.take(KEY) as seat:
         for years in (-30, 30):
             now[0] = NOW + timedelta(days=365 * years)
             assert seat.is_held
@@ -212,7 +227,7 @@ def test_pinned_keys_are_for_seats_as_well(office, status):
     own = {"trust": Trust(public_keys=[public_key]), "storage": MemoryStorage()}
     client = LicenseClient("https://licenses.example", transport=transport, **own)
     with client, pytest.raises(UntrustedResponseError if status == 200 else NoSeatError):
-        client.seat(key).take()
-    with service.client(**own).seat(key) as seat:
+        client.seats.take(key)
+    with service.client(**own).seats.take(key) as seat:
         assert isinstance(seat, Seat)
         assert seat.is_held

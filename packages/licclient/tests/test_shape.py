@@ -41,11 +41,11 @@ def test_a_constructed_client_has_loaded_no_optional_feature(tmp_path):
 def test_an_answer_from_the_cache_loads_only_what_it_needs(service, tmp_path, key):
     """Nothing of updates, typed keys, requests' outcomes and settings pages: each costs every start."""
     service.grants()
-    with licclient.LicenseClient(service.url, state_dir=tmp_path) as client:
+    with licclient.LicenseClient(service.url, storage=tmp_path) as client:
         client.activate(key)
     program = (
         "import sys; from licclient import LicenseClient;"
-        f" print(LicenseClient({service.url!r}, state_dir={str(tmp_path)!r}).verify().source);"
+        f" print(LicenseClient({service.url!r}, storage={str(tmp_path)!r}).verify().source);"
         " print(*(name for name in sys.modules if name.startswith('licclient.')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -73,11 +73,11 @@ async def test_an_app_that_was_activated_earlier(app, license_service):
 async def test_the_first_call_of_an_activated_app_may_count_a_use(app, license_service):
     """Its computer took the slot when the key was entered; after a deactivation it has none."""
     key = license_service.issue("Notes Pro", entitlements={"exports": Quota(2, "month")}, activated=True)
-    assert await app.consume("exports") == 1
+    assert await app.uses.consume("exports") == 1
     await app.deactivate()
     license_service.storage.key = key
     with pytest.raises(LicenseRefusedError):
-        await app.consume("exports")
+        await app.uses.consume("exports")
 
 
 @pytest.mark.parametrize("round_", [1, 2])

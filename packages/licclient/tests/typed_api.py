@@ -34,7 +34,7 @@ from licclient import (
 from licclient.errors import KeyFlaw, LicenseRefusedError, MistypedKeyError
 from licclient.install import Installation, Installed
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage
-from licclient.types import AsyncWorker, Clock, EntitlementValue, Worker
+from licclient.types import AsyncSeat, AsyncWorker, Clock, EntitlementValue, Seat, Worker
 
 
 def constructors(settings: ClientSettings) -> None:
@@ -73,6 +73,11 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     assert_type(client.status(), LicenseStatus)
     assert_type(client.diagnose(), str)
     assert_type(client.is_skipped(update), bool)
+    assert_type(client.uses.consume("exports", 3), int)
+    assert_type(client.license_file.request(), str)
+    assert_type(client.license_file.install(b""), License)
+    with client.seats.take(on_lost=print) as seat:
+        assert_type(seat, Seat)
     client.skip_update(update)
     client.forget_key()
     with client as entered:
@@ -94,6 +99,10 @@ async def asynchronous(client: AsyncLicenseClient, update: Update) -> None:
     assert_type(await client.status(), LicenseStatus)
     assert_type(await client.is_skipped(update), bool)
     await client.forget_key()
+    assert_type(await client.uses.consume("exports"), int)
+    assert_type(await client.seats.take(), AsyncSeat)
+    async with client.seats.take() as seat:
+        assert_type(seat, AsyncSeat)
     async with client as entered:
         assert_type(entered, AsyncLicenseClient)
 

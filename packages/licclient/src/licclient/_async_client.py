@@ -40,10 +40,12 @@ if TYPE_CHECKING:
     from licclient._core.runners import Deliver, Flow
     from licclient._core.status import LicenseStatus
     from licclient._core.update_model import Update
-    from licclient._seats.seat import AsyncSeat, OnLost
+    from licclient._offline.client import AsyncLicenseFileInstaller
+    from licclient._seats.client import AsyncSeats
     from licclient._updates.check import UpdateCheck
     from licclient._updates.download import Cancel, Progress
     from licclient._updates.part_file import Downloaded
+    from licclient._uses.client import AsyncUses
     from licclient._worker import AsyncWorker, OnStatus, OnUpdate
 else:
     asyncio = lazy("asyncio")
@@ -190,25 +192,20 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         await self._run(_features.activation.deactivate(self._session, key))
         self._nudge()
 
-    async def request_license_file(self) -> str:
-        """Return the request for a license file; as `LicenseClient.request_license_file`."""
-        return await on_thread(_features.offline.request_file, self._session)
+    @property
+    def uses(self) -> "AsyncUses":
+        """Metered entitlements; as `LicenseClient.uses`."""
+        return _features.uses_client.AsyncUses(self._run, self._open_session)
 
-    async def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
-        """Install a license file; as `LicenseClient.install_license_file`."""
-        found = await on_thread(_features.offline.install_file, self._session, file)
-        self._nudge()
-        return found
+    @property
+    def seats(self) -> "AsyncSeats":
+        """Floating seats, for `async with`; as `LicenseClient.seats`."""
+        return _features.seats_client.AsyncSeats(self._create_seat)
 
-    def seat(
-        self, key: str | None = None, *, on_lost: "OnLost | None" = None, deliver: "Deliver | None" = None
-    ) -> "AsyncSeat":
-        """Return a floating seat, for `async with`; as `LicenseClient.seat`."""
-        return self._create_seat(_features.seats.AsyncSeat, key, on_lost, deliver)
-
-    async def consume(self, entitlement: str, amount: int = 1) -> int:
-        """Use some of a metered entitlement; as `LicenseClient.consume`."""
-        return await self._run(_features.uses.consume(self._session, entitlement, amount))
+    @property
+    def license_file(self) -> "AsyncLicenseFileInstaller":
+        """The license file of this computer; as `LicenseClient.license_file`."""
+        return _features.offline_client.AsyncLicenseFileInstaller(self._open_session, self._nudge)
 
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""

@@ -228,6 +228,10 @@ class BaseClient(Generic[_W, _T]):
         self._check_open()
         return self._own_session
 
+    def _open_session(self) -> "Session":
+        """As `_session`, for the features that are attached to a client."""
+        return self._session
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError("this client is closed: create another one, or close it later")

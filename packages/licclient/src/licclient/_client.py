@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from licclient._core.status import LicenseStatus
     from licclient._core.transport import Transport
     from licclient._core.update_model import Update
-    from licclient._seats.seat import OnLost, Seat
+    from licclient._offline.client import LicenseFileInstaller
+    from licclient._seats.client import Seats
     from licclient._updates.check import UpdateCheck
     from licclient._updates.download import Cancel, Progress
     from licclient._updates.part_file import Downloaded
+    from licclient._uses.client import Uses
     from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
 else:
     storage = lazy("licclient._core.storage")
@@ -275,55 +277,20 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         self._run(_features.activation.deactivate(self._session, key))
         self._nudge()
 
-    def request_license_file(self) -> str:
-        """Return the request for a license file for this computer; a `ValueError` without `public_keys`."""
-        return _features.offline.request_file(self._session)
+    @property
+    def uses(self) -> "Uses":
+        """Metered entitlements: `client.uses.consume("exports")`."""
+        return _features.uses_client.Uses(self._run, self._open_session)
 
-    def install_license_file(self, file: "str | PathLike[str] | bytes") -> License:
-        """Install a license file, by its path or content: it holds until its end without any request.
+    @property
+    def seats(self) -> "Seats":
+        """Floating seats: `with client.seats.take():`."""
+        return _features.seats_client.Seats(self._create_seat)
 
-        Raises:
-            LicenseFileError: It cannot be used here; what was installed before stays.
-            OSError: It cannot be read.
-            ValueError: The client was made without `public_keys`.
-        """
-        found = _features.offline.install_file(self._session, file)
-        self._nudge()
-        return found
-
-    def seat(
-        self, key: str | None = None, *, on_lost: "OnLost | None" = None, deliver: "Deliver | None" = None
-    ) -> "Seat":
-        """Return a floating seat, of which a license has a number, to take as a context manager.
-
-        Args:
-            key: As in `verify`.
-            on_lost: Called once with a `LicclientError` if the seat is lost.
-            deliver: As in `start`.
-
-        Raises:
-            TypeError: Something that cannot be called, or a coroutine function.
-        """
-        return self._create_seat(_features.seats.Seat, key, on_lost, deliver)
-
-    def consume(self, entitlement: str, amount: int = 1) -> int:
-        """Use some of a metered entitlement of the activated license, such as ``"exports"``.
-
-        The service counts it, exactly once. While it does not answer a small part may be used, which is
-        reported to it later: a tenth of the limit, at least 1, and never more than is left.
-
-        Returns:
-            How much is left of the period.
-
-        Raises:
-            QuotaExceededError: It exceeds the rest of the quota; `resets_at` is when the next period begins.
-            NotEntitledError: The license has no such metered entitlement.
-            NotActivatedError: No key has been activated on this computer.
-            LicenseRefusedError: The license does not hold, or not on this computer.
-            ServiceUnavailableError: No answer, and nothing is left to be used without one.
-            UntrustedResponseError: As `verify`.
-        """
-        return self._run(_features.uses.consume(self._session, entitlement, amount))
+    @property
+    def license_file(self) -> "LicenseFileInstaller":
+        """The license file of a computer without a network: `request` one, and `install` it."""
+        return _features.offline_client.LicenseFileInstaller(self._open_session, self._nudge)
 
     def status(self) -> "LicenseStatus":
         """Return the state for a settings page; sends no request, and raises no error."""

@@ -8,12 +8,13 @@ if TYPE_CHECKING:
     from licclient import _status as status
     from licclient._activation import flow as activation
     from licclient._core import runners, session
+    from licclient._offline import client as offline_client
     from licclient._offline import flow as offline
-    from licclient._seats import seat as seats
+    from licclient._seats import client as seats_client
     from licclient._trials import flow as trials
     from licclient._updates import check as updates
     from licclient._updates import download as downloads
-    from licclient._uses import flow as uses
+    from licclient._uses import client as uses_client
     from licclient._verification import flow as verification
     from licclient._verification import require
 
@@ -21,14 +22,15 @@ _MODULES: Final = {
     "activation": "_activation.flow",
     "downloads": "_updates.download",
     "offline": "_offline.flow",
+    "offline_client": "_offline.client",
     "require": "_verification.require",
     "runners": "_core.runners",
-    "seats": "_seats.seat",
+    "seats_client": "_seats.client",
     "session": "_core.session",
     "status": "_status",
     "trials": "_trials.flow",
     "updates": "_updates.check",
-    "uses": "_uses.flow",
+    "uses_client": "_uses.client",
     "verification": "_verification.flow",
 }
 
@@ -36,14 +38,15 @@ __all__ = [
     "activation",
     "downloads",
     "offline",
+    "offline_client",
     "require",
     "runners",
-    "seats",
+    "seats_client",
     "session",
     "status",
     "trials",
     "updates",
-    "uses",
+    "uses_client",
     "verification",
 ]
 

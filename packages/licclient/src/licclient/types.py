@@ -8,23 +8,32 @@ from licclient._core.model import EntitlementValue
 from licclient._core.records import Document
 from licclient._core.runners import Deliver
 from licclient._core.storage import Storage
+from licclient._offline.client import AsyncLicenseFileInstaller, LicenseFileInstaller
+from licclient._seats.client import AsyncSeats, Seats
 from licclient._seats.seat import AsyncSeat, OnLost, Seat
 from licclient._updates.download import Cancel, Progress
+from licclient._uses.client import AsyncUses, Uses
 from licclient._worker import AsyncWorker, OnStatus, OnUpdate, Worker
 
 __all__ = [
+    "AsyncLicenseFileInstaller",
     "AsyncSeat",
+    "AsyncSeats",
+    "AsyncUses",
     "AsyncWorker",
     "Cancel",
     "Clock",
     "Deliver",
     "Document",
     "EntitlementValue",
+    "LicenseFileInstaller",
     "OnLost",
     "OnStatus",
     "OnUpdate",
     "Progress",
     "Seat",
+    "Seats",
     "Storage",
+    "Uses",
     "Worker",
 ]

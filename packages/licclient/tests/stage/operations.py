@@ -66,10 +66,11 @@ async def _download(client: Any, key: str, folder: Path) -> None:
 
 
 async def _seat(client: Any, key: str, folder: Path) -> None:
-    seat = client.client.seat(key)
-    for step in (seat.take, seat.release):
-        if isinstance(done := step(), Awaitable):
-            await done
+    seat = client.client.seats.take(key)
+    if isinstance(seat, Awaitable):
+        await seat
+    if isinstance(done := seat.release(), Awaitable):
+        await done
 
 
 Flow = Callable[[Any, str, Path], Awaitable[Any]]
@@ -80,7 +81,7 @@ FLOWS: Final[dict[str, tuple[Callable[[Any, str], Awaitable[None]], Flow]]] = {
     "require": (_forgotten, lambda client, _key, _: client.require()),
     "start_trial": (_nothing, lambda client, _key, _: client.start_trial()),
     "deactivate": (_nothing, lambda client, key, _: client.deactivate(key)),
-    "consume": (_activated, lambda client, _key, _: client.consume("exports")),
+    "consume": (_activated, lambda client, _key, _: client.uses.consume("exports")),
     "check_for_update": (_activated, lambda client, _key, _: client.check_for_update(force=True)),
     "download": (_activated, _download),
     "seat": (_activated, _seat),

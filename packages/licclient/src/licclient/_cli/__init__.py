@@ -181,13 +181,13 @@ def _deactivate(args: argparse.Namespace, output: Output, client: LicenseClient)
 
 
 def _request_file(_: argparse.Namespace, output: Output, client: LicenseClient) -> int:
-    request = client.request_license_file()
+    request = client.license_file.request()
     output.result({"request": request}, request)
     return YES
 
 
 def _install_file(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
-    found = client.install_license_file(args.file)
+    found = client.license_file.install(args.file)
     until = client.status().grace_ends_at
     shown = "" if until is None else f"{until:%Y-%m-%d %H:%M} UTC"
     document = {"product": found.product, "ends_at": until and until.isoformat()}

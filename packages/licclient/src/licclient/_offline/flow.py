@@ -24,7 +24,7 @@ def request_file(session: Session) -> str:
 
 
 def install_file(session: Session, file: "bytes | str | PathLike[str]") -> License:
-    """Install a license file; errors are those of `LicenseClient.install_license_file`."""
+    """Install a license file; errors are those of `LicenseFileInstaller.install`."""
     _demand_pinned_keys(session)
     if not isinstance(file, bytes):
         if not isinstance(file, str | PathLike):

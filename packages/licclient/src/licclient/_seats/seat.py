@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, Generic, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, Self, TypeVar
 
 from licclient._core.arguments import refuse_copies
 from licclient._core.clock import monotonic, uptime
@@ -202,7 +202,7 @@ class BaseSeat(Generic[_T]):
 
     def __reduce__(self) -> Never:
         """Refuse copies."""
-        refuse_copies(self, "call client.seat for another one")
+        refuse_copies(self, "call client.seats.take for another one")
 
     @property
     def is_held(self) -> bool:
@@ -271,20 +271,28 @@ class BaseSeat(Generic[_T]):
 
 
 class Seat(BaseSeat["Transport"]):
-    """A floating seat of a `LicenseClient`, whose `seat` makes one.
+    """A floating seat, as `client.seats.take` returns it.
 
     As a context manager it is taken at the start of the block and given up at its end. One thread renews it
     meanwhile. It may be taken again after it was lost or given up::
 
-        with client.seat(on_lost=save_and_warn) as seat:  # raises `NoSeatError` if all are in use
+        with client.seats.take(on_lost=save_and_warn) as seat:  # raises `NoSeatError` if all are in use
             ...
 
     It is lost when it was taken back, when the license does not hold any more, or when the service could not
     be reached until its end, two minutes by default. A program that is killed loses it as well.
     """
 
+    _is_taken_first = False
+
+    def take_first(self) -> Self:
+        """Take a new seat; a `with` that follows does not take it again."""
+        self.take()
+        self._is_taken_first = True
+        return self
+
     def take(self) -> Self:
-        """Take a seat.
+        """Take a seat again, after it was lost or released.
 
         Raises:
             NoSeatError: All are in use, or the license or the service has none.
@@ -302,6 +310,7 @@ class Seat(BaseSeat["Transport"]):
 
     def release(self, seconds: float = RELEASE_SECONDS) -> None:
         """Give the seat up, if it is held. Without an answer within `seconds` it ends by itself."""
+        self._is_taken_first = False
         lease = self._end()
         if lease is not None:
             self._wake.set()
@@ -312,7 +321,8 @@ class Seat(BaseSeat["Transport"]):
             self._thread.join(seconds)
 
     def __enter__(self) -> Self:
-        return self.take()
+        is_first, self._is_taken_first = self._is_taken_first, False
+        return self if is_first and self.is_held else self.take()
 
     def __exit__(self, *_: object) -> None:
         self.release()
@@ -322,6 +332,9 @@ class AsyncSeat(BaseSeat["AsyncTransport"]):
     """The twin of `Seat` for an event loop: a task renews it."""
 
     _task: "Task[None] | None" = None
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.take().__await__()
 
     async def take(self) -> Self:
         """Take a seat; as `Seat.take`. One that is cancelled meanwhile is given up behind."""

@@ -229,7 +229,7 @@ class LicenseService:
             support_until: Last day with updates; None for no end.
             entitlements: What it grants, as ``{"export": True, "exports": Quota(100, "month")}``; None for
                 a vendor who has chosen nothing.
-            seats: How many may use it at the same time by `client.seat`; None for none.
+            seats: How many may use it at the same time by `client.seats.take`; None for none.
             channels: Whose releases it is offered besides stable ones (D-227).
             key: The key, also one that was sold elsewhere (D-185); None to make one up.
             activated: Whether the app finds this key on its computer, as if it had been entered earlier. An
@@ -270,7 +270,7 @@ class LicenseService:
         try:
             domain, slug = read_file_request(request)
         except ValueError:
-            raise ValueError("request must be the text that request_license_file returned") from None
+            raise ValueError("request must be the text that license_file.request returned") from None
         fields = {"license_key": key, "domain": domain, "ip": "0.0.0.0"}  # noqa: S104 - no address
         answer = self._endpoints.verify(fields).json()
         if not answer["valid"]:
