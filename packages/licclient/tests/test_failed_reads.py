@@ -18,6 +18,9 @@ from stage.faults import ERRORS, Files
 
 from licclient import ClientSettings, LicclientError, LicenseClient, LicenseState, Quota, Trust
 from licclient._base_client import BaseClient
+from licclient._offline.client import LicenseFileInstaller
+from licclient._seats.client import Seats
+from licclient._uses.client import Uses
 from licclient.errors import NotActivatedError, ServiceUnavailableError, StateUnreadableError
 from licclient.install import Installation
 from licclient.testing import LicenseService
@@ -161,24 +164,28 @@ LEAVING = {
 """After these there is no key."""
 
 
+FEATURES = {"uses": Uses, "seats": Seats, "license_file": LicenseFileInstaller}
 READS_NOTHING = {"close", "licensed", "settings", "state_folder", "stop"}
 """Public names that read no file; `start` reads what these operations read, on its thread."""
 
 
 def test_no_operation_is_missing(customer, monkeypatch):
     """Each public method is among the operations: one that is new must be added."""
-    names = {name for name in vars(LicenseClient) | vars(BaseClient) if not name.startswith("_")}
+    places = [(LicenseClient, name) for name in vars(LicenseClient) | vars(BaseClient)]
+    places = [(kind, name) for kind, name in places if name not in READS_NOTHING | FEATURES.keys()]
+    places += [(kind, name) for kind in FEATURES.values() for name in vars(kind)]
+    places = [(kind, name) for kind, name in places if not name.startswith("_")]
     called = set()
 
-    def watched(name):
-        method = getattr(LicenseClient, name)
-        return lambda *given, **options: called.add(name) or method(*given, **options)
+    def watched(kind, name):
+        method = getattr(kind, name)
+        return lambda *given, **options: called.add((kind, name)) or method(*given, **options)
 
-    for name in names - READS_NOTHING:
-        monkeypatch.setattr(LicenseClient, name, watched(name))
+    for kind, name in places:
+        monkeypatch.setattr(kind, name, watched(kind, name))
     for act in (OPERATIONS | LEAVING).values():
         act(customer())
-    assert called == names - READS_NOTHING - {"start"}
+    assert called == {*places} - {(LicenseClient, "start")}
 
 
 SAMPLE = 7
