@@ -65,15 +65,15 @@ def _calls(client: LicenseClient, update: object, folder: object) -> dict[str, C
         "start_trial": client.start_trial,
         "require": client.require,
         "require at once": lambda: client.require("export", wait=0),
-        "consume": lambda: client.consume("exports"),
+        "consume": lambda: client.uses.consume("exports"),
         "status": client.status,
         "check_for_update": lambda: client.check_for_update(force=True),
         "download": lambda: client.download(update, folder),  # type: ignore[arg-type]
         "skip_update": lambda: client.skip_update(update),  # type: ignore[arg-type]
         "is_skipped": lambda: client.is_skipped(update),  # type: ignore[arg-type]
         "request_license_file": client.request_license_file,
-        "install_license_file": lambda: client.install_license_file(b"{}"),
-        "seat": lambda: _enter(client.seat(KEY)),
+        "install_license_file": lambda: client.license_file.install(b"{}"),
+        "seat": lambda: _enter(client.seats.take(KEY)),
         "start": lambda: client.start(on_status=lambda _: None, on_update=lambda _: None),
         "diagnose": client.diagnose,
         "deactivate": client.deactivate,
