@@ -71,7 +71,7 @@ def _calls(client: LicenseClient, update: object, folder: object) -> dict[str, C
         "download": lambda: client.download(update, folder),  # type: ignore[arg-type]
         "skip_update": lambda: client.skip_update(update),  # type: ignore[arg-type]
         "is_skipped": lambda: client.is_skipped(update),  # type: ignore[arg-type]
-        "request_license_file": client.request_license_file,
+        "request_license_file": client.license_file.request,
         "install_license_file": lambda: client.license_file.install(b"{}"),
         "seat": lambda: _enter(client.seats.take(KEY)),
         "start": lambda: client.start(on_status=lambda _: None, on_update=lambda _: None),
