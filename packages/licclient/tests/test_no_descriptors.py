@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import licclient
-from licclient import LicclientError, LicenseClient, Source, _features, explain
+from licclient import LicclientError, LicenseClient, Source, Trust, _features, explain
 from licclient._core import lazy
 from licclient.errors import StateUnreadableError
 from licclient.testing import LicenseService, MemoryStorage
@@ -71,7 +71,7 @@ def _calls(client: LicenseClient, update: object, folder: object) -> dict[str, C
         "download": lambda: client.download(update, folder),  # type: ignore[arg-type]
         "skip_update": lambda: client.skip_update(update),  # type: ignore[arg-type]
         "is_skipped": lambda: client.is_skipped(update),  # type: ignore[arg-type]
-        "license_file.request": lambda: client.license_file.request(),
+        "license_file.request": lambda: client.license_file.request(),  # noqa: PLW0108 - loads what it needs
         "license_file.install": lambda: client.license_file.install(b"{}"),
         "seats.take": lambda: _enter(client.seats.take(KEY)),
         "start": lambda: client.start(on_status=lambda _: None, on_update=lambda _: None),
@@ -111,7 +111,8 @@ def test_each_call_ends_as_documented(monkeypatch, tmp_path, module, is_async):
     with LicenseService() as service:
         service.issue("Notes", key=KEY, slug="notes", entitlements={"export": True})
         service.publish("2.0", slug="notes")
-        options = {"slug": "notes", "version": "1.0", "product": "Notes", "public_keys": [service.public_key]}
+        options = {"slug": "notes", "version": "1.0", "product": "Notes"}
+        options["trust"] = Trust(public_keys=[service.public_key])
         before = MemoryStorage()
         with service.client(**options, storage=before) as first:
             first.activate(KEY)
