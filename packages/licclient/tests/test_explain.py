@@ -18,6 +18,13 @@ from licclient import (
     explain,
 )
 from licclient._core.texts import LANGUAGES, TABLES, pick_language, text_of
+from licclient.errors import (
+    DownloadCancelledError,
+    KeyFlaw,
+    LicenseRefusedError,
+    NotActivatedError,
+    ServiceUnavailableError,
+)
 from licclient.testing import LicenseService
 
 EVERYTHING = [
