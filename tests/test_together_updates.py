@@ -66,7 +66,7 @@ def test_each_platform_gets_its_file(shop: World, open_client: Open, tmp_path: P
     for platform in ("", "windows-x86_64", "macos-arm64"):
         shop.publish(SLUG, "2.0", published, platform=platform)
     for platform in ("windows-x86_64", "macos-arm64", "haiku-riscv64"):
-        client = open_client(platform=platform)
+        client = open_client(updates=Updates(platform=platform))
         update = client.check_for_update(key, force=True).update
         assert update is not None
         done = client.download(update, tmp_path / platform)

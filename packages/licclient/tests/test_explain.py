@@ -14,6 +14,7 @@ from licclient import (
     LicenseStatus,
     Outage,
     Reason,
+    Trust,
     UpdateCheck,
     explain,
 )
@@ -229,9 +230,9 @@ def test_a_mac_has_its_language_in_a_file(monkeypatch, tmp_path, settings, langu
 
 
 def test_a_license_file_that_is_not_there_was_not_to_be_saved(tmp_path):
-    """`install_license_file` raises what the system reports; the sentence is about reading."""
+    """`license_file.install` raises what the system reports; the sentence is about reading."""
     with LicenseService() as service:
-        client = service.client(public_keys=[service.public_key])
+        client = service.client(trust=Trust(public_keys=[service.public_key]))
         with pytest.raises(FileNotFoundError) as missing:
-            client.install_license_file(tmp_path / "none.lic")
+            client.license_file.install(tmp_path / "none.lic")
     assert explain(missing.value, "en").startswith("The file could not be read. ")
