@@ -9,6 +9,7 @@ from harness.flavours import both_flavours, opened
 from harness.shop import PRODUCT, SIZE, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
+from licclient import Updates
 
 
 @both_flavours
