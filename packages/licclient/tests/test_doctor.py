@@ -140,10 +140,10 @@ async def test_a_refused_license_says_why(client, service, well, key):
 async def test_without_the_product_its_license_is_named(make_client, well, key, tmp_path, monkeypatch):
     """A person who leaves `--product` out is not misled: the app's own state is in a folder below."""
     monkeypatch.setattr("platformdirs.user_state_path", lambda *_, **__: tmp_path / "all")
-    await make_client(product="Notes", state_dir=None).activate(key)
-    notes = make_client(product="Notes", state_dir=None)
+    await make_client(product="Notes", storage=None).activate(key)
+    notes = make_client(product="Notes", storage=None)
     assert _lines(await notes.diagnose())["license"][0] == "ok"
-    no_product = make_client(slug=None, state_dir=None)
+    no_product = make_client(slug=None, storage=None)
     assert _lines(await no_product.diagnose())["license"] == (
         "",
         "not activated; pass the product to check one of these: notes",

@@ -33,8 +33,8 @@ KEYS = [read_public_key(SPARE.text), read_public_key(SIGNER.text)]
 CALL = Call("POST", URL, {"Accept": "application/json"}, b"{}", 1000)
 
 NONE = (
-    "The response has no signature of a pinned key: the service has none of these keys, or somebody on the"
-    " way took it off."
+    "The response has no signature of a pinned key: the service has none of these keys, or a proxy removed"
+    " it."
 )
 CHANGED = "The response was changed in transit: its digest differs."
 UNREADABLE = "The answer's signature cannot be read, or is not by a pinned key."

@@ -37,7 +37,7 @@ MAX_KEY: Final = 1_024
 _JSON: Final = {"Accept": "application/json"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Call:
     """One request to one of the endpoints; what holds the license key is not in its repr."""
 

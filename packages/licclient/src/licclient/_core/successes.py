@@ -25,7 +25,7 @@ _MOST_SUBJECTS: Final = 64
 """How many of them, and of their successes, are kept in memory."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Subject:
     """What a success is for; without the key when it lies in a keyring that has not been asked."""
 
