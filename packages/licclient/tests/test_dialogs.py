@@ -596,5 +596,5 @@ def test_an_update_that_is_required_says_so_and_cannot_be_skipped():
     """One that is critical is called important."""
     required = Offer("en", replace(UPDATE, is_required=True)).view()
     critical = Offer("en", replace(UPDATE, is_critical=True)).view()
-    assert (required.message, required.skip) == ("You need to update to go on being supported.", None)
+    assert (required.message, required.skip) == ("This version is no longer supported. Please update.", None)
     assert (critical.message, critical.skip) == ("This is an important update. Please install it soon.", None)

@@ -466,7 +466,7 @@ async def test_the_other_client_does_the_same(service: LicenseService) -> None:
 def test_to_forget_a_file_that_is_not_there_changes_nothing():
     """Also twice."""
     storage = MemoryStorage()
-    client = LicenseClient(SERVER, slug="photo-lab", public_keys=[PIN.text], storage=storage)
+    client = LicenseClient(SERVER, slug="photo-lab", trust=Trust(public_keys=[PIN.text]), storage=storage)
     client.forget_key()
     client.forget_key()
     assert client.status().state is LicenseState.NOT_ACTIVATED
@@ -475,6 +475,8 @@ def test_to_forget_a_file_that_is_not_there_changes_nothing():
 @pytest.mark.parametrize("changed", [{"ends_at": CONTENT["issued_at"]}, {"issued_at": "today"}], ids=range(2))
 def test_a_file_that_ends_before_it_begins_is_none(changed):
     """Also if the vendor signed it."""
-    settings = read_settings(ClientSettings(base_url=SERVER, slug="photo-lab", public_keys=[PIN.text]))
+    settings = read_settings(
+        ClientSettings(base_url=SERVER, slug="photo-lab", trust=Trust(public_keys=[PIN.text]))
+    )
     found = check_file(unwrap(signed_file(**changed)), settings, DOMAIN)
     assert isinstance(found, LicenseFileError)

@@ -392,9 +392,9 @@ def test_several_copies_in_a_line(quantity, fields, expected):
 
 
 def test_a_complete_export_lacks_nothing():
-    """Of one that is not, the first missing column is named."""
+    """Of one that is not, the missing columns are named."""
     assert Conversion(now=NOW, columns={"n": "slots"}).check_columns(["n"]) is None
     for preset in PRESETS.values():
         conversion = Conversion(now=NOW, preset=preset)
         assert conversion.check_columns(list(preset.columns)) is None
-        assert "no complete export" in (conversion.check_columns(["x"]) or "no complete export")
+        assert "not a complete export" in (conversion.check_columns(["x"]) or "not a complete export")

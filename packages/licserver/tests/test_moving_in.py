@@ -368,7 +368,7 @@ def test_the_command(bare_cli, tmp_path):
     file.write_text(edd([KEYS["edd"][1]] * 2, ()))
     output = cli(*old, "--dry-run", expect=2)
     assert f"line 3: refuse {mask_key(KEYS['edd'][1])} license_key: is also in line 2" in output
-    assert "no complete export of Gumroad" in cli(
+    assert "not a complete export of Gumroad" in cli(
         "import", str(file), "--preset", "gumroad", "--slots", "1", expect=2
     )
     assert "add --slots N" in cli("import", str(file), "--preset", "gumroad", expect=2)
