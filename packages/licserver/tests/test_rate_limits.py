@@ -179,6 +179,7 @@ async def test_a_guesser_is_not_told_of_a_short_key_of_another_system(make_world
     assert (await site.verify(key, "new.example"))[0] == 429
     assert (await site.verify(key, "known.example"))[0] == 200
     assert (await site.verify(site.world.key(), "other.example"))[0] == 200
+    assert (await site.verify(key, "other.example"))[0] == 429  # known, but not by this key
     query = fields | {"slug": "app", "current_version": "1.0"}
     assert (await site.call("GET", "/api/v1/update-check", params=query))[0] == 429
     assert (await site.call("GET", "/feeds/app/appcast.xml", params=query))[0] == 429
@@ -195,14 +196,16 @@ def test_keys_of_other_systems_are_looked_up_again_after_a_minute():
     """And what is remembered of refusals is bounded."""
     now = [0.0]
     misses = Misses(6, None, lambda: now[0])
-    assert not misses.is_used_up("192.0.2.1", "a")
+    assert not misses.is_used_up("192.0.2.1", "a", "48213377")
     misses._note_refused("192.0.2.1")
     now[0] = 59.0
-    assert misses.is_used_up("192.0.2.1", "a")
+    assert misses.is_used_up("192.0.2.1", "a", "48213377")
     misses.known.add("192.0.2.1", "b")
-    assert not misses.is_used_up("192.0.2.1", "b")
+    assert misses.is_used_up("192.0.2.1", "b", "48213377")
+    misses.known.add("192.0.2.1", "b", "48213377")
+    assert not misses.is_used_up("192.0.2.1", "b", "48213377")
     now[0] = 60.0
-    assert not misses.is_used_up("192.0.2.1", "a")
+    assert not misses.is_used_up("192.0.2.1", "a", "48213377")
     for number in range(100_000):
         misses._note_refused(number)
     assert len(misses._refused) + len(misses._refused_before) <= 65_536

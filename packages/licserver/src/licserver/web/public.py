@@ -191,7 +191,7 @@ class PublicEndpoints:
         self.statistics.count_verify(verdict, lookup, product_id, now.date(), machine)
         response = public_api.verify_response(verdict)
         if not isinstance(verdict, VerifyRefusal):
-            self.limits.note_valid(caller.counted, call.domain)
+            self.limits.note_valid(caller.counted, call.domain, key)
         elif verdict in decisions.MISSES:
             return await self.limits.answer_miss(request, response, call.domain)
         return send(response)

@@ -196,22 +196,22 @@ class RedisCounter:
 
 
 class KnownInstallations:
-    """Hashes of address and domain that have sent a valid key lately; bounded."""
+    """Hashes of address and domain that have sent a valid key lately, or of these and the key; bounded."""
 
     def __init__(self) -> None:
         self._recent: set[int] = set()
         self._before: set[int] = set()
 
-    def add(self, address: str, domain: str) -> None:
-        """Remember a pair; drop the older half when there are too many."""
-        pair = hash((address, domain))
-        if pair not in self._recent:
+    def add(self, *parts: str) -> None:
+        """Remember an installation; drop the older half when there are too many."""
+        subject = hash(parts)
+        if subject not in self._recent:
             if len(self._recent) >= _MAX_KNOWN:
                 self._before, self._recent = self._recent, set()
-            self._recent.add(pair)
+            self._recent.add(subject)
 
-    def __contains__(self, pair: int) -> bool:
-        return pair in self._recent or pair in self._before
+    def __contains__(self, subject: int) -> bool:
+        return subject in self._recent or subject in self._before
 
 
 _SHARE_SECONDS: Final = 1.0
@@ -293,10 +293,10 @@ class Misses:
         self._note_refused(address)
         return pair in self.known and await self._take("known", address)
 
-    def is_used_up(self, address: str, domain: str) -> bool:
-        """Return whether a miss was refused within the last minute, unless the installation is known."""
+    def is_used_up(self, address: str, domain: str, key: str) -> bool:
+        """Return whether a miss was refused within the last minute, unless this key was valid there."""
         pair, since = hash((address, domain)), self._clock() - WINDOW
-        return pair not in self.known and any(
+        return hash((address, domain, key)) not in self.known and any(
             self._refused.get(subject, self._refused_before.get(subject, -math.inf)) > since
             for subject in (address, pair)
         )
@@ -433,10 +433,12 @@ class Limits:
         """Return the address whose calls are counted."""
         return self.clients.find(request).counted
 
-    def note_valid(self, address: str, domain: str) -> None:
-        """Remember an installation that has sent a valid key."""
+    def note_valid(self, address: str, domain: str, key: str) -> None:
+        """Remember an installation that has sent a valid key; of another system's keys also which one."""
         if self._misses is not None:
             self._misses.known.add(address, domain)
+            if not decisions.is_license_key(key):
+                self._misses.known.add(address, domain, key)
 
     def refuses_guess(self, request: web.Request, key: str, domain: str = "") -> bool:
         """Return whether a key is not even looked up: one of another system, after too many misses (D-70).
@@ -448,7 +450,7 @@ class Limits:
             self._misses is not None
             and not decisions.is_license_key(key)
             and decisions.is_imported_key(key)
-            and self._misses.is_used_up(self.clients.find(request).counted, domain)
+            and self._misses.is_used_up(self.clients.find(request).counted, domain, key)
         )
 
     async def answer_miss(
