@@ -50,7 +50,10 @@ nitpicky = True
 _OTHERS = (
     "asyncio|collections|datetime|enum|httpx|os|pathlib|packaging|PySide6|pydantic|threading|tkinter|typing"
 )
-nitpick_ignore_regex = [("py:.*", rf"({_OTHERS})\..*"), ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|P|Path")]
+nitpick_ignore_regex = [
+    ("py:.*", rf"({_OTHERS})\..*"),
+    ("py:.*", r"licclient\.(\w+\.)?_\w+\..*|P|Path|PathLike"),
+]
 linkcheck_ignore = [  # addresses of examples, and of servers on the reader's machine
     r"https?://([\w-]+\.)*example\.(com|net|org)",
     r"https?://(localhost|127\.0\.0\.1)",

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from licclient import ClientSettings
 from licclient._core import records as _records
 from licclient._core.model import CachedLicense, Entitlements, Verified
 from licclient._core.records import (
     UPGRADES,
+    places_for,
     read_cached_license,
     read_instant,
     read_update_check,
@@ -22,6 +24,7 @@ from licclient._core.records import (
     write_cached_license,
     write_update_check,
 )
+from licclient._core.settings import read_settings
 from licclient._core.update_model import Listing, UpdateCheckRecord
 
 NAME = record_name("license", "https://store.example", "key", "domain")
@@ -243,3 +246,12 @@ def test_instants_have_a_zone_and_are_read_as_utc():
 def test_an_instant_that_only_its_own_zone_can_tell_reads_as_nothing(text):
     """The first and the last day of all have no place in UTC."""
     assert read_instant(text) is None
+
+
+def test_a_key_activated_before_the_app_named_its_product_is_found():
+    """Under the name of its slug alone, in that folder of the vendor."""
+    both = places_for(read_settings(ClientSettings("https://store.example", product="Notes", slug="notes")))
+    before = places_for(read_settings(ClientSettings("https://store.example", slug="notes")))
+    name = record_name("activation", "https://store.example", "", "notes")
+    assert both.elsewhere[name] == before.app
+    assert name not in before.elsewhere

@@ -279,17 +279,17 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
 
     @property
     def uses(self) -> "Uses":
-        """Metered entitlements: `client.uses.consume("exports")`."""
+        """Count uses of metered entitlements, as `client.uses.consume("exports")` does."""
         return _features.uses_client.Uses(self._run, self._open_session)
 
     @property
     def seats(self) -> "Seats":
-        """Floating seats: `with client.seats.take():`."""
+        """Take and hold floating seats, as `with client.seats.take()` does."""
         return _features.seats_client.Seats(self._create_seat)
 
     @property
     def license_file(self) -> "LicenseFileInstaller":
-        """The license file of a computer without a network: `request` one, and `install` it."""
+        """Request and install the license file of a computer without a network."""
         return _features.offline_client.LicenseFileInstaller(self._open_session, self._nudge)
 
     def status(self) -> "LicenseStatus":

@@ -134,7 +134,7 @@ class Outage(StrEnum):
     UNUSABLE = "unusable"
     """An answer that the protocol does not know, such as `503`: the service, or something on the way."""
     LOGIN_PAGE = "login_page"
-    """The network answered itself: it wants a login first."""
+    """The network answered itself, because it wants a login first."""
     PROXY = "proxy"
     """The proxy of the system's settings cannot be used, or did not let the request through."""
     CERTIFICATE = "certificate"
