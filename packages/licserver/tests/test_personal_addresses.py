@@ -45,6 +45,16 @@ def test_a_domain_has_two_spellings():
     assert AddressPattern(long).is_in(long)
 
 
+def test_accents_are_found_however_they_are_composed():
+    """As macOS pastes them, and as keyboards type them: a person sees no difference (found by an attack)."""
+    composed, decomposed = "j\u00f6rg@ex\u00e4mple.com", "jo\u0308rg@exa\u0308mple.com"
+    for typed, stored in ((composed, decomposed), (decomposed, composed), (decomposed, decomposed)):
+        assert AddressPattern(typed).is_in(f"Order of {stored}")
+        assert AddressPattern(typed).erase(stored) == ERASED
+    assert fold_address(decomposed) == fold_address(composed)
+    assert fold_address(composed) in set(map(fold_address, list_addresses(f"Order of {decomposed}")))
+
+
 @pytest.mark.parametrize(
     ("text", "is_one"),
     [("jo@example.com", True), ("jo", False), ("@x", False), ("j o@x", False), ("a" * 300 + "@x", False)],

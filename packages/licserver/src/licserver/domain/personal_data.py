@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
@@ -25,12 +26,18 @@ _ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|\\[nrtbf]")
 class AddressPattern:
     """A mail address in the forms in which it may be stored.
 
-    Only in ASCII a letter's case does not matter; the domain may be written with or without A-labels.
+    Only in ASCII a letter's case does not matter; the domain may be written with or without A-labels. Accents
+    may be letters' own or follow them (NFC, NFD): people see no difference, and macOS pastes the latter.
     """
 
     def __init__(self, email: str) -> None:
         local, _, domain = email.rpartition("@")
-        spellings = {f"{local}@{spelling}" for spelling in _spell(domain)}
+        spellings = {
+            f"{part}@{spelling}"
+            for part in _compose(local)
+            for written in _compose(domain)
+            for spelling in _spell(written)
+        }
         self.forms: Final = sorted(
             {
                 form
@@ -48,6 +55,10 @@ class AddressPattern:
     def erase(self, text: str, replacement: str = ERASED) -> str:
         """Replace the address in a text; JSON stays valid."""
         return self._pattern.sub(replacement, text)
+
+
+def _compose(text: str) -> set[str]:
+    return {text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)}
 
 
 def _spell(domain: str) -> set[str]:
@@ -77,7 +88,7 @@ def is_address(text: str) -> bool:
 
 def fold_address(email: str) -> str:
     """Return the canonical form of all spellings of an address."""
-    local, _, domain = email.rpartition("@")
+    local, _, domain = unicodedata.normalize("NFC", email).rpartition("@")
     spelled = min(_spell(domain), key=lambda spelling: (not spelling.isascii(), spelling))
     lower = str.maketrans({letter: letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"})
     return f"{local}@{spelled}".translate(lower)
@@ -86,7 +97,7 @@ def fold_address(email: str) -> str:
 def list_addresses(text: str) -> Iterator[str]:
     """Yield the possible mail addresses in a text, also in JSON and in URLs."""
     plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else " ", text)
-    for candidate in _CANDIDATE.findall(plain):
+    for candidate in _CANDIDATE.findall(unicodedata.normalize("NFC", plain)):
         whole = candidate.replace("%40", "@").rstrip(".-")
         local, _, domain = whole.rpartition("@")
         # `mailto=jo@…` may be an address or a parameter, and 'jo@… a quoted one.
