@@ -9,6 +9,7 @@ import pytest
 
 from harness.engines import Meddler, both_engines
 from licserver.domain.decisions import is_license_key, mask_key
+from licserver.domain.records import SYSTEM
 
 
 @pytest.fixture
@@ -326,3 +327,15 @@ def test_every_command_has_help_and_the_common_options(bare_cli):
 def test_the_version_is_printed(cli):
     """`--version` names the program and its version."""
     assert re.fullmatch(r"licserver, version \d+\.\d+\.\d+\n", cli("--version"))
+
+
+def test_what_a_server_does_by_itself_is_nobodys_at_the_command_line(bare_cli, monkeypatch):
+    """The audit log had `cli:root` beside a wrong password at the console, since root had started `serve`."""
+    actors = []
+
+    async def serve(services, _sockets, _announce, _admin_sockets):
+        actors.append(services.actor)
+
+    monkeypatch.setattr("licserver.serving.server.serve", serve)
+    bare_cli("serve", "--port", "0")
+    assert actors == [SYSTEM]

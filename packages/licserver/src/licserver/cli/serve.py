@@ -12,11 +12,11 @@ from pathlib import Path
 
 import click
 
-from licserver.cli.common import data_dir_option, json_option, load_command_settings, open_command_services
+from licserver.cli.common import data_dir_option, json_option, load_command_settings
 from licserver.cli.output import echo
 from licserver.errors import InvalidInputError, StoreUnavailableError
 from licserver.runtime.logging import set_up_logging
-from licserver.services import Services
+from licserver.services import Services, open_services
 from licserver.services.self_check import Level, check_settings
 from licserver.serving import server, waiting
 from licserver.settings import Settings, load_settings
@@ -40,11 +40,11 @@ def bind(host: str, port: int) -> list[socket.socket]:
 def _open(settings: Settings, socks: Sequence[socket.socket], notify: Callable[[str], None]) -> Services:
     """Open the services; wait for a PostgreSQL that is away, and respond 503 meanwhile (D-246)."""
     try:
-        return open_command_services(settings)
+        return open_services(settings)  # what it does by itself is nobody's at the command line
     except StoreUnavailableError as problem:
         if settings.database_url is None or not waiting.may_return(problem):
             raise
-    open_ = partial(open_command_services, settings)
+    open_ = partial(open_services, settings)
     return asyncio.run(waiting.open_when_possible(open_, socks, settings, notify))
 
 
