@@ -89,7 +89,7 @@ def test_what_does_not_go_as_planned_fails_the_test_and_hangs_nothing(hands, cli
     """Fail for no dialog, a missing button, a dialog that stays open, or a second one; close what is open."""
     with pytest.raises(AssertionError, match="no dialog was shown"), answer_dialog("Close"):
         pass
-    message = "has no button 'Close'; its buttons: Activate, Not now, Start trial; its message: 'A license"
+    message = "has no button 'Close'; its buttons: Activate, Not now, Start trial; its message: 'Not a valid"
     with pytest.raises(AssertionError, match=message), answer_dialog("Activate", "Close", key="AB"):
         assert export() is None
     with pytest.raises(AssertionError, match="is still open"), answer_dialog():

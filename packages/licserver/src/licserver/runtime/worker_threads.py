@@ -21,24 +21,11 @@ class WorkerThreads:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="vendor")
         self._file_threads = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="vendor-file")
-        self._rendered = set[str]()
 
     async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a function on a thread; it runs to its end even if the caller is cancelled."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: work(*args, **kwargs))
-
-    async def render(self, template: str, render: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Render a small page here; the first time on a thread, which compiles the template.
-
-        It takes 0.3 ms. A thread takes as long, and the interpreter from the event loop: pages that need no
-        session delayed all other requests.
-        """
-        if template in self._rendered:
-            return render(*args, **kwargs)
-        rendered = await self.run(render, *args, **kwargs)
-        self._rendered.add(template)
-        return rendered
 
     async def run_with_file(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a function that copies a whole file, as `run` does."""

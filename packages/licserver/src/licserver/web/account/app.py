@@ -49,7 +49,6 @@ CODE_SECONDS: Final = 0.1
 """Minimum time of a request for a code, which must not show whether the address is known."""
 
 _YEAR: Final = 365 * 86_400  # seconds
-_LICENSES: Final = "licenses.html"
 _NOTICES: Final = frozenset({"freed", "taken-back", "signed-out", "session-ended"})
 
 
@@ -324,18 +323,13 @@ class Account:
             cards = await self._threads.run(describe_all, self._services, visit.licenses, texts, now, keys)
         csrf = sessions.csrf_token(visit.token)
         values = {"problem": problem, "csrf": csrf, "licenses": cards}
-        return await self._render(request, _LICENSES, status, **values)
+        return await self._render(request, "licenses.html", status, **values)
 
     async def _render(self, request: web.Request, template: str, status: int, **values: Any) -> web.Response:
         done, texts = request.query.get("done"), _texts(request)
         values["done"] = texts(f"done.{done}") if done in _NOTICES and not values["problem"] else None
         values["languages"] = [load_texts(language) for language in LANGUAGES]
-        if template == _LICENSES:  # may have many of them
-            content = await self._threads.run(self.look.render, template, texts, **values)
-        else:
-            content = await self._threads.render(
-                f"account/{template}", self.look.render, template, texts, **values
-            )
+        content = await self._threads.run(self.look.render, template, texts, **values)
         return web.Response(status=status, body=content, headers=PAGE)
 
     async def respond_with_page(self, request: web.Request, error: ApiError) -> web.StreamResponse:

@@ -304,9 +304,8 @@ class Console:
         done: str | None = None,
         **context: Any,
     ) -> web.Response:
-        """Render one of the small templates, with which a session begins or ends."""
-        content = await self.threads.render(
-            f"console/{template}",
+        """Render a template on a thread: the first page of a process compiles templates, which is slow."""
+        content = await self.threads.run(
             render_page,
             template,
             user=session if session is not None and session.needs is Needs.NOTHING else None,
