@@ -142,7 +142,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_keyring():
-    """No test may touch the keyring of whoever runs it, nor may a fixture of a module."""
+    """No test may touch the keyring of the user that runs it, nor may a fixture of a module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         yield

@@ -230,7 +230,7 @@ def test_after_an_outage_the_same_key_can_be_checked_again():
 
 
 def test_a_check_that_ends_in_a_refusal_asks_for_another_key():
-    """With the reason; and the same one can be checked again, for who has just renewed it."""
+    """With the reason; and the same key can be checked again, after it was renewed."""
     state, command = play(begin(PENDING), Opened(), Ended(REFUSED))
     assert command is None
     assert shown(state.view()) == (

@@ -174,7 +174,7 @@ def test_any_tag_gives_some_language(tags):
 
 
 def test_the_servers_words_stay(monkeypatch):
-    """The wire's sentence is untouched beside the translation, and quoted where there is none."""
+    """The server's sentence is unchanged beside the translation, and quoted without one."""
     known = LicenseRefusedError(Reason.EXPIRED, "License expired.")
     assert (
         explain(known, "de")

@@ -37,7 +37,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize(("status", "body"), FOREIGN)
 async def test_a_foreign_answer_says_what_is_in_the_way(client, service, clock, key, status, body):
-    """In the error, in the status after it, and again for who asks within the minute."""
+    """In the error, in the status after it, and again in a call within the minute."""
     outage = FOREIGN[status, body]
     service.grants()
     await client.activate(key)
@@ -54,7 +54,7 @@ async def test_a_foreign_answer_says_what_is_in_the_way(client, service, clock, 
 
 @both
 async def test_nobody_is_there(make_client, dead_url, key):
-    """A person who is offline is sent online."""
+    """The sentence asks the person to connect."""
     with pytest.raises(ServiceUnavailableError) as caught:
         await make_client(dead_url).verify(key)
     error = caught.value

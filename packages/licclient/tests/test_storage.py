@@ -363,7 +363,7 @@ def test_a_lock_that_is_kept_is_waited_for_once(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a folder in which root makes no file either")
 def test_a_folder_that_takes_no_file_holds_no_lock(monkeypatch):
-    """Filelock takes an open that fails with ENOENT, as in /proc, for a lock that somebody holds."""
+    """Filelock takes an open that fails with ENOENT, as in /proc, for a lock that another process holds."""
     create_lock = _storage.create_lock
 
     def create_for_one_try(path, seconds, mode):

@@ -240,7 +240,7 @@ def test_an_account_is_guessed_at_500_times_a_day_from_however_many_networks(wor
 
 @pytest.mark.slow
 def test_a_code_does_not_wait_for_those_that_others_ask_for(world):
-    """Who asks from elsewhere has a share of the queue, and the customer another one (D-264)."""
+    """A client elsewhere has a share of the queue, and the customer another one (D-264)."""
     for number in range(60):
         world.services.customer_sign_in.send_code("bob@example.com", f"10.{number}.0.1")
     world.services.customer_sign_in.send_code("bob@example.com", "192.0.2.1")

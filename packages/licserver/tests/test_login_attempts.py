@@ -129,7 +129,7 @@ async def test_a_full_queue_is_not_counted(world, users, open_browser, monkeypat
 async def test_an_attempt_that_has_waited_long_is_neither_counted_nor_compared(
     world, users, open_browser, monkeypatch
 ):
-    """The client has gone; whoever comes then must not wait for it."""
+    """The client has gone; the next one must not wait for it."""
     monkeypatch.setattr("licserver.web.console.login._PATIENCE", -1.0)
     browser = await open_browser()
     await browser.sign_in()

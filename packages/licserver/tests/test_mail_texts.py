@@ -174,7 +174,7 @@ def test_keys_of_one_purchase_are_one_mail(mail):
 
 
 def test_each_customer_of_several_gets_their_own_keys(mail):
-    """And who has no address gets none."""
+    """And a license without an address gets no mail."""
     mail.product("tool")
     (one, _), (two, keys), (nobody, _) = (
         issue(mail, 2, customer_email=address) for address in ("a@b.example", "c@d.example", None)

@@ -394,7 +394,7 @@ def test_an_address_is_found_in_text(text):
     ],
 )
 def test_another_address_is_left(text):
-    """It belongs to somebody else."""
+    """It belongs to another owner."""
     assert not AddressPattern(ANN).is_in(text)
 
 

@@ -60,7 +60,7 @@ def test_a_sender_may_be_quoted():
 
 
 def test_an_address_without_a_form_in_dns_has_one_spelling():
-    """And what only looks like an address is none."""
+    """And what only looks like an address is not reported."""
     for domain in ("\N{ZERO WIDTH JOINER}.example", "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 33):
         assert fold_address(f"ann@{domain}") == f"ann@{domain}"
     assert [*list_addresses("mailto=jo@example.com, x=@example.com")] == [

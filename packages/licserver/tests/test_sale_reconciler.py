@@ -26,7 +26,7 @@ def bought(**fields: Any) -> bytes:
 
 
 def person(world):
-    """The services, for somebody of the vendor."""
+    """The services, for a user of the vendor."""
     return world.services.acting_as(Actor(ActorKind.CLI, "ann"))
 
 

@@ -254,7 +254,7 @@ def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
     ],
 )
 def test_what_a_change_asks(change: Lines, rules: dict[str, bool], asked: Attention) -> None:
-    """The license stays as it is until somebody has answered."""
+    """The license stays as it is until a person has answered."""
     vendor = sell(*SUBSCRIBED, names="a b")
     vendor.rules = Rules(GRACE, **rules)
     vendor.take([change])

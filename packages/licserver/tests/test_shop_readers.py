@@ -1113,7 +1113,7 @@ def test_gumroad_memberships(recurrence: str, ends_at: datetime | None) -> None:
 
 
 def test_gumroad_money_back() -> None:
-    """Refunds and disputes are reported with the sale; a dispute that was won is none."""
+    """Refunds and disputes are reported with the sale; a dispute that was won is not reported."""
     for resource, fields, is_full in (
         ("refund", {"refunded": "true"}, True),
         ("refund", {}, False),

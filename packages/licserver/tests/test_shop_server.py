@@ -112,7 +112,7 @@ class Server:
     def receive(self, *bodies: bytes) -> None:
         """Take deliveries, which a shop repeats until they are stored, and process what waits."""
         for body in bodies:
-            # Now and then as another delivery: somebody has sent it again by hand.
+            # Now and then as another delivery: a person has sent it again by hand.
             again = self._random.choice(["", "", str(self._random.random())])
             id_ = hashlib.sha256(body + again.encode()).hexdigest()
             for _ in range(50):

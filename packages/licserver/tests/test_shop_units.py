@@ -43,7 +43,7 @@ def item(sold: str | None, id_: str | None = None, quantity: int | None = 1) -> 
 def match(
     units: list[Unit], *items: Line, product: str | None = None
 ) -> tuple[dict[str, str | None], list[Line]]:
-    """Return what each unit sells then, and the items for which there is none."""
+    """Return what each unit sells then, and the items without one."""
     left = [*units]
     open_ = match_items(left, items, SUBSCRIPTION, lambda _: product)
     return {unit.key: unit.sold for unit in units if unit not in left}, open_

@@ -50,7 +50,7 @@ def world(make_world):
 
 
 class Customer:
-    """Somebody with keys who does things and undoes them."""
+    """A customer with keys who does things and undoes them."""
 
     def __init__(self, world) -> None:
         self.world, self.services = world, world.services.acting_as(CUSTOMER)
@@ -238,7 +238,7 @@ def test_a_license_reports_a_hundred_rollbacks_a_day(world):
 
 
 async def test_new_activations_of_a_license_without_a_limit(make_world, open_site, caplog):
-    """A limit a day, and then 429; who has a slot is served, and so is every other license."""
+    """A limit a day, and then 429; computers with a slot are served, and so is every other license."""
     world = make_world(activation_limit=6)
     site, key, other = await open_site(world), world.key(slots=None), world.key(slots=5)
     answers = [await site.verify(key, f"pc{number}") for number in range(5)]

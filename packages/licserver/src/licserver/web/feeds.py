@@ -78,7 +78,7 @@ class Feeds:
     async def _send_package(self, request: web.Request) -> web.StreamResponse:
         """Redirect to a signed link, if the license may have the package.
 
-        The license is judged before the releases are read: whoever has none must not cause that (D-299).
+        The license is judged before the releases are read: a request without one must not cause that (D-299).
         """
         slug, name = request.match_info["slug"], request.match_info["name"]
         call, found = self._parse(request, ""), None

@@ -443,8 +443,8 @@ class Limits:
     def refuses_guess(self, request: web.Request, key: str, domain: str = "") -> bool:
         """Return whether a key is not even looked up: one of another system, after too many misses (D-70).
 
-        Such keys may be short: whoever is told of a right one could try all. Keys of this system cannot be
-        guessed, and are looked up, so that no customer waits for a neighbour that guesses.
+        Such keys may be short: an answer that shows a right one lets a client try all. Keys of this system
+        cannot be guessed, and are looked up, so that no customer waits for a neighbour that guesses.
         """
         return (
             self._misses is not None

@@ -301,7 +301,7 @@ async def send_continue(request: web.Request) -> None:
 class LargeBodies:
     """Limits how many large bodies are read at the same time: each is in memory until it has arrived.
 
-    An address has a share: whoever sends some slowly must not have those of others refused.
+    An address has a share: slow bodies of one client must not have those of others refused.
     """
 
     def __init__(self, size: int, most: int, share: int) -> None:
