@@ -14,18 +14,20 @@ from typing import Any, Final
 import pytest
 
 MOST: Final = 10
-"""More failures than this are no matter of time: they are not repeated."""
+"""More failures than this are not caused by a busy machine: they are not repeated."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Repeat only on request: whoever is at work on a test wants its failure at once."""
-    told = f"run up to {MOST} failed tests once more, each alone; the run fails if one of them fails again"
-    parser.addoption("--failed-alone", action="store_true", help=told)
+    """Repeat only on request: at work on a test, its failure is wanted at once."""
+    explained = (
+        f"run up to {MOST} failed tests once more, each alone; the run fails if one of them fails again"
+    )
+    parser.addoption("--failed-alone", action="store_true", help=explained)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Repeat in the controller of workers, which knows all failures."""
-    if config.option.failed_alone:  # some tests start a pytest that has not this plugin
+    if config.option.failed_alone:  # some tests start a pytest without this plugin
         options = os.environ.get("PYTEST_ADDOPTS", "").replace("--failed-alone", "")
         os.environ["PYTEST_ADDOPTS"] = options
     if config.option.failed_alone and not hasattr(config, "workerinput"):
