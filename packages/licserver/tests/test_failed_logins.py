@@ -11,7 +11,7 @@ from harness.engines import sqlite_only
 from licserver.database.tables.access import failed_logins
 from licserver.database.tables.licenses import audit
 from licserver.domain.records import SYSTEM, Scope
-from licserver.runtime.logging import FAILURES
+from licserver.runtime.logging import FAILURES, FailureReport
 from licserver.services.users import NETWORK_NAME_TRIES
 
 pytestmark = sqlite_only
@@ -132,3 +132,21 @@ async def test_an_idle_session_ends(make_world, open_site, open_browser, minutes
         world.clock.forward(hours=1, seconds=1)
     assert "Sign in" in await browser.get("/console")
     assert world.services.retention.sweep().sessions == 1
+
+
+async def test_failures_that_wait_for_others_are_written_at_the_end(world):
+    """The end of a server came while the first was written, and the rest was lost."""
+    written, begun = [], asyncio.Event()
+
+    class Threads:
+        async def run(self, _record, _action, subject, _count, _address):
+            written.append(subject)
+            begun.set()
+            await asyncio.sleep(0)
+
+    report = FailureReport(world.services, Threads())
+    report.add("token.refused", "shop", "192.0.2.1")
+    report.add("token.refused", None, "192.0.2.1")
+    await begun.wait()
+    await report.close()
+    assert written == ["shop", None]

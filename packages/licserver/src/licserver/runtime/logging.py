@@ -268,8 +268,8 @@ class FailureReport:
             await asyncio.sleep(PAUSE)
 
     async def _write(self) -> None:
-        counts, self._counts = self._counts, {}
-        for (action, subject), (count, address) in counts.items():
+        for action, subject in list(self._counts):  # `close` may cancel this: what is left is written then
+            count, address = self._counts.pop((action, subject))
             of = f" of {subject}" if subject else ""
             times = f"{count} {plural(count, 'time')}"
             _login_log.warning("%s%s, %s, the last from %s", _LABELS[action], of, times, address)
