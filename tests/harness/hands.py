@@ -4,8 +4,10 @@
 
 import gc
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -327,6 +329,21 @@ class QtHands(Hands):
         self.turn()
 
 
+@contextmanager
+def _handlers_raise() -> Iterator[None]:
+    """Raise at a block's end what an event handler raised in it: both toolkits only print it."""
+    raised: list[BaseException] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "excepthook", lambda _type, error, _traceback: raised.append(error))
+        if tkinter := sys.modules.get("tkinter"):
+            patch.setattr(
+                tkinter.Tk, "report_callback_exception", lambda _, *caught: raised.append(caught[1])
+            )
+        yield
+    if raised:
+        raise raised[0]
+
+
 @pytest.fixture(params=["tk", "qt"])
 def hands(request: pytest.FixtureRequest) -> Iterator[TkHands | QtHands]:
     """Somebody in front of the windows of one toolkit."""
@@ -342,7 +359,8 @@ def hands(request: pytest.FixtureRequest) -> Iterator[TkHands | QtHands]:
             made = QtHands()
         except ImportError as missing:
             without(f"PySide6 cannot be used: {missing}")
-    yield made
-    made.end()
+    with _handlers_raise():
+        yield made
+        made.end()
     made.dialog = None
     gc.collect()  # here, and not on a thread of the next test

@@ -344,6 +344,7 @@ class ActivationDialog(_Dialog):
         trial: bool = False,
     ) -> None:
         super().__init__(parent, client, begin_activation(client, problem, language, trial=trial))
+        self._field.textChanged.connect(self._take_text)
         self._field.setFocus()
 
     @property
@@ -361,7 +362,6 @@ class ActivationDialog(_Dialog):
         self._field = QLineEdit(self)
         self._field.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._field.setMinimumHeight(round(self._field.fontMetrics().lineSpacing() * 1.9))
-        self._field.textChanged.connect(self._take_text)
         return self._field
 
     def _take_text(self, text: str) -> None:

@@ -290,7 +290,10 @@ def decode_escapes(text: str, errors: str = "replace") -> str:
         raise ValueError("a percent sign that begins no escape")
     if not text.isascii():  # neither a target (400) nor a form of a browser
         return unquote(text.replace("+", " "), errors=errors)
-    text = _LONE_PERCENT.sub("%25", text.replace("+", " "))
+    text = text.replace("+", " ")
+    if "%" not in text:
+        return text
+    text = _LONE_PERCENT.sub("%25", text)
     escaped = text.replace("\\", "%5C").replace("%", "\\x").encode()
     return codecs.decode(escaped, "unicode_escape").encode("latin-1").decode(errors=errors)
 

@@ -203,15 +203,16 @@ def _count(value: int, what: str) -> str:
 
 def parse_form(body: bytes) -> dict[str, str]:
     """Parse an urlencoded form; of a repeated name the last value counts."""
+    if body.count(b"&") >= MAX_CONSOLE_BODY_FIELDS:
+        raise InvalidInputError(f"this form has more than {MAX_CONSOLE_BODY_FIELDS} fields")
     try:
-        pairs = body.decode("ascii").split("&", MAX_CONSOLE_BODY_FIELDS)
         fields = [
-            [decode_escapes(part, "strict") for part in pair.partition("=")[::2]] for pair in pairs if pair
+            [decode_escapes(part, "strict") for part in pair.partition("=")[::2]]
+            for pair in body.decode("ascii").split("&")
+            if pair
         ]
     except ValueError:  # or its subclass UnicodeDecodeError
         raise InvalidInputError("this form cannot be read") from None
-    if len(pairs) > MAX_CONSOLE_BODY_FIELDS:
-        raise InvalidInputError("this form cannot be read")
     return {name: value.replace("\r\n", "\n") for name, value in fields}  # browsers send both characters
 
 
