@@ -2,7 +2,6 @@
 
 Fresh processes are measured in turns, and in processor time, which a busy machine stretches less than the
 clock's; what a bare interpreter takes is in every figure. The last figures are of one process: more answers
-from licclient import Trust
 from the cache.
 """
 
@@ -65,7 +64,7 @@ def main() -> int:
         programs = IMPORTS | {
             "an answer from the cache": program.format(SERVER, str(unsigned), ""),
             "the same, signature checked": program.format(
-                SERVER, str(signed), f", trust=licclient.{trust!r}"
+                SERVER, str(signed), f", trust=licclient.Trust(public_keys=[{pin!r}])"
             ),
         }
         for code in programs.values():
