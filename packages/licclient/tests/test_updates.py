@@ -207,6 +207,27 @@ async def test_the_result_is_the_update_or_why_there_is_none(client, service, ke
     assert check.message
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        lambda service: service.offers("2.0"),
+        lambda service: service.offers("1.0"),
+        lambda service: service.offers("0.9"),
+        lambda service: service.offers(download_url=None),
+        lambda service: service.responds(403, {"error": "license_expired", "message": "No."}),
+    ],
+)
+async def test_what_the_last_check_found_has_the_same_reason(make_client, service, key, script):
+    """A check that is not due yet says why there is no update, as the check before it did."""
+    script(service)
+    first, again = [await make_client().check_for_update(key) for _ in range(2)]
+    assert service.count() == 1
+    assert first.message in again.message
+    assert (again.is_ahead, bool(again)) == (first.is_ahead, bool(first))
+    assert [type(check.error) for check in (first, again)] in ([type(None)] * 2, [LicenseRefusedError] * 2)
+    assert getattr(again.error, "reason", None) == getattr(first.error, "reason", None)
+
+
 async def test_looking_for_updates_without_a_key(client, service):
     """No key has been entered: that is the reason for None, and no request is made."""
     check = await client.check_for_update(force=True)

@@ -43,7 +43,9 @@ async def test_a_version_that_nobody_can_compare(make_client, service, key, capl
     assert not found
     assert found.error is None
     assert "2024 Spring is not a version of PEP 440" in found.message
-    assert found.message in caplog.messages
+    assert caplog.messages.count(found.message) == 1
+    assert await client.check_for_update(key) == found
+    assert caplog.messages.count(found.message) == 1
     assert re.search(
         "^!! version: +2024 Spring is not a version of PEP 440", await client.diagnose(), re.MULTILINE
     )

@@ -278,10 +278,13 @@ def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientE
     answered = replace(attempt, answered=True, answered_before=None)
     match answer:
         case update_model.Listing():
-            kept = None if answer.download_url is None else replace(answer, download_url=None, signed=None)
-            return replace(answered, listing=kept, minimum_version=answer.minimum_version)
+            is_over, minimum_version = answer.download_url is None, answer.minimum_version
+            kept = None if is_over else replace(answer, download_url=None, signed=None)
+            known = replace(answered, listing=kept, minimum_version=minimum_version)
+            return replace(known, refusal=None, is_support_over=is_over)
         case LicenseRefusedError():
-            return replace(answered, listing=None)
+            refusal = answer.reason, answer.message
+            return replace(answered, listing=None, refusal=refusal, is_support_over=False)
         case InvalidRequestError():
             return answered
         case _:

@@ -16,7 +16,14 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from licclient._core.lazy import lazy
-from licclient._core.model import CachedLicense, Settings, Verified, read_entitlements, write_entitlements
+from licclient._core.model import (
+    CachedLicense,
+    Reason,
+    Settings,
+    Verified,
+    read_entitlements,
+    write_entitlements,
+)
 from licclient._core.requests import read_instant
 
 if TYPE_CHECKING:
@@ -208,13 +215,15 @@ def read_cached_license(document: Document) -> CachedLicense:
 
 def write_update_check(done: "UpdateCheckRecord") -> Document:
     """Write the last update check; the listing's link stays out: it is a credential."""
-    listing = done.listing
+    listing, refusal = done.listing, done.refusal
     return {
         "checked_at": done.checked_at.isoformat(),
         "spread": done.spread,
         "answered": done.answered,
         **({} if done.answered_before is None else {"answered_before": done.answered_before.isoformat()}),
         **({} if done.minimum_version is None else {"minimum_version": done.minimum_version}),
+        **({} if refusal is None else {"refusal": [refusal[0].value, refusal[1]]}),
+        **({"support_over": True} if done.is_support_over else {}),
         "listing": listing
         and {
             "name": listing.name,
@@ -240,9 +249,18 @@ def read_update_check(document: Document) -> "UpdateCheckRecord":
         raise ValueError
     before = document.get("answered_before")
     answered, answered_before = demand(document["answered"], bool), before and demand_instant(before)
+    refusal, is_support_over = _read_refusal(document.get("refusal")), document.get("support_over") is True
+    times = checked_at, spread, answered
     return update_model.UpdateCheckRecord(
-        checked_at, spread, answered, listing, minimum_version, answered_before
+        *times, listing, minimum_version, answered_before, refusal, is_support_over
     )
+
+
+def _read_refusal(document: Any) -> tuple[Reason, str] | None:
+    if document is None:
+        return None
+    reason, message = document
+    return Reason(reason), demand(message, str)
 
 
 def _read_listing(document: Document) -> "Listing":

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from licclient._core.lazy import lazy
+from licclient._core.model import Reason
 
 if TYPE_CHECKING:
     from licclient._core import changelog as changelog_module
@@ -114,6 +115,8 @@ class UpdateCheckRecord:
             business on a disk, and a download requests a fresh one.
         minimum_version: The lowest version that the vendor supports, also when nothing is offered.
         answered_before: If it was not: when the last one was made that was answered; None for never.
+        refusal: If the server refused the last answered attempt: why, and its message.
+        is_support_over: Whether the last answer offered nothing since the support period is over.
     """
 
     checked_at: datetime
@@ -122,6 +125,8 @@ class UpdateCheckRecord:
     listing: Listing | None
     minimum_version: str | None = None
     answered_before: datetime | None = None
+    refusal: tuple[Reason, str] | None = None
+    is_support_over: bool = False
 
     @property
     def answered_at(self) -> datetime | None:

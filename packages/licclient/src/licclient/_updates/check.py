@@ -83,6 +83,8 @@ class UpdateCheck:
         return self.update is not None
 
 
+_SUPPORT_OVER: Final = UpdateCheck(None, "The support period is over, so no newer version is offered.")
+
 NOT_CHECKED: Final = UpdateCheck(None, "No update check has been made yet.")
 
 
@@ -119,8 +121,10 @@ def _judge(answer: Listing | LicclientError, installed: str, now: datetime, *, f
     if isinstance(answer, LicclientError):
         return _failed(answer)
     if answer.download_url is None:
-        return UpdateCheck(None, "The support period is over, so no newer version is offered.")
+        return _SUPPORT_OVER
     if not is_offer(answer, installed):
+        if not is_version(installed):
+            logging.getLogger("licclient").warning(_no_version(installed))
         return _not_newer(installed, answer.version)
     return _found(_update(answer, now), installed, force=force)
 
@@ -176,7 +180,12 @@ def _judge_round(session: Session, last: UpdateCheckRecord | None, installed: st
         return _found(_update(listing, None), installed)
     if last is not None and not last.answered:
         return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
-    if offered is not None and is_below(offered.version, installed):
+    if last is not None and last.refusal is not None:
+        refused = LicenseRefusedError(*last.refusal)
+        return UpdateCheck(None, f"The last update check was refused: {refused.message}", refused)
+    if last is not None and last.is_support_over:
+        return _SUPPORT_OVER
+    if offered is not None:
         return _not_newer(installed, offered.version)
     return UpdateCheck(None, "The last update check found no newer version.")
 
@@ -306,9 +315,11 @@ def _not_newer(installed: str, offered: str) -> UpdateCheck:
         return UpdateCheck(None, message, is_ahead=True)
     if is_version(installed):
         return UpdateCheck(None, f"Version {installed} is up to date.")
-    message = f"Version {installed} is not a version of PEP 440, so no update is ever offered."
-    logging.getLogger("licclient").warning(message)
-    return UpdateCheck(None, message)
+    return UpdateCheck(None, _no_version(installed))
+
+
+def _no_version(installed: str) -> str:
+    return f"Version {installed} is not a version of PEP 440, so no update is ever offered."
 
 
 def _logged(check: UpdateCheck) -> UpdateCheck:
