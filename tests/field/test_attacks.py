@@ -3,9 +3,10 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from select import select
 from socket import create_connection
 from threading import Event
 from time import sleep
@@ -23,7 +24,7 @@ from licserver.runtime.worker_threads import THREADS
 from licserver.services.license_lookups import find_ids_by_email
 from licserver.services.support import SupportService
 from licserver.web.account.pages import describe_all
-from licserver.web.shops import LARGE_BYTES, LARGE_SHARE, MAX_LARGE
+from licserver.web.shops import LARGE_BYTES, MAX_LARGE
 
 
 @pytest.fixture
@@ -140,11 +141,14 @@ def test_unsigned_deliveries_fill_no_memory(make_world: Callable[..., World]) ->
         stack.callback(server.stop)
         address, path = httpx.URL(server.url), "/events/in/shop"
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode()
-        for number in range(MAX_LARGE):  # of as many clients as have them all together
-            source = f"127.9.{number // LARGE_SHARE}.1", 0
+        open_ = []
+        for number in range(3 * MAX_LARGE):
+            source = f"127.9.{number}.1", 0
             connection = stack.enter_context(create_connection((address.host, address.port), 10, source))
             connection.sendall(head + bytes(length // 2))
-        sleep(0.5)  # until they have arrived
-        with suppress(httpx.WriteError):
-            assert httpx.post(f"{server.url}{path}", content=bytes(length)).status_code == 429
+            open_.append(connection)
+        sleep(1)  # until they have arrived, and all but some were refused
+        refused = select(open_, [], [], 0)[0]
+        assert len(refused) == 2 * MAX_LARGE
+        assert {connection.recv(12) for connection in refused} == {b"HTTP/1.1 429"}
         assert httpx.post(f"{server.url}{path}", content=bytes(LARGE_BYTES)).status_code == 404

@@ -14,11 +14,12 @@ import pytest
 from harness.admin import BOUNDARY, raw_form
 from harness.commands import Program
 from harness.engines import sqlite_only
+from harness.shops import SECRETS, sign, standard
 from harness.standstill import Standstill
 from licserver.domain.records import Scope
 from licserver.serving import connections
 from licserver.shops import ShopKind
-from licserver.web.responses import ApiError, LargeBodies
+from licserver.web.shops import LARGE_BYTES, MAX_LARGE
 
 VERIFY = "/api/v1/licenses/verify"
 UPLOAD = "/console/products/app/releases"
@@ -232,36 +233,94 @@ async def test_a_body_has_no_transfer_coding_but_chunked(site):
         assert (coding, answer[9:12]) == (coding, str(status).encode())
 
 
-def test_large_bodies_have_a_share_for_each_address():
-    """One client that sends some slowly does not have those of others refused; all together are bounded."""
-    bodies = LargeBodies(10, 5, 2)
-    for _ in range(2):
-        bodies.take("192.0.2.1")
-    with pytest.raises(ApiError) as refused:
-        bodies.take("192.0.2.1")
-    assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "10")
-    for address in ("192.0.2.2", "192.0.2.2", "192.0.2.3"):
-        bodies.take(address)
-    with pytest.raises(ApiError):
-        bodies.take("192.0.2.4")
-    bodies.release("192.0.2.1")
-    bodies.take("192.0.2.4")
+DELIVERY = "/events/in/shop"
+LENGTH = 400_000
+BEGUN = LARGE_BYTES + 10_000  # bytes sent before a delivery stalls
+
+
+class _Large:
+    """A large delivery from an address of its own, of which a part is sent first."""
+
+    def __init__(self, address, body=b"x" * LENGTH, **headers: str) -> None:
+        self.address, self.body, self.headers = address, body, headers
+
+    async def begin(self, port):
+        """Send the head and a part of the body."""
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", port, local_addr=(self.address, 0)
+        )
+        self.status = asyncio.create_task(self._read_status())
+        self.writer.write(head(DELIVERY, len(self.body), **self.headers) + self.body[:BEGUN])
+        await asyncio.sleep(0.005)
+        return self
+
+    async def finish(self):
+        """Send the rest; return the status."""
+        self.writer.write(self.body[BEGUN:])
+        return await asyncio.wait_for(self.status, 10)
+
+    async def _read_status(self):
+        return int((await self.reader.readline()).split()[1])
+
+    async def close(self):
+        self.status.cancel()
+        self.writer.close()
+
+
+async def _refused(held, most=MAX_LARGE):
+    """Wait until at most `most` of the deliveries are without a response; all others are refused."""
+    pending = {one.status for one in held}
+    async with asyncio.timeout(10):
+        while len(pending) > most:
+            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    assert {one.status.result() for one in held if one.status.done()} <= {429}
+
+
+@pytest.mark.parametrize("addresses", [1, 4, 17, 40])
+@sqlite_only
+async def test_stalled_large_deliveries_keep_no_shop_out(site, world, addresses):
+    """Forty of them, also from as many addresses; a shop that has never delivered sends one at its speed."""
+    world.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
+    held = [await _Large(f"127.7.{number % addresses}.7").begin(site.port) for number in range(40)]
+    await _refused(held)
+    await asyncio.sleep(0.5)  # which makes them slow
+    shop = await _Large("127.8.8.8").begin(site.port)
+    assert await shop.finish() in (401, 503)
+    for one in [*held, shop]:
+        await one.close()
 
 
 @sqlite_only
-async def test_slow_large_deliveries_of_one_address_refuse_nobody_elses(site, world):
-    """Sixteen of them, each with a part of its body, and a shop at another address."""
+async def test_addresses_with_few_large_deliveries_come_first(site, world):
+    """Four addresses go on sending new ones, faster than a shop; it finishes."""
     world.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
-    head = b"POST /events/in/shop HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 400000\r\n\r\n"
-    held = []
-    for _ in range(16):
-        reader, writer = await asyncio.open_connection("127.0.0.1", site.port, local_addr=("127.7.7.7", 0))
-        writer.write(head + b"x" * 140_000)
-        held.append((reader, writer))
-    first = await asyncio.wait_for(held[-1][0].readline(), 10)
-    assert first.split()[1] == b"429"
-    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, local_addr=("127.8.8.8", 0))
-    writer.write(head + b"x" * 400_000)
-    assert (await asyncio.wait_for(reader.readline(), 10)).split()[1] in (b"401", b"503")
-    for _, one in [*held, (reader, writer)]:
-        one.close()
+    shop = await _Large("127.8.8.8").begin(site.port)
+    held = [await _Large(f"127.7.{number % 4}.7").begin(site.port) for number in range(60)]
+    await _refused([*held, shop])
+    assert not shop.status.done()
+    assert await shop.finish() in (401, 503)
+    for one in [*held, shop]:
+        await one.close()
+
+
+@sqlite_only
+async def test_a_shop_that_has_signed_gives_way_to_no_stranger(site, world, monkeypatch):
+    """Forty addresses send new ones, faster than the slow shop; a stranger in its place gives way."""
+    monkeypatch.setenv("SHOP_SECRET", SECRETS["standard"])
+    world.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
+    for number, (is_known, status) in enumerate(((False, 429), (True, 200))):
+        body = standard("purchase.completed", order_id=f"{number}", external_id="p", x="x" * LENGTH)
+        signature = sign("standard", body, world.clock(), delivery=f"msg_{number}")
+        fields = {name.replace("-", "_"): value for name, value in signature.items()}
+        if is_known:
+            small = standard("purchase.completed", order_id="9", external_id="p")
+            signed = sign("standard", small, world.clock(), delivery="msg_9")
+            answer = await site.call("POST", DELIVERY, "127.8.8.8", data=small, headers=signed)
+            assert (answer[0], answer[2]) == (200, {"status": "accepted"})
+        shop = await _Large("127.8.8.8", body, **fields).begin(site.port)
+        await asyncio.sleep(0.3)
+        held = [await _Large(f"127.7.{address}.7").begin(site.port) for address in range(40)]
+        await _refused([*held, shop])
+        assert await shop.finish() == status, is_known
+        for one in [*held, shop]:
+            await one.close()

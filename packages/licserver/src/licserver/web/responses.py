@@ -6,8 +6,7 @@ The admin API and the console write the same errors as problem details and as pa
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
@@ -298,37 +297,14 @@ async def send_continue(request: web.Request) -> None:
     request.writer.output_size = 0  # the response has not begun
 
 
-class LargeBodies:
-    """Limits how many large bodies are read at the same time: each is in memory until it has arrived.
-
-    An address has a share: slow bodies of one client must not have those of others refused.
-    """
-
-    def __init__(self, size: int, most: int, share: int) -> None:
-        self.size, self._most, self._share = size, most, share
-        self._reading = Counter[str]()
-
-    def take(self, address: str) -> None:
-        """Count a body that has grown large, until `release`; 429 if there are too many."""
-        if self._reading[address] >= self._share or self._reading.total() >= self._most:
-            raise ApiError(429, "Too many large requests are read already.", {hdrs.RETRY_AFTER: "10"})
-        self._reading[address] += 1
-
-    def release(self, address: str) -> None:
-        """Count one less."""
-        self._reading[address] -= 1
-        if not self._reading[address]:
-            del self._reading[address]
-
-
 async def read_body(
-    request: web.Request, limit: int, seconds: float, large: LargeBodies | None = None, address: str = ""
+    request: web.Request, limit: int, seconds: float, grow: Callable[[int], None] = lambda _size: None
 ) -> bytes:
     """Read a body of at most `limit` bytes within `seconds`; otherwise an `ApiError`, 413 or 408.
 
-    `large` limits how many long ones are read at the same time, from the client's address; beyond that 429.
+    `grow` is called with the size so far after each piece; what it raises ends the reading.
     """
-    body, is_counted = bytearray(), False
+    body = bytearray()
     await send_continue(request)
     try:
         async with asyncio.timeout(seconds):
@@ -336,12 +312,7 @@ async def read_body(
                 body += piece
                 if len(body) > limit:
                     raise ApiError(413, f"The request's body is longer than {limit} bytes.")
-                if large is not None and not is_counted and len(body) > large.size:
-                    large.take(address)
-                    is_counted = True
+                grow(len(body))
     except TimeoutError:
         raise ApiError(408) from None
-    finally:
-        if large is not None and is_counted:
-            large.release(address)
     return bytes(body)

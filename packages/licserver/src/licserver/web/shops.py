@@ -1,11 +1,14 @@
 """Deliveries of shops, `POST /events/in/NAME`: stored before the response, processed after it."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from licserver.errors import NotFoundError
 from licserver.limits import MAX_DELIVERY_BODY_BYTES
@@ -14,17 +17,90 @@ from licserver.runtime.worker_threads import WorkerThreads
 from licserver.services import Services
 from licserver.services.sources import BadSignatureError
 from licserver.web.rate_limits import MISS_DELAY, Limits
-from licserver.web.responses import LargeBodies, read_body, send, send_too_many
+from licserver.web.responses import ApiError, read_body, send, send_too_many
 
 PATH: Final = "/events/in/{name}"
 PATH_SECRET: Final = ":path-secret"  # no header of a request has such a name
 
 LARGE_BYTES: Final = 128 << 10  # nearly all deliveries are smaller, and so are never refused
 MAX_LARGE: Final = 16
-"""Large deliveries that are read at a time: anyone can send some, before the signature is verified."""
-LARGE_SHARE: Final = 4  # of an address: not every shop repeats what is refused
+"""Large deliveries that are read at a time: any client can send some, before the signature is verified."""
+MAX_SENDERS: Final = 1_000  # addresses of shops that are remembered
 
 _log = logging.getLogger("licserver.sales")
+
+
+@dataclass(eq=False, slots=True)
+class _Reading:
+    """A delivery that is being read; `turn` is expired when it gives way to another one."""
+
+    address: str
+    turn: asyncio.Timeout
+    began: float
+    size: int = 0
+
+    def speed(self, now: float) -> float:
+        """Return the bytes a second since the body was asked for."""
+        return self.size / max(now - self.began, 1e-3)
+
+
+class LargeDeliveries:
+    """Bounds the memory of deliveries that are being read, without letting strangers keep shops out.
+
+    Beyond `most` large ones, one gives way with 429: that of a client which has never sent a signed delivery,
+    of the address with the most of them, and then the slowest. Each process decides by what it has seen.
+    """
+
+    def __init__(self, size: int = LARGE_BYTES, most: int = MAX_LARGE) -> None:
+        self._size, self._most = size, most
+        self._large: list[_Reading] = []
+        self._senders = dict[str, None]()
+
+    def note_signed(self, address: str) -> None:
+        """Remember an address that has sent a signed delivery."""
+        self._senders.pop(address, None)
+        self._senders[address] = None
+        if len(self._senders) > MAX_SENDERS:
+            del self._senders[next(iter(self._senders))]
+
+    @asynccontextmanager
+    async def reading(self, address: str) -> AsyncIterator[Callable[[int], None]]:
+        """Give the function that is called with the size of a delivery as it grows; 429 if it gives way."""
+        try:
+            async with asyncio.timeout(None) as turn:
+                one = _Reading(address, turn, asyncio.get_running_loop().time())
+                try:
+                    yield lambda size: self._grow(one, size)
+                finally:
+                    if one in self._large:
+                        self._large.remove(one)
+        except TimeoutError:
+            raise _too_many() from None
+
+    def _grow(self, one: _Reading, size: int) -> None:
+        is_first = one.size <= self._size < size
+        one.size = size
+        if not is_first:
+            return
+        self._large.append(one)
+        if len(self._large) > self._most:
+            last = self._find_last()
+            self._large.remove(last)
+            if last is one:
+                raise _too_many()
+            last.turn.reschedule(0)
+
+    def _find_last(self) -> _Reading:
+        """Return the delivery that gives way."""
+        now, counts = asyncio.get_running_loop().time(), Counter(one.address for one in self._large)
+        return max(
+            self._large,
+            key=lambda one: (one.address not in self._senders, counts[one.address], -one.speed(now)),
+        )
+
+
+def _too_many() -> ApiError:
+    return ApiError(429, "Too many large requests are read already.", {hdrs.RETRY_AFTER: "10"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +111,14 @@ class SaleDeliveries:
     wake: Callable[[], None]
     limits: Limits
     threads: WorkerThreads
-    large: LargeBodies = field(default_factory=lambda: LargeBodies(LARGE_BYTES, MAX_LARGE, LARGE_SHARE))
+    large: LargeDeliveries = field(default_factory=LargeDeliveries)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
         """Respond once the delivery is stored; a shop repeats what gets no 2xx."""
         timeout = self.services.settings.body_timeout
         address = self.limits.address(request)
-        body = await read_body(request, MAX_DELIVERY_BODY_BYTES, timeout, self.large, address)
+        async with self.large.reading(address) as grow:
+            body = await read_body(request, MAX_DELIVERY_BODY_BYTES, timeout, grow)
         headers = {name.lower(): value for name, value in request.headers.items()}
         headers[PATH_SECRET] = request.query.get("secret", "")  # of shops that sign nothing
         name = request.match_info["name"]
@@ -61,6 +138,8 @@ class SaleDeliveries:
                     "The signature is missing, wrong or too old; the server's log has more.",
                 )
             )
+        if receipt.status in {"accepted", "duplicate"}:  # an ignored one may be a ping, which is not signed
+            self.large.note_signed(address)
         if receipt.status == "accepted":
             self.wake()
         elif receipt.status == "unreadable":
