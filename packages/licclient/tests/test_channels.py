@@ -13,7 +13,7 @@ from licclient._core.records import read_update_check, write_update_check
 from licclient._core.settings import read_settings
 from licclient._core.texts import LANGUAGES
 from licclient._core.update_model import Listing, UpdateCheckRecord
-from licclient.dialogs._states import Offer, Tone
+from licclient.dialogs._states import OfferState, Tone
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes", slug="notes", version="1.4")
@@ -163,11 +163,14 @@ def test_the_dialog_says_that_the_update_is_needed(language):
     """It cannot be skipped for good then."""
     update = Update("Notes", "notes", "2.0", "", NOON)
     needed = Update("Notes", "notes", "2.0", "", NOON, is_required=True)
-    assert (Offer(language, update).view().message, Offer(language, update).view().skip is None) == (
+    assert (
+        OfferState(language, update).view().message,
+        OfferState(language, update).view().skip is None,
+    ) == (
         "",
         False,
     )
-    view = Offer(language, needed).view()
+    view = OfferState(language, needed).view()
     assert (bool(view.message), view.tone, view.skip) == (True, Tone.PLAIN, None)
 
 

@@ -27,11 +27,11 @@ from licclient._core.texts import LANGUAGES, TABLES, amount, format_date, span, 
 from licclient.dialogs._driver import colour_of, marked, split_mnemonic
 from licclient.dialogs._states import (
     Action,
-    Activation,
+    ActivationState,
     Bar,
     Command,
     Ended,
-    Offer,
+    OfferState,
     Opened,
     Pressed,
     Progressed,
@@ -84,7 +84,9 @@ def shown(view):
 
 def test_a_key_is_repaired_asked_about_and_thanked_for():
     """The story of a good key: the field shows what was understood, one question, thanks, and the end."""
-    state, command = play(Activation("en", settings=NOTES), Typed(f" {KEY.lower().replace('-', '–')}"), GO)
+    state, command = play(
+        ActivationState("en", settings=NOTES), Typed(f" {KEY.lower().replace('-', '–')}"), GO
+    )
     assert command == Command.ACTIVATE
     assert (state.view().body, state.view().is_editable) == (KEY, False)
     assert shown(state.view()) == ({"leave"}, "Checking the license key …")
@@ -111,7 +113,7 @@ def test_a_key_is_repaired_asked_about_and_thanked_for():
 )
 def test_a_wrong_shape_is_shown_before_any_call(typed, message):
     """Nobody is asked about what cannot be a key (D-57), and no message is shown before Enter (D-86)."""
-    state, _ = play(Activation("en"), Typed(typed))
+    state, _ = play(ActivationState("en"), Typed(typed))
     assert shown(state.view()) == ({"go", "leave"}, "")
     state, command = play(state, GO)
     assert command is None
@@ -120,7 +122,7 @@ def test_a_wrong_shape_is_shown_before_any_call(typed, message):
 
 def test_a_flaw_is_followed_until_it_is_mended():
     """Once shown, the message keeps up with the typing, and is gone with the last missing letter (D-86)."""
-    state, _ = play(Activation("en"), Typed(KEY[:-2]), GO)
+    state, _ = play(ActivationState("en"), Typed(KEY[:-2]), GO)
     assert state.view().message.endswith("missing: 2")
     state, _ = play(state, Typed(KEY[:-1]))
     assert state.view().message.endswith("missing: 1")
@@ -146,7 +148,7 @@ def test_a_flaw_is_followed_until_it_is_mended():
 )
 def test_a_refusal_is_shown_and_the_key_can_be_changed(problem, message):
     """What went wrong stays until something else is typed; the same key can be tried again."""
-    state, _ = play(Activation("en"), Typed(KEY), GO, Ended(problem))
+    state, _ = play(ActivationState("en"), Typed(KEY), GO, Ended(problem))
     assert shown(state.view()) == ({"go", "leave"}, message)
     assert (state.view().is_editable, state.view().tone) == (True, Tone.BAD)
     assert play(state, Typed(KEY))[0] == state  # a field that is set again is not a person who types
@@ -160,23 +162,25 @@ def test_who_is_never_online_is_led_to_a_license_file(language):
     hint = text_of("activation.never_online", language)
     for problem, takes_files in itertools.product((ServiceUnavailableError(), REFUSED), (True, False)):
         settings = replace(NOTES, trust=Trust(public_keys=["key"] if takes_files else None))
-        view = Activation(language, problem, settings=settings).view()
+        view = ActivationState(language, problem, settings=settings).view()
         assert (hint in view.message) is (takes_files and problem is not REFUSED)
 
 
 def test_why_the_app_asks_is_shown_unless_it_is_plain():
     """A refusal that made the app ask is shown; that no key has been entered is not."""
     assert (
-        Activation("de", problem=REFUSED).view().message
+        ActivationState("de", problem=REFUSED).view().message
         == "Diese Lizenz wurde widerrufen. Bitte wenden Sie sich an den Support."
     )
-    assert Activation("de", problem=NotActivatedError()).view().message == ""
+    assert ActivationState("de", problem=NotActivatedError()).view().message == ""
 
 
 def test_the_product_is_in_the_title_if_it_is_known():
     """Whatever characters are in it."""
-    assert Activation("en", settings=replace(NOTES, product="R&D {0}")).view().title == "Activate R&D {0}"
-    assert Activation("en").view().title == "License activation"
+    assert (
+        ActivationState("en", settings=replace(NOTES, product="R&D {0}")).view().title == "Activate R&D {0}"
+    )
+    assert ActivationState("en").view().title == "License activation"
 
 
 # --- the key that is there --------------------------------------------------------------------
@@ -188,7 +192,7 @@ OFFLINE = ServiceUnavailableError()
 
 def begin(problem, hint=HINT, *, trial=False, language="en", settings=NOTES):
     """The dialog for a problem, on a computer with a key."""
-    return Activation.begin(language, problem, hint=hint, offers_trial=trial, settings=settings)
+    return ActivationState.begin(language, problem, hint=hint, offers_trial=trial, settings=settings)
 
 
 def test_the_key_that_is_there_is_checked_at_once_and_the_dialog_goes_on_by_itself():
@@ -308,7 +312,7 @@ def test_each_problem_leads_on_in_each_language(language, hint, trial):
             else:
                 assert view.intro not in (texts["activation.intro"], texts["activation.intro_other"])
                 assert view.heading == texts["activation.check_title"]
-        assert play(Offer(language, UPDATE), GO, Ended(problem))[0].view().message
+        assert play(OfferState(language, UPDATE), GO, Ended(problem))[0].view().message
     thanks, _ = play(begin(None, hint, language=language), Typed(KEY), GO, Ended(LICENSE))
     assert (thanks.view().intro, thanks.view().heading) == (
         "",
@@ -321,7 +325,7 @@ def test_each_problem_leads_on_in_each_language(language, hint, trial):
 
 def test_an_update_is_offered_downloaded_and_handed_over():
     """The story of a download: facts, changelog as text, how far it is, and the file however it is closed."""
-    offer = Offer("en", UPDATE, changelog="- Export.", settings=NOTES)
+    offer = OfferState("en", UPDATE, changelog="- Export.", settings=NOTES)
     view = offer.view()
     assert view.heading == "Notes 1.1.0 is available"
     assert view.intro == "Installed: 1.0.0 · Published: Nov 21, 2026 · Size: 4.2 MB"
@@ -342,7 +346,7 @@ def test_an_update_is_offered_downloaded_and_handed_over():
 
 def test_a_file_that_could_not_be_verified_is_not_called_verified():
     """The app gets it, marked; the person sees what was checked, without a tick (D-55)."""
-    here, _ = play(Offer("en", UPDATE), GO, Ended(replace(FILE, is_verified=False)))
+    here, _ = play(OfferState("en", UPDATE), GO, Ended(replace(FILE, is_verified=False)))
     assert here.outcome.is_verified is False
     assert shown(here.view()) == ({"go"}, "Downloaded. Only its size could be verified.")
     assert here.view().tone is Tone.PLAIN
@@ -350,7 +354,7 @@ def test_a_file_that_could_not_be_verified_is_not_called_verified():
 
 def test_little_is_known_of_some_updates():
     """Without size, installed version, speed or end, nothing is made up."""
-    offer = Offer("en", replace(UPDATE, size=None))
+    offer = OfferState("en", replace(UPDATE, size=None))
     assert offer.view().intro == "Published: Nov 21, 2026"
     coming, _ = play(offer, GO)
     assert play(coming, Progressed(5, 10, 0.0))[0].view().message == "5 B of 10 B"
@@ -362,7 +366,7 @@ def test_little_is_known_of_some_updates():
 
 def test_cancelling_goes_back_to_the_offer():
     """The button that Escape presses stops the download first, and only then leaves (D-85)."""
-    stopping, command = play(Offer("en", UPDATE), GO, LEAVE)
+    stopping, command = play(OfferState("en", UPDATE), GO, LEAVE)
     assert command == Command.STOP
     assert shown(stopping.view()) == (set(), "Cancelling …")
     assert play(stopping, Progressed(1, 2, 3.0))[0] == stopping
@@ -390,7 +394,7 @@ def test_cancelling_goes_back_to_the_offer():
 )
 def test_a_download_that_failed_can_be_tried_again(problem, message):
     """It says why, and offers to try again, to leave it, or to skip the version."""
-    state, _ = play(Offer("en", UPDATE), GO, Ended(problem))
+    state, _ = play(OfferState("en", UPDATE), GO, Ended(problem))
     assert shown(state.view()) == ({"go", "leave", "skip"}, message)
     assert (state.view().tone, state.view().go.text) == (Tone.BAD, "&Try again")
     again, command = play(state, GO)
@@ -399,7 +403,7 @@ def test_a_download_that_failed_can_be_tried_again(problem, message):
 
 def test_skipping_closes_when_it_is_remembered():
     """The window waits for the disk, and nothing can be pressed meanwhile but its closing."""
-    state, command = play(Offer("en", UPDATE), SKIP)
+    state, command = play(OfferState("en", UPDATE), SKIP)
     assert command == Command.SKIP
     assert shown(state.view()) == (set(), "")
     assert play(state, GO) == (state, None)
@@ -430,8 +434,8 @@ EVENTS = st.one_of(
 @given(
     st.sampled_from(
         [
-            Activation("ja", settings=NOTES),
-            Offer("fr", UPDATE, settings=NOTES),
+            ActivationState("ja", settings=NOTES),
+            OfferState("fr", UPDATE, settings=NOTES),
             *(begin(problem, trial=True) for problem in (PENDING, OFFLINE, REFUSED)),
         ]
     ),
@@ -464,10 +468,16 @@ def test_nothing_leads_astray(state, events):
 VIEWS = [
     play(start, *events)[0]
     for start, stories in [
-        (Activation("en", settings=NOTES), [(), (GO,), (Typed(KEY), GO), (Typed(KEY), GO, Ended(LICENSE))]),
+        (
+            ActivationState("en", settings=NOTES),
+            [(), (GO,), (Typed(KEY), GO), (Typed(KEY), GO, Ended(LICENSE))],
+        ),
         (begin(PENDING), [(Opened(),), (Opened(), Ended(OFFLINE)), (Opened(), Ended(REFUSED))]),
         (begin(None, None, trial=True), [()]),
-        (Offer("en", UPDATE), [(), (GO,), (GO, LEAVE), (GO, Ended(REFUSED)), (GO, Ended(FILE)), (SKIP,)]),
+        (
+            OfferState("en", UPDATE),
+            [(), (GO,), (GO, LEAVE), (GO, Ended(REFUSED)), (GO, Ended(FILE)), (SKIP,)],
+        ),
     ]
     for events in stories
 ]
@@ -551,7 +561,7 @@ def test_links_lead_on(problem, texts):
     assert [link.text for link in links_for(problem, URLS, "en")] == texts
     assert links_for(problem, NOTES, "en") == ()
     if problem is not None:
-        refused, _ = play(Activation("en", settings=URLS), Typed(KEY), GO, Ended(problem))
+        refused, _ = play(ActivationState("en", settings=URLS), Typed(KEY), GO, Ended(problem))
         assert [link.text for link in refused.view().links] == texts
         assert play(refused, GO)[0].view().links == ()
 
@@ -594,7 +604,7 @@ def test_messages_can_be_read_on_their_ground(tone, on_dark):
 
 def test_an_update_that_is_required_says_so_and_cannot_be_skipped():
     """One that is critical is called important."""
-    required = Offer("en", replace(UPDATE, is_required=True)).view()
-    critical = Offer("en", replace(UPDATE, is_critical=True)).view()
+    required = OfferState("en", replace(UPDATE, is_required=True)).view()
+    critical = OfferState("en", replace(UPDATE, is_critical=True)).view()
     assert (required.message, required.skip) == ("This version is no longer supported. Please update.", None)
     assert (critical.message, critical.skip) == ("This is an important update. Please install it soon.", None)

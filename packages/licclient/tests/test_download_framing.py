@@ -45,7 +45,7 @@ async def test_a_file_of_unknown_length_is_cut_off_and_fetched_anew(make_client,
 
 async def test_a_file_without_end_is_given_up(make_client, store, fetch, folder, monkeypatch):
     """It declares a digest and no length, and would fill the disk."""
-    monkeypatch.setattr("licclient._updates.part_file.MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("licclient._updates.part_file.MAX_FILE_BYTES", 1 << 20)
     head = f"HTTP/1.1 200 OK\r\nRepr-Digest: {digest(CONTENT)}\r\n\r\n".encode()
     store.file = lambda _: endless(head, b"x" * 65536)
     with bounded(10), pytest.raises(Exception, match="longer"):

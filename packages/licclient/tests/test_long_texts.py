@@ -11,7 +11,7 @@ from licclient.dialogs._states import (
     MOST_WORDS,
     Action,
     Ended,
-    Offer,
+    OfferState,
     Pressed,
     Progressed,
 )
@@ -50,9 +50,9 @@ def test_a_changelog_is_read_once_and_not_at_each_step(monkeypatch, tmp_path):
 
 def test_names_and_sentences_of_the_service_fit_the_screen():
     """A heading or a message without end would push the buttons off it."""
-    named = Offer("en", replace(UPDATE, name="N" * MEGABYTE)).view()
+    named = OfferState("en", replace(UPDATE, name="N" * MEGABYTE)).view()
     assert len(named.heading) < MOST_WORDS + 50
     refused = LicenseRefusedError(Reason.OTHER, "because " * 10_000)
-    coming, _ = Offer("en", UPDATE).step(Pressed(Action.GO))
+    coming, _ = OfferState("en", UPDATE).step(Pressed(Action.GO))
     failed, _ = coming.step(Ended(refused))
     assert failed.view().message == explain(refused, "en")[:MOST_WORDS] + "…"

@@ -92,7 +92,7 @@ HOSTILE = {
 async def test_any_doubt_leads_to_the_whole_file(serve, make_client, fetch, folder, row, monkeypatch):
     """One request for a patch, then the file as ever; nothing else stays in the folder."""
     row = dict(row)
-    monkeypatch.setattr(_patches, "MAX_BYTES", row.pop("limit", _patches.MAX_BYTES))
+    monkeypatch.setattr(_patches, "MAX_PATCHED_BYTES", row.pop("limit", _patches.MAX_PATCHED_BYTES))
     requests = serve(row.pop("body"), **row)
     done = await fetch(make_client(), force=True)
     assert (done.path.read_bytes(), len(requests)) == (CONTENT, 1)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from licclient._core.computer import AUTO, is_platform, name_platform, own_platform
+from licclient._core.computer import name_platform, own_platform
+from licclient._core.model import AUTO, is_platform
 
 
 @pytest.mark.parametrize(

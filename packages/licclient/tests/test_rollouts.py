@@ -9,7 +9,7 @@ from licclient import Update, Updates
 from licclient._core.responses import Reply
 from licclient._core.texts import LANGUAGES, text_of
 from licclient._updates.rollbacks import ROLLED_BACK_PATH, is_settled
-from licclient.dialogs._states import Offer
+from licclient.dialogs._states import OfferState
 from licclient.install import Installation
 from licclient.testing import MemoryStorage
 
@@ -61,9 +61,9 @@ async def test_an_important_version_is_marked_and_cannot_be_skipped(make_client,
 def test_the_dialog_calls_it_important(language, clock):
     """In each language, and without a button to skip it."""
     update = Update("Notes", "notes", "2.0", "", clock(), "", is_critical=True)
-    view = Offer(language, update).view()
+    view = OfferState(language, update).view()
     assert (view.message, view.skip) == (text_of("update.important", language), None)
-    ordinary = Offer(language, replace(update, is_critical=False)).view()
+    ordinary = OfferState(language, replace(update, is_critical=False)).view()
     assert (ordinary.message, ordinary.skip is None) == ("", False)
 
 

@@ -17,7 +17,7 @@ from licclient._core import computer as machines
 from licclient._core.responses import Reply
 from licclient._trials.protocol import read_trial
 from licclient.dialogs._driver import begin_activation
-from licclient.dialogs._states import Action, Activation, Command, Ended, Pressed
+from licclient.dialogs._states import Action, ActivationState, Command, Ended, Pressed
 from licclient.errors import (
     InvalidRequestError,
     LicenseRefusedError,
@@ -285,9 +285,9 @@ def test_the_dialog_starts_a_trial(reason):
 
     Only a trial that is over is not offered again.
     """
-    assert Activation("en").view().skip is None
-    assert Activation("en").step(Pressed(Action.SKIP)) == (Activation("en"), None)
-    asking, command = Activation("en", offers_trial=True).step(Pressed(Action.SKIP))
+    assert ActivationState("en").view().skip is None
+    assert ActivationState("en").step(Pressed(Action.SKIP)) == (ActivationState("en"), None)
+    asking, command = ActivationState("en", offers_trial=True).step(Pressed(Action.SKIP))
     assert command is Command.START_TRIAL
     refusal = LicenseRefusedError(reason, "no")
     shown = asking.step(Ended(refusal))[0].view()

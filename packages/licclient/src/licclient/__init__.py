@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from licclient import errors
 from licclient._client import LicenseClient
+from licclient._core import __version__
 from licclient._core.lazy import load_module
 from licclient._core.model import Entitlements, License, Outage, Quota, Reason, Source
 from licclient.errors import LicclientError
@@ -32,12 +33,8 @@ if TYPE_CHECKING:
     from licclient._async_client import AsyncLicenseClient
     from licclient._core.settings import ClientSettings, Pages, Trust, Updates
     from licclient._core.status import LicenseState, LicenseStatus
-    from licclient._core.update_model import Update
+    from licclient._core.update_model import Downloaded, Update, UpdateCheck
     from licclient._explain import explain
-    from licclient._updates.check import UpdateCheck
-    from licclient._updates.part_file import Downloaded
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncLicenseClient",
@@ -67,11 +64,9 @@ __all__ = [
 _LATER = {
     "_async_client": ("AsyncLicenseClient",),
     "_explain": ("explain",),
-    "_updates.check": ("UpdateCheck",),
-    "_updates.part_file": ("Downloaded",),
     "_core.settings": ("ClientSettings", "Pages", "Trust", "Updates"),
     "_core.status": ("LicenseState", "LicenseStatus"),
-    "_core.update_model": ("Update",),
+    "_core.update_model": ("Downloaded", "Update", "UpdateCheck"),
 }
 
 

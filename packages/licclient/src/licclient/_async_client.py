@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from licclient._core.async_transport import AsyncTransport
     from licclient._core.runners import Deliver, Flow
     from licclient._core.status import LicenseStatus
-    from licclient._core.update_model import Update
+    from licclient._core.update_model import Downloaded, Update, UpdateCheck
     from licclient._offline.client import AsyncLicenseFileInstaller
     from licclient._seats.client import AsyncSeats
-    from licclient._updates.check import UpdateCheck
     from licclient._updates.download import Cancel, Progress
-    from licclient._updates.part_file import Downloaded
     from licclient._uses.client import AsyncUses
     from licclient._worker import AsyncWorker, OnStatus, OnUpdate
 else:

@@ -15,8 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
-import licclient
-from licclient import _features
+from licclient import _core, _features
 from licclient._core.arguments import check_text, read_seconds, refuse_copies, takes_own_arguments, wrong_type
 from licclient._core.clock import Clock, monotonic
 from licclient._core.lazy import lazy
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from licclient._core import storage as storage_module
     from licclient._core.async_transport import AsyncTransport
     from licclient._core.model import Settings
+    from licclient._core.records import Storage
     from licclient._core.runners import Deliver, Flow
     from licclient._core.session import LicenseFileStore, Session
     from licclient._core.settings import ClientSettings, Pages, Trust, Updates
-    from licclient._core.storage import Storage
     from licclient._core.transport import Transport
     from licclient._seats.seat import AsyncSeat, OnLost, Seat
     from licclient._updates import check as check_module
@@ -184,7 +183,7 @@ class BaseClient(Generic[_W, _T]):
             settings, clock, self._open_storage(given, settings), open_license_files
         )
         self._is_closed = False
-        self._agent = f"licclient/{licclient.__version__}"
+        self._agent = f"licclient/{_core.__version__}"
         self._given_transport: Any = transport
         # Also when a client is constructed again, as for a test with a fake service.
         self._renew()

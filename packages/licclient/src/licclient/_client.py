@@ -40,12 +40,10 @@ if TYPE_CHECKING:
     from licclient._core.runners import Deliver, Flow
     from licclient._core.status import LicenseStatus
     from licclient._core.transport import Transport
-    from licclient._core.update_model import Update
+    from licclient._core.update_model import Downloaded, Update, UpdateCheck
     from licclient._offline.client import LicenseFileInstaller
     from licclient._seats.client import Seats
-    from licclient._updates.check import UpdateCheck
     from licclient._updates.download import Cancel, Progress
-    from licclient._updates.part_file import Downloaded
     from licclient._uses.client import Uses
     from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
 else:

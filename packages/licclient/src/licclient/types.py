@@ -5,9 +5,8 @@ Seats and workers are made by a client; callbacks, `Clock`, `Cancel` and `Storag
 
 from licclient._core.clock import Clock
 from licclient._core.model import EntitlementValue
-from licclient._core.records import Document
+from licclient._core.records import Document, Storage
 from licclient._core.runners import Deliver
-from licclient._core.storage import Storage
 from licclient._offline.client import AsyncLicenseFileInstaller, LicenseFileInstaller
 from licclient._seats.client import AsyncSeats, Seats
 from licclient._seats.seat import AsyncSeat, OnLost, Seat

@@ -26,9 +26,8 @@ from licclient._cli._output import (
 )
 from licclient._client import LicenseClient
 from licclient._core.clock import real_clock
-from licclient._core.computer import AUTO
 from licclient._core.lazy import lazy
-from licclient._core.model import Reason, Source, write_entitlements
+from licclient._core.model import AUTO, Reason, Source, write_entitlements
 from licclient._core.requests import hide_keys
 from licclient._core.settings import Trust, Updates
 from licclient._core.typed_key import repair_key
@@ -46,11 +45,11 @@ from licclient.errors import (
 if TYPE_CHECKING:
     from licclient import _doctor as _doctor_module
     from licclient import install
-    from licclient._updates import part_file
-    from licclient._updates.check import UpdateCheck
+    from licclient._core import update_model
+    from licclient._core.update_model import UpdateCheck
 else:
     _doctor_module = lazy("licclient._doctor")
-    part_file = lazy("licclient._updates.part_file")
+    update_model = lazy("licclient._core.update_model")
     install = lazy("licclient.install")
 
 YES: Final = 0
@@ -230,7 +229,7 @@ def _download(args: argparse.Namespace, output: Output, client: LicenseClient) -
 
 def _apply(args: argparse.Namespace, output: Output) -> int:
     file = Path(args.file)
-    downloaded = part_file.Downloaded(
+    downloaded = update_model.Downloaded(
         file, file.stat().st_size, args.sha256.lower(), args.version, is_verified=True
     )
     installed = install.Installation(args.to).apply(downloaded)

@@ -17,8 +17,7 @@ from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
 from licclient._core.model import Settings
 from licclient._core.process import renew_in_child
-from licclient._core.records import Document, Put, record_name
-from licclient._core.storage import Storage
+from licclient._core.records import Document, Put, Storage, record_name
 from licclient._core.window_loop import is_in_window_loop
 from licclient.errors import StateUnreadableError
 

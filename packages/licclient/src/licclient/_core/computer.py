@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.lazy import lazy
+from licclient._core.model import AUTO, is_platform
 from licclient._core.storage import is_absence, open_plain, read_patiently, repeat
 from licclient.errors import StateUnreadableError
 
@@ -29,10 +30,6 @@ else:
     shutil = lazy("shutil")
     subprocess = lazy("subprocess")
 
-AUTO: Final = "auto"
-"""The setting that stands for the platform of this computer."""
-
-_NAME: Final = re.compile(r"[a-z0-9_.-]{1,40}")
 _SYSTEMS: Final = {"win32": "windows", "darwin": "macos"}
 _MACHINES: Final = {
     "amd64": "x86_64",
@@ -43,11 +40,6 @@ _MACHINES: Final = {
     "i586": "x86",
     "i686": "x86",
 }
-
-
-def is_platform(text: str) -> bool:
-    """Return whether this can name a platform."""
-    return _NAME.fullmatch(text) is not None
 
 
 def name_platform(system: str, machine: str) -> str | None:

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from licclient._core.public_keys import PublicKey
 
 
-_ENTITLEMENT_NAME: Final = r"[a-z0-9_.-]{1,40}"
+_NAME: Final = r"[a-z0-9_.-]{1,40}"
 _PERIODS: Final = ("day", "month", "year")
+
+AUTO: Final = "auto"
+"""The setting that stands for the platform of this computer."""
 
 
 class Quota(NamedTuple):
@@ -58,7 +61,12 @@ class Entitlements(Mapping[str, EntitlementValue]):
 
 def is_entitlement_name(name: object) -> bool:
     """Return whether this can be the name of an entitlement; a license key of ours cannot."""
-    return isinstance(name, str) and re.fullmatch(_ENTITLEMENT_NAME, name) is not None
+    return isinstance(name, str) and re.fullmatch(_NAME, name) is not None
+
+
+def is_platform(text: str) -> bool:
+    """Return whether this can name a platform."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 def read_entitlements(sent: object) -> Entitlements:
@@ -193,7 +201,7 @@ class Settings:
     download_origins: frozenset[str] | None = None
     """Where files may come from besides the service, as `origin` writes them; None: any `https`."""
     platform: str | None = None
-    """What update checks send, or `_computer.AUTO`; None sends nothing (D-187)."""
+    """What update checks send, or `AUTO`; None sends nothing (D-187)."""
     channels: tuple[str, ...] = ()
     """Whose releases update checks request besides stable ones (D-227)."""
     machine: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from functools import wraps
 from hashlib import sha256
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from licclient._core.lazy import lazy
 from licclient._core.model import (
@@ -27,6 +27,8 @@ from licclient._core.model import (
 from licclient._core.requests import read_instant
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from licclient._core import update_model
     from licclient._core.update_model import Listing, UpdateCheckRecord
 else:
@@ -40,6 +42,23 @@ earlier version of the app could not read does, and a step in `UPGRADES`."""
 
 Document = Mapping[str, Any]
 """A record: what JSON can hold. It must not be changed."""
+
+
+class Storage(Protocol):
+    """Where a client keeps its state: named JSON records. Safe to share among threads.
+
+    `load` and `change` raise `StateUnreadableError` when a record cannot be read, and nothing else. A record
+    that cannot be read is not missing: the client then makes no new installation id.
+    """
+
+    def load(self, name: str) -> Document | None:
+        """Return a record, which must not be changed: the same object until it is replaced."""
+
+    def change(self, name: str, edit: Callable[[Document | None], Document | None]) -> Document | None:
+        """Replace a record by `edit(record)` atomically, delete it for None; return the new record."""
+
+    def folder(self) -> "Path | None":
+        """Return a folder for locks between processes; None when only this process uses the storage."""
 
 
 class Put:

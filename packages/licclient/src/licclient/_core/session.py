@@ -18,10 +18,10 @@ from licclient._core.lazy import lazy
 from licclient._core.log import debug, describe
 from licclient._core.model import CachedLicense, License, Outage, Settings
 from licclient._core.policy import FAILED_FOR
-from licclient._core.records import Document, Put, record_name
+from licclient._core.records import Document, Put, Storage, record_name
 from licclient._core.requests import Call, path_of, tidy_key
 from licclient._core.runners import Flow, Wait, send_with_retries
-from licclient._core.storage import CallLock, Storage
+from licclient._core.storage import CallLock
 from licclient._core.successes import Subject, Successes
 from licclient.errors import (
     InvalidRequestError,

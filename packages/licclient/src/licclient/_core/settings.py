@@ -16,9 +16,8 @@ from licclient._core.arguments import (
     takes_own_arguments,
     wrong_type,
 )
-from licclient._core.computer import AUTO, is_platform
 from licclient._core.lazy import lazy
-from licclient._core.model import Settings
+from licclient._core.model import AUTO, Settings, is_platform
 from licclient._core.requests import hide_keys, is_in_the_clear, origin
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from licclient._core import public_keys as public_keys_module
     from licclient._core.public_keys import PublicKey
-    from licclient._core.storage import Storage
+    from licclient._core.records import Storage
 else:
     difflib = lazy("difflib")
     public_keys_module = lazy("licclient._core.public_keys")

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, Self, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeGuard, TypeVar
 
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
 from licclient._core.process import LOCKS
-from licclient._core.records import ONE_PLACE, Document, Places, Put, seal, unseal
+from licclient._core.records import ONE_PLACE, Document, Places, Put, Storage, seal, unseal
 from licclient.errors import StateUnreadableError
 
 if TYPE_CHECKING:
@@ -75,23 +75,6 @@ _Signature = tuple[int, int, int, int]
 _UNKNOWN: Final[_Signature] = (-1, -1, -1, -1)  # of no file: the next look reads it
 _Edit = Callable[[Document | None], Document | None]
 _T = TypeVar("_T")
-
-
-class Storage(Protocol):
-    """Where a client keeps its state: named JSON records. Safe to share among threads.
-
-    `load` and `change` raise `StateUnreadableError` when a record cannot be read, and nothing else. A record
-    that cannot be read is not missing: the client then makes no new installation id.
-    """
-
-    def load(self, name: str) -> Document | None:
-        """Return a record, which must not be changed: the same object until it is replaced."""
-
-    def change(self, name: str, edit: Callable[[Document | None], Document | None]) -> Document | None:
-        """Replace a record by `edit(record)` atomically, delete it for None; return the new record."""
-
-    def folder(self) -> Path | None:
-        """Return a folder for locks between processes; None when only this process uses the storage."""
 
 
 class StateFolder:

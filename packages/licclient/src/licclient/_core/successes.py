@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Final
 from licclient._core.lazy import lazy
 from licclient._core.model import CachedLicense, Settings
 from licclient._core.policy import mark
-from licclient._core.records import Document, Put, read_cached_license, record_name, write_cached_license
-from licclient._core.storage import Storage
+from licclient._core.records import (
+    Document,
+    Put,
+    Storage,
+    read_cached_license,
+    record_name,
+    write_cached_license,
+)
 from licclient.errors import StateUnreadableError
 
 if TYPE_CHECKING:

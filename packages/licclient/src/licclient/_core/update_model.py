@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from licclient._core.lazy import lazy
 from licclient._core.model import Reason
+from licclient.errors import LicclientError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from licclient._core import changelog as changelog_module
 else:
     changelog_module = lazy("licclient._core.changelog")
@@ -56,6 +59,57 @@ class Update:
     def changelog_text(self) -> str:
         """The changelog as plain text, without any HTML and without what steers terminals."""
         return changelog_module.to_text(self.changelog)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCheck:
+    """Result of an update check; true if there is a newer version (D-190).
+
+    Attributes:
+        update: The newer version, or None.
+        message: In English, such as `Version 2.0 is up to date.`; `explain` translates.
+        error: Why it is unknown whether there is a newer version; None when it is known.
+        is_update_required: Whether the installed version is below the lowest that the vendor supports, as far
+            as is known; also when there is nothing to download (D-229).
+        is_ahead: Whether the installed version is above the offered one, as after leaving a channel. A higher
+            one is waited for (D-228).
+    """
+
+    update: Update | None
+    message: str
+    error: LicclientError | None = None
+    is_update_required: bool = False
+    is_ahead: bool = False
+
+    def __bool__(self) -> bool:
+        """Return whether there is a newer version."""
+        return self.update is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """A file that arrived whole, under its final name. `open` takes it like a path.
+
+    Attributes:
+        path: Where it is.
+        size: In bytes.
+        sha256: Its digest, as lower-case hex: of the bytes as they were written.
+        version: The version that it is; higher than the one offered if that was replaced meanwhile (D-33).
+        is_verified: Whether this is the digest that the service or the vendor declared. If not, the service
+            declared none, and only the length was checked (D-55).
+    """
+
+    path: "Path"
+    size: int
+    sha256: str
+    version: str
+    is_verified: bool = False
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
 
 
 # --- what the server's answers come to --------------------------------------------------------

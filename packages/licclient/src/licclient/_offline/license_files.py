@@ -17,11 +17,10 @@ from licclient._core.lazy import lazy
 from licclient._core.model import CachedLicense, FileFlaw, License, Outage, Reason, Settings, Source, Verified
 from licclient._core.policy import CacheState, evaluate, from_cache, mark
 from licclient._core.public_keys import encode
-from licclient._core.records import Document, record_name
+from licclient._core.records import Document, Storage, record_name
 from licclient._core.requests import read_instant
 from licclient._core.responses import Reply, read_json_object, read_verify
 from licclient._core.signed_responses import decode_base64url, read_key_id, read_utc
-from licclient._core.storage import Storage
 from licclient._core.update_model import Update
 from licclient.errors import (
     LicclientError,
@@ -140,7 +139,7 @@ def _parse_payload(text: str, payload: bytes) -> LicenseFile | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledLicenseFile:
     """A license file, and what it comes to now: a license, or the error that `verify` raises."""
 
     file: LicenseFile
@@ -191,20 +190,20 @@ class LicenseFiles:
         self._name = record_name("file", settings.server, settings.product or "", settings.slug or "")
         self._read: tuple[Document, LicenseFile | None] | None = None
 
-    def find(self, now: datetime, key: str | None = None) -> Installed | None:
+    def find(self, now: datetime, key: str | None = None) -> InstalledLicenseFile | None:
         """Return the installed file of this app and computer, and of this key if given."""
         if (current := self._current(key)) is None:
             return None
         document, file = current
         if _is_revoked(document, file):
             words = "The license of the license file has been revoked. The file is kept, but not used."
-            return Installed(file, LicenseRefusedError(Reason.REVOKED, words))
+            return InstalledLicenseFile(file, LicenseRefusedError(Reason.REVOKED, words))
         held, settings = self._held(document, file)
         if (marked := mark(held, now, settings)) is not held:
             seen = {"seen_at": marked.seen_at.isoformat()}
             with suppress(StateUnreadableError):  # since it was read: nothing is noted this time
                 self._state.change(self._name, lambda found: found and {**found, **seen})
-        return Installed(file, _judge(file, marked, now, settings))
+        return InstalledLicenseFile(file, _judge(file, marked, now, settings))
 
     def install(self, raw: bytes, now: datetime) -> License:
         """Check a file, and remember it in place of any other; a `LicenseFileError` leaves that."""

@@ -1,7 +1,7 @@
 """Check for updates, renew the link of a download, and remember what a person skipped."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from licclient._core.records import Document, Put, read_update_check, record_nam
 from licclient._core.requests import is_safe_link, tidy_key, update_call
 from licclient._core.runners import Flow, Send
 from licclient._core.session import Session, check_name, no_key, of_channels, read_key
-from licclient._core.update_model import Listing, Manifest, Update, UpdateCheckRecord
+from licclient._core.update_model import Listing, Manifest, Update, UpdateCheck, UpdateCheckRecord
 from licclient._updates.rollbacks import is_settled, report_call
 from licclient._updates.signed_releases import SignedReleases
 from licclient.errors import (
@@ -56,31 +56,6 @@ _NEVER_ANSWERED: Final = (
 
 _KEPT_REPORTS: Final = 50
 """Rolled-back versions that are remembered as reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateCheck:
-    """Result of an update check; true if there is a newer version (D-190).
-
-    Attributes:
-        update: The newer version, or None.
-        message: In English, such as `Version 2.0 is up to date.`; `explain` translates.
-        error: Why it is unknown whether there is a newer version; None when it is known.
-        is_update_required: Whether the installed version is below the lowest that the vendor supports, as far
-            as is known; also when there is nothing to download (D-229).
-        is_ahead: Whether the installed version is above the offered one, as after leaving a channel. A higher
-            one is waited for (D-228).
-    """
-
-    update: Update | None
-    message: str
-    error: LicclientError | None = None
-    is_update_required: bool = False
-    is_ahead: bool = False
-
-    def __bool__(self) -> bool:
-        """Return whether there is a newer version."""
-        return self.update is not None
 
 
 _SUPPORT_OVER: Final = UpdateCheck(None, "The support period is over, so no newer version is offered.")

@@ -20,9 +20,9 @@ from licclient._core.records import Document, Put, record_name
 from licclient._core.responses import DOWNLOAD_REFUSALS, Head, Reply, note_origin, read_refusal
 from licclient._core.runners import Flow, Notify, OpenDownload, Operation, Receive, Wait
 from licclient._core.session import Session
-from licclient._core.update_model import Update
+from licclient._core.update_model import Downloaded, Update
 from licclient._updates.check import find_offer_key, offered_file, renew_link
-from licclient._updates.part_file import Downloaded, PartFile, open_part
+from licclient._updates.part_file import PartFile, open_part
 from licclient._updates.patches import MAX_PATCH_BYTES, Base, PatchError, find_base, is_patch, note_download
 from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
 

@@ -46,7 +46,7 @@ from licclient._core.storage import (
     sync_file,
     take_lock,
 )
-from licclient._core.update_model import Manifest
+from licclient._core.update_model import Downloaded, Manifest
 from licclient.errors import ServiceUnavailableError, UntrustedResponseError
 
 _PARALLEL: Final = 8
@@ -54,36 +54,10 @@ _HASH_BLOCK: Final = 1024 * 1024
 _WRITE_OUT: Final = 8 * 1024 * 1024
 _ROOM_STEP: Final = 64 * 1024 * 1024
 
-MAX_BYTES: Final = 8 * 1024**3
+MAX_FILE_BYTES: Final = 8 * 1024**3
 """Longest file that is received without a length."""
 
 _PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Downloaded:
-    """A file that arrived whole, under its final name. `open` takes it like a path.
-
-    Attributes:
-        path: Where it is.
-        size: In bytes.
-        sha256: Its digest, as lower-case hex: of the bytes as they were written.
-        version: The version that it is; higher than the one offered if that was replaced meanwhile (D-33).
-        is_verified: Whether this is the digest that the service or the vendor declared. If not, the service
-            declared none, and only the length was checked (D-55).
-    """
-
-    path: Path
-    size: int
-    sha256: str
-    version: str
-    is_verified: bool = False
-
-    def __fspath__(self) -> str:
-        return str(self.path)
-
-    def __str__(self) -> str:
-        return str(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +230,7 @@ class PartFile:
 
     def write(self, chunks: list[bytes]) -> None:
         """Append the next bytes; with more than were declared (`UntrustedResponseError`) the part is gone."""
-        length, limit = sum(map(len, chunks)), MAX_BYTES if self.size is None else self.size
+        length, limit = sum(map(len, chunks)), MAX_FILE_BYTES if self.size is None else self.size
         if self._file is None or self.done + length > limit:
             self._start_over()
             raise UntrustedResponseError("The file is longer than the service declared.")

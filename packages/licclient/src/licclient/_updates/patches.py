@@ -13,9 +13,10 @@ from typing import Any, Final
 from licclient._core.records import Document
 from licclient._core.responses import Head
 from licclient._core.storage import open_plain
-from licclient._updates.part_file import Downloaded, PartFile
+from licclient._core.update_model import Downloaded
+from licclient._updates.part_file import PartFile
 
-MAX_BYTES: Final = 512 << 20
+MAX_PATCHED_BYTES: Final = 512 << 20
 """Largest file that is made of a patch, and that one is made of: both are in memory."""
 
 MAX_PATCH_BYTES: Final = 128 << 20
@@ -85,7 +86,7 @@ class Base:
             raise PatchError
         try:
             size = zstd.get_frame_info(frame[:_MAX_FRAME_HEADER]).decompressed_size
-            if not size or size > MAX_BYTES:
+            if not size or size > MAX_PATCHED_BYTES:
                 raise PatchError
             headers = {
                 "Content-Length": str(size),
@@ -93,7 +94,7 @@ class Base:
                 "Content-Disposition": head.headers.get("Content-Disposition", ""),
             }
             part.begin(Head(200, headers), version)
-            limit = {zstd.DecompressionParameter.window_log_max: MAX_BYTES.bit_length() - 1}
+            limit = {zstd.DecompressionParameter.window_log_max: MAX_PATCHED_BYTES.bit_length() - 1}
             prefix = zstd.ZstdDict(self.content, is_raw=True).as_prefix
             decoder = zstd.ZstdDecompressor(zstd_dict=prefix, options=limit)
             while not decoder.eof:
@@ -113,11 +114,11 @@ def find_base(noted: Document | None) -> Base | None:
         case {"path": str(path), "sha256": str(expected)} if has_library():
             try:
                 with open_plain(Path(path)) as file:
-                    content = file.read(MAX_BYTES + 1)
+                    content = file.read(MAX_PATCHED_BYTES + 1)
             except (OSError, ValueError, MemoryError):
                 return None
             digest = sha256(content)
-            is_same = digest.hexdigest() == expected and len(content) <= MAX_BYTES
+            is_same = digest.hexdigest() == expected and len(content) <= MAX_PATCHED_BYTES
             return Base(content, digest.digest()) if is_same else None
         case _:
             return None

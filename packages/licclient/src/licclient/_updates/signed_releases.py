@@ -14,10 +14,9 @@ from typing import Final
 from licclient._core.model import Settings
 from licclient._core.policy import is_at_least, is_version
 from licclient._core.public_keys import PublicKey
-from licclient._core.records import Document, demand, demand_instant, reader, record_name
+from licclient._core.records import Document, Storage, demand, demand_instant, reader, record_name
 from licclient._core.responses import read_json_object
 from licclient._core.signed_responses import decode_base64url, read_key_id, read_utc
-from licclient._core.storage import Storage
 from licclient._core.update_model import Listing, Manifest, Update
 from licclient.errors import UntrustedResponseError
 

@@ -20,11 +20,11 @@ from licclient._explain import system_languages
 from licclient._updates.check import check_update, installed_version
 from licclient.dialogs._states import (
     Action,
-    Activation,
+    ActivationState,
     Command,
     Ended,
     Event,
-    Offer,
+    OfferState,
     Opened,
     Pressed,
     Progressed,
@@ -36,7 +36,7 @@ from licclient.errors import LicclientError, StateUnreadableError
 if TYPE_CHECKING:
     from licclient._core.update_model import Update
 
-State = Activation | Offer
+State = ActivationState | OfferState
 
 
 class Window(Protocol):
@@ -166,19 +166,19 @@ class Driver:
 
     def _do(self, work: Command, cancel: threading.Event) -> object:
         match work, self.state:
-            case Command.CHECK, Activation():
+            case Command.CHECK, ActivationState():
                 return self._client.require()
-            case Command.CHECK_AGAIN, Activation():
+            case Command.CHECK_AGAIN, ActivationState():
                 return self._client.verify(force=True)
-            case Command.ACTIVATE, Activation(typed=key):
+            case Command.ACTIVATE, ActivationState(typed=key):
                 return self._client.activate(key)
-            case Command.START_TRIAL, Activation():
+            case Command.START_TRIAL, ActivationState():
                 return self._client.start_trial()
-            case Command.DOWNLOAD, Offer(update=update) if self._to is not None:
+            case Command.DOWNLOAD, OfferState(update=update) if self._to is not None:
                 return self._client.download(
                     update, self._to, lambda *progress: self._send(Progressed(*progress)), cancel
                 )
-            case Command.SKIP, Offer(update=update):
+            case Command.SKIP, OfferState(update=update):
                 self._client.skip_update(update)
                 return None
             case _:
@@ -217,14 +217,14 @@ LONGEST_LINE: Final = 1_000
 
 def begin_activation(
     client: LicenseClient, problem: BaseException | None, language: str | None, *, trial: bool = False
-) -> Activation:
+) -> ActivationState:
     """Return the first state of the dialog that asks for a key; `ValueError` for a trial without a slug."""
     check_client(client)
     if problem is not None and not isinstance(problem, BaseException):
         raise wrong_type("problem", "an error or None", problem)
     if check_flag("trial", trial) and client.settings.slug is None:
         raise ValueError("a trial needs slug= when the client is made")
-    return Activation.begin(
+    return ActivationState.begin(
         _pick_tag(language), problem, hint=_find_hint(client), offers_trial=trial, settings=client.settings
     )
 
@@ -237,13 +237,13 @@ def _find_hint(client: LicenseClient) -> str | None:
     return None
 
 
-def begin_offer(client: LicenseClient, update: "Update", language: str | None) -> Offer:
+def begin_offer(client: LicenseClient, update: "Update", language: str | None) -> OfferState:
     """Return the first state of the dialog that offers an update; `ValueError` without slug or version."""
     check_client(client)
     check_update(update)
     installed_version(client.settings)
     changelog = in_short_lines(update.changelog_text)
-    return Offer(_pick_tag(language), update, changelog=changelog, settings=client.settings)
+    return OfferState(_pick_tag(language), update, changelog=changelog, settings=client.settings)
 
 
 def _pick_tag(language: str | None) -> str:

@@ -13,9 +13,8 @@ from licclient._core.model import License, Outage, Reason
 from licclient._core.settings import ClientSettings
 from licclient._core.texts import amount, format_date, join_sentences, span, text_of
 from licclient._core.typed_key import Mistyped, repair_key
-from licclient._core.update_model import Update
-from licclient._explain import explain
-from licclient._updates.part_file import Downloaded
+from licclient._core.update_model import Downloaded, Update
+from licclient._sentences import sentence_of
 from licclient.errors import (
     DownloadCancelledError,
     LicclientError,
@@ -193,7 +192,7 @@ class _Dialog:
 
 
 @dataclass(frozen=True, slots=True)
-class Activation(_Dialog):
+class ActivationState(_Dialog):
     """The dialog that asks for a license key, or checks the one that is there.
 
     `problem` is why there is no license, `hint` the end of the key that was entered before, `typed` the text
@@ -217,7 +216,7 @@ class Activation(_Dialog):
         hint: str | None,
         offers_trial: bool,
         settings: ClientSettings,
-    ) -> "Activation":
+    ) -> "ActivationState":
         """Return the first state."""
         phase = _Phase.TYPING
         if hint is not None and can_help(problem):
@@ -225,7 +224,7 @@ class Activation(_Dialog):
             phase = _Phase.CHECKING if is_new else _Phase.UNCHECKED
         return cls(language, problem, phase=phase, offers_trial=offers_trial, hint=hint, settings=settings)
 
-    def step(self, event: Event) -> tuple["Activation", Command | None]:
+    def step(self, event: Event) -> tuple["ActivationState", Command | None]:
         """Return the state after an event, and the command to run."""
         if self.phase in (_Phase.CHECKING, _Phase.UNCHECKED):
             return self._step_of_check(event)
@@ -253,7 +252,7 @@ class Activation(_Dialog):
             case _:
                 return self, None
 
-    def _step_of_check(self, event: Event) -> tuple["Activation", Command | None]:
+    def _step_of_check(self, event: Event) -> tuple["ActivationState", Command | None]:
         """As `step`, while the key that is there is checked, or could not be checked."""
         match event, self.phase:
             case Opened(), _Phase.CHECKING:
@@ -401,7 +400,7 @@ _CUT: Final = (Outage.UNREACHABLE, Outage.UNUSABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer(_Dialog):
+class OfferState(_Dialog):
     """The dialog that offers an update.
 
     `problem` is why the last download failed, `far` its progress, `outcome` the file. `changelog` is plain
@@ -415,7 +414,7 @@ class Offer(_Dialog):
     phase: _Phase = _Phase.OFFERED
     changelog: str = field(default="", repr=False)
 
-    def step(self, event: Event) -> tuple["Offer", Command | None]:
+    def step(self, event: Event) -> tuple["OfferState", Command | None]:
         """Return the state after an event, and the command to run."""
         match event, self.phase:
             case Pressed(Action.GO), _Phase.OFFERED:
@@ -516,7 +515,7 @@ def cut_short(text: str) -> str:
 def say_problem(problem: BaseException, language: str) -> str:
     """Return what went wrong; an unexpected exception is not quoted: it may contain anything."""
     if isinstance(problem, LicclientError | OSError):
-        return cut_short(explain(problem, language))
+        return cut_short(sentence_of(problem, language))
     return text_of("problem.unexpected", language)
 
 

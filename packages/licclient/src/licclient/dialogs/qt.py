@@ -44,7 +44,7 @@ except ModuleNotFoundError as problem:
 from licclient._core.arguments import check_flag, wrong_type
 from licclient._core.model import License
 from licclient._core.storage import read_folder
-from licclient._updates.part_file import Downloaded
+from licclient._core.update_model import Downloaded
 from licclient.deliver import post_to_qt
 from licclient.dialogs._calls import caller_waits
 from licclient.dialogs._driver import (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from licclient._core.arguments import check_flag
 from licclient._core.model import License
 from licclient._core.storage import read_folder
-from licclient._updates.part_file import Downloaded
+from licclient._core.update_model import Downloaded
 from licclient.dialogs._driver import KEY_LETTERS, begin_activation, begin_offer, check_client
 from licclient.dialogs._states import Action, Typed, View
 from licclient.dialogs._tk_window import TkDialog, bind_letter, check_parent, text_colours

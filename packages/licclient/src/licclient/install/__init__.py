@@ -68,12 +68,12 @@ if TYPE_CHECKING:
 
     import filelock
 
-    from licclient._updates import part_file
-    from licclient._updates.part_file import Downloaded
+    from licclient._core import update_model
+    from licclient._core.update_model import Downloaded
     from licclient.install import _unpack as _unpack_module
 else:
     filelock = lazy("filelock")
-    part_file = lazy("licclient._updates.part_file")
+    update_model = lazy("licclient._core.update_model")
     _unpack_module = lazy("licclient.install._unpack")
     shutil = lazy("shutil")
     subprocess = lazy("subprocess")
@@ -158,7 +158,7 @@ class Installation:
             TypeError: `downloaded` is not a `Downloaded`.
             ValueError: `downloaded.version` is not a version of PEP 440.
         """
-        if not isinstance(downloaded, part_file.Downloaded):
+        if not isinstance(downloaded, update_model.Downloaded):
             raise wrong_type("downloaded", "what download returned", downloaded)
         _check_fields(downloaded)
         check_flag("allow_unverified", allow_unverified)

@@ -26,7 +26,7 @@ MAX_UNPACKED_BYTES: Final = 8 * 1024**3
 MAX_PATH_BYTES: Final = 1024
 """The longest path within the zip, in UTF-8."""
 
-MAX_NAME_BYTES: Final = 255
+MAX_PART_BYTES: Final = 255
 """The longest single name, in UTF-8, as of common file systems."""
 
 STORED: Final = 0
@@ -173,7 +173,7 @@ def _name_flaw(part: str) -> str | None:
         return "has a name that ends with a dot or a space"
     if is_device_name(part):
         return "has the name of a device"
-    if len(part.encode()) > MAX_NAME_BYTES:
+    if len(part.encode()) > MAX_PART_BYTES:
         return "has a name that is too long"
     return None
 
@@ -214,5 +214,5 @@ def _folded(path: str) -> str:
 
 
 def _bad(one: ZipEntry, flaw: str) -> UnusableArchiveError:
-    shown = one.orig_filename if len(one.orig_filename) <= MAX_NAME_BYTES else one.orig_filename[:80] + "…"
+    shown = one.orig_filename if len(one.orig_filename) <= MAX_PART_BYTES else one.orig_filename[:80] + "…"
     return UnusableArchiveError(f"An entry of the archive {flaw}: {shown!r}")

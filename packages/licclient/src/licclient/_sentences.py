@@ -1,0 +1,174 @@
+"""Pure: any error, reason or status of this package as a sentence for a person."""
+
+from typing import TYPE_CHECKING
+
+from licclient._core.arguments import wrong_type
+from licclient._core.lazy import lazy
+from licclient._core.model import FileFlaw, Outage, Reason
+from licclient.errors import (
+    DeactivationError,
+    DownloadCancelledError,
+    InvalidRequestError,
+    LicclientError,
+    LicenseFileError,
+    LicenseRefusedError,
+    MistypedKeyError,
+    NoSeatError,
+    NotActivatedError,
+    NotEntitledError,
+    QuotaExceededError,
+    ServiceUnavailableError,
+    StateUnreadableError,
+    UntrustedResponseError,
+    UnusableArchiveError,
+)
+
+if TYPE_CHECKING:
+    from licclient._core import status as status_module
+    from licclient._core import texts, update_model
+    from licclient._core.status import LicenseStatus
+    from licclient._core.update_model import UpdateCheck
+else:
+    status_module = lazy("licclient._core.status")
+    texts = lazy("licclient._core.texts")
+    update_model = lazy("licclient._core.update_model")
+
+_FILE_TEXTS = {
+    FileFlaw.UNTRUSTED: "error.untrusted",
+    FileFlaw.OTHER_PRODUCT: "reason.other_product",
+    FileFlaw.REVOKED: "reason.revoked",
+    FileFlaw.CLOCK: "error.clock",
+}
+
+
+def sentence_of(what: object, tag: str) -> str:
+    """Return what an error, reason, status or update check means, and what to do.
+
+    `tag` is a language as of `pick_tag`. Raise `TypeError` for anything else.
+    """
+    match what:
+        case status_module.LicenseStatus():
+            return _status(what, tag)
+        case update_model.UpdateCheck():
+            return _update_check(what, tag)
+        case LicenseRefusedError():
+            return _refusal(what.reason, what.message, tag, is_trial=what.is_trial)
+        case Reason():
+            return texts.text_of(f"reason.{what.value}", tag)
+        case MistypedKeyError():
+            return texts.text_of(f"flaw.{what.flaw.value}", tag, what.detail)
+        case LicclientError():
+            return texts.text_of(_code(what), tag, *_details(what, tag))
+        case FileNotFoundError():  # folders to save in are made
+            return texts.text_of("error.unreadable_file", tag, what.strerror or "").rstrip()
+        case OSError():
+            return texts.text_of("error.disk", tag, what.strerror or "").rstrip()
+        case _:
+            raise wrong_type("what", "an error, reason, status or update check of licclient", what)
+
+
+def _update_check(check: "UpdateCheck", tag: str) -> str:
+    match check.error:
+        case None if check.update is not None:
+            return texts.text_of("update.heading", tag, f"{check.update.name} {check.update.version}") + "."
+        case None:
+            code = "required" if check.is_update_required else "ahead" if check.is_ahead else "none"
+            return texts.text_of(f"update.{code}", tag)
+        case ServiceUnavailableError(outage=Outage.UNREACHABLE):
+            return texts.text_of("update.unavailable", tag)
+        case error:
+            return sentence_of(error, tag)
+
+
+def _refusal(reason: Reason, words: str | None, tag: str, *, is_trial: bool) -> str:
+    """Return a sentence for a refusal; for one that this version does not know, with the server's words."""
+    if reason is Reason.OTHER and words:
+        return texts.text_of("reason.other_words", tag, words)
+    is_over = reason is Reason.EXPIRED and is_trial
+    return texts.text_of("reason.expired_trial" if is_over else f"reason.{reason.value}", tag)
+
+
+_TEXTS = {
+    NotActivatedError: "error.not_activated",
+    NotEntitledError: "error.not_entitled",
+    QuotaExceededError: "error.quota_exceeded",
+    InvalidRequestError: "error.invalid_request",
+    StateUnreadableError: "error.state",
+    UntrustedResponseError: "error.untrusted",
+    UnusableArchiveError: "error.unusable_archive",
+    DownloadCancelledError: "error.cancelled",
+}
+
+
+def _code(error: LicclientError) -> str:
+    match error:
+        case ServiceUnavailableError(outage=outage):
+            return _outage_code(outage)
+        case UntrustedResponseError(is_clock_wrong=True):
+            return _outage_code(Outage.CLOCK)
+        case LicenseFileError(flaw=flaw):
+            return _FILE_TEXTS.get(flaw, f"file.{flaw.value}")
+        case DeactivationError():
+            return "error.not_movable" if error.retry_at is None else "error.moved_often"
+        case NoSeatError(seats=None):
+            return "error.seat_lost"
+        case NoSeatError(seats=0):
+            return "error.no_seats"
+        case NoSeatError():
+            return "error.seats_in_use_untimed" if error.retry_at is None else "error.seats_in_use"
+        case _:
+            return next(
+                (code for kind, code in _TEXTS.items() if isinstance(error, kind)), "error.unavailable"
+            )
+
+
+def _outage_code(outage: Outage) -> str:
+    return "error.unavailable" if outage is Outage.UNREACHABLE else f"error.{outage.value}"
+
+
+def _details(error: LicclientError, tag: str) -> list[str]:
+    if isinstance(error, DeactivationError) and error.retry_at is not None:
+        return [texts.format_date(error.retry_at.astimezone().date(), tag)]
+    if isinstance(error, NoSeatError) and error.seats:
+        at = error.retry_at
+        return [str(error.seats), *([] if at is None else [f"{at.astimezone():%H:%M}"])]
+    if isinstance(error, QuotaExceededError):
+        return [texts.format_date(error.resets_at.astimezone().date(), tag)]
+    return []
+
+
+def _status(status: "LicenseStatus", tag: str) -> str:
+    is_special = status.outage not in (None, Outage.UNREACHABLE)  # going online is not what helps
+    match status.state:
+        case status_module.LicenseState.GRACE if status.grace_ends_at is not None:
+            local = status.grace_ends_at.astimezone()
+            until = f"{texts.format_date(local.date(), tag)} {local:%H:%M}"
+            if is_special and status.outage is not None:
+                known = (
+                    _trial(status, tag) if status.is_trial else texts.text_of("state.grace_until", tag, until)
+                )
+                return texts.join_sentences(known, texts.text_of(_outage_code(status.outage), tag), tag)
+            return texts.text_of("state.trial_grace" if status.is_trial else "state.grace", tag, until)
+        case status_module.LicenseState.VALID | status_module.LicenseState.GRACE:
+            return _trial(status, tag) if status.is_trial else texts.text_of("state.valid", tag)
+        case status_module.LicenseState.NOT_ACTIVATED:
+            return texts.text_of("error.not_activated", tag)
+        case status_module.LicenseState.UNCONFIRMED if is_special and status.outage is not None:
+            return texts.text_of(_outage_code(status.outage), tag)
+        case status_module.LicenseState.UNCONFIRMED:
+            return texts.text_of("state.unconfirmed", tag)
+        case status_module.LicenseState.REFUSED:
+            reason = status.reason or Reason.OTHER
+            return _refusal(reason, status.message, tag, is_trial=status.is_trial)
+
+
+def _trial(status: "LicenseStatus", tag: str) -> str:
+    match status.days_left:
+        case None:
+            return texts.text_of("state.trial", tag)
+        case 0:
+            return texts.text_of("state.trial_today", tag)
+        case 1:
+            return texts.text_of("state.trial_day", tag)
+        case days:
+            return texts.text_of("state.trial_days", tag, str(days))
