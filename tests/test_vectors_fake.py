@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from harness.vectors import LINK, Case, instant, load, parameters
+from licclient._seats.fake import FakeSeats
 from licclient.testing import LicenseClock, LicenseService
 
 # What the fake has no words for: a vendor's side that apps need not play.
@@ -85,8 +86,9 @@ def _stocked(case: Case) -> LicenseService:
 
 def _hold_seats(service: LicenseService, case: Case, license_: dict[str, Any]) -> None:
     for seat in license_.get("seats") or ():
-        record, end = service._endpoints.licenses[license_["key"]], seat["seconds_left"]
-        record.held_seats[seat["seat"]] = case.now + timedelta(seconds=end)
+        seats, end = service._endpoints.licenses[license_["key"]].parts["seat"], seat["seconds_left"]
+        assert isinstance(seats, FakeSeats)
+        seats.held[seat["seat"]] = case.now + timedelta(seconds=end)
         if seat.get("ended"):
             service.take_back_seats(license_["key"])
 

@@ -9,6 +9,7 @@ from stage.flavours import both
 
 from licclient import AsyncLicenseClient, LicenseClient
 from licclient._core.requests import verify_call
+from licclient._seats.client import create
 from licclient.errors import ServiceUnavailableError
 from licclient.types import AsyncSeat, Seat
 
@@ -47,7 +48,7 @@ async def closed(service, key, drive, tmp_path):
         client = kind(service.url, slug="notes", version="1.0", storage=tmp_path)
         driven = drive(client)
         await driven.activate(key)
-        seat = client._create_seat(Seat if kind is LicenseClient else AsyncSeat, None, None, None)
+        seat = create(Seat if kind is LicenseClient else AsyncSeat, client._access(), None, None, None)
         await driven.close()
         await driven.close()
         service.requests.clear()

@@ -35,7 +35,7 @@ from licclient import (
 )
 from licclient._core.settings import GROUPS
 from licclient._offline.client import LicenseFileInstaller
-from licclient._seats.client import Seats
+from licclient._seats.client import Seats, create
 from licclient._seats.seat import Seat
 from licclient._uses.client import Uses
 from licclient.dialogs._states import Action
@@ -331,7 +331,7 @@ def test_what_owns_connections_is_not_copied(act):
     """The error says how to get another one."""
     with LicenseService() as service:
         client, twin = service.client(), service.async_client()
-        seat = client._create_seat(Seat, None, None, None)
+        seat = create(Seat, client._access(), None, None, None)
         for thing in (client, twin, seat, client.start()):
             with pytest.raises(TypeError, match=f"^{type(thing).__name__} cannot be copied or pickled: c"):
                 act(thing)

@@ -19,10 +19,12 @@ from licclient import (
     explain,
 )
 from licclient._core.texts import LANGUAGES, TABLES, pick_language, text_of
+from licclient._seats import texts as seat_texts
 from licclient.errors import (
     DownloadCancelledError,
     KeyFlaw,
     LicenseRefusedError,
+    NoSeatError,
     NotActivatedError,
     ServiceUnavailableError,
 )
@@ -81,6 +83,19 @@ def test_translations_are_complete(language):
         assert language == "en" or text != english[code] or code == "update.progress"
 
 
+def test_the_texts_of_a_feature_are_complete():
+    """Each language has all of them with the same places, and a sentence leads to each."""
+    for texts in seat_texts.TEXTS.values():
+        assert list(texts) == list(seat_texts.TEXTS["en"])
+        for code, text in texts.items():
+            assert sorted(re.findall(r"\{.*?\}", text)) == sorted(
+                re.findall(r"\{.*?\}", seat_texts.TEXTS["en"][code])
+            )
+    assert set(seat_texts.TEXTS) == set(LANGUAGES)
+    errors = [NoSeatError("", None), NoSeatError("", 0), NoSeatError("", 5), NoSeatError("", 5, NOON)]
+    assert len({explain(error, "ja") for error in errors}) == len(seat_texts.TEXTS["ja"])
+
+
 def test_disk_errors_of_a_download_are_explained_too():
     """`download` and `apply` raise `OSError` as it is, and an app shows it like everything else."""
     text = explain(OSError(28, "No space left on device", "/home/eva/secret"), "en")
@@ -129,12 +144,8 @@ def test_no_line_is_left_over():
         "moved_often",
         "not_movable",
         "not_entitled",
-        "seats_in_use",
-        "seat_lost",
-        "no_seats",
         "quota_exceeded",
         "state",
-        "seats_in_use_untimed",
         *(outage.value for outage in Outage if outage is not Outage.UNREACHABLE),
     )
     codes |= {f"error.{kind}" for kind in (*kinds, "disk", "unreadable_file", "moved_often", "not_movable")}

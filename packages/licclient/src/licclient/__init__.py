@@ -12,7 +12,7 @@
 All that is raised is a `LicclientError`; `explain(problem)` says it in the person's language.
 
 Here is what an app calls and gets. `licclient.errors` has all errors, and `licclient.types` what is named in
-annotations only: seats, workers, callbacks, `Storage`. Ready windows are in `licclient.dialogs.tk` and `.qt`;
+annotations only: workers, callbacks, `Storage`. Ready windows are in `licclient.dialogs.tk` and `.qt`;
 `licclient.deliver` calls back on their thread, `licclient.install` installs a download, and tests of apps use
 `licclient.testing`. Modules with an underscore are private.
 

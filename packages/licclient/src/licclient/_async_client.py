@@ -40,10 +40,7 @@ if TYPE_CHECKING:
     from licclient._core.runners import Deliver, Flow
     from licclient._core.status import LicenseStatus
     from licclient._core.update_model import Downloaded, Update, UpdateCheck
-    from licclient._offline.client import AsyncLicenseFileInstaller
-    from licclient._seats.client import AsyncSeats
     from licclient._updates.download import Cancel, Progress
-    from licclient._uses.client import AsyncUses
     from licclient._worker import AsyncWorker, OnStatus, OnUpdate
 else:
     asyncio = lazy("asyncio")
@@ -54,7 +51,7 @@ else:
     _worker = lazy("licclient._worker")
 
 
-class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
+class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "AsyncTransport"]):
     """The twin of `LicenseClient` for asyncio: arguments, results and errors are the same.
 
     Use it as an asynchronous context manager, or call `aclose`. A closed client raises `RuntimeError`.
@@ -190,21 +187,6 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         await self._run(_features.activation.deactivate(self._session, key))
         self._nudge()
 
-    @property
-    def uses(self) -> "AsyncUses":
-        """Metered entitlements; as `LicenseClient.uses`."""
-        return _features.uses_client.AsyncUses(self._run, self._open_session)
-
-    @property
-    def seats(self) -> "AsyncSeats":
-        """Floating seats, for `async with`; as `LicenseClient.seats`."""
-        return _features.seats_client.AsyncSeats(self._create_seat)
-
-    @property
-    def license_file(self) -> "AsyncLicenseFileInstaller":
-        """The license file of this computer; as `LicenseClient.license_file`."""
-        return _features.offline_client.AsyncLicenseFileInstaller(self._open_session, self._nudge)
-
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""
         return await on_thread(_features.status.status, self._session)
@@ -271,8 +253,8 @@ class AsyncLicenseClient(BaseClient["AsyncWorker", "AsyncTransport"]):
         """Stop background work, which takes less than a second, and close all connections."""
         until = monotonic() + CLOSE_SECONDS
         await self.stop()
-        for seat in list(self._held_seats):
-            await seat.release(max(until - monotonic(), 0.0))
+        for held in list(self._to_release):
+            await held.release(max(until - monotonic(), 0.0))
         tasks = filter(None, (self._refresh, self._question))
         self._refresh = self._question = None
         # One of another loop ended with that loop, or is for that loop to end.

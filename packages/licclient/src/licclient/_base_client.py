@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, ParamSpe
 from weakref import WeakSet
 
 from licclient import _core, _features
-from licclient._core.arguments import check_text, read_seconds, refuse_copies, takes_own_arguments, wrong_type
+from licclient._core.arguments import check_call, read_seconds, refuse_copies, takes_own_arguments, wrong_type
 from licclient._core.clock import Clock, monotonic
 from licclient._core.lazy import lazy
 from licclient._core.model import License, is_entitlement_name
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from licclient._core.model import Settings
     from licclient._core.records import Storage
     from licclient._core.runners import Deliver, Flow
-    from licclient._core.session import LicenseFileStore, Session
+    from licclient._core.session import ClientAccess, LicenseFileStore, Session
     from licclient._core.settings import ClientSettings, Pages, Trust, Updates
     from licclient._core.transport import Transport
-    from licclient._seats.seat import AsyncSeat, OnLost, Seat
     from licclient._updates import check as check_module
     from licclient._worker import AsyncWorker, Callbacks, OnStatus, OnUpdate, Worker
 else:
@@ -61,7 +60,6 @@ MAX_WAIT: Final = 3600.0
 CLOSE_SECONDS: Final = 0.8
 """How long closing waits for what runs in the background, the worker's end included."""
 
-_S = TypeVar("_S", bound="Seat | AsyncSeat")
 _W = TypeVar("_W", bound="Worker | AsyncWorker")
 _T = TypeVar("_T", bound="Transport | AsyncTransport")
 
@@ -206,7 +204,7 @@ class BaseClient(Generic[_W, _T]):
         """Start with nothing open; in a child process what the parent has open stays the parent's."""
         self._opening = threading.Lock()
         self._worker = self._open_transport = self._refresh = self._question = None
-        self._held_seats: WeakSet[Any] = WeakSet()  # a seat that is held is kept by its thread or task
+        self._to_release: WeakSet[Any] = WeakSet()  # what features hold at the service; its thread keeps it
         self._dialogs: WeakSet[Any] = WeakSet()  # those of licclient.dialogs; open ones are closed with us
         self._guard = threading.Lock()
         self._refreshed_at: float | None = None
@@ -227,9 +225,15 @@ class BaseClient(Generic[_W, _T]):
         self._check_open()
         return self._own_session
 
-    def _open_session(self) -> "Session":
-        """As `_session`, for the features that are attached to a client."""
-        return self._session
+    def _access(self) -> "ClientAccess[_T]":
+        """Return what a feature uses of this client."""
+        return _features.session.ClientAccess(
+            lambda: self._session, self._transport, self._run, self._nudge, self._to_release.add
+        )
+
+    def _run(self, flow: "Flow[Any]") -> Any:
+        """Run a flow: for an asynchronous client, return an awaitable."""
+        raise NotImplementedError
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -253,21 +257,6 @@ class BaseClient(Generic[_W, _T]):
             callbacks = _worker_module.Callbacks(on_status, on_update, deliver)
             self._worker = worker(self._session, self._transport, callbacks)
             return self._worker
-
-    def _create_seat(
-        self,
-        seat: "Callable[[Session, Callable[[], _T], str | None, OnLost | None, Deliver | None], _S]",
-        key: str | None,
-        on_lost: "OnLost | None",
-        deliver: "Deliver | None",
-    ) -> _S:
-        check_text("key", key)
-        check_call("on_lost", on_lost)
-        check_call("deliver", deliver)
-        new = seat(self._session, self._transport, key, on_lost, deliver)
-        new.check_open = self._check_open
-        self._held_seats.add(new)
-        return new
 
     def _nudge(self) -> None:
         if self._worker is not None:
@@ -346,16 +335,6 @@ def check_callbacks(
     check_call("deliver", deliver)
     if on_update is not None:
         _features.updates.installed_version(settings)
-
-
-def check_call(name: str, value: object) -> None:
-    """Raise `TypeError` for what cannot be called back."""
-    if value is None:
-        return
-    if not callable(value):
-        raise TypeError(f"{name} must be callable")
-    if inspect.iscoroutinefunction(value):
-        raise TypeError(f"{name} must be a plain function: its result is never awaited")
 
 
 # --- @client.licensed -----------------------------------------------------------------------------

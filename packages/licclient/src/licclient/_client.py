@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from licclient._core.status import LicenseStatus
     from licclient._core.transport import Transport
     from licclient._core.update_model import Downloaded, Update, UpdateCheck
-    from licclient._offline.client import LicenseFileInstaller
-    from licclient._seats.client import Seats
     from licclient._updates.download import Cancel, Progress
-    from licclient._uses.client import Uses
     from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
 else:
     storage = lazy("licclient._core.storage")
@@ -53,7 +50,7 @@ else:
     _worker = lazy("licclient._worker")
 
 
-class LicenseClient(BaseClient["Worker", "Transport"]):
+class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     """Verifies license keys, and finds and downloads updates.
 
     Safe to share among threads. Use it as a context manager, or call `close`. A closed client raises
@@ -275,21 +272,6 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
         self._run(_features.activation.deactivate(self._session, key))
         self._nudge()
 
-    @property
-    def uses(self) -> "Uses":
-        """Count uses of metered entitlements, as `client.uses.consume("exports")` does."""
-        return _features.uses_client.Uses(self._run, self._open_session)
-
-    @property
-    def seats(self) -> "Seats":
-        """Take and hold floating seats, as `with client.seats.take()` does."""
-        return _features.seats_client.Seats(self._create_seat)
-
-    @property
-    def license_file(self) -> "LicenseFileInstaller":
-        """Request and install the license file of a computer without a network."""
-        return _features.offline_client.LicenseFileInstaller(self._open_session, self._nudge)
-
     def status(self) -> "LicenseStatus":
         """Return the state for a settings page; sends no request, and raises no error."""
         return _features.status.status(self._session)
@@ -424,8 +406,8 @@ class LicenseClient(BaseClient["Worker", "Transport"]):
             dialog.close()
         until = monotonic() + CLOSE_SECONDS
         self.stop()
-        for seat in list(self._held_seats):
-            seat.release(max(until - monotonic(), 0.0))
+        for held in list(self._to_release):
+            held.release(max(until - monotonic(), 0.0))
         self._wait_for_refresh(until - monotonic())
         with self._opening:
             self._is_closed = True

@@ -1,6 +1,9 @@
-"""The only table of features, each loaded by its first use: an answer from the cache needs few."""
+"""The only place where features are attached to clients, each loaded by its first use.
 
-from typing import TYPE_CHECKING, Any, Final
+An answer from the cache needs few of them.
+"""
+
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, TypeVar, overload
 
 from licclient._core.lazy import load_module
 
@@ -8,13 +11,13 @@ if TYPE_CHECKING:
     from licclient import _status as status
     from licclient._activation import flow as activation
     from licclient._core import runners, session
-    from licclient._offline import client as offline_client
     from licclient._offline import flow as offline
-    from licclient._seats import client as seats_client
+    from licclient._offline.client import AsyncLicenseFileInstaller, LicenseFileInstaller
+    from licclient._seats.client import AsyncSeats, Seats
     from licclient._trials import flow as trials
     from licclient._updates import check as updates
     from licclient._updates import download as downloads
-    from licclient._uses import client as uses_client
+    from licclient._uses.client import AsyncUses, Uses
     from licclient._verification import flow as verification
     from licclient._verification import require
 
@@ -22,15 +25,12 @@ _MODULES: Final = {
     "activation": "_activation.flow",
     "downloads": "_updates.download",
     "offline": "_offline.flow",
-    "offline_client": "_offline.client",
     "require": "_verification.require",
     "runners": "_core.runners",
-    "seats_client": "_seats.client",
     "session": "_core.session",
     "status": "_status",
     "trials": "_trials.flow",
     "updates": "_updates.check",
-    "uses_client": "_uses.client",
     "verification": "_verification.flow",
 }
 
@@ -38,15 +38,12 @@ __all__ = [
     "activation",
     "downloads",
     "offline",
-    "offline_client",
     "require",
     "runners",
-    "seats_client",
     "session",
     "status",
     "trials",
     "updates",
-    "uses_client",
     "verification",
 ]
 
@@ -56,3 +53,55 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = globals()[name] = load_module(f"licclient.{_MODULES[name]}")
     return module
+
+
+# --- attributes of clients ------------------------------------------------------------------------
+
+F_co = TypeVar("F_co", covariant=True)
+
+
+class Feature(Generic[F_co]):
+    """An attribute of a client with an optional feature; its class is loaded by its first use."""
+
+    def __init__(self, module: str, name: str, doc: str) -> None:
+        self._place, self.__doc__ = (module, name), doc
+
+    @overload
+    def __get__(self, client: None, owner: type) -> "Feature[F_co]": ...
+
+    @overload
+    def __get__(self, client: object, owner: type) -> F_co: ...
+
+    def __get__(self, client: Any, owner: type) -> "Feature[F_co] | F_co":
+        if client is None:
+            return self
+        module, name = self._place
+        found: F_co = getattr(load_module(f"licclient.{module}"), name)(client._access())  # noqa: SLF001
+        return found
+
+    def __set__(self, client: object, value: Never) -> None:
+        raise AttributeError("a feature of a client cannot be replaced")
+
+
+class Features:
+    """The optional features of `LicenseClient`, a line each."""
+
+    uses: "Feature[Uses]" = Feature(
+        "_uses.client", "Uses", 'Count uses, as `client.uses.consume("exports")` does.'
+    )
+    seats: "Feature[Seats]" = Feature(
+        "_seats.client", "Seats", "Hold floating seats: `with client.seats.take()`."
+    )
+    license_file: "Feature[LicenseFileInstaller]" = Feature(
+        "_offline.client", "LicenseFileInstaller", "The license file of a computer without a network."
+    )
+
+
+class AsyncFeatures:
+    """The same of `AsyncLicenseClient`."""
+
+    uses: "Feature[AsyncUses]" = Feature("_uses.client", "AsyncUses", "As `LicenseClient.uses`.")
+    seats: "Feature[AsyncSeats]" = Feature("_seats.client", "AsyncSeats", "As `LicenseClient.seats`.")
+    license_file: "Feature[AsyncLicenseFileInstaller]" = Feature(
+        "_offline.client", "AsyncLicenseFileInstaller", "As `LicenseClient.license_file`."
+    )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from licclient._core.arguments import wrong_type
-from licclient._core.lazy import lazy
+from licclient._core.lazy import lazy, load_module
 from licclient._core.model import FileFlaw, Outage, Reason
 from licclient.errors import (
     DeactivationError,
@@ -13,7 +13,6 @@ from licclient.errors import (
     LicenseFileError,
     LicenseRefusedError,
     MistypedKeyError,
-    NoSeatError,
     NotActivatedError,
     NotEntitledError,
     QuotaExceededError,
@@ -57,6 +56,8 @@ def sentence_of(what: object, tag: str) -> str:
             return texts.text_of(f"reason.{what.value}", tag)
         case MistypedKeyError():
             return texts.text_of(f"flaw.{what.flaw.value}", tag, what.detail)
+        case LicclientError(_texts=str(place)):
+            return str(load_module(place).sentence_of(what, tag))
         case LicclientError():
             return texts.text_of(_code(what), tag, *_details(what, tag))
         case FileNotFoundError():  # folders to save in are made
@@ -110,12 +111,6 @@ def _code(error: LicclientError) -> str:
             return _FILE_TEXTS.get(flaw, f"file.{flaw.value}")
         case DeactivationError():
             return "error.not_movable" if error.retry_at is None else "error.moved_often"
-        case NoSeatError(seats=None):
-            return "error.seat_lost"
-        case NoSeatError(seats=0):
-            return "error.no_seats"
-        case NoSeatError():
-            return "error.seats_in_use_untimed" if error.retry_at is None else "error.seats_in_use"
         case _:
             return next(
                 (code for kind, code in _TEXTS.items() if isinstance(error, kind)), "error.unavailable"
@@ -129,9 +124,6 @@ def _outage_code(outage: Outage) -> str:
 def _details(error: LicclientError, tag: str) -> list[str]:
     if isinstance(error, DeactivationError) and error.retry_at is not None:
         return [texts.format_date(error.retry_at.astimezone().date(), tag)]
-    if isinstance(error, NoSeatError) and error.seats:
-        at = error.retry_at
-        return [str(error.seats), *([] if at is None else [f"{at.astimezone():%H:%M}"])]
     if isinstance(error, QuotaExceededError):
         return [texts.format_date(error.resets_at.astimezone().date(), tag)]
     return []

@@ -21,7 +21,7 @@ Pure modules return these as values; the clients raise them. None of them ever c
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from licclient._core.lazy import lazy
 from licclient._core.model import FileFlaw, KeyFlaw, Outage, Reason
@@ -63,6 +63,8 @@ class LicclientError(Exception):
 
     http_status: int | None = None
     request_id: str | None = None
+    _texts: ClassVar[str | None] = None
+    """The module with the texts of an optional feature's error: the license does not include that feature."""
 
     # `args` stay those of the constructor (`BaseException.__new__` sets them), so every error can be pickled.
     def __init__(self, message: str = "") -> None:
@@ -203,6 +205,8 @@ class NoSeatError(LicclientError):
             the seat was taken back.
         retry_at: When the first of them is free if it is not renewed, aware, UTC; None if no time is known.
     """
+
+    _texts = "licclient._seats.texts"
 
     def __init__(self, message: str, seats: int | None = None, retry_at: datetime | None = None) -> None:
         super().__init__(message)

@@ -3,6 +3,7 @@
 A value may be a license key, or of any length. What is wrong is found here, and not where it is used.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -111,3 +112,13 @@ def takes_own_arguments(advise: Callable[[str], str]) -> Callable[[type[_C]], ty
 def refuse_copies(owner: object, advice: str) -> NoReturn:
     """Raise `TypeError` for `copy`, `deepcopy` and `pickle` of what has locks and connections."""
     raise TypeError(f"{type(owner).__name__} cannot be copied or pickled: {advice}")
+
+
+def check_call(name: str, value: object) -> None:
+    """Raise `TypeError` for what cannot be called back."""
+    if value is None:
+        return
+    if not callable(value):
+        raise TypeError(f"{name} must be callable")
+    if inspect.iscoroutinefunction(value):
+        raise TypeError(f"{name} must be a plain function: its result is never awaited")

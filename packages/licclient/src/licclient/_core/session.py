@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from licclient._core.activations import Activation, Activations
 from licclient._core.clock import Clock, checked
@@ -48,6 +48,7 @@ else:
     uuid = lazy("uuid")
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 PATIENCE: Final = timedelta(seconds=1)
 """What a call may take beyond its time limit: our own address. Then others go ahead (D-58)."""
@@ -114,6 +115,29 @@ class LicenseFileStore(Protocol):
 
     def forget(self, *, unless_of: str | None = None) -> None:
         """Forget the file, but not one for the key `unless_of`."""
+
+
+class ClientAccess(Generic[T_co]):
+    """What a feature uses of the client that it is an attribute of.
+
+    Attributes:
+        session: Returns the session; raises `RuntimeError` if the client is closed.
+        transport: Returns what sends requests.
+        run: Runs a flow; for an asynchronous client it returns an awaitable.
+        nudge: Lets the worker look at the state again.
+        release_at_close: Takes something with `release(seconds)`, which is called when the client is closed.
+    """
+
+    def __init__(
+        self,
+        session: "Callable[[], Session]",
+        transport: Callable[[], T_co],
+        run: Callable[[Flow[Any]], Any],
+        nudge: Callable[[], None],
+        release_at_close: Callable[[Any], None],
+    ) -> None:
+        self.session, self.transport, self.run, self.nudge = session, transport, run, nudge
+        self.release_at_close = release_at_close
 
 
 @dataclass(eq=False)

@@ -1,22 +1,21 @@
 """`client.license_file`: the license file of a computer without a network, of both clients."""
 
-from collections.abc import Callable
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from licclient._core.network import on_daemon_thread
 from licclient._offline import flow
 
 if TYPE_CHECKING:
     from licclient._core.model import License
-    from licclient._core.session import Session
+    from licclient._core.session import ClientAccess
 
 
 class LicenseFileInstaller:
     """The license file of this computer; `LicenseClient.license_file`."""
 
-    def __init__(self, open_session: "Callable[[], Session]", nudge: Callable[[], None]) -> None:
-        self._open_session, self._nudge = open_session, nudge
+    def __init__(self, client: "ClientAccess[Any]") -> None:
+        self._client = client
 
     def request(self) -> str:
         """Return the request for a license file for this computer.
@@ -24,7 +23,7 @@ class LicenseFileInstaller:
         Raises:
             ValueError: The client was made without `public_keys`.
         """
-        return flow.request_file(self._open_session())
+        return flow.request_file(self._client.session())
 
     def install(self, file: str | PathLike[str] | bytes) -> "License":
         """Install a license file, by its path or content: it holds until its end without any request.
@@ -34,25 +33,25 @@ class LicenseFileInstaller:
             OSError: It cannot be read.
             ValueError: The client was made without `public_keys`.
         """
-        found = flow.install_file(self._open_session(), file)
-        self._nudge()
+        found = flow.install_file(self._client.session(), file)
+        self._client.nudge()
         return found
 
 
 class AsyncLicenseFileInstaller:
     """The twin of `LicenseFileInstaller`; `AsyncLicenseClient.license_file`."""
 
-    def __init__(self, open_session: "Callable[[], Session]", nudge: Callable[[], None]) -> None:
-        self._open_session, self._nudge = open_session, nudge
+    def __init__(self, client: "ClientAccess[Any]") -> None:
+        self._client = client
 
     async def request(self) -> str:
         """Return the request for a license file; as `LicenseFileInstaller.request`."""
-        session = self._open_session()
+        session = self._client.session()
         return await on_daemon_thread(lambda: flow.request_file(session))
 
     async def install(self, file: str | PathLike[str] | bytes) -> "License":
         """Install a license file; as `LicenseFileInstaller.install`."""
-        session = self._open_session()
+        session = self._client.session()
         found = await on_daemon_thread(lambda: flow.install_file(session, file))
-        self._nudge()
+        self._client.nudge()
         return found

@@ -1,20 +1,18 @@
 """`client.uses`: metered entitlements, of both clients."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from licclient._uses import flow
 
 if TYPE_CHECKING:
-    from licclient._core.runners import Flow
-    from licclient._core.session import Session
+    from licclient._core.session import ClientAccess
 
 
 class Uses:
     """Metered entitlements of the activated license; `LicenseClient.uses`."""
 
-    def __init__(self, run: "Callable[[Flow[int]], int]", open_session: "Callable[[], Session]") -> None:
-        self._run, self._open_session = run, open_session
+    def __init__(self, client: "ClientAccess[Any]") -> None:
+        self._client = client
 
     def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement of the activated license, such as ``"exports"``.
@@ -33,17 +31,17 @@ class Uses:
             ServiceUnavailableError: No answer, and nothing is left to be used without one.
             UntrustedResponseError: As `verify`.
         """
-        return self._run(flow.consume(self._open_session(), entitlement, amount))
+        left: int = self._client.run(flow.consume(self._client.session(), entitlement, amount))
+        return left
 
 
 class AsyncUses:
     """The twin of `Uses`; `AsyncLicenseClient.uses`."""
 
-    def __init__(
-        self, run: "Callable[[Flow[int]], Awaitable[int]]", open_session: "Callable[[], Session]"
-    ) -> None:
-        self._run, self._open_session = run, open_session
+    def __init__(self, client: "ClientAccess[Any]") -> None:
+        self._client = client
 
     async def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement; as `Uses.consume`."""
-        return await self._run(flow.consume(self._open_session(), entitlement, amount))
+        left: int = await self._client.run(flow.consume(self._client.session(), entitlement, amount))
+        return left

@@ -20,7 +20,6 @@ from licclient.errors import (
     LicclientError,
     LicenseRefusedError,
     MistypedKeyError,
-    NoSeatError,
     NotActivatedError,
     NotEntitledError,
     QuotaExceededError,
@@ -535,7 +534,7 @@ def links_for(problem: BaseException | None, settings: ClientSettings, language:
             pages = (buy, lost)
         case LicenseRefusedError(reason=Reason.ENVIRONMENT):
             pages = (manage, buy)
-        case LicenseRefusedError() | NotEntitledError() | QuotaExceededError() | NoSeatError():
+        case LicenseRefusedError() | NotEntitledError() | QuotaExceededError() | LicclientError(_texts=str()):
             pages = (buy, support)
         case _:
             pages = (support,)

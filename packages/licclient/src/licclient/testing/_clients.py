@@ -134,8 +134,7 @@ class SeenRequest:
     """A request that arrived.
 
     Attributes:
-        kind: `verify`, `deactivate`, `trial`, `seat`, `consume`, `update-check`, `download`, `rolled-back` or
-            `other`.
+        kind: The end of its address, such as `verify` or `update-check`; `other` for one that is unknown.
         license_key: The key in it, or None.
         fields: The JSON body of a verify; else the query.
         headers: With names in lower case.

@@ -1,14 +1,13 @@
 """The endpoints of the fake service: the rules of the protocol (D-01 to D-33) that an app meets."""
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
 from importlib.util import find_spec
-from math import ceil
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 import httpx
@@ -24,14 +23,13 @@ from licclient.testing._signing import Signer
 
 DOWNLOAD_PATH: Final = "/api/v1/update-download"
 LINK_LIFETIME: Final = timedelta(hours=1)
-SEAT_LEASE: Final = timedelta(minutes=2)
 RELEASE_LIFETIME: Final = timedelta(days=180)
 
 _TYPES: Final = {
     **dict.fromkeys(("product", "version", "changelog", "platform", "channel"), str),
     **dict.fromkeys(("slug", "filename", "critical_below"), str | None),
     **dict.fromkeys(("expires", "support_until"), date | None),
-    **dict.fromkeys(("slots", "seats"), int | None),
+    "slots": int | None,
     **dict.fromkeys(("lifetime", "rolled_out"), bool),
     "content": bytes,
     "channels": list | tuple | set | frozenset,
@@ -62,6 +60,16 @@ def check_grants(entitlements: Mapping[str, Any] | None) -> Mapping[str, Any] | 
     return entitlements
 
 
+class Part(Protocol):
+    """What a license has of an optional feature: the feature's part of the service."""
+
+    def respond(self, fields: Mapping[str, Any], now: datetime) -> tuple[int, dict[str, Any]]:
+        """Return status and body of a response; the license holds."""
+
+    def release(self, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+        """Return the response to a request with `release`, which a license that has ended gets as well."""
+
+
 @dataclass(slots=True)
 class IssuedLicense:
     """A license; the fields are those of `LicenseService.issue`."""
@@ -74,13 +82,11 @@ class IssuedLicense:
     support_until: date | None = None
     entitlements: Mapping[str, Any] | None = None
     is_trial: bool = False
-    seats: int | None = None
     channels: Collection[str] = ()
     revoked: bool = False
     is_activated: bool = False  # on a computer that has sent nothing yet
     domains: set[str] = field(default_factory=set)
-    held_seats: dict[str, datetime] = field(default_factory=dict)  # until when
-    lost_seats: set[str] = field(default_factory=set)
+    parts: dict[str, Part] = field(default_factory=dict)  # of optional features, by the kind of request
     uses: dict[str, tuple[str, datetime, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,8 +139,9 @@ class RefusedError(Exception):
 class Endpoints:
     """What the service has, and its responses."""
 
-    def __init__(self, clock: LicenseClock) -> None:
+    def __init__(self, clock: LicenseClock, parts: Mapping[str, Callable[[], Part]]) -> None:
         self.clock = clock
+        self._parts = parts
         self.licenses: dict[str, IssuedLicense] = {}
         self.releases: list[Release] = []
         self.minimum_versions: dict[str, str] = {}
@@ -199,32 +206,24 @@ class Endpoints:
         license_.is_activated = False
         return httpx.Response(200, json={"deactivated": int(freed)})
 
-    def seat(self, fields: Mapping[str, Any]) -> httpx.Response:
-        """Respond to a request to take, renew or release a floating seat."""
-        key, _, seat = _require(fields, "license_key", "domain", "seat")
+    def part(self, kind: str, fields: Mapping[str, Any]) -> httpx.Response:
+        """Respond to a request of an optional feature, whose id is in the field of that name."""
+        key, *_ = _require(fields, "license_key", "domain", kind)
         license_, now = self._find(key), self.clock()
-        held = license_.held_seats = {one: end for one, end in license_.held_seats.items() if end > now}
+        part = license_.parts.setdefault(kind, self._parts[kind]())
         if fields.get("release") is True:
-            return httpx.Response(200, json={"released": held.pop(seat, None) is not None})
+            return httpx.Response(200, json=part.release(fields, now))
         other = license_.slug is not None and fields.get("slug", license_.slug) != license_.slug
-        lost = "This seat was released or taken back; take another one."
         refusals = [
             (license_.revoked, 403, "license_revoked", "The license has been revoked."),
             (self._is_expired(license_), 401, "license_expired", "The license has expired."),
             (other, 403, "product_mismatch", "The license was issued for another product."),
-            (license_.seats is None, 403, "not_floating", "This license has no floating seats."),
-            (seat in license_.lost_seats, 403, "seat_lost", lost),
         ]
         for applies, status, code, message in refusals:
             if applies:
                 raise RefusedError(status, code, message)
-        if seat not in held and len(held) >= (license_.seats or 0):
-            end, message = min(held.values()), f"All {license_.seats} seats of this license are in use."
-            when = {"retry_at": _format(end), "retry_after": ceil((end - now).total_seconds())}
-            raise RefusedError(403, "no_seat", message, seats=license_.seats, **when)
-        held[seat] = now + SEAT_LEASE
-        body = {"seat": seat, "expires_at": _format(held[seat]), "lease_seconds": SEAT_LEASE.seconds}
-        return httpx.Response(200, json={**body, "seats": license_.seats, "used": len(held)})
+        status, body = part.respond(fields, now)
+        return httpx.Response(status, json=body)
 
     def consume(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a use of a metered entitlement: each id counts once, and nothing above the limit."""

@@ -21,6 +21,7 @@ from licclient._core.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_
 from licclient._core.responses import MANIFEST_HEADER, read_json_object
 from licclient._core.settings import ClientSettings, Trust, read_slug
 from licclient._core.typed_key import GROUP_LENGTH, GROUPS, PREFIX, Mistyped, mask_key, repair_key
+from licclient._seats.fake import FakeSeats
 from licclient._seats.protocol import SEAT_PATH
 from licclient._trials.protocol import TRIAL_PATH
 from licclient._updates.rollbacks import ROLLED_BACK_PATH
@@ -85,7 +86,7 @@ class LicenseService:
         self.transport = httpx.MockTransport(self._handle)
         self.storage = MemoryStorage()
         self.requests: list[SeenRequest] = []
-        self._endpoints = Endpoints(self.clock)
+        self._endpoints = Endpoints(self.clock, {"seat": FakeSeats})
         self._is_offline = False
         self._misbehaviour: Misbehaviour | None = None
         self._clients: list[LicenseClient] = []
@@ -249,7 +250,9 @@ class LicenseService:
                 "the key must be CP- and five groups of six letters or digits, or 8 visible characters"
             )
         terms = (product, slug, expires, lifetime, slots, support_until, check_grants(entitlements))
-        self._endpoints.licenses[key] = IssuedLicense(*terms, seats=seats, channels=channels)
+        self._endpoints.licenses[key] = IssuedLicense(
+            *terms, channels=channels, parts={"seat": FakeSeats(seats)}
+        )
         if activated:
             self.storage.key = key
             self._endpoints.licenses[key].is_activated = True
@@ -318,9 +321,9 @@ class LicenseService:
     @checked
     def take_back_seats(self, key: str) -> None:
         """Take all floating seats of a license back: the apps learn so when they renew them."""
-        license_ = self._license(key)
-        license_.lost_seats |= license_.held_seats.keys()
-        license_.held_seats = {}
+        seats = self._license(key).parts.get("seat")
+        if isinstance(seats, FakeSeats):
+            seats.take_back()
 
     @checked
     def expire(self, key: str) -> None:
@@ -461,7 +464,9 @@ class LicenseService:
     ) -> httpx.Response:
         endpoints = self._endpoints
         match method, kind:
-            case "POST", "verify" | "deactivate" | "seat" | "consume" | "rolled-back":
+            case "POST", "seat":
+                return endpoints.part(kind, fields)
+            case "POST", "verify" | "deactivate" | "consume" | "rolled-back":
                 response: httpx.Response = getattr(endpoints, kind.replace("-", "_"))(fields)
                 return response
             case "POST", "trial":

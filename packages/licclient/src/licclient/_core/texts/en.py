@@ -27,7 +27,7 @@ TEXTS: Final = {
     "flaw.characters": "A license key holds only the letters A to Z and digits, not: {0}",
     "flaw.too_short": "The license key is incomplete. Characters missing: {0}",
     "flaw.too_long": "The license key is too long. Characters too many: {0}",
-    # the other errors; {0} is a date, or the system's own sentence; of seats {0} is a number and {1} a time
+    # the other errors; {0} is a date, or the system's own sentence
     "error.not_activated": "No license key has been entered on this computer yet.",
     "error.not_entitled": "Your license does not include this feature.",
     "error.quota_exceeded": "You have used all that your license includes for now. It can be used again from {0}.",
@@ -45,10 +45,6 @@ TEXTS: Final = {
     "error.unusable_archive": "The update cannot be installed. You can go on using this version; please contact support.",
     "error.moved_often": "This license was moved to another computer too often. It can be moved again on {0}.",
     "error.not_movable": "Only support can free this computer for another one. Please contact support.",
-    "error.seats_in_use": "All seats of this license are in use ({0}). Please try again at {1}, or when another user has closed the app.",
-    "error.seats_in_use_untimed": "All seats of this license are in use ({0}). Please try again when another user has closed the app.",
-    "error.seat_lost": "The seat of this computer was taken back. Please save your work, and ask the administrator of the license.",
-    "error.no_seats": "This license has no seats to share. Please contact support.",
     "error.cancelled": "The download was cancelled.",
     "error.disk": "The file could not be saved. {0}",
     "error.unreadable_file": "The file could not be read. {0}",
