@@ -1,5 +1,6 @@
 """A shop with a history, for the console to show."""
 
+import json
 import random
 from datetime import date, timedelta
 from typing import Any
@@ -80,6 +81,7 @@ def stock_shop(world: World) -> dict[str, str]:
         "withdrawn": "/console/products/photo-lab/releases/1.3.9",
         "audit": "/console/audit",
         "sales": "/console/sources",
+        "sales that need someone": "/console/sales",
         "source": "/console/sources/web-shop",
         "deliveries": "/console/sources/web-shop/events",
         "account": "/console/account",
@@ -116,8 +118,10 @@ def stock_long_names(world: World) -> dict[str, str]:
     world.services.licenses.revoke(revoked.id.hex(), word)
     busy = {CountKey("verify", "", "valid"): 123_456_789, CountKey("update", slug, version): 98_765_432}
     add_counts(world.services.database, world.clock().date(), busy)
+    _ask(world, f"order:{'8' * 255}", "unmapped", f"{word} is not mapped", word, slug)
     return {
         "overview": "/console",
+        "sales that need someone": "/console/sales",
         "licenses": "/console/licenses",
         "license": f"/console/licenses/{issued.id.hex()}",
         "revoked": f"/console/licenses/{revoked.id.hex()}",
@@ -196,6 +200,17 @@ def _report_sales(world: World) -> None:
     ):
         values = {"type": "order.updated", "content": content, "state": state, "reason": reason}
         stored.add_event("web-shop", str(number), world.clock(), **values, finished_at=world.clock())
+    _ask(world, "order:812", "unmapped", "order 812: Photo Lab Pro is not mapped; map it", "94", "LAB-PRO")
+    _ask(world, "order:813", "unmapped", "order 813: Sound Lab is not mapped; map it", "95")
+    _ask(world, "subscription:77", "fewer", "subscription 77 pays for 2 licenses of Photo Lab; 3 are in use")
+
+
+def _ask(world: World, sale: str, kind: str, message: str, *ids: str) -> None:
+    """Let a sale of the shop need a person."""
+    answers = "leave" if ids else "follow leave"
+    external_ids = json.dumps(ids) if ids else None
+    values = {"kind": kind, "message": message, "answers": answers, "external_ids": external_ids}
+    world.services.repositories.sales.put_problem("web-shop", sale, f"{kind}:{sale}", world.clock(), **values)
 
 
 def _stock_products(world: World) -> None:

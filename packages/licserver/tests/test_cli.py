@@ -113,6 +113,19 @@ def test_a_license_that_no_app_accepts_is_issued_with_a_warning(shop):
     assert shop.errors == ""
 
 
+def test_an_end_of_support_without_a_policy_is_named(shop):
+    """At each command that sets one; the license has it, in case the product gets a policy."""
+    support = ("--support-until", "2030-01-31")
+    key = issue(shop, *support)
+    assert "has no support policy, so the end of support has no effect" in shop.errors
+    shop("license", "change", key, *support)
+    assert "has no support policy" in shop.errors
+    shop("license", "convert", issue(shop, "--trial"), *support)
+    assert "has no support policy" in shop.errors
+    shop("license", "change", key, "--support-until", "never")
+    assert shop.errors == ""
+
+
 def test_many_keys_are_printed_one_a_line_or_as_one_document(shop):
     """`--count` prints whole keys: they exist nowhere else in the clear."""
     keys = shop("license", "issue", "app", "--count", "25").split()

@@ -46,6 +46,21 @@ def test_sources_are_added_mapped_and_listed(shop, monkeypatch):
     assert "no sources yet" in shop("source", "list")
 
 
+def test_a_support_period_that_has_no_effect_is_named(shop):
+    """The mapping is stored: the policy may follow, and then there is nothing to be said."""
+    mapping = ("source", "map", "shop", "94", "--product", "app", "--support", "1y")
+    assert "94 -> app (slots 1, support 1y)" in shop(*mapping)
+    assert shop.errors == (
+        "warning: app has no support policy, so the end of support has no effect; "
+        "to use support periods: licserver product change app --support-policy\n"
+    )
+    shop("source", "map", "shop", "94", "--product", "app")
+    assert shop.errors == ""
+    shop("product", "change", "app", "--support-policy")
+    shop(*mapping)
+    assert shop.errors == ""
+
+
 def test_options_that_cannot_be(shop):
     """Each is refused with a sentence."""
     assert "--product or --ignore" in shop("source", "map", "shop", "95", expect=2)

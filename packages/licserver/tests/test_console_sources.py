@@ -49,6 +49,20 @@ async def test_a_shop_from_its_form_to_a_license(world, alice, monkeypatch):
     assert "Nothing is mapped yet" in alice.text
 
 
+async def test_a_support_period_that_has_no_effect_is_named(world, alice):
+    """Beside the mapping, until the product has a support policy."""
+    services = world.services
+    services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
+    services.sources.map("shop", "pro", "app", support="1y")
+    assert "support 1y (no effect: the product has no support policy)" in await alice.get(
+        "/console/sources/shop"
+    )
+    services.products.change("app", has_support_policy=True)
+    page = await alice.get("/console/sources/shop")
+    assert "support 1y" in page
+    assert "no effect" not in page
+
+
 async def test_support_looks_and_repeats_and_changes_nothing(world, users, open_browser):
     """Roles: support sees shops and repeats deliveries; who may only look does not see them."""
     world.services.sources.add("shop", ShopKind.STANDARD, "MISSING_SECRET")

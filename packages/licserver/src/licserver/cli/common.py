@@ -19,6 +19,7 @@ from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.security.private_files import become_owner
 from licserver.services import MAX_PAGE, Services, open_services
+from licserver.services.products import describe_unused_support
 from licserver.settings import Settings, load_settings
 
 Function = Callable[..., Any]
@@ -105,6 +106,12 @@ def _user() -> str:
     except (OSError, KeyError, ImportError):  # a container often has a user id without a name
         return "unknown"
     return name if name and is_printable(name) else "unknown"
+
+
+def warn_of_unused_support(services: Services, slug: str) -> None:
+    """Print a warning if the end of a support period has no effect for a product."""
+    if (reason := describe_unused_support(services.products.get(slug))) is not None:
+        echo(f"warning: {reason}", err=True)
 
 
 # --- reading parameters -----------------------------------------------------------------------

@@ -21,6 +21,7 @@ from licserver.cli.common import (
     row_id,
     services_command,
     slug_argument,
+    warn_of_unused_support,
     write_new,
 )
 from licserver.cli.output import echo
@@ -120,6 +121,8 @@ def issue(
 ) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
     _warn_of_useless(LicenseTerms(**terms), services.now())
+    if terms["support_until"] is not None:
+        warn_of_unused_support(services, slug)
     if problem_id is None:
         batches = services.licenses.issue_batches(slug, LicenseTerms(**terms), count, is_mailed=mail)
     else:
@@ -224,7 +227,10 @@ def change(services: Services, printer: Printer, key: str, inherit: tuple[str, .
         changes["overrides"] = {name: value for name, value in merged.items() if name not in inherit}
     if not changes:
         raise InvalidInputError("there is nothing to change; see `licserver license change --help`")
-    _print_changed(services, printer, services.licenses.change(key, was=was, **changes), "changed")
+    changed = services.licenses.change(key, was=was, **changes)
+    if changes.get("support_until") is not None:
+        warn_of_unused_support(services, changed.product_slug)
+    _print_changed(services, printer, changed, "changed")
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +250,10 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--plan", metavar="NAME", help="A plan of the product; default: none.")
 def convert(services: Services, printer: Printer, key: str, **options: Any) -> None:
     """Make a purchased license of a trial; the app goes on with the same key."""
-    _print_changed(services, printer, services.trials.convert(key, **_given(options)), "converted")
+    converted = services.trials.convert(key, **_given(options))
+    if options["support_until"] is not None:
+        warn_of_unused_support(services, converted.product_slug)
+    _print_changed(services, printer, converted, "converted")
 
 
 @services_command("find", license_group)

@@ -11,7 +11,15 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, limit_option, name_argument, pick, row_id, services_command
+from licserver.cli.common import (
+    Printer,
+    limit_option,
+    name_argument,
+    pick,
+    row_id,
+    services_command,
+    warn_of_unused_support,
+)
 from licserver.cli.licenses import SEATS, SLOTS
 from licserver.cli.output import echo
 from licserver.database.repositories.sales import CHANGES, STATES, Problem, Source, SourceMapping, StoredEvent
@@ -224,6 +232,8 @@ def map_product(
         raise InvalidInputError("give --product or --ignore")
     mapping = services.sources.map(name, external_id, **terms)
     printer.result(asdict(mapping), f"mapped {_describe_mapping(mapping)}")
+    if mapping.support is not None and mapping.product is not None:
+        warn_of_unused_support(services, mapping.product)
     if waiting := services.sources.count_waiting(name, external_id):
         sales = f"{waiting} {plural(waiting, 'sale waits', 'sales wait')} for it"
         if go_on:

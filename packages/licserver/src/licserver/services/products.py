@@ -105,6 +105,14 @@ def find_product(context: Context, slug: str) -> Product:
     return product
 
 
+def describe_unused_support(product: Product) -> str | None:
+    """Return why the end of a support period has no effect for a product; None if it has."""
+    if product.has_support_policy:
+        return None
+    remedy = f"to use support periods: licserver product change {product.slug} --support-policy"
+    return f"{product.slug} has no support policy, so the end of support has no effect; {remedy}"
+
+
 def read_version(text: str) -> Version:
     """Read a version by PEP 440."""
     version = parse_version(text) if len(text) <= MAX_INDEXED else None
