@@ -107,7 +107,7 @@ def test_the_day_of_a_mapping_goes_with_a_subscription():
         chosen,
         Applied(item="price_1", terms={**MAPPED, "expires_on": None}),
     )
-    assert without.terms == {}
+    assert (without.terms, without.applied.kept) == ({}, {})  # the shop wants no end: no other day is refused
 
 
 @given(first=reasons, second=reasons)
@@ -133,6 +133,44 @@ def test_a_license_that_a_person_has_reinstated_stays_valid(first):
     assert (actual.is_revoked, actual.reason, applied.kept) == (True, other, {})
     actual, applied = step(actual, applied, MAPPED)
     assert not actual.is_revoked
+
+
+def test_each_refund_revokes_though_an_earlier_one_failed():
+    """The person has reinstated nothing: the shop has."""
+    actual, applied = step(Actual(MAPPED), ISSUED, MAPPED, REFUNDED)
+    actual, applied = step(actual, applied, MAPPED)
+    assert not actual.is_revoked
+    actual, applied = step(actual, applied, MAPPED, REFUNDED)
+    assert (actual.is_revoked, actual.reason, applied.kept) == (True, REFUNDED, {})
+
+
+def test_a_license_stays_valid_that_was_reinstated_after_two_reasons():
+    """A dispute, then a refund, and a person who lets the customer keep the license all the same."""
+    actual, applied = step(Actual(MAPPED), ISSUED, MAPPED, DISPUTED)
+    actual, applied = step(actual, applied, MAPPED, REFUNDED)
+    assert (actual.reason, applied.revoked, applied.reason) == (DISPUTED, REFUNDED, DISPUTED)
+    actual, applied = step(Actual(MAPPED), applied, MAPPED, REFUNDED)
+    assert (actual.is_revoked, applied.kept) == (False, {REVOKED: REFUNDED})
+
+
+@pytest.mark.parametrize("shop_reinstates", [True, False])
+def test_a_person_may_revoke_in_the_shops_own_words(shop_reinstates):
+    """After the license was valid again, that is the person's revocation, whatever the shop takes back."""
+    _, applied = step(Actual(MAPPED), ISSUED, MAPPED, REFUNDED)
+    if shop_reinstates:
+        _, applied = step(Actual(MAPPED, is_revoked=True, reason=REFUNDED), applied, MAPPED)
+    else:
+        _, applied = step(Actual(MAPPED), applied, MAPPED, REFUNDED)
+    actual, applied = step(Actual(MAPPED, is_revoked=True, reason=REFUNDED), applied, MAPPED, REFUNDED)
+    actual, applied = step(actual, applied, MAPPED)
+    assert (actual.is_revoked, actual.reason) == (True, REFUNDED)
+
+
+def test_what_a_license_is_for_now_is_kept():
+    """And what it was for last, where no report describes that any more."""
+    change = find_change(Wanted("price_2", MORE), Actual(MAPPED), ISSUED)
+    assert change.applied.item == "price_2"
+    assert find_change(Wanted(None, None), Actual(MORE), change.applied).applied.item == "price_2"
 
 
 @given(state=states, revoked=reasons)

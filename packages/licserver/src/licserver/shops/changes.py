@@ -130,9 +130,7 @@ def _find_revocation(wanted: str | None, actual: Actual, change: Change) -> Chan
         applied = replace(applied, revoked=None, reason=None)
         return change._replace(reinstate=is_ours, applied=applied)
     if actual.is_revoked:
-        return change._replace(
-            applied=replace(applied, revoked=wanted, reason=applied.reason if is_ours else None)
-        )
+        return change._replace(applied=replace(applied, revoked=wanted))
     if applied.revoked == wanted:  # a person has reinstated it since
         kept = {**applied.kept, REVOKED: wanted}
         return change._replace(applied=replace(applied, kept=kept, reason=None))
