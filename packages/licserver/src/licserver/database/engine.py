@@ -25,6 +25,7 @@ from licserver.database.hot_path.driver import (
     translated_errors,
 )
 from licserver.database.timelines import Timelines
+from licserver.database.write_turns import WriteTurns
 from licserver.errors import NotWritableError, SettingsError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ class Database:
         self.is_pooled: Final = remote is not None and remote.is_pooled
         self.file: Final = None if self.is_remote else Path(str(engine.url.database))
         self._write_fault: NotWritableError | None = None
+        self._turns = WriteTurns()
 
     @contextlib.contextmanager
     def watching_writes(self) -> Iterator[None]:
@@ -312,9 +314,11 @@ class Database:
         with (
             self.watching_writes(),
             translated_errors(self.engine),
+            contextlib.nullcontext() if self.is_remote else self._turns.turn(),
             self.engine.connect().execution_options(**{WRITES: True}) as connection,
             connection.begin(),
         ):
+            self._turns.begin()
             yield connection
 
     def check_pooler(self) -> None:
