@@ -19,6 +19,7 @@ class Clock:
         self.pauses = list[float]()
 
     def __call__(self) -> float:
+        """Return the time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
