@@ -152,15 +152,35 @@ async def test_a_running_server_makes_the_patches_of_a_release(world, open_site,
             await asyncio.sleep(0.05)  # the background looks each second
 
 
-@pytest.mark.slow
-async def test_what_no_patch_can_be_made_for_fails_its_job_alone(world):
-    """The process that makes patches says why, and exits; the job is repeated by the queue's schedule."""
+@pytest.fixture
+def make_patches(world):
+    """What the queue of new releases does with a version."""
     queues = {}
     background = SimpleNamespace(register=lambda name, run, **_: queues.update({name: run}))
     register_patches(background, world.services)
-    job = SimpleNamespace(payload={"slug": "app", "version": "7.0", "platform": ""})
+    return lambda version: queues["patches"](
+        SimpleNamespace(payload={"slug": "app", "version": version, "platform": ""})
+    )
+
+
+@pytest.mark.slow
+async def test_what_no_patch_can_be_made_for_fails_its_job_alone(world, make_patches):
+    """The process that makes patches says why, and exits; the job is repeated by the queue's schedule."""
+    base = world.publish("1.0", OLD)
+    world.publish("1.1", NEW)
+    world.services.artifacts.path(base.artifact).unlink()
     with pytest.raises(PatchesFailedError, match="exited with 1"):
-        await queues["patches"](job)
+        await make_patches("1.1")
+
+
+async def test_what_needs_no_patch_starts_no_process(world, make_patches, monkeypatch):
+    """A product's first release, and one whose patches exist."""
+    world.publish("1.0", OLD)
+    world.publish("1.1", NEW)
+    world.services.patches.make("app", "1.1")
+    monkeypatch.setattr("licserver.jobs.patches.get_context", lambda _: pytest.fail("a process was started"))
+    await make_patches("1.0")
+    await make_patches("1.1")
 
 
 PARENT = """

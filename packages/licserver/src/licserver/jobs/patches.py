@@ -33,10 +33,12 @@ def register_patches(background: BackgroundWorker, services: Services) -> None:
     """Register the queue of new releases, whose patches are made a release at a time.
 
     Patches need three times a file's memory. They are made in a separate process: if the system runs out of
-    memory, it kills that process, and the server keeps running.
+    memory, it kills that process, and the server keeps running. A product's first release starts no process.
     """
 
     async def make(job: Job) -> None:
+        if not await asyncio.to_thread(services.patches.list_missing, **job.payload):
+            return
         process = get_context("spawn").Process(
             target=_make_patches, args=(services.settings, job.payload), name="patches", daemon=True
         )

@@ -32,14 +32,10 @@ class PatchService(Service):
         Returns:
             The patches that save enough, each with its base.
         """
-        releases, stored = ReleaseService(self._context), self._context.repositories.releases
-        release = releases.get(slug, version, platform)
-        patches = stored.list_patches(release)
-        bases = find_bases(release, releases.list_all(slug), self._context.settings.patch_limit)
+        stored = self._context.repositories.releases
+        release = ReleaseService(self._context).get(slug, version, platform)
         new = b""
-        for base in bases:
-            if release.withdrawn_at is not None or base.artifact.sha256 in patches:
-                continue
+        for base in self.list_missing(slug, version, platform):
             new = new or self._read(release)
             content = make_patch(self._read(base), new)
             if content is not None:
@@ -48,7 +44,20 @@ class PatchService(Service):
             size = "none, it would save less than half" if content is None else f"{len(content):,} bytes"
             _log.info("patch of %s from %s to %s: %s", slug, base.version, release.version, size)
         patches = stored.list_patches(release)
+        bases = self._find_bases(release)
         return [(base, patches[base.artifact.sha256]) for base in bases if base.artifact.sha256 in patches]
+
+    def list_missing(self, slug: str, version: str, platform: str = "") -> list[Release]:
+        """Return the bases from which a release has no patch yet; an empty list for a withdrawn release."""
+        release = ReleaseService(self._context).get(slug, version, platform)
+        if release.withdrawn_at is not None:
+            return []
+        patches = self._context.repositories.releases.list_patches(release)
+        return [base for base in self._find_bases(release) if base.artifact.sha256 not in patches]
+
+    def _find_bases(self, release: Release) -> list[Release]:
+        releases = self._context.repositories.releases.list_all(release.product_id)
+        return find_bases(release, releases, self._context.settings.patch_limit)
 
     def _read(self, release: Release) -> bytes:
         content = io.BytesIO()  # joining pieces would need twice the memory
