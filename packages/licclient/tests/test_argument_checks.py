@@ -2,7 +2,7 @@
 
 import pytest
 
-from licclient._core.arguments import check_text, read_items, refuse_copies
+from licclient._core.arguments import check_call, check_text, read_items, refuse_copies
 
 
 def test_a_text_is_a_string_or_none():
@@ -27,3 +27,17 @@ def test_an_object_with_locks_is_not_copied():
     """The message names its class, and what to do."""
     with pytest.raises(TypeError, match="int cannot be copied or pickled: make another"):
         refuse_copies(1, "make another")
+
+
+def test_what_is_called_back_is_a_plain_function():
+    """A coroutine function would never be awaited."""
+    check_call("on_lost", None)
+    check_call("on_lost", print)
+    with pytest.raises(TypeError, match="on_lost must be callable"):
+        check_call("on_lost", "print")
+
+    async def late():
+        pass
+
+    with pytest.raises(TypeError, match="on_lost must be a plain function: its result is never awaited"):
+        check_call("on_lost", late)

@@ -2,6 +2,7 @@ import os
 import pickle
 import plistlib
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,12 +10,14 @@ from hypothesis import strategies as st
 from stage.errors import ERRORS, NOON, kinds
 
 from licclient import (
+    Downloaded,
     LicclientError,
     LicenseState,
     LicenseStatus,
     Outage,
     Reason,
     Trust,
+    Update,
     UpdateCheck,
     explain,
 )
@@ -247,3 +250,13 @@ def test_a_license_file_that_is_not_there_was_not_to_be_saved(tmp_path):
         with pytest.raises(FileNotFoundError) as missing:
             client.license_file.install(tmp_path / "none.lic")
     assert explain(missing.value, "en").startswith("The file could not be read. ")
+
+
+def test_results_of_updates_speak_for_themselves():
+    """A check is true if there is an update, which is named; a file is opened by its path."""
+    update = Update("Notes", "notes", "2.0", "", NOON)
+    assert not UpdateCheck(None, "Version 2.0 is up to date.")
+    assert UpdateCheck(update, "")
+    assert "Notes 2.0" in explain(UpdateCheck(update, ""), "en")
+    file = Downloaded(Path("notes.zip"), 1, "00", "2.0")
+    assert (str(file), os.fspath(file)) == ("notes.zip", "notes.zip")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from licclient import ClientSettings
 from licclient._core import records as _records
-from licclient._core.model import CachedLicense, Entitlements, Verified
+from licclient._core.model import CachedLicense, Entitlements, Reason, Verified
 from licclient._core.records import (
     UPGRADES,
     places_for,
@@ -189,6 +189,8 @@ def test_a_check_is_read_with_its_offer_and_without_a_link():
     of_use = replace(listing, is_critical=True, is_manual=True, channel="beta")
     done = UpdateCheckRecord(NOON, 0.5, answered=True, listing=of_use, minimum_version="1.5")
     assert read_update_check(write_update_check(done)) == done
+    refused = UpdateCheckRecord(NOON, 0.5, answered=True, listing=None, refusal=(Reason.REVOKED, "Revoked."))
+    assert read_update_check(write_update_check(refused)) == refused
     for spread in (0, 1):
         found = read_update_check(ROUND | {"spread": spread})
         assert found is not None

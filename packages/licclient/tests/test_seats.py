@@ -231,3 +231,14 @@ def test_pinned_keys_are_for_seats_as_well(office, status):
     with service.client(**own).seats.take(key) as seat:
         assert isinstance(seat, Seat)
         assert seat.is_held
+
+
+def test_the_fake_service_has_no_negative_number_of_seats(license_service):
+    """And it frees a seat that is released."""
+    with pytest.raises(ValueError, match="seats must not be negative"):
+        license_service.issue("Notes", seats=-1)
+    key = license_service.issue("Notes", seats=1, activated=True)
+    client = license_service.client(product="Notes")
+    for _ in range(2):
+        with client.seats.take(key) as seat:
+            assert seat.is_held

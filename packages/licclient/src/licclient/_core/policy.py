@@ -22,6 +22,7 @@ from licclient.errors import (
     LicclientError,
     LicenseRefusedError,
     ServiceUnavailableError,
+    StateUnreadableError,
     UntrustedResponseError,
 )
 
@@ -206,6 +207,13 @@ def fall_back(
             return _add(failure, "The last confirmed license has run out.")
         case CacheState.CLOCK_SET_BACK:
             return _add(failure, "The clock of this computer has been set back.", Outage.CLOCK)
+
+
+def unless_unreadable(
+    result: License | LicclientError, problem: StateUnreadableError | None
+) -> License | LicclientError:
+    """Return a result; in place of an outage, why the success that might hold cannot be read."""
+    return problem if problem is not None and isinstance(result, ServiceUnavailableError) else result
 
 
 def _add(failure: LicclientError, words: str, outage: Outage | None = None) -> ServiceUnavailableError:

@@ -1,6 +1,7 @@
 """Verify a license key: from the cache, by another process that just did, or by the server."""
 
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from licclient._core.activations import Activation
@@ -8,7 +9,7 @@ from licclient._core.arguments import check_flag
 from licclient._core.lazy import lazy
 from licclient._core.log import debug, describe
 from licclient._core.model import License, Reason, Source, Verified
-from licclient._core.policy import apply_response, fall_back, from_cache
+from licclient._core.policy import apply_response, fall_back, from_cache, unless_unreadable
 from licclient._core.records import Put, read_update_check
 from licclient._core.requests import Call, tidy_key, verify_call
 from licclient._core.runners import Flow, OwnAddress, send_with_retries
@@ -30,6 +31,7 @@ from licclient._core.session import (
     wait_for,
     with_nonce,
 )
+from licclient._core.storage import CallLock
 from licclient._core.successes import Subject
 from licclient.errors import (
     InvalidRequestError,
@@ -43,10 +45,13 @@ from licclient.errors import (
 if TYPE_CHECKING:
     from licclient._core import responses, signed_responses, status
     from licclient._core.responses import Attempt
+    from licclient._verification import ending as ending_module
+    from licclient._verification.ending import Ending
 else:
     responses = lazy("licclient._core.responses")
     signed_responses = lazy("licclient._core.signed_responses")
     status = lazy("licclient._core.status")
+    ending_module = lazy("licclient._verification.ending")
 
 T = TypeVar("T")
 
@@ -93,13 +98,33 @@ def verify_online(
 
     An outage in the background is no answer for a caller that waited for the lock: the call is made again.
     """
-    settings = session.settings
+    found = _find_answer(session, typed, force=force)
+    if isinstance(found, License):
+        return found
+    subject, activation = found
+    last_call = _last_call(session, subject)
+    with session.lock(call_name(subject)) as lock:
+        yield from wait_for(lock)
+        if (answered := _answered_meanwhile(session, subject, last_call)) is not None:
+            debug("Another thread or process asked meanwhile: its answer counts.")
+            return answered
+        call, attempt = yield from _send(session, subject, lock)
+        return _end(session, subject, call, attempt, activation, is_background=is_background)
+
+
+def _find_answer(
+    session: Session, typed: str | None, *, force: bool
+) -> License | tuple[Subject, Activation | None]:
+    """Return the license if it holds without a call; else what the call is about, with its key.
+
+    Raise the error of a license that can neither hold nor be asked for: without a key, or a locked keyring.
+    """
     domain = session.domain()
     activation = find_activation(session) if typed is None else None
     if force:
         session.activations.ask_again()
     subject = find_subject(session, typed, activation, domain)
-    now = session.now()
+    now, settings = session.now(), session.settings
     held, problem = find_success(session, subject, now)
     if held is not None and not force and (known := from_cache(held, now, settings)) is not None:
         debug("The license holds by the cache: confirmed %s.", known.checked_at)
@@ -107,20 +132,18 @@ def verify_online(
     key = subject.key
     if key is None and activation is not None:
         key = session.activations.key_of(activation)
-    if key is None:
-        result = fall_back(no_key(), held, now, settings)
-        return license_or_raise(_unless_unreadable(result, problem))
-    subject = session.successes.subject(key, domain)
-    last_call = _last_call(session, subject)
-    with session.lock(call_name(subject)) as lock:
-        yield from wait_for(lock)
-        if (answered := _answered_meanwhile(session, subject, last_call)) is not None:
-            debug("Another thread or process asked meanwhile: its answer counts.")
-            return answered
-        address: str = yield OwnAddress()
-        call = with_nonce(session, verify_call(settings, key, domain, address, settings.machine))
-        attempt = yield from send_with_retries(call, lock.left(settings.timeout.total_seconds()))
-        return _end(session, subject, call, attempt, activation, is_background=is_background)
+    if key is not None:
+        return session.successes.subject(key, domain), activation
+    return license_or_raise(unless_unreadable(fall_back(no_key(), held, now, settings), problem))
+
+
+def _send(session: Session, subject: Subject, lock: CallLock) -> "Flow[tuple[Call, Attempt]]":
+    """Ask the server; return the request and its outcome."""
+    settings, key = session.settings, subject.key or ""
+    address: str = yield OwnAddress()
+    call = with_nonce(session, verify_call(settings, key, subject.domain, address, settings.machine))
+    attempt = yield from send_with_retries(call, lock.left(settings.timeout.total_seconds()))
+    return call, attempt
 
 
 def _last_call(session: Session, subject: Subject) -> str | None:
@@ -140,7 +163,7 @@ def _answered_meanwhile(session: Session, subject: Subject, before: str | None) 
     if last.answer is None:
         return from_cache(held, now, session.settings)
     result, _ = apply_response(last.answer, held, now, session.settings)
-    return license_or_raise(_unless_unreadable(result, problem))
+    return license_or_raise(unless_unreadable(result, problem))
 
 
 def _end(
@@ -153,53 +176,56 @@ def _end(
     is_background: bool,
 ) -> License:
     """Remember what came of a call, and return or raise what it means."""
-    settings, key, now = session.settings, subject.key or "", session.now()
-    answer: Verified | LicclientError
-    if isinstance(attempt.result, ServiceUnavailableError):
-        answer = attempt.result
-    else:
-        answer = signed_responses.read_trusted_verify(call, attempt.result, key, settings, now)
-        answer = responses.note_origin(answer, attempt.result, key)
-    if settings.public_keys:
-        with suppress(StateUnreadableError):
-            session.license_files.note_answer(key, answer, now)
+    now = session.now()
+    answer = _read_answer(session, subject, call, attempt, now)
     # Read again: another process may have been answered while we waited.
     held, problem = find_success(session, subject, now)
     if isinstance(answer, LicenseRefusedError):
         answer.is_trial = status.was_trial(held, last_outcome(session, subject))
-    result, kept = apply_response(answer, held, now, settings)
-    _log(answer, result)
-    if kept != held or (problem is not None and isinstance(answer, Verified | LicenseRefusedError)):
-        session.successes.put(subject, kept)
-        if held is None and problem is None:
-            _let_check_again(session, key)
-    if not attempt.was_closed:  # that is no outage (D-119)
-        # Last: a reader that finds it must find the rest.
-        name = random_name()
-        if is_background and isinstance(answer, ServiceUnavailableError):
-            name = _last_call(session, subject) or ""
-        ended = status.write_outcome(status.outcome_of(answer, name, now))
-        session.storage.change(call_name(subject), Put(ended))
+    name: str | None = random_name()
+    if attempt.was_closed:  # that is no outage (D-119)
+        name = None
+    elif is_background and isinstance(answer, ServiceUnavailableError):
+        name = _last_call(session, subject) or ""
+    ending = ending_module.end_verify(answer, held, problem, name, now, session.settings)
+    debug("Verify: %s", describe(answer) if isinstance(answer, LicclientError) else "licensed")
+    if isinstance(known := ending.result, License) and known.source is not Source.SERVER:
+        debug("The license holds without an answer (%s): confirmed %s.", known.source, known.checked_at)
+    _write(session, subject, ending)
     with suppress(StateUnreadableError):
         copy_installation(session)
         if activation is not None:  # `forget_key` may run at the same time
             found = session.activations.find()
             if found is None or found.license != activation.license:
                 forget_records(session, subject.name)
-    return license_or_raise(_unless_unreadable(result, problem))
+    return license_or_raise(ending.result)
 
 
-def _log(answer: Verified | LicclientError, result: License | LicclientError) -> None:
-    debug("Verify: %s", describe(answer) if isinstance(answer, LicclientError) else "licensed")
-    if isinstance(result, License) and result.source is not Source.SERVER:
-        debug("The license holds without an answer (%s): confirmed %s.", result.source, result.checked_at)
+def _read_answer(
+    session: Session, subject: Subject, call: Call, attempt: "Attempt", now: datetime
+) -> Verified | LicclientError:
+    """Return what the server said; a license file of the key learns of it."""
+    settings, key, reply = session.settings, subject.key or "", attempt.result
+    answer: Verified | LicclientError
+    if isinstance(reply, ServiceUnavailableError):
+        answer = reply
+    else:
+        answer = signed_responses.read_trusted_verify(call, reply, key, settings, now)
+        answer = responses.note_origin(answer, reply, key)
+    if settings.public_keys:
+        with suppress(StateUnreadableError):
+            session.license_files.note_answer(key, answer, now)
+    return answer
 
 
-def _unless_unreadable(
-    result: License | LicclientError, problem: StateUnreadableError | None
-) -> License | LicclientError:
-    """Return a result; in place of an outage, why the success that might hold cannot be read."""
-    return problem if problem is not None and isinstance(result, ServiceUnavailableError) else result
+def _write(session: Session, subject: Subject, ending: "Ending") -> None:
+    """Write what is to be remembered of a call; its end last: a reader that finds it must find the rest."""
+    if ending.replaces_success:
+        session.successes.put(subject, ending.success)
+    if ending.is_check_due:
+        _let_check_again(session, subject.key or "")
+    if ending.outcome is not None:
+        session.storage.change(call_name(subject), Put(status.write_outcome(ending.outcome)))
 
 
 def _let_check_again(session: Session, key: str) -> None:
