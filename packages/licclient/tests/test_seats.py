@@ -1,5 +1,6 @@
 """A floating seat: what the service may answer, and how it is held, given up and lost."""
 
+import asyncio
 import json
 import time
 from datetime import UTC, datetime, timedelta
@@ -202,6 +203,22 @@ async def test_a_task_holds_a_seat(office, eventually):
     await client.seats.take()
     await client.aclose()
     assert service.requests[-1].fields["release"] is True
+
+
+async def test_a_callback_that_fails_is_reported_at_once(office, eventually):
+    """To the loop's exception handler, as that of a worker: the task of the seat is never awaited."""
+    service, key = office
+    exceptions = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: exceptions.append(context["exception"])
+    )
+    client = service.async_client()
+    async with client.seats.take(on_lost=lambda _: 1 / 0):
+        service.take_back_seats(key)
+        service.clock.move(seconds=41)
+        await eventually(lambda: exceptions)
+        assert [type(problem) for problem in exceptions] == [ZeroDivisionError]
+    await client.aclose()
 
 
 def test_a_jump_of_the_real_clock_changes_nothing(tmp_path, monkeypatch):

@@ -92,7 +92,7 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         if known is None:
             return check_entitled(await self._confirm(seconds), entitlement)
         if is_due and self._may_refresh():
-            self._refresh = asyncio.create_task(self._verify_quietly(), name="licclient-refresh")
+            self._refresh = network.start_task(self._verify_quietly(), "licclient-refresh")
         return check_entitled(known, entitlement)
 
     async def _verify_quietly(self) -> None:

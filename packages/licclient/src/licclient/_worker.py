@@ -30,12 +30,14 @@ from licclient.errors import LicclientError, StateUnreadableError
 if TYPE_CHECKING:
     import asyncio
 
+    from licclient._core import network
     from licclient._core.async_transport import AsyncTransport
     from licclient._core.runners import Event
     from licclient._core.transport import Transport
     from licclient._uses import flow as flow_module
 else:
     asyncio = lazy("asyncio")
+    network = lazy("licclient._core.network")
     flow_module = lazy("licclient._uses.flow")
 
 
@@ -240,7 +242,7 @@ class AsyncWorker:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         flow = work(session, callbacks, self._wake, self._report)
-        self._task = self._loop.create_task(run_async(flow, open_transport), name="licclient-worker")
+        self._task = network.start_task(run_async(flow, open_transport), "licclient-worker")
 
     @property
     def is_running(self) -> bool:

@@ -3,13 +3,13 @@
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
 from fnmatch import fnmatchcase
 from functools import partial
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -88,6 +88,19 @@ async def on_daemon_thread(work: Callable[[], _T]) -> _T:
 
     start_thread(run_work)
     return await done
+
+
+def start_task(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+    """Start a task that nobody awaits: what it raises goes to the loop's exception handler as it ends."""
+    loop = asyncio.get_running_loop()
+
+    def report(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            loop.call_exception_handler({"message": f"the task {name} failed", "exception": problem})
+
+    task = loop.create_task(work, name=name)
+    task.add_done_callback(report)
+    return task
 
 
 def own_ip(server: str) -> str:

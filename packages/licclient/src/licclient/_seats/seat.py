@@ -342,7 +342,7 @@ class AsyncSeat(BaseSeat["AsyncTransport"]):
         with self._released_if_cut_off(lease, self._on_thread()):
             await run_async(take(self._session, lease), self._open_transport)
             flow = hold(self._session, lease, asyncio.Event(), partial(self._report_lost, lease))
-            self._task = asyncio.create_task(run_async(flow, self._open_transport), name="licclient-seat")
+            self._task = network.start_task(run_async(flow, self._open_transport), "licclient-seat")
         return self
 
     async def release(self, seconds: float = RELEASE_SECONDS) -> None:
