@@ -22,6 +22,7 @@ pytest_plugins = [
     "harness.engines",
     "harness.failed_alone",
     "harness.leaks",
+    "harness.lost_errors",
     "harness.nothing_ran",
     "harness.pooler",
     "harness.redis_server",
