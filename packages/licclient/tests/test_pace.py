@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licclient._core import pace as pace_room
-from licclient._core.pace import LEAST_PACE, MAX_RETRIES, Patience, Speed, retry_pause
+from licclient._core.pace import (
+    LEAST_PACE,
+    MAX_RETRIES,
+    MAX_TRIES,
+    Patience,
+    Speed,
+    Tries,
+    next_try,
+    retry_pause,
+)
 
 spreads = st.floats(0, 1, exclude_max=True)
 seconds = st.floats(0, 1e9)
@@ -36,28 +45,44 @@ def test_patience_is_renewed_by_a_stream_and_not_by_a_drip():
     """A byte now and then uses the patience up; bytes at the least pace do not (D-55)."""
     drip = Patience(10)
     for done in range(10):
-        drip.waited(1)
-        drip.came(done)
+        drip = drip.after_wait(1).at(done)
     assert drip.left == 0
     stream = Patience(10)
     for second in range(1, 100):
-        stream.waited(1)
-        stream.came(second * LEAST_PACE)
+        stream = stream.after_wait(1).at(second * LEAST_PACE)
         assert stream.left > 0
 
 
 def test_starting_over_wins_no_patience():
     """A server that sends the same beginning again and again is not getting anywhere."""
-    patience = Patience(10)
-    patience.came(100 * LEAST_PACE)
-    patience.waited(6)
-    patience.came(0)
+    patience = Patience(10).at(100 * LEAST_PACE).after_wait(6).at(0)
     for second in range(1, 100):
-        patience.waited(0.1)
-        patience.came(second * LEAST_PACE)
+        patience = patience.after_wait(0.1).at(second * LEAST_PACE)
     assert 0 < patience.left <= 4
-    patience.came(200 * LEAST_PACE)
+    patience = patience.at(200 * LEAST_PACE)
     assert patience.left == 10
+
+
+def test_a_download_that_comes_in_pieces_goes_on_at_once():
+    """Until there were too many requests; what brings nothing waits, and is given up after three."""
+    tries = Tries(0)
+    for done in range(1, MAX_TRIES):
+        tries, pause = next_try(tries, done, None, 0.5, 60)
+        assert pause == 0
+    assert next_try(tries, MAX_TRIES, None, 0.5, 60)[1] is None
+    tries, pauses = Tries(100), []
+    for _ in range(MAX_RETRIES + 1):
+        tries, pause = next_try(tries, 100, None, 0.5, 60)
+        pauses.append(pause)
+    first, second = (retry_pause(retry, None, 0.5, 60) for retry in (0, 1))
+    assert pauses == [first, second, None]
+    assert tries.best == 100
+
+
+def test_a_download_waits_as_long_as_the_service_asks():
+    """Also after a request that brought something; not beyond the time limit."""
+    assert next_try(Tries(0), 5, 30, 0.0, 60)[1] == 30
+    assert next_try(Tries(0), 5, 30, 0.0, 20)[1] is None
 
 
 def test_speed_is_of_the_last_seconds():

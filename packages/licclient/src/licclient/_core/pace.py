@@ -4,6 +4,7 @@ Instants here are seconds of a monotonic clock, never the time of day.
 """
 
 from collections import deque
+from dataclasses import dataclass, replace
 from typing import Final
 
 MAX_RETRIES: Final = 2
@@ -11,6 +12,9 @@ MAX_RETRIES: Final = 2
 
 RETRY_SECONDS: Final = 0.4
 """Pause before the first retry, give or take a half; the second is twice as long."""
+
+MAX_TRIES: Final = 20
+"""How many requests for a file there are at all: a server that cuts after every byte must not keep us."""
 
 PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses that say "not now": the same call may be answered a moment later."""
@@ -40,36 +44,78 @@ def retry_pause(retry: int, retry_after: float | None, spread: float, left: floa
     return pause if pause < left else None
 
 
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """The requests for a file so far; `MAX_TRIES` of them at most, and few in a row that bring nothing.
+
+    Attributes:
+        best: The most bytes that there have been.
+        count: How many requests broke off.
+        in_vain: How many of the last ones brought nothing.
+    """
+
+    best: int
+    count: int = 0
+    in_vain: int = 0
+
+
+def next_try(
+    tries: Tries, done: int, retry_after: float | None, spread: float, left: float
+) -> tuple[Tries, float | None]:
+    """Return the tries after one that broke off with `done` bytes, and the seconds until the next one.
+
+    None in their place to give up. `retry_after`, `spread` and `left` are as for `retry_pause`.
+    """
+    in_vain = 0 if done > tries.best else tries.in_vain + 1
+    after = Tries(max(tries.best, done), tries.count + 1, in_vain)
+    if in_vain > MAX_RETRIES or after.count >= MAX_TRIES:
+        return after, None
+    if not in_vain and retry_after is None:
+        return after, 0.0
+    # The first failure in a row is no retry yet.
+    return after, retry_pause(max(in_vain - 1, 0), retry_after, spread, left)
+
+
+@dataclass(frozen=True, slots=True)
 class Patience:
     """How much longer a transfer is worth waiting for, which may bring nothing for so many seconds.
 
     It is used up by waiting alone: what the disk or the app takes is not the server's fault. Bytes that come
     at `LEAST_PACE` or faster renew it; a byte now and then does not. Bytes that had been there before, when
     the server made us start over, cost nothing at that pace, and renew nothing.
+
+    Attributes:
+        seconds: How long nothing may come.
+        mark: How many bytes there were when the pace was last measured.
+        best: The most bytes that there have been.
+        waited: Seconds of it that are used up.
+        waited_at_mark: The same at the mark.
     """
 
-    def __init__(self, seconds: float, done: int = 0) -> None:
-        self._seconds = seconds
-        self._waited = self._waited_at_mark = 0.0
-        self._mark = self._best = done
+    seconds: float
+    mark: int = 0
+    best: int = 0
+    waited: float = 0.0
+    waited_at_mark: float = 0.0
 
     @property
     def left(self) -> float:
         """Seconds; zero or less when it is used up."""
-        return self._seconds - self._waited
+        return self.seconds - self.waited
 
-    def waited(self, seconds: float) -> None:
-        """Take note of time that passed in waiting for the other side."""
-        self._waited += seconds
+    def after_wait(self, seconds: float) -> "Patience":
+        """Return the patience after time that passed in waiting for the other side."""
+        return replace(self, waited=self.waited + seconds)
 
-    def came(self, done: int) -> None:
-        """Take note of how many bytes there are."""
-        if done < self._mark:
-            self._mark, self._waited_at_mark = done, self._waited
-        elif done - self._mark >= LEAST_PACE * self._seconds:
-            self._waited = self._waited_at_mark = 0.0 if done > self._best else self._waited_at_mark
-            self._mark = done
-        self._best = max(self._best, done)
+    def at(self, done: int) -> "Patience":
+        """Return the patience when there are so many bytes."""
+        best = max(self.best, done)
+        if done < self.mark:  # the file starts over
+            return replace(self, best=best, mark=done, waited_at_mark=self.waited)
+        if done - self.mark < LEAST_PACE * self.seconds:
+            return replace(self, best=best)
+        waited = 0.0 if done > self.best else self.waited_at_mark
+        return Patience(self.seconds, done, best, waited, waited)
 
 
 class Speed:

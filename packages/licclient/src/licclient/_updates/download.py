@@ -6,6 +6,7 @@ The response is received ahead (`_incoming`) while the flow hashes and writes.
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -15,7 +16,7 @@ from licclient._core.download_headers import body_length
 from licclient._core.incoming import Incoming
 from licclient._core.log import debug, describe
 from licclient._core.model import Outage
-from licclient._core.pace import MAX_RETRIES, Patience, Speed, retry_pause
+from licclient._core.pace import Patience, Speed, Tries, next_try
 from licclient._core.records import Document, Put, record_name
 from licclient._core.responses import DOWNLOAD_REFUSALS, Head, Reply, note_origin, read_refusal
 from licclient._core.runners import Flow, Notify, OpenDownload, Operation, Receive, Wait
@@ -25,9 +26,6 @@ from licclient._updates.check import find_offer_key, offered_file, renew_link
 from licclient._updates.part_file import PartFile, open_part
 from licclient._updates.patches import MAX_PATCH_BYTES, Base, PatchError, find_base, is_patch, note_download
 from licclient.errors import LicclientError, LicenseRefusedError, ServiceUnavailableError
-
-MAX_TRIES: Final = 20
-"""How many requests there are at all: a server that cuts after every byte must not keep us forever."""
 
 PROGRESS_SECONDS: Final = 0.05
 """How often progress is reported: faster updates are invisible."""
@@ -91,11 +89,10 @@ class _Download:
         self._version = update.version
         self._progress = progress
         self._seconds = session.settings.timeout.total_seconds()
-        self._patience = Patience(self._seconds, part.done)
+        self._patience = Patience(self._seconds, part.done, part.done)
         self._speed = Speed(monotonic(), part.done)
         self._reported_at = float("-inf")
-        self._tries = self._failures = 0
-        self._best = part.done
+        self._tries = Tries(part.done)
         self._renewed_at: int | None = None
 
     def run(self) -> Flow[Downloaded]:
@@ -133,11 +130,11 @@ class _Download:
                 part.begin(head, self._version)
             except LicclientError as problem:
                 raise note_origin(problem, head, "") from None
-            self._patience.came(part.done)  # 0, if the server sends all of it once more
+            self._patience = self._patience.at(part.done)  # 0, if the server sends all of it once more
             # Half of the time limit, so that a new connection has a chance in the other half.
             while (chunks := (yield from self._receive(incoming, self._seconds / 2))) is not None:
                 part.write(chunks)
-                self._patience.came(part.done)
+                self._patience = self._patience.at(part.done)
                 if monotonic() - self._reported_at >= PROGRESS_SECONDS:
                     yield from self._report_progress(part.done, part.size)
             part.end()
@@ -155,7 +152,7 @@ class _Download:
             patch += b"".join(chunks)
             if len(patch) > limit:
                 return
-            self._patience.came(len(patch))
+            self._patience = self._patience.at(len(patch))
             yield from self._report_progress(len(patch), size)
         with suppress(PatchError, LicclientError):
             base.apply(bytes(patch), head, self._part, self._version)
@@ -178,7 +175,7 @@ class _Download:
         try:
             return (yield from flow)
         finally:
-            self._patience.waited(monotonic() - began)
+            self._patience = self._patience.after_wait(monotonic() - began)
 
     # --- links and tries ----------------------------------------------------------------------
 
@@ -191,7 +188,7 @@ class _Download:
         if fresh.signed is not None:
             self._part.expect(fresh.signed)
         self._speed = Speed(monotonic(), self._part.done)
-        self._best = max(self._best, self._part.done)
+        self._tries = replace(self._tries, best=max(self._tries.best, self._part.done))
 
     def _drop_link(self, head: Head) -> None:
         """Request a fresh link after a refusal, once; again only if the last one brought more of the file."""
@@ -206,17 +203,8 @@ class _Download:
 
     def _pause_after(self, error: ServiceUnavailableError) -> float:
         """Return the seconds until the next try, or raise the error: the part stays for another day."""
-        done = self._part.done
-        self._tries += 1
-        self._failures = 0 if done > self._best else self._failures + 1
-        self._best = max(self._best, done)
-        if self._failures > MAX_RETRIES or self._tries >= MAX_TRIES:
-            raise error from None
-        if not self._failures and error.retry_after is None:
-            return 0.0
-        # The first failure in a row is no retry yet.
-        retry = max(self._failures - 1, 0)
-        pause = retry_pause(retry, error.retry_after, random.random(), self._patience.left)  # noqa: S311 - jitter
+        spread, left = random.random(), self._patience.left  # noqa: S311 - jitter
+        self._tries, pause = next_try(self._tries, self._part.done, error.retry_after, spread, left)
         if pause is None:
             raise error from None
         return pause
