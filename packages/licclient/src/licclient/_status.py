@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from licclient._core.activations import CLICK_SECONDS, QUICK_SECONDS
 from licclient._core.model import License
-from licclient._core.session import Session, find_subject, last_outcome
+from licclient._core.session import Session, activated_subject, last_outcome
 from licclient._core.status import LicenseState, LicenseStatus, judge_status
 from licclient._core.window_loop import is_in_window_loop
 from licclient._updates.check import NOT_CHECKED, remembered_check
@@ -29,7 +29,7 @@ def _status(session: Session) -> LicenseStatus:
     if found is None:
         return LicenseStatus(LicenseState.NOT_ACTIVATED)
     seconds = CLICK_SECONDS if found.key is None and is_in_window_loop() else QUICK_SECONDS
-    subject = find_subject(session, None, found, session.domain(), seconds)
+    subject = activated_subject(session, found, session.domain(), seconds)
     known = judge_status(
         session.successes.find(subject),
         last_outcome(session, subject),

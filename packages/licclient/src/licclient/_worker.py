@@ -19,7 +19,7 @@ from licclient._core.log import debug
 from licclient._core.model import License
 from licclient._core.records import read_update_check
 from licclient._core.runners import STOP_SECONDS, Flow, Notify, Wait, run, run_async
-from licclient._core.session import Session, find_subject, last_outcome
+from licclient._core.session import Session, activated_subject, last_outcome
 from licclient._core.status import LicenseStatus, next_update_check, next_verify
 from licclient._core.update_model import Update
 from licclient._status import status
@@ -168,7 +168,7 @@ def plan(session: Session, times: _Times, now: datetime) -> tuple[datetime | Non
     found = session.activations.find()
     if found is None:
         return None, None
-    subject = find_subject(session, None, found, session.domain(), 0)
+    subject = activated_subject(session, found, session.domain(), 0)
     held, last = session.successes.find(subject), last_outcome(session, subject)
     name, settings = subject.name, session.settings
     verify_at = next_verify(name, held, last, times.verified_at, times.started_at, now, settings)

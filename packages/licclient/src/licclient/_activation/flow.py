@@ -13,8 +13,8 @@ from licclient._core.runners import Flow, send_with_retries
 from licclient._core.session import (
     LastFailure,
     Session,
+    activated_subject,
     call_name,
-    find_subject,
     forget_records,
     of_channels,
     wait_for,
@@ -53,7 +53,7 @@ def forget_key(session: Session) -> None:
     """Forget the key, and that it was good; not when updates were checked: that spares the server."""
     activations = session.activations
     while (found := activations.find()) is not None:
-        subject = find_subject(session, None, found, session.domain())
+        subject = activated_subject(session, found, session.domain())
         names = {found.license, subject.name} if activations.is_ours(found) else set()
         activations.forget()
         # Last: a verify on its way looks for the activation after it has written.

@@ -234,10 +234,11 @@ class Session:
     def license(self, typed: str | None) -> tuple[str, Subject]:
         """Return a license's key, from the keyring if it is there, and what the license is about."""
         domain = self.domain()
-        activation = find_activation(self) if typed is None else None
-        key = find_subject(self, typed, activation, domain).key
-        if key is None and activation is not None:
-            key = self.activations.key_of(activation)
+        if typed is not None:
+            subject = typed_subject(self, typed, domain)
+            return subject.key or "", subject
+        activation = find_activation(self)
+        key = activated_subject(self, activation, domain).key or self.activations.key_of(activation)
         if key is None:
             raise no_key()
         return key, self.successes.subject(key, domain)
@@ -330,30 +331,29 @@ def find_activation(session: Session) -> Activation:
     return found
 
 
-def find_subject(
-    session: Session,
-    typed: str | None,
-    activation: Activation | None,
-    domain: str,
-    seconds: float | None = None,
-) -> Subject:
-    """Return what a license is about; without its key where that can be spared the keyring.
+def typed_subject(session: Session, typed: str, domain: str) -> Subject:
+    """Return what the license of a typed key is about; raise `InvalidRequestError` for no key."""
+    return session.successes.subject(read_key(typed), domain)
 
-    It is that of the activation, unless a key was typed; `seconds` are as for `Activations.key_of`.
+
+def activated_subject(
+    session: Session, activation: Activation, domain: str, seconds: float | None = None
+) -> Subject:
+    """Return what the license of the activation is about; without its key where that spares the keyring.
+
+    `seconds` are as for `Activations.key_of`.
     """
-    successes = session.successes
-    known = session.last_subject
-    if activation is not None and known is not None and known[0] is activation and known[1] == domain:
+    if (known := session.last_subject) is not None and known[0] is activation and known[1] == domain:
         return known[2]  # the file of the activation has not changed
-    if activation is not None:
-        by_name = activation.domain == domain and successes.can_find(activation.license)
-        typed = activation.key if by_name else session.activations.key_of(activation, seconds)
-        if typed is None:
-            return Subject(None, domain, activation.license)
-    subject = successes.subject(read_key(typed), domain)  # type: ignore[arg-type] # raises for None
-    if activation is not None and activation.key is not None:
+    key = activation.key
+    if key is not None:
+        subject = session.successes.subject(read_key(key), domain)
         session.last_subject = activation, domain, subject
-    return subject
+        return subject
+    is_found_by_name = activation.domain == domain and session.successes.can_find(activation.license)
+    if not is_found_by_name and (key := session.activations.key_of(activation, seconds)) is not None:
+        return session.successes.subject(read_key(key), domain)
+    return Subject(None, domain, activation.license)
 
 
 def find_success(

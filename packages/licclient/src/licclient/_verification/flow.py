@@ -16,11 +16,11 @@ from licclient._core.runners import Flow, OwnAddress, send_with_retries
 from licclient._core.session import (
     InstalledFile,
     Session,
+    activated_subject,
     call_name,
     check_name,
     copy_installation,
     find_activation,
-    find_subject,
     find_success,
     forget_records,
     last_outcome,
@@ -28,6 +28,7 @@ from licclient._core.session import (
     no_key,
     of_channels,
     random_name,
+    typed_subject,
     wait_for,
     with_nonce,
 )
@@ -123,7 +124,10 @@ def _find_answer(
     activation = find_activation(session) if typed is None else None
     if force:
         session.activations.ask_again()
-    subject = find_subject(session, typed, activation, domain)
+    if activation is None:
+        subject = typed_subject(session, typed or "", domain)
+    else:
+        subject = activated_subject(session, activation, domain)
     now, settings = session.now(), session.settings
     held, problem = find_success(session, subject, now)
     if held is not None and not force and (known := from_cache(held, now, settings)) is not None:

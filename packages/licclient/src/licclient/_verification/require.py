@@ -10,7 +10,7 @@ from licclient._core.policy import fall_back, from_cache
 from licclient._core.runners import Flow
 from licclient._core.session import (
     Session,
-    find_subject,
+    activated_subject,
     find_success,
     last_outcome,
     license_or_raise,
@@ -51,7 +51,7 @@ def remembered_license(session: Session, wait: float | None) -> tuple[License | 
     if activation.key is None and settings.public_keys:  # what was signed is checked with the key
         seconds = patience(wait)
         seconds = None if seconds is None else max(seconds, CLICK_SECONDS)
-    subject = find_subject(session, None, activation, session.domain(), seconds)
+    subject = activated_subject(session, activation, session.domain(), seconds)
     held, _ = find_success(session, subject, now)
     if (fresh := from_cache(held, now, settings)) is not None:
         debug("The license holds by the cache: confirmed %s.", fresh.checked_at)
