@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from licclient._core.model import CachedLicense, Entitlements, Outage, Reason, Settings, Source, Verified
 from licclient._core.policy import (
@@ -313,17 +313,18 @@ def next_verify(
     process. This worker began, or its computer woke up, at `started_at`; it last tried at `tried_at`: a call
     that could not be made leaves no record.
     """
-    ended_at = None if last is None else last.ended_at
-    tried_at = _latest(ended_at, tried_at, now)
-    due_at, window = started_at, timedelta(0)  # nothing holds
-    if held is not None and evaluate(held, now, settings) in (CacheState.FRESH, CacheState.GRACE):
+    tried_at = _latest(None if last is None else last.ended_at, tried_at, now)
+    holds = held is not None and evaluate(held, now, settings) in (CacheState.FRESH, CacheState.GRACE)
+    if not holds and last is not None and tried_at is not None and last.refusal(settings) is not None:
+        # It may be reinstated or renewed, but no caller waits for that: a person presses a button.
+        return tried_at + settings.cache_for
+    due = _Due(started_at, timedelta(0))
+    if held is not None and holds:
         due_at = next_check(held, settings)
         left = holds_until(held, settings) - max(due_at, started_at)
         window = min(_window(due_at, started_at, settings.cache_for), max(left / GRACE_PART, timedelta(0)))
-    elif last is not None and tried_at is not None and last.refusal(settings) is not None:
-        # It may be reinstated or renewed, but no caller waits for that: a person presses a button.
-        return tried_at + settings.cache_for
-    return _next(name, due_at, window, tried_at, started_at)
+        due = _Due(due_at, window)
+    return _schedule(name, due, tried_at, started_at)
 
 
 def next_update_check(
@@ -343,7 +344,28 @@ def next_update_check(
     elif due_at < started_at:  # the one before it failed, which is no reason to wait for hours
         window = LATE_WINDOW
     # At another time than the verify, or the peaks of both would be one.
-    return _next(f"{name} check", due_at, window, _latest(None, tried_at, now), started_at)
+    return _schedule(f"{name} check", _Due(due_at, window), _latest(None, tried_at, now), started_at)
+
+
+# --- one schedule for both ----------------------------------------------------------------------
+
+
+class _Due(NamedTuple):
+    """When a call is due, and within which time after that the clients spread theirs."""
+
+    at: datetime
+    window: timedelta
+
+
+def _schedule(name: str, due: _Due, tried_at: datetime | None, started_at: datetime) -> datetime:
+    """Return when to make a call that is due: within its window, and after a failure later and later."""
+    begins_at = max(due.at, started_at)
+    if tried_at is None or tried_at < begins_at:
+        at = begins_at + due.window * _fraction(name, begins_at)
+        return at if tried_at is None else max(at, tried_at + RETRY_FIRST)  # D-115: also after a restart
+    # To no avail, or it would not be due any more. Doubles the time that has passed, and so backs off.
+    wait = min(max(tried_at - begins_at, RETRY_FIRST), RETRY_MOST)
+    return tried_at + wait * (1 + JITTER * _fraction(name, tried_at))
 
 
 def _latest(one: datetime | None, other: datetime | None, now: datetime) -> datetime | None:
@@ -355,18 +377,6 @@ def _window(due_at: datetime, started_at: datetime, wait: timedelta) -> timedelt
     if due_at > started_at + NEAR_START:
         return wait * JITTER
     return START_WINDOW if started_at - due_at < LATE else LATE_WINDOW
-
-
-def _next(
-    name: str, due_at: datetime, window: timedelta, tried_at: datetime | None, started_at: datetime
-) -> datetime:
-    begins_at = max(due_at, started_at)
-    if tried_at is None or tried_at < begins_at:
-        at = begins_at + window * _fraction(name, begins_at)
-        return at if tried_at is None else max(at, tried_at + RETRY_FIRST)  # D-115: also after a restart
-    # To no avail, or it would not be due any more. Doubles the time that has passed, and so backs off.
-    wait = min(max(tried_at - begins_at, RETRY_FIRST), RETRY_MOST)
-    return tried_at + wait * (1 + JITTER * _fraction(name, tried_at))
 
 
 def _fraction(name: str, at: datetime) -> float:
