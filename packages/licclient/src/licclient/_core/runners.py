@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from licclient._core.clock import monotonic
@@ -228,36 +229,45 @@ async def run_async(
     that its locks are released and its files are whole. The loop's end does not wait for that either: a
     keyring may hang in it.
     """
-    is_running, outcome = threading.Lock(), None
+    steps, outcome = _Steps(flow, is_cancelled or (lambda: False)), None
+    try:
+        while True:
+            step = await network.on_daemon_thread(partial(steps.advance, outcome))
+            if isinstance(step, _Returned):
+                result: R = step.result
+                return result
+            if isinstance(step, _Raised):
+                break
+            work = carry_out_async(step, open_transport)
+            outcome = await (work if is_cancelled is None else _unless_cancelled(work, is_cancelled))
+    except BaseException:  # cancelled, or the loop was closed
+        with suppress(RuntimeError):  # no more threads; the end of the program releases locks as well
+            network.start_thread(steps.close)
+        raise
+    raise step.error
 
-    def advance() -> Operation | _Returned[R] | _Raised:
-        with is_running:
+
+class _Steps(Generic[R]):
+    """A flow that is advanced on threads, step by step: each may wait for the disk or the keyring."""
+
+    def __init__(self, flow: Flow[R], is_cancelled: Callable[[], bool]) -> None:
+        self._flow, self._is_cancelled = flow, is_cancelled
+        self._is_running = threading.Lock()
+
+    def advance(self, outcome: object) -> "Operation | _Returned[R] | _Raised":
+        """Return the next operation, or how the flow ended."""
+        with self._is_running:
             try:
-                return _advance(flow, outcome, is_cancelled or (lambda: False))
+                return _advance(self._flow, outcome, self._is_cancelled)
             except StopIteration as end:
                 return _Returned(end.value)
             except Exception as problem:  # noqa: BLE001 - raised where the flow is awaited
                 return _Raised(problem)
 
-    def close() -> None:
-        with is_running:  # as soon as no step is
-            flow.close()
-
-    try:
-        while True:
-            operation = await network.on_daemon_thread(advance)
-            if isinstance(operation, _Returned):
-                result: R = operation.result
-                return result
-            if isinstance(operation, _Raised):
-                break
-            work = carry_out_async(operation, open_transport)
-            outcome = await (work if is_cancelled is None else _unless_cancelled(work, is_cancelled))
-    except BaseException:  # cancelled, or the loop was closed
-        with suppress(RuntimeError):  # no more threads; the end of the program releases locks as well
-            network.start_thread(close)
-        raise
-    raise operation.error
+    def close(self) -> None:
+        """Close the flow as soon as no step runs."""
+        with self._is_running:
+            self._flow.close()
 
 
 async def carry_out_async(operation: Operation, open_transport: "Callable[[], AsyncTransport]") -> Any:
