@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from licclient import LicenseClient, Trust, explain
+from licclient import LicenseClient, Reason, Trust, explain
 from licclient._core.clock import uptime
 from licclient._core.responses import Reply
 from licclient._seats.protocol import HeldSeat, read_seat
+from licclient._seats.renewal import Lost, Pause, Renew, next_step, retry_at
 from licclient.errors import (
     InvalidRequestError,
     LicenseRefusedError,
@@ -259,3 +260,50 @@ def test_the_fake_service_has_no_negative_number_of_seats(license_service):
     for _ in range(2):
         with client.seats.take(key) as seat:
             assert seat.is_held
+
+
+def test_seats_of_the_fake_service_are_taken_back(license_service):
+    """The next renewal learns so; a new seat can be taken."""
+    key = license_service.issue("Notes", seats=1, activated=True)
+    client = license_service.client(product="Notes")
+    seat = client.seats.take(key)
+    license_service.take_back_seats(key)
+    with client.seats.take(key):
+        assert seat.seats == 1
+    seat.release()
+
+
+@pytest.mark.parametrize(
+    ("now", "problem", "step"),
+    [
+        (0, None, Pause(10.0)),
+        (35, None, Pause(5.0)),
+        (40, None, Renew(10.0)),
+        (115, ServiceUnavailableError(), Renew(5.0)),
+        (125, ServiceUnavailableError(), Renew(10.0)),
+    ],
+)
+def test_a_seat_is_renewed_in_time(now, problem, step):
+    """After a third of its lease; a failure is repeated until the seat ends, or the patience."""
+    assert next_step(120, 40, 130, problem, now, 10.0) == step
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_lost"),
+    [
+        (NoSeatError("", None), True),
+        (NoSeatError("", 0), False),
+        (LicenseRefusedError(Reason.REVOKED, ""), True),
+        (InvalidRequestError({}), True),
+        (ServiceUnavailableError(), False),
+    ],
+)
+def test_a_refusal_loses_a_seat_at_once(problem, is_lost):
+    """An outage does only when the time is over."""
+    assert isinstance(next_step(120, 40, 120, problem, 60, 10.0), Lost) == is_lost
+    assert next_step(120, 40, 120, problem, 120, 10.0) == Lost(problem)
+
+
+def test_a_renewal_that_failed_is_repeated_before_the_seat_ends():
+    """Eight times between two renewals."""
+    assert (retry_at(120, 40, 50), retry_at(120, 40, 118), retry_at(120, 40, 130)) == (55, 120, 135)

@@ -23,10 +23,9 @@ from licclient._core.runners import (
 )
 from licclient._core.session import Session
 from licclient._seats.protocol import HeldSeat, is_released, read_seat, seat_call
+from licclient._seats.renewal import Lost, Pause, Renew, next_step, retry_at
 from licclient.errors import (
-    InvalidRequestError,
     LicclientError,
-    LicenseRefusedError,
     NoSeatError,
     ServiceUnavailableError,
 )
@@ -43,9 +42,6 @@ else:
     asyncio = lazy("asyncio")
     network = lazy("licclient._core.network")
 
-
-SLICE: Final = 10.0
-"""Seconds of one wait: so late is it noticed that the computer was suspended."""
 
 ASLEEP: Final = 60.0
 """Seconds without a look after which the computer was suspended, and the network may need a moment."""
@@ -130,31 +126,22 @@ def hold(
     """
     patience, looked_at = lease.until, lease.clock()
     problem: LicclientError | None = None
+    timeout, test_pause = session.settings.timeout.total_seconds(), session.worker_pause
     while not lease.is_over:
         now = lease.clock()
-        if session.worker_pause is None and now - looked_at > ASLEEP:
+        if test_pause is None and now - looked_at > ASLEEP:
             patience, problem = now + lease.pause, None
         looked_at = now
-        if problem is not None and (_is_final(problem) or now >= max(lease.until, patience)):
-            lease.is_over = True
-            yield Notify(partial(report_lost, problem))
-        elif now < lease.renew_at:
-            left = min(lease.renew_at - now, SLICE)
-            yield Wait(left if session.worker_pause is None else session.worker_pause, wake)
-        else:
-            seconds = session.settings.timeout.total_seconds()
-            left = lease.until - now
-            problem = yield from renew(session, lease, min(seconds, left) if left > 0 else seconds)
-            if problem is not None:
-                again = lease.clock() + lease.pause / 8
-                lease.renew_at = min(again, lease.until) if lease.is_held else again
-
-
-def _is_final(problem: LicclientError) -> bool:
-    """Return whether the service has refused the seat; one that does not know seats may be a gateway."""
-    if isinstance(problem, NoSeatError):
-        return problem.seats != 0
-    return isinstance(problem, LicenseRefusedError | InvalidRequestError)
+        match next_step(lease.until, lease.renew_at, patience, problem, now, timeout):
+            case Lost(error):
+                lease.is_over = True
+                yield Notify(partial(report_lost, error))
+            case Pause(seconds):
+                yield Wait(seconds if test_pause is None else test_pause, wake)
+            case Renew(seconds):
+                problem = yield from renew(session, lease, seconds)
+                if problem is not None:
+                    lease.renew_at = retry_at(lease.until, lease.pause, lease.clock())
 
 
 def release(session: Session, lease: Lease, seconds: float) -> Flow[None]:
