@@ -141,3 +141,27 @@ def test_of_two_addresses_of_the_same_instant_always_the_same_counts() -> None:
     """Though they are not part of what is dumped."""
     one, other = (Contact(id="5", reported_at=AT, email=name) for name in ("a@example.com", "b@example.com"))
     assert newest(one, other) is newest(other, one) is other
+
+
+def test_a_report_with_an_address_counts_before_one_without() -> None:
+    """Of the same instant, whatever the address begins with."""
+    without = Contact(id="5", reported_at=AT)
+    for name in ("0@example.com", "Ann@example.com", "ö@example.com"):
+        contact = Contact(id="5", reported_at=AT, email=name)
+        assert newest(contact, without) is newest(without, contact) is contact
+
+
+def test_what_is_stored_is_short_and_can_be_read() -> None:
+    """In one order, so that two reports of one content are the same text; names as a person writes them."""
+    order = Order(id="5", reported_at=AT, state=OrderState.PAID, names=("Bücher",), total=Decimal("2.50"))
+    assert dump_fact(order) == (
+        '{"id":"5","kind":"order","names":["Bücher"],'
+        '"reported_at":"2026-06-15T12:00:00Z","state":"paid","total":"2.50"}'
+    )
+
+
+def test_the_address_of_a_contact_belongs_to_no_other_fact() -> None:
+    """It is stored beside the row, for all kinds of facts."""
+    for fact, kind, _ in FACTS:
+        loaded = load_fact(dump_fact(fact), "ben@example.com")
+        assert getattr(loaded, "email", None) == ("ben@example.com" if kind == "contact" else None)

@@ -255,11 +255,10 @@ def newest(first: Fact, second: Fact) -> Fact:
     return second if is_newer(first, second) else first
 
 
-def _rank(fact: Fact) -> tuple[datetime, int, str, str]:
+def _rank(fact: Fact) -> tuple[datetime, list[int], str, str]:
     state = getattr(fact, "state", None)
-    rank = next((list(kind).index(state) for kind in _STATES if isinstance(state, kind)), 0)
-    email = fact.email or "" if isinstance(fact, Contact) else ""
-    return fact.reported_at, rank, dump_fact(fact), email
+    ranks = [list(kind).index(state) for kind in _STATES if isinstance(state, kind)]
+    return fact.reported_at, ranks, dump_fact(fact), getattr(fact, "email", None) or ""
 
 
 def dump_fact(fact: Fact) -> str:
