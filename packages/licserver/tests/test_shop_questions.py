@@ -134,6 +134,18 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
             id="quantity",
         ),
         pytest.param(
+            [order(), lines(line("a", 1_001))],
+            Attention(
+                "quantity:line:5/1",
+                AttentionKind.MANY,
+                "order 5: 1001 of a were bought; 1000 for a line and 10000 for a sale are issued at most: "
+                "issue by hand",
+                "order:5",
+                ("a",),
+            ),
+            id="too many",
+        ),
+        pytest.param(
             [order()],
             Attention(
                 "lines:5",
@@ -260,6 +272,36 @@ def test_what_a_change_asks(change: Lines, rules: dict[str, bool], asked: Attent
     vendor.take([change])
     assert vendor.attention == [asked]
     assert [one.item for one in vendor.valid] == ["a"]
+
+
+def test_the_most_that_is_issued() -> None:
+    """For a line, and for a sale; the lines before it are served."""
+    many = [line("a", 1_000, str(number)) for number in range(10)]
+    vendor = sell(order(), lines(*many, line("a", 1, "x"), line("a", 0, "y")))
+    assert (len(vendor.valid), vendor.asked) == (10_000, ["MANY"])
+    vendor = sell(order(), lines(line("a", 10**9), line("a", 2, "2"), line("x", 10**9, "3")))
+    assert (len(vendor.valid), vendor.asked) == (2, ["MANY", "UNMAPPED"])
+    free = Vendor("standard", {**mapped("a"), **mapped("free", product=None)})
+    free.take([order(), lines(line("free", 10**9), line("a", 1, "2"))])
+    assert (len(free.valid), free.asked) == (1, [])
+
+
+def test_a_subscription_that_grows_beyond_the_most_that_is_issued() -> None:
+    """Its licenses stay, also if its plan changes at the same time; what is over or ignored asks nothing."""
+    vendor = sell(*SUBSCRIBED, names="a b")
+    vendor.mappings |= mapped("other", product="other")
+    vendor.take([items(line("a", 1_001), days=1)])
+    assert (len(vendor.valid), vendor.asked) == (1, ["MANY"])
+    vendor.take([items(line("other", 1_001), days=2)])
+    assert ([one.terms.product for one in vendor.valid], vendor.asked) == (["other"], ["MANY"])
+    vendor.take([items(line("other", 1_000), days=3)])
+    assert (len(vendor.valid), vendor.asked) == (1_000, [])
+    vendor.mappings |= mapped("other", product=None)
+    vendor.take([items(line("other", 1_001), days=4)])
+    assert (len(vendor.valid), vendor.asked) == (1_000, [])
+    vendor.mappings |= mapped("other", product="other")
+    vendor.take([refund(orders=("5",)), items(line("other", 1_002), days=5)])
+    assert (len(vendor.valid), vendor.asked) == (0, [])
 
 
 def test_a_refund_of_an_unknown_share_asks() -> None:

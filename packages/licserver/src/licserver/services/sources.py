@@ -33,14 +33,14 @@ from licserver.services.sale_problems import ProblemService
 from licserver.services.sale_rows import dump_content
 from licserver.services.validation import MAX_INDEXED, check_line, to_line
 from licserver.shops import ROWS, SHOPS, ShopKind
+from licserver.shops.contract import MAX_QUANTITY
 from licserver.shops.facts import Fact, Lines, OrderState, key_of, links_of
 from licserver.shops.periods import is_period
-from licserver.shops.reading import MAX_QUANTITY, Delivery, ReadOptions, UnreadableDeliveryError
+from licserver.shops.reading import Delivery, ReadOptions, UnreadableDeliveryError
 from licserver.shops.woocommerce import is_ping
 
 MAX_TOLERANCE: Final = 86_400  # seconds
 MAX_GRACE: Final = 365  # days
-MAX_LINES: Final = 10  # of so many pieces as one line may have
 MAX_OBJECT: Final = MAX_INDEXED + len("subscription:")
 KEPT: Final = timedelta(days=30)  # deliveries that are done: they hold e-mail addresses
 
@@ -429,18 +429,12 @@ def _read_variables(text: str) -> str:
 
 
 def _check_delivery(delivery: Delivery) -> None:
-    """Refuse ids that cannot be stored, and more of an item than a shop sells."""
+    """Refuse ids that cannot be stored."""
     if any(not links_of(fact) for fact in delivery.facts if isinstance(fact, Lines)):
         raise UnreadableDeliveryError("lines of an order or a subscription without an id")
     for text in (delivery.type, *(one for fact in delivery.facts for one in _find_ids(fact))):
         if not is_printable(text) or len(text) > MAX_OBJECT:
             raise UnreadableDeliveryError(f"an id must be one line of at most {MAX_INDEXED} characters")
-    for fact in delivery.facts:
-        if (
-            isinstance(fact, Lines)
-            and sum(one.quantity or 0 for one in fact.lines) > MAX_QUANTITY * MAX_LINES
-        ):
-            raise UnreadableDeliveryError(f"there are more than {MAX_QUANTITY * MAX_LINES} items")
 
 
 def _find_ids(fact: Fact) -> list[str]:

@@ -8,9 +8,15 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from licserver.shops.facts import OrderState
+
+MAX_QUANTITY: Final = 1_000
+"""License keys that are issued for one line of an order; more is a mistake that a person should see."""
+
+MAX_LICENSES: Final = 10 * MAX_QUANTITY
+"""License keys of a contract, those that were replaced or revoked as well."""
 
 
 class ItemMapping(Protocol):
@@ -143,6 +149,7 @@ class AttentionKind(enum.StrEnum):
     UNMAPPED = "not mapped"  # map it
     LINES = "lines not known"  # fetch them, or issue by hand
     QUANTITY = "quantity not known"  # fetch it, set a quantity for the mapping, or issue by hand
+    MANY = "too many"  # issue by hand
     STATE = "state not known"  # map the state, or issue by hand
     CHANGE = "change"  # follow it, or leave it
     FEWER = "fewer than in use"  # follow it, or leave it

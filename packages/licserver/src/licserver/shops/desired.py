@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from licserver.domain.text import plural
 from licserver.shops.adoption import adopt
 from licserver.shops.contract import (
+    MAX_LICENSES,
+    MAX_QUANTITY,
     Answer,
     Attention,
     AttentionKind,
@@ -95,6 +97,7 @@ class _Derivation:
         self._units: dict[str, Unit] = {}
         self._unclear: set[str] = set()
         self._licenses: list[DesiredLicense] = []
+        self._count = len(issued)
         self._attention: dict[str, Attention] = {}
         self._fetches: dict[Fetch, None] = {}
 
@@ -292,6 +295,11 @@ class _Derivation:
         is_replaced = terms is not None and terms.product != current.issued[0].product
         paid = sum(1 for one in current.issued if one.revoked != FEWER)
         count = paid if unit.quantity is None else unit.quantity
+        is_ignored = mapping is not None and mapping.product is None
+        if count > max(paid, MAX_QUANTITY):
+            if not is_ignored and self._may_issue(unit):
+                self._ask_about_many(unit, count)
+            count = paid
         if is_replaced and terms is not None:
             self._add_issued(unit, unit.issued, REPLACED)
             if self._may_issue(unit):
@@ -300,7 +308,6 @@ class _Derivation:
             return
         others = [one for one in unit.issued if one not in current.issued]
         self._add_issued(unit, others, REPLACED)
-        is_ignored = mapping is not None and mapping.product is None
         if not unit.is_described or (is_ignored and count):
             count = paid
         self._resize(unit, current, count, mapping, terms)
@@ -315,6 +322,8 @@ class _Derivation:
             quantity = next((one for one in known if one is not None), None)
             if quantity is None:
                 self._ask_for_quantity(unit)
+            elif quantity > MAX_QUANTITY:
+                self._ask_about_many(unit, quantity)
             else:
                 self._add_new(unit, range(1, quantity + 1), self._make_terms(unit, mapping), unit.key)
 
@@ -417,7 +426,12 @@ class _Derivation:
             self._add(unit, one.license_id, key, number, item=item, revoked=revoked, terms=terms)
 
     def _add_new(self, unit: Unit, numbers: Iterable[int], terms: Terms, key: str) -> None:
-        for number in numbers:
+        new = list(numbers)
+        self._count += len(new)
+        if self._count > MAX_LICENSES:
+            self._ask_about_many(unit, len(new))
+            return
+        for number in new:
             self._add(unit, None, key, number, item=unit.sold, revoked=None, terms=terms)
 
     def _add(
@@ -498,6 +512,13 @@ class _Derivation:
         )
         self._ask(f"quantity:{unit.key}", AttentionKind.QUANTITY, text, unit.about, unit.ids)
         self._fetch("lines", unit.order)
+
+    def _ask_about_many(self, unit: Unit, quantity: int) -> None:
+        text = (
+            f"{_name(unit.about)}: {quantity} of {unit.name} were bought; {MAX_QUANTITY} for a line and "
+            f"{MAX_LICENSES} for a sale are issued at most: issue by hand"
+        )
+        self._ask(f"quantity:{unit.key}", AttentionKind.MANY, text, unit.about, unit.ids)
 
     def _ask_about_unclear(self, unit: Unit) -> None:
         self._unclear.add(unit.key)

@@ -56,7 +56,7 @@ class _Envelope(ShopObject):
 
 class _CartItem(ShopObject):
     product_id: str
-    quantity: Quantity | None = None
+    quantity: Quantity = None
 
 
 class _Payment(ShopObject):
@@ -86,13 +86,13 @@ class _Dispute(ShopObject):
 
 class _Addon(ShopObject):
     addon_id: str
-    quantity: Quantity | None = None
+    quantity: Quantity = None
 
 
 class _Subscription(ShopObject):
     subscription_id: str
     product_id: str
-    quantity: Quantity | None = None
+    quantity: Quantity = None
     status: str
     previous_billing_date: Instant | None = None
     next_billing_date: Instant | None = None

@@ -77,7 +77,7 @@ class _Sale(ShopObject):
     product_permalink: str | None = None  # the address, which ends with one of them
     email: str | None = None
     price: Amount | None = None
-    quantity: Quantity | None = None
+    quantity: Quantity = None
     subscription_id: str | None = None
     recurrence: str | None = None
     is_recurring_charge: bool = False
@@ -258,7 +258,7 @@ def _read_change(found: _Subscription) -> Reading:
 
 
 class _Quantity(ShopObject):
-    quantity: Quantity | None = None
+    quantity: Quantity = None
 
 
 def read(_headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPTIONS) -> Delivery:

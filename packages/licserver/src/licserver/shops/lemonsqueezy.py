@@ -69,7 +69,7 @@ class _Event(ShopObject):
 class _OrderItem(ShopObject):
     variant_id: str
     product_id: str
-    quantity: Quantity | None = None  # missing in deliveries of 2023
+    quantity: Quantity = None  # missing in deliveries of 2023
 
     def to_line(self, number: int = 1) -> Line:
         """Return the line; an order has one only."""
@@ -88,7 +88,7 @@ class _Order(ShopObject):
 
 
 class _SubscriptionItem(ShopObject):
-    quantity: Quantity | None = None
+    quantity: Quantity = None
 
 
 class _Subscription(ShopObject):

@@ -71,7 +71,7 @@ class _Envelope(ShopObject):
 class _Item(ShopObject):
     price_id: Id = Field(validation_alias=AliasPath("price", "id"))
     product_id: str | None = Field(None, validation_alias=AliasPath("price", "product_id"))
-    quantity: Quantity | None = None
+    quantity: Quantity = None
     status: str = "active"
     recurring: bool = True
 

@@ -57,7 +57,15 @@ class _Envelope(ShopObject):
     data: dict[str, Any] = Field(default_factory=dict)
 
 
-class _Order(ShopObject):
+class _Sold(ShopObject):
+    seats: Quantity = None
+
+    def find_quantity(self) -> int | None:
+        """Return how many seats were sold; what is not sold by seats is sold one at a time."""
+        return self.seats if "seats" in self.model_fields_set else 1
+
+
+class _Order(_Sold):
     id: str
     created_at: Instant
     modified_at: Instant | None = None
@@ -68,12 +76,11 @@ class _Order(ShopObject):
     refunded_tax_amount: Amount | None = None
     product_id: str | None = None
     subscription_id: str | None = None
-    seats: Quantity | None = None  # of products that are sold by seats; others are sold one at a time
     email: str | None = Field(None, validation_alias=AliasPath("customer", "email"))
     locale: str | None = Field(None, validation_alias=AliasPath("customer", "locale"))
 
 
-class _Subscription(ShopObject):
+class _Subscription(_Sold):
     id: str
     created_at: Instant
     modified_at: Instant | None = None
@@ -84,7 +91,6 @@ class _Subscription(ShopObject):
     ends_at: Instant | None = None
     ended_at: Instant | None = None
     product_id: str
-    seats: Quantity | None = None
     interval: str = Field("", validation_alias="recurring_interval")
     interval_count: int = Field(1, validation_alias="recurring_interval_count")
 
@@ -163,8 +169,7 @@ def _read_order(at: datetime, fields: dict[str, Any]) -> list[Fact]:
         ),
     ]
     if order.product_id is not None:
-        quantity = 1 if order.seats is None else order.seats
-        line = Line(None, (order.product_id,), order.product_id, quantity)
+        line = Line(None, (order.product_id,), order.product_id, order.find_quantity())
         as_of = order.created_at
         facts.append(Lines(order_id=order.id, reported_at=at, as_of=as_of, lines=(line,)))
     return facts
@@ -177,7 +182,7 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
     if is_over and found.ended_at is None and found.ends_at is not None:
         state, is_over = SubscriptionState.ACTIVE, False  # it was cancelled, and is paid until then
     cancels_at = found.ends_at or (found.current_period_end if found.cancel_at_period_end else None)
-    line = Line(None, (found.product_id,), found.product_id, 1 if found.seats is None else found.seats)
+    line = Line(None, (found.product_id,), found.product_id, found.find_quantity())
     return [
         Subscription(
             id=found.id,

@@ -6,15 +6,12 @@ from decimal import Decimal
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, WrapValidator
 from pydantic_core import from_json
 
 from licserver.domain.environments import is_printable
 from licserver.shops.contract import Fetch
 from licserver.shops.facts import Fact
-
-MAX_QUANTITY: Final = 1_000
-"""License keys that one line of an order may ask for; more is a mistake that a person should see."""
 
 _MAX_NAME: Final = 255  # characters; more cannot be mapped
 
@@ -46,7 +43,22 @@ class ShopObject(BaseModel, coerce_numbers_to_str=True):
 
 Id = Annotated[str, Field(min_length=1)]
 
-Quantity = Annotated[int, Field(ge=0, le=MAX_QUANTITY)]
+_MOST: Final = 10**9  # whatever is more is as much
+
+
+def _read_quantity(value: Any, read: Callable[[Any], int | None]) -> int | None:
+    """Read a quantity; one that is no whole number is not known.
+
+    Shops sell fabric by the metre and count uses: such a line must not make the whole order unreadable.
+    """
+    try:
+        quantity = read(value)
+    except ValidationError:
+        return None
+    return None if quantity is None or quantity < 0 else min(quantity, _MOST)
+
+
+Quantity = Annotated[int | None, WrapValidator(_read_quantity)]
 
 Amount = Annotated[Decimal, Field(max_digits=20)]
 """An amount of money; amounts of any size could not be added up."""

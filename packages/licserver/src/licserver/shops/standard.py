@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from licserver.domain.languages import find_language
+from licserver.shops.contract import MAX_QUANTITY
 from licserver.shops.facts import (
     Contact,
     Dispute,
@@ -25,7 +26,6 @@ from licserver.shops.facts import (
     SubscriptionState,
 )
 from licserver.shops.reading import (
-    MAX_QUANTITY,
     NO_OPTIONS,
     Delivery,
     Instant,

@@ -96,7 +96,7 @@ class _Line(ShopObject):
     plan: _Price | None = None
     new_price: _Id = Field(None, validation_alias=AliasPath("pricing", "price_details", "price"))
     new_product: _Id = Field(None, validation_alias=AliasPath("pricing", "price_details", "product"))
-    quantity: Quantity | None = None
+    quantity: Quantity = None
     start: Instant | None = Field(None, validation_alias=AliasPath("period", "start"))
     end: Instant | None = Field(None, validation_alias=AliasPath("period", "end"))
     amount: Amount = Decimal(0)
@@ -180,7 +180,7 @@ class _Session(ShopObject):
 
 
 class _Quantity(ShopObject):
-    quantity: int = Field(ge=1, le=1_000)
+    quantity: Quantity = None
 
 
 class _InvoicePayment(ShopObject):
@@ -265,7 +265,7 @@ class _Item(ShopObject):
     id: str
     price: _Price | None = None
     plan: _Price | None = None
-    quantity: Quantity | None = None
+    quantity: Quantity = None
     start: Instant | None = Field(None, validation_alias="current_period_start")
     end: Instant | None = Field(None, validation_alias="current_period_end")
     deleted: bool = False

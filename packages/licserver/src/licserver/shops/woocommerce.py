@@ -67,7 +67,7 @@ class _Line(ShopObject):
     product_id: Id
     variation_id: str = "0"
     sku: str | None = None
-    quantity: Quantity
+    quantity: Quantity = None
 
     def to_line(self) -> Line:
         """Return the line: by variation, article number and product."""
