@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from sqlalchemy import case, delete, func, insert, literal, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, literal, select, update
 
 from licserver.database.repositories.base import Repository
 from licserver.database.repositories.instants import settle
@@ -14,6 +14,17 @@ from licserver.security.key_vault import ID_BYTES
 
 _PER_LICENSE: Final = 20
 """Sessions of a license at a time: the owner of a key must not fill the table."""
+
+_codes: Final = account_codes.c
+_is_client: Final = _codes.client == bindparam("client")
+_is_address: Final = _codes.address == bindparam("address")
+_is_network: Final = _codes.network == bindparam("network")
+_COUNTS: Final = select(
+    *(
+        func.count(case((condition, literal(1))))
+        for condition in (_is_client & _is_address, _is_client, _is_address, _is_network)
+    )
+).where(_is_network, _codes.expires_at > bindparam("now"))
 
 
 class AccountSessionRepository(Repository):
@@ -89,14 +100,7 @@ class AccountCodeRepository(Repository):
 
     def count(self, request: CodeRequest, now: datetime) -> CodeCounts:
         """Count the valid codes that a client and its network have requested."""
-        codes = account_codes.c
-        is_client, is_address = codes.client == request.client, codes.address == request.address
-        counts = [
-            func.count(case((condition, literal(1))))
-            for condition in (is_client & is_address, is_client, is_address, codes.network == request.network)
-        ]
-        is_valid = (codes.network == request.network) & (codes.expires_at > now)
-        return CodeCounts(*self._first(select(*counts).where(is_valid)))
+        return CodeCounts(*self._first(_COUNTS, **request._asdict(), now=now))
 
     def exists(self, token_hash: bytes, now: datetime) -> bool:
         """Return whether a browser was sent a code that is valid."""

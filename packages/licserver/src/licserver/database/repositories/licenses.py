@@ -14,6 +14,7 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    bindparam,
     exists,
     func,
     literal,
@@ -71,6 +72,12 @@ _SELECT: Final = _STORED.add_columns(
     .scalar_subquery()
     .label("slots_used")
 )
+_FIND: Final = _SELECT.where(licenses.c.id == bindparam("license"))
+_ACTIVATIONS: Final = (
+    select(activations)
+    .where(activations.c.license_id == bindparam("license"))
+    .order_by(activations.c.activated_at, activations.c.domain, activations.c.ip)
+)
 
 
 def _of_product(statement: Select[Any], product_id: int | None) -> Select[Any]:
@@ -95,7 +102,7 @@ class LicenseRepository(Repository):
         with self._reading() as connection:
             if locked:
                 lock_licenses(connection, licenses.c.id == license_id)
-            row = connection.execute(_SELECT.where(licenses.c.id == license_id)).first()
+            row = connection.execute(_FIND, {"license": license_id}).first()
         return None if row is None else _read_license(row)
 
     def find_all(self, ids: Sequence[bytes], *, locked: bool = False) -> list[IssuedLicense]:
@@ -134,9 +141,7 @@ class LicenseRepository(Repository):
 
     def list_activations(self, license_id: bytes) -> list[Activation]:
         """Load a license's activations, in the order in which they took their slots."""
-        statement = select(activations).where(activations.c.license_id == license_id)
-        in_order = activations.c.activated_at, activations.c.domain, activations.c.ip
-        return list(map(_read_activation, self._all(statement.order_by(*in_order))))
+        return list(map(_read_activation, self._all(_ACTIVATIONS, license=license_id)))
 
     def list_activations_page(
         self, license_id: bytes, after: tuple[str, str] | None, limit: int
@@ -297,7 +302,12 @@ def ends_within(first: date, last: date) -> ColumnElement[bool]:
 
 
 def lock_licenses(connection: Connection, which: ColumnElement[bool]) -> None:
-    """Lock licenses in the order of their ids, so that no two transactions wait for each other."""
+    """Lock licenses in the order of their ids, so that no two transactions wait for each other.
+
+    A transaction of SQLite that writes has the whole file locked.
+    """
+    if connection.dialect.name == "sqlite":
+        return
     connection.execute(select(licenses.c.id).where(which).order_by(licenses.c.id).with_for_update()).all()
 
 

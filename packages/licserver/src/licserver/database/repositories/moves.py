@@ -2,13 +2,18 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from typing import Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from licserver.database.repositories.base import Repository, matching
 from licserver.database.tables.licenses import slot_moves
 from licserver.domain.moves import Move
 from licserver.domain.records import Environment
+
+_OF_LICENSES: Final = select(slot_moves).where(
+    slot_moves.c.license_id.in_(bindparam("licenses", expanding=True))
+)
 
 
 class MoveRepository(Repository):
@@ -17,8 +22,7 @@ class MoveRepository(Repository):
     def list_all(self, license_ids: Collection[bytes]) -> dict[bytes, list[Move]]:
         """Load the moves of some licenses."""
         freed: dict[bytes, dict[datetime, set[Environment]]] = {one: {} for one in license_ids}
-        wanted = select(slot_moves).where(slot_moves.c.license_id.in_(license_ids))
-        for row in self._all(wanted) if license_ids else ():
+        for row in self._all(_OF_LICENSES, licenses=list(license_ids)) if license_ids else ():
             freed[row.license_id].setdefault(row.freed_at, set()).add(Environment(row.domain, row.ip))
         return {
             license_id: [Move(at, frozenset(environments)) for at, environments in moves.items()]

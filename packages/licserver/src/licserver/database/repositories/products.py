@@ -5,7 +5,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, ScalarSelect, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, delete, func, insert, select, update
 
 from licserver.database.repositories.base import Repository, matching
 from licserver.database.tables.licenses import (
@@ -38,6 +38,8 @@ PRODUCTS: Final = (
 )
 """Products as lists show them, for `read_product`."""
 
+_FIND: Final = PRODUCTS.where(products.c.slug == bindparam("slug"))
+
 
 class ProductRepository(Repository):
     """Products with their latest releases."""
@@ -53,7 +55,7 @@ class ProductRepository(Repository):
 
     def find(self, slug: str) -> Product | None:
         """Load a product."""
-        return self._find(PRODUCTS.where(products.c.slug == slug), read_product)
+        return self._find(_FIND, read_product, slug=slug)
 
     def list_all(self) -> list[Product]:
         """Load all products, by slug."""

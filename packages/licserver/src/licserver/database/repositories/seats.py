@@ -4,13 +4,28 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import Row, bindparam, delete, func, select
 
-from licserver.database.repositories.base import Repository, matching
+from licserver.database.repositories.base import Repository
 from licserver.database.tables.licenses import seats
 from licserver.domain.seats import HeldSeats, Seat
 
 _SEAT: Final = ("domain", "label", "taken_at", "expires_at", "is_ended")
+
+_OF_LICENSE: Final = seats.c.license_id == bindparam("license")
+_IS_HELD: Final = (~seats.c.is_ended, seats.c.expires_at > bindparam("now"))
+_FIND: Final = select(seats).where(_OF_LICENSE, seats.c.seat_id == bindparam("seat"))
+_COUNT_OTHERS: Final = select(func.count(), func.min(seats.c.expires_at)).where(
+    _OF_LICENSE, *_IS_HELD, seats.c.seat_id != bindparam("seat")
+)
+_SURPLUS: Final = (
+    select(seats.c.seat_id)
+    .where(_OF_LICENSE, seats.c.is_ended)
+    .order_by(seats.c.expires_at.desc())
+    .offset(bindparam("kept"))
+)
+_TRIM: Final = delete(seats).where(_OF_LICENSE, seats.c.seat_id.in_(_SURPLUS))
+_REMOVE_OVER: Final = delete(seats).where(_OF_LICENSE, seats.c.expires_at <= bindparam("now"))
 
 
 class SeatRepository(Repository):
@@ -18,26 +33,20 @@ class SeatRepository(Repository):
 
     def list_held(self, license_ids: Collection[bytes], now: datetime) -> dict[bytes, list[Seat]]:
         """Load the seats that are held of some licenses, the first taken first."""
-        held = select(seats).where(seats.c.license_id.in_(license_ids), *_held_at(now))
+        held = select(seats).where(seats.c.license_id.in_(license_ids), *_IS_HELD)
         found: dict[bytes, list[Seat]] = {one: [] for one in license_ids}
-        for row in self._all(held.order_by(seats.c.taken_at, seats.c.seat_id)) if license_ids else ():
+        in_order = held.order_by(seats.c.taken_at, seats.c.seat_id)
+        for row in self._all(in_order, now=now) if license_ids else ():
             found[row.license_id].append(_read_seat(row))
         return found
 
     def find(self, license_id: bytes, seat_id: bytes) -> Seat | None:
         """Load a seat, which may have ended."""
-        return self._find(
-            select(seats).where(matching(seats, license_id=license_id, seat_id=seat_id)), _read_seat
-        )
+        return self._find(_FIND, _read_seat, license=license_id, seat=seat_id)
 
     def count_others(self, license_id: bytes, seat_id: bytes, now: datetime) -> HeldSeats:
         """Count the held seats but one."""
-        counted = select(func.count(), func.min(seats.c.expires_at))
-        return HeldSeats(
-            *self._first(
-                counted.where(seats.c.license_id == license_id, *_held_at(now), seats.c.seat_id != seat_id)
-            )
-        )
+        return HeldSeats(*self._first(_COUNT_OTHERS, license=license_id, seat=seat_id, now=now))
 
     def put(self, license_id: bytes, seat: Seat) -> None:
         """Store a seat in place of the one with its id."""
@@ -46,20 +55,11 @@ class SeatRepository(Repository):
 
     def trim_ended(self, license_id: bytes, kept: int) -> None:
         """Remove the ended seats of a license but the latest ones."""
-        columns = seats.c
-        ended = select(columns.seat_id).where(columns.license_id == license_id, columns.is_ended)
-        surplus = [row.seat_id for row in self._all(ended.order_by(columns.expires_at.desc()).offset(kept))]
-        if surplus:
-            self._execute(delete(seats).where(columns.license_id == license_id, columns.seat_id.in_(surplus)))
+        self._execute(_TRIM, license=license_id, kept=kept)
 
     def remove_over(self, license_id: bytes, now: datetime) -> None:
         """Remove the seats of a license whose time is over."""
-        is_over = (seats.c.license_id == license_id) & (seats.c.expires_at <= now)
-        self._execute(delete(seats).where(is_over))
-
-
-def _held_at(now: datetime) -> tuple[Any, ...]:
-    return ~seats.c.is_ended, seats.c.expires_at > now
+        self._execute(_REMOVE_OVER, license=license_id, now=now)
 
 
 def _read_seat(row: Row[Any]) -> Seat:

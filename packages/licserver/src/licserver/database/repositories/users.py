@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, case, delete, exists, func, insert, or_, select, update
 
 from licserver.database.repositories.base import Repository, matching, put_into
 from licserver.database.repositories.instants import settle
@@ -224,6 +224,9 @@ class SecondFactorRepository(Repository):
         return self._execute(delete(second_factors).where(second_factors.c.user_id == user_id)) == 1
 
 
+_DAILY_COUNT: Final = select(daily_counts.c.count.label("number")).where(
+    daily_counts.c.day == bindparam("day"), daily_counts.c.who == bindparam("who")
+)
 _WINDOW: Final = 60  # seconds
 _KEPT: Final = 10
 """Minutes for which counts are kept. Two would do; a server whose clock is fast must not delete another's."""
@@ -300,8 +303,8 @@ class DailyCountRepository(Repository):
 
     def read(self, who: bytes, day: date) -> int:
         """Return a count."""
-        this = matching(daily_counts, day=day, who=who)
-        return self._scalar(select(daily_counts.c.count).where(this)) or 0
+        row = self._first(_DAILY_COUNT, day=day, who=who)
+        return 0 if row is None else int(row.number)
 
     def add(self, who: bytes, day: date, count: int = 1) -> int:
         """Add to a count, and return it; others wait for the end of the transaction."""

@@ -21,6 +21,8 @@ from licserver.protocol.webhooks import EventType, derive_event_id
 EVENTS: Final = "webhook-events"  # queue: find the endpoints of an event
 DELIVERIES: Final = "webhook-deliveries"  # queue: send an event to an endpoint
 
+_WANTED: Final = select(webhook_endpoints.c.types).where(webhook_endpoints.c.disabled_at.is_(None))
+
 
 class NewEvent(NamedTuple):
     """Something that happened; `id` is given only where it may be found several times."""
@@ -123,9 +125,8 @@ class WebhookRepository(Repository):
 
     def wanted_types(self) -> frozenset[str]:
         """Return the types of events that any endpoint wants."""
-        enabled = select(webhook_endpoints.c.types).where(webhook_endpoints.c.disabled_at.is_(None))
         return frozenset(
-            one for (types,) in self._all(enabled) for one in types.split() or map(str, EventType)
+            one for (types,) in self._all(_WANTED) for one in types.split() or map(str, EventType)
         )
 
     def add_endpoint(self, endpoint: WebhookEndpoint) -> None:

@@ -70,7 +70,7 @@ class Login:
     def __init__(self, console: Console, services: Services, limits: Limits, failures: FailureReport) -> None:
         self._console, self._services, self._failures = console, services, failures
         self._factors = services.second_factors
-        self._limits = limits
+        self._limits, self._has_users = limits, False
         self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
 
     async def refuse_waiting(self, _app: web.Application) -> None:
@@ -110,10 +110,11 @@ class Login:
     async def _sign_in_page(
         self, request: web.Request, status: int, goal: str, problem: str | None = None, name: str = ""
     ) -> web.StreamResponse:
-        has_users = bool(await self._console.threads.run(self._services.users.list_all))
+        if not self._has_users:  # asked once: anyone can request this page
+            self._has_users = bool(await self._console.threads.run(self._services.users.list_all))
         done = formatting.DONE.get(request.query.get("done", ""))
         return await self._console.render(
-            "sign_in.html", status, None, problem, done, has_users=has_users, goal=goal, name=name
+            "sign_in.html", status, None, problem, done, has_users=self._has_users, goal=goal, name=name
         )
 
     async def sign_out(self, request: web.Request, _session: SignedIn, _form: Form) -> web.StreamResponse:
