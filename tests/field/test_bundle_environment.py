@@ -1,7 +1,9 @@
 """What a freezer put into the environment of an app does not reach the programs that the app starts."""
 
+import importlib
 import os
 import sys
+import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
@@ -114,12 +116,25 @@ def test_activitywatch_aw_qt_20(
 
 
 @needs_linux
-def test_a_computer_without_a_browser(frozen: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing happens, and nothing is raised on the thread of the click."""
-    frozen(PYINSTALLER)
+@pytest.mark.parametrize("is_frozen", [True, False])
+@pytest.mark.parametrize("chosen", [None, " ", "'", ":", "nowhere %s"])
+def test_a_computer_without_a_browser(
+    frozen: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    chosen: str | None,
+    is_frozen: bool,
+) -> None:
+    """The log says so, and nothing is raised on the thread of the click."""
+    if is_frozen:
+        frozen(PYINSTALLER)
+    importlib.reload(webbrowser)  # it looks for browsers once in a process
     monkeypatch.delenv("BROWSER", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("BROWSER", chosen)
     monkeypatch.setenv("PATH", "/nonexistent")
-    open_page("https://shop.example.com/buy")
+    assert not open_page("https://shop.example.com/buy")
+    assert caplog.messages == ["No browser could be opened for https://shop.example.com/buy"]
 
 
 @needs_linux

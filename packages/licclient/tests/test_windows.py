@@ -321,10 +321,27 @@ def test_dialogs_queue(hands, client, shop, folder):
     hands.close(waiting[1])
 
 
+def test_a_link_without_a_browser_shows_the_address(hands, client, service, monkeypatch):
+    """A person can write it down, or open it elsewhere; the next click goes on as before."""
+    monkeypatch.setattr("licclient.dialogs._driver.open_page", lambda _: False)
+    service.refuses(404, "License not found.")
+    hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
+    hands.paste(KEY)
+    hands.enter()
+    hands.until(hands.links)
+    hands.follow("Buy a license")
+    address = "No browser could be opened. The address is: https://x.example/buy"
+    hands.until(lambda: address in hands.message())
+    assert (hands.body(), hands.links()) == (KEY, ["Buy a license"])
+    service.grants()
+    hands.click(Action.GO)
+    hands.until(lambda: hands.message().startswith("✓"))
+
+
 def test_links_open_in_the_browser(hands, client, service, monkeypatch):
     """When all slots are taken, the first link leads to where one is freed; with mouse and keyboard."""
     opened = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
     service.refuses(403, "Max activations exceeded or unrecognized environment.")
     hands.open(hands.kit.ActivationDialog(client, hands.parent, **ENGLISH))
     assert hands.links() == ["Buy a license"]

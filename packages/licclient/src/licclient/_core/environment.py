@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 from licclient._core.lazy import lazy
 
 if TYPE_CHECKING:
+    import logging
     import shlex
     import subprocess
     import webbrowser
 else:
+    logging = lazy("logging")
     shlex = lazy("shlex")
     subprocess = lazy("subprocess")
     webbrowser = lazy("webbrowser")
@@ -75,16 +77,28 @@ def _is_in(path: str, folders: list[str]) -> bool:
     return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
 
 
-def open_page(url: str) -> None:
-    """Open a page in the person's browser, if there is a browser; may last as long as the browser."""
+def open_page(url: str) -> bool:
+    """Open a page in the person's browser; may last as long as the browser.
+
+    Return whether a browser was found; raise nothing.
+    """
     environment = clean_environment()
     if sys.platform in ("win32", "darwin") or environment == dict(os.environ):
-        webbrowser.open(url)
-        return
-    # `webbrowser` has no parameter for the environment.
-    for command in _browser_commands(environment, url):
-        if _is_started(command, environment):
-            return
+        is_open = _open_as_python_does(url)
+    else:
+        # `webbrowser` has no parameter for the environment.
+        commands = _browser_commands(environment, url)
+        is_open = any(_is_started(command, environment) for command in commands)
+    if not is_open:
+        logging.getLogger("licclient").warning("No browser could be opened for %s", url)
+    return is_open
+
+
+def _open_as_python_does(url: str) -> bool:
+    try:
+        return webbrowser.open(url)
+    except Exception:  # noqa: BLE001 - each system in its own way; IndexError for a blank BROWSER
+        return False
 
 
 def _browser_commands(environment: Mapping[str, str], url: str) -> Iterator[list[str]]:

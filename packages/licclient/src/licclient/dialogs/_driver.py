@@ -30,6 +30,7 @@ from licclient.dialogs._states import (
     Progressed,
     Tone,
     View,
+    without_browser,
 )
 from licclient.errors import LicclientError, StateUnreadableError
 
@@ -124,7 +125,18 @@ class Driver:
 
     def open_link(self, url: str) -> None:
         """Open a page in the browser, on a thread: some browsers are waited for."""
-        threading.Thread(target=open_page, args=(url,), name="licclient-link", daemon=True).start()
+        work = partial(self._open_page, url)
+        threading.Thread(target=work, name="licclient-link", daemon=True).start()
+
+    def _open_page(self, url: str) -> None:
+        if not open_page(url):
+            self._deliver(partial(self._draw_address, url))
+
+    def _draw_address(self, url: str) -> None:
+        """Show the address of a page that could not be opened, until the next event."""
+        if self._window is not None:
+            self._window.draw(without_browser(self.state.view(), url, self.state.language))
+            self._report()
 
     def handle(self, event: Event) -> None:
         """Handle an event, on the thread of the windows."""

@@ -518,6 +518,11 @@ def say_problem(problem: BaseException, language: str) -> str:
     return text_of("problem.unexpected", language)
 
 
+def without_browser(view: View, url: str, language: str) -> View:
+    """Return a view with the address of a page that no browser could be opened for."""
+    return replace(view, message=text_of("link.no_browser", language, url), tone=Tone.BAD)
+
+
 def links_for(problem: BaseException | None, settings: ClientSettings, language: str) -> tuple[Link, ...]:
     """Return the links that help with a problem, most helpful first; only those that the app has."""
     buy, lost = ("link.buy", settings.pages.buy), ("link.lost", settings.pages.support)

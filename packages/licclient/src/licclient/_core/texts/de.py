@@ -103,6 +103,7 @@ TEXTS: Final = {
     "link.buy": "Lizenz kaufen",
     "link.lost": "Schlüssel verloren?",
     "link.manage": "Computer verwalten",
+    "link.no_browser": "Es konnte kein Browser geöffnet werden. Die Adresse lautet: {0}",
     "link.support": "Support kontaktieren",
     "problem.unexpected": "Ein unerwartetes Problem ist aufgetreten. Bitte wenden Sie sich an den Support.",
 }

@@ -115,6 +115,7 @@ TEXTS: Final = {
     "link.buy": "Buy a license",
     "link.lost": "Lost your key?",
     "link.manage": "Manage your computers",
+    "link.no_browser": "No browser could be opened. The address is: {0}",
     "link.support": "Contact support",
     # an unexpected exception
     "problem.unexpected": "An unexpected problem occurred. Please contact support.",

@@ -103,6 +103,7 @@ TEXTS: Final = {
     "link.buy": "Comprar una licencia",
     "link.lost": "¿Ha perdido la clave?",
     "link.manage": "Gestionar sus equipos",
+    "link.no_browser": "No se pudo abrir ningún navegador. La dirección es: {0}",
     "link.support": "Contactar con el soporte",
     "problem.unexpected": "Ha ocurrido algo inesperado. Póngase en contacto con el soporte.",
 }

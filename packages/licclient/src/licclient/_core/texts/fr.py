@@ -103,6 +103,7 @@ TEXTS: Final = {
     "link.buy": "Acheter une licence",
     "link.lost": "Clé perdue ?",
     "link.manage": "Gérer vos ordinateurs",
+    "link.no_browser": "Aucun navigateur n’a pu être ouvert. L’adresse est : {0}",
     "link.support": "Contacter l’assistance",
     "problem.unexpected": "Un problème inattendu est survenu. Veuillez contacter l’assistance.",
 }

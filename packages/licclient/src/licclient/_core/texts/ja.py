@@ -103,6 +103,7 @@ TEXTS: Final = {
     "link.buy": "ライセンスを購入",
     "link.lost": "キーを紛失した場合",
     "link.manage": "コンピューターを管理",
+    "link.no_browser": "ブラウザーを開けませんでした。アドレス: {0}",
     "link.support": "サポートに問い合わせる",
     "problem.unexpected": "予期しない問題が発生しました。サポートにお問い合わせください。",
 }

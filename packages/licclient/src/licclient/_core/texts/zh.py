@@ -103,6 +103,7 @@ TEXTS: Final = {
     "link.buy": "购买许可证",
     "link.lost": "密钥丢失？",
     "link.manage": "管理您的计算机",
+    "link.no_browser": "无法打开浏览器。网址：{0}",
     "link.support": "联系技术支持",
     "problem.unexpected": "发生意外问题。请联系技术支持。",
 }
