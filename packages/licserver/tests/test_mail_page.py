@@ -18,12 +18,19 @@ def world(make_world):
     return make_world(mail_host="mail.example", mail_sender="shop@example.com")
 
 
-async def test_mails_are_shown_sent_again_and_previewed(users, alice):
-    """What was given up has its reason; the texts are shown with made-up values, and none with a key."""
+@pytest.fixture
+def given_up(users):
+    """A mail that the server gave up; it comes before the server, which would send it."""
     key = users.licenses.issue("app", LicenseTerms(customer_email=ADDRESS))[1]
     assert users.mail.send_keys([users.vault.license_id(key)])
     (job,) = users.repositories.queue.claim("mail-keys", users.now(), timedelta(minutes=1), 1)
     users.repositories.queue.bury(job, users.now(), "the mail server answered 550")
+    return key, job
+
+
+async def test_mails_are_shown_sent_again_and_previewed(users, given_up, alice):
+    """What was given up has its reason; the texts are shown with made-up values, and none with a key."""
+    key, job = given_up
     assert "the mail server answered 550" in await alice.get("/console/mail?failed=1")
     assert "1 job given up" in await alice.get("/console/health")
     await alice.post("/console/mail/retry", mail=str(job.id))
