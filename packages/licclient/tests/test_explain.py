@@ -149,6 +149,7 @@ def test_no_line_is_left_over():
         "not_entitled",
         "quota_exceeded",
         "state",
+        "program_gone",
         *(outage.value for outage in Outage if outage is not Outage.UNREACHABLE),
     )
     codes |= {f"error.{kind}" for kind in (*kinds, "disk", "unreadable_file", "moved_often", "not_movable")}

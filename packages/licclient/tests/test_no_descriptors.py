@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -178,6 +179,23 @@ def test_a_missing_module_stays_missing():
     """Only what a lack of descriptors explains is the state's fault."""
     with pytest.raises(ModuleNotFoundError):
         lazy.load_module("licclient.nothing")
+
+
+def test_the_files_of_a_frozen_app_were_removed(monkeypatch, tmp_path):
+    """A cleaner empties the folder of a one-file app after some days: starting it again helps."""
+    library = tmp_path / "base_library.zip"
+    library.touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
+        patch.setattr(lazy, "_LIBRARY", lazy._find_library())
+        with pytest.raises(ModuleNotFoundError):
+            lazy.load_module("licclient.nothing")
+        library.unlink()
+        with pytest.raises(StateUnreadableError) as gone:
+            lazy.load_module("licclient.nothing")
+    assert str(gone.value) == lazy.PROGRAM_GONE
+    assert explain(gone.value, "en").endswith("Please start it again.")
+    assert lazy._find_library() is None
 
 
 def test_the_linker_has_no_descriptor(monkeypatch):

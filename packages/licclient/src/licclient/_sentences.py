@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from licclient._core.arguments import wrong_type
-from licclient._core.lazy import lazy, load_module
+from licclient._core.lazy import PROGRAM_GONE, lazy, load_module
 from licclient._core.model import FileFlaw, Outage, Reason
 from licclient.errors import (
     DeactivationError,
@@ -105,6 +105,8 @@ def _code(error: LicclientError) -> str:
     match error:
         case ServiceUnavailableError(outage=outage):
             return _outage_code(outage)
+        case StateUnreadableError() if error.reason == PROGRAM_GONE:
+            return "error.program_gone"
         case UntrustedResponseError(is_clock_wrong=True):
             return _outage_code(Outage.CLOCK)
         case LicenseFileError(flaw=flaw):

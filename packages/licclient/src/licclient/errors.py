@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from licclient._core.lazy import lazy
+from licclient._core.lazy import PROGRAM_GONE, lazy
 from licclient._core.model import FileFlaw, KeyFlaw, Outage, Reason
 
 if TYPE_CHECKING:
@@ -218,7 +218,8 @@ class NoSeatError(LicclientError):
 class StateUnreadableError(LicclientError):
     """A file of the state folder cannot be read; nothing was changed (D-52).
 
-    Also when the app has used up its file descriptors, and a module of this package cannot be loaded.
+    Also when a module of this package cannot be loaded: the app has used up its file descriptors, or the
+    files were removed that a frozen app was unpacked to.
 
     Attributes:
         reason: In the system's words, such as `Permission denied`.
@@ -227,10 +228,11 @@ class StateUnreadableError(LicclientError):
 
     def __init__(self, reason: str, path: str | None = None) -> None:
         where = reason if path is None else f"{reason}: {path}"
-        super().__init__(
+        message = (
             f"The license data of this app cannot be read ({where}). Nothing was changed."
             " Try again; if that does not help, check the folder's permissions."
         )
+        super().__init__(reason if reason == PROGRAM_GONE else message)
         self.args = (reason, path)
         self.reason = reason
         self.path = path

@@ -4,6 +4,19 @@ import os
 import sys
 from importlib import import_module
 from types import ModuleType
+from typing import Final
+
+PROGRAM_GONE: Final = "The temporary files of this program were removed. Start the program again."
+
+
+def _find_library() -> str | None:
+    """Return a file that PyInstaller has unpacked with this app; None for any other app."""
+    folder: str | None = getattr(sys, "_MEIPASS", None)
+    path = f"{folder}{os.sep}base_library.zip"
+    return path if folder is not None and os.access(path, os.F_OK) else None
+
+
+_LIBRARY: Final = _find_library()
 
 
 class LazyModule(ModuleType):
@@ -28,7 +41,10 @@ def lazy(name: str) -> ModuleType:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module; raise `StateUnreadableError` if the app has used up its file descriptors."""
+    """Import a module; raise `StateUnreadableError` if the app has used up its file descriptors.
+
+    Also if the folder that a frozen app was unpacked to is emptied: cleaners do so after some days.
+    """
     try:
         return import_module(name)
     except (OSError, ImportError) as problem:
@@ -49,4 +65,4 @@ def _reason(problem: OSError | ImportError) -> str | None:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as cause:
         return cause.strerror
-    return None
+    return PROGRAM_GONE if _LIBRARY is not None and not os.access(_LIBRARY, os.F_OK) else None
