@@ -51,7 +51,7 @@ def test_a_support_period_that_has_no_effect_is_named(shop):
     mapping = ("source", "map", "shop", "94", "--product", "app", "--support", "1y")
     assert "94 -> app (slots 1, support 1y)" in shop(*mapping)
     assert shop.errors == (
-        "warning: app has no support policy, so the end of support has no effect; "
+        "warning: the product app has no support policy, so the end of support has no effect; "
         "to use support periods: licserver product change app --support-policy\n"
     )
     shop("source", "map", "shop", "94", "--product", "app")

@@ -73,13 +73,13 @@ def test_only_plans_of_the_product(world):
         lambda: services.sources.map("shop", "price_1", "app", plan="pro"),
         lambda: services.plans.get("app", "pro"),
     ):
-        with pytest.raises(NotFoundError, match="app has no plan 'pro'"):
+        with pytest.raises(NotFoundError, match="there is no plan 'pro' of app"):
             attempt()
     rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app", "plan": "pro"})), ASSUMED)
     with services.transfer.start_import() as incoming:
         incoming.read(rows)
         assert [one.message for one in incoming.problems] == [
-            "app has no plan 'pro'; see `licserver plan list app`"
+            "there is no plan 'pro' of app; see `licserver plan list app`"
         ]
 
 

@@ -110,7 +110,7 @@ def describe_unused_support(product: Product) -> str | None:
     if product.has_support_policy:
         return None
     remedy = f"to use support periods: licserver product change {product.slug} --support-policy"
-    return f"{product.slug} has no support policy, so the end of support has no effect; {remedy}"
+    return f"the product {product.slug} has no support policy, so the end of support has no effect; {remedy}"
 
 
 def read_version(text: str) -> Version:
@@ -155,7 +155,7 @@ class PlanService(Service):
         plan = Plan(find_product(self._context, slug).id, name, read_entitlements(entitlements))
         with self._context.transaction() as tx:
             if not tx.repositories.plans.add(plan, tx.now()):
-                raise ConflictError(f"{slug} has a plan {name!r} already")
+                raise ConflictError(f"there is a plan {name!r} of {slug} already")
             tx.write_audit("plan.add", _plan_object(slug, name), entitlements=dict(plan.entitlements))
         return plan
 
@@ -235,7 +235,7 @@ def _find_plan(context: Context, slug: str, name: str, *, locked: bool = False) 
 
 
 def _unknown(slug: str, name: str) -> NotFoundError:
-    return NotFoundError(f"{slug} has no plan {name!r}; see `licserver plan list {slug}`")
+    return NotFoundError(f"there is no plan {name!r} of {slug}; see `licserver plan list {slug}`")
 
 
 def _plan_object(slug: str, name: str) -> tuple[str, str]:

@@ -226,13 +226,15 @@ class ReleaseService(Service):
         files = self.list_files(slug, version)
         matching = [file for file in files if file.platform == platform]
         if not matching and platform:
-            raise NotFoundError(f"{slug} {files[0].version} has no file for {platform!r}")
+            raise NotFoundError(f"version {files[0].version} of {slug} has no file for {platform!r}")
         return (matching or files)[0]
 
     def _get_offered(self, slug: str, version: str, platform: str = "") -> Release:
         release = self.get(slug, version, platform)
         if release.withdrawn_at is not None:
-            raise InvalidInputError(f"{slug} {release.version} is withdrawn and not offered any more")
+            raise InvalidInputError(
+                f"version {release.version} of {slug} is withdrawn and not offered any more"
+            )
         return release
 
     def list_files(self, slug: str, version: str) -> list[Release]:
@@ -240,7 +242,7 @@ class ReleaseService(Service):
         product = find_product(self._context, slug)
         files = self._context.repositories.releases.list_files(product.id, _version_key(version))
         if not files:
-            raise NotFoundError(f"{slug} has no version {version!r}")
+            raise NotFoundError(f"there is no version {version!r} of {slug}")
         return files
 
     def describe_audience(self, slug: str, release: Release) -> str | None:
@@ -287,19 +289,19 @@ def _check_further(
     if any(file.platform == platform for file in files):
         raise _published_already(slug, version, platform)
     if first.withdrawn_at is not None:
-        raise ConflictError(f"{slug} {version} is withdrawn; publish a higher version")
+        raise ConflictError(f"version {version} of {slug} is withdrawn; publish a higher version")
     if changelog not in ("", first.changelog):
         raise InvalidInputError(
-            f"{slug} {version} has another changelog already; leave it out for a further file"
+            f"version {version} of {slug} has another changelog already; leave it out for a further file"
         )
     if channel not in ("", first.channel):
         raise InvalidInputError(
-            f"{slug} {version} is in the channel {first.channel} already; to move it: "
+            f"version {version} of {slug} is in the channel {first.channel} already; to move it: "
             f"licserver release promote {slug} {version} --channel {channel}"
         )
     if wordpress not in (NO_FIELDS, first.wordpress):
         raise InvalidInputError(
-            f"{slug} {version} has other fields for WordPress already; to change them: "
+            f"version {version} of {slug} has other fields for WordPress already; to change them: "
             f"licserver release wordpress {slug} {version}"
         )
 
@@ -307,7 +309,7 @@ def _check_further(
 def _published_already(slug: str, version: str, platform: str) -> ConflictError:
     for_platform = f" for {platform}" if platform else ""
     return ConflictError(
-        f"{slug} has a version {version} already{for_platform}; a published version never changes, "
+        f"there is a version {version} of {slug} already{for_platform}; a published version never changes, "
         "choose a higher one"
     )
 
@@ -371,7 +373,7 @@ class RolloutService(Service):
             before, now = release.rollout, tx.now()
             if before is None or release.withdrawn_at is not None:
                 why = "is withdrawn" if release.withdrawn_at else "reaches all installations already"
-                raise InvalidInputError(f"{slug} {release.version} {why}")
+                raise InvalidInputError(f"version {release.version} of {slug} {why}")
             after: Rollout | None = before
             if percent is not None:
                 after = _set_share(percent, before, now)
