@@ -165,7 +165,7 @@ class Connector:
             self.connect(open_).close()
 
     def _choose(self, answers: _Answers) -> str | None:
-        servers = {name: one.server for name, one in answers.connections.items()}
+        servers = {name: connection.server for name, connection in answers.connections.items()}
         return choose(servers, self._wanted, self._timelines.newest)
 
     def _ask_all(self, open_: Open) -> _Answers:
@@ -198,7 +198,7 @@ class Connector:
         if len(found) == 1:
             self._ask(answers, open_, name, dict(found[0]))
             return
-        addresses = {f"{name} ({one.get('hostaddr')})": dict(one) for one in found}
+        addresses = {f"{name} ({host.get('hostaddr')})": dict(host) for host in found}
         with answers.changed:
             answers.pending.discard(name)
             answers.pending.update(addresses)
@@ -239,16 +239,16 @@ class Connector:
 
     def _problem(self, answers: _Answers) -> Exception:
         """Return why no host can be used."""
-        states = {name: f" {self._describe(one)}" for name, one in answers.servers.items()}
-        states |= {name: f": {one}".partition("\n")[0] for name, one in answers.problems.items()}
+        states = {name: f" {self._describe(server)}" for name, server in answers.servers.items()}
+        states |= {name: f": {problem}".partition("\n")[0] for name, problem in answers.problems.items()}
         states |= dict.fromkeys(answers.pending, " does not answer")
         if not answers.servers and len(states) == 1:
             return next(iter(answers.problems.values()), NoAnswerError("no connection in time"))
         message = "no host can be used: " + "; ".join(name + what for name, what in sorted(states.items()))
-        if any(is_former(one, self._timelines.newest) for one in answers.servers.values()):
+        if any(is_former(server, self._timelines.newest) for server in answers.servers.values()):
             message += f"; if an older state was restored on purpose, {self._timelines.how_to_forget}"
-        servers = [one.server for one in answers.connections.values()]
-        if any(are_rivals(one, other) for one in servers for other in servers):
+        servers = [connection.server for connection in answers.connections.values()]
+        if any(are_rivals(server, other) for server in servers for other in servers):
             message += f"; {RIVALS}"
         return (NoAnswerError if answers.pending else psycopg.OperationalError)(message)
 

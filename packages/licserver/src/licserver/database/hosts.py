@@ -65,16 +65,16 @@ def is_former(server: Server, newest: Mapping[str, int]) -> bool:
     return 0 < server.timeline < newest.get(server.system, 0)
 
 
-def are_rivals(one: Server, other: Server) -> bool:
+def are_rivals(server: Server, other: Server) -> bool:
     """Return whether two servers can be written to, without a sign which of them is the primary.
 
     They are different databases, or two standbys were promoted, or one was started without being promoted.
     """
     return (
-        one.role is other.role is HostRole.PRIMARY
-        and bool(one.started and other.started)
-        and one.started != other.started
-        and (one.system != other.system or one.timeline == other.timeline)
+        server.role is other.role is HostRole.PRIMARY
+        and bool(server.started and other.started)
+        and server.started != other.started
+        and (server.system != other.system or server.timeline == other.timeline)
     )
 
 
@@ -88,7 +88,7 @@ def describe(
     if is_former(server, newest):
         fault = "stop it, or make it a standby: what is written to it will be lost"
         return HostState(name, "is a former primary that can still be written to", fault)
-    if any(are_rivals(server, one) for one in all_ if not is_former(one, newest)):
+    if any(are_rivals(server, other) for other in all_ if not is_former(other, newest)):
         return HostState(name, "can be written to, as another host can", RIVALS)
     match server.role:
         case HostRole.READ_ONLY:
@@ -113,7 +113,9 @@ def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]
         newest: The highest timeline of each system that was ever seen: an older one is a former primary.
     """
     roles = WANTED[wanted]
-    usable = [name for name, one in servers.items() if one.role in roles and not is_former(one, newest)]
+    usable = [
+        name for name, server in servers.items() if server.role in roles and not is_former(server, newest)
+    ]
     best = max(
         usable,
         key=lambda name: (-roles.index(servers[name].role), servers[name].timeline),
@@ -135,8 +137,8 @@ def split_libpq_url(url: str) -> tuple[str, dict[str, str]]:
         return url, {}
     before, hosts, rest = found.groups()
     names, ports = [], []
-    for one in hosts.split(","):
-        name, _, port = one.rpartition(":") if re.search(r":\d*$", one) else (one, "", "")
+    for host in hosts.split(","):
+        name, _, port = host.rpartition(":") if re.search(r":\d*$", host) else (host, "", "")
         names.append(unquote(name.strip("[]")))
         ports.append(port)
     return before + rest, {"host": ",".join(names), **({"port": ",".join(ports)} if any(ports) else {})}

@@ -160,7 +160,7 @@ def make_config() -> Config:
 def differences(database: Database) -> list[str]:
     """Describe what differs between a database's tables and the program's, a line each."""
     with database.reading() as connection:
-        return [_describe(one) for one in compare(connection)]
+        return [_describe(difference) for difference in compare(connection)]
 
 
 def compare(connection: Connection) -> list[Any]:

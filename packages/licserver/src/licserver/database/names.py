@@ -58,8 +58,8 @@ def _merge_moves(stays: Mapping[str, Any], goes: Mapping[str, Any]) -> dict[str,
     return {"freed_at": max(stays["freed_at"], goes["freed_at"])}
 
 
-def _latest(one: Any, other: Any) -> Any:
-    return max(filter(None, (one, other)), default=None)
+def _latest(instant: Any, other: Any) -> Any:
+    return max(filter(None, (instant, other)), default=None)
 
 
 MERGES: Final = (
@@ -115,7 +115,7 @@ def _find_unusual(
 def _read_pages(
     connection: Connection, table: sa.TableClause, key: tuple[str, ...], where: ColumnElement[bool]
 ) -> Iterator[dict[str, Any]]:
-    names = [one.name for one in table.c if one.name in (*key, _DOMAIN, "allowed")]
+    names = [column.name for column in table.c if column.name in (*key, _DOMAIN, "allowed")]
     columns, place = [table.c[name] for name in names], sa.tuple_(*(table.c[name] for name in key))
     after: list[ColumnElement[bool]] = []
     while True:
@@ -137,7 +137,7 @@ def _move(merge: _Merge, row: Mapping[str, Any], normal: str, connection: Connec
     """Rename a row, or merge it into the one that has the name; what was changed meanwhile is left."""
     key = {name: row[name] for name in merge.key}
     target = key | {_DOMAIN: normal}
-    goes, stays = (_find(connection, merge.table, one) for one in (key, target))
+    goes, stays = (_find(connection, merge.table, sought) for sought in (key, target))
     if goes is None:
         return
     if stays is None:

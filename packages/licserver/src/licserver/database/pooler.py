@@ -120,15 +120,15 @@ def check_sessions(engine: Engine) -> None:
 
     A `StoreError`. Others' settings would hold for our statements, and ours for theirs.
     """
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as one:
-        session = _session(one)
-        driver: Any = one.connection.driver_connection
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        session = _session(connection)
+        driver: Any = connection.connection.driver_connection
         if session == driver.info.backend_pid:
             return  # no pooler: it draws the numbers that it gives to clients
         for _ in range(_LOOKS):
             try:
                 with engine.connect() as other:
-                    is_shared = _session(other) == session or _session(one) != session
+                    is_shared = _session(other) == session or _session(connection) != session
             except (SQLAlchemyError, psycopg.Error):
                 return  # the pooler has no other session to give, so it keeps them apart
             if is_shared:

@@ -22,6 +22,7 @@ _INTERVAL: Final = 0.05
 _MOST_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 << 20
 
+_POSITION: Final = "SELECT pg_current_wal_flush_lsn()::text, clock_timestamp()"
 _BEHIND: Final = """
 SELECT pg_wal_lsn_diff(%s::pg_lsn, pg_last_wal_replay_lsn())::bigint,
     extract(epoch FROM %s - pg_last_xact_replay_timestamp())::float8
@@ -80,8 +81,8 @@ class Replica:
         return HostState(name, description, fault, is_warning=fault != _WRONG)
 
     def _compare(self, primary: Database) -> tuple[str, str]:
-        with primary.reading() as one, self.database.reading() as other:
-            ours, theirs = (_server_of(connection) for connection in (one, other))
+        with primary.reading() as on_primary, self.database.reading() as other:
+            ours, theirs = (_server_of(connection) for connection in (on_primary, other))
             if not ours.system or not theirs.system:
                 return "answers; how far it is behind, this database cannot say", ""
             if theirs.system != ours.system:
@@ -89,7 +90,7 @@ class Replica:
             if theirs.role is not HostRole.STANDBY:
                 advice = "name a standby: lists cost the primary as much as without"
                 return "names no standby", advice
-            row = one.exec_driver_sql("SELECT pg_current_wal_flush_lsn()::text, clock_timestamp()").one()
+            row = on_primary.exec_driver_sql(_POSITION).one()
             return _describe(*_measure(other, *row))
 
     def close(self) -> None:

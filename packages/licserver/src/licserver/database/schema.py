@@ -245,7 +245,7 @@ def _probe(database: Database) -> None:
     if database.file is not None:
         with database.reading() as connection:
             for table in metadata.tables.values():
-                columns = ", ".join(one.name for one in table.columns)
+                columns = ", ".join(column.name for column in table.columns)
                 connection.exec_driver_sql(f"SELECT {columns} FROM {table.name} LIMIT 1").fetchone()  # noqa: S608 - our own names
 
 

@@ -35,7 +35,10 @@ _STEP: Final = 50
 
 def _staging_table(table: Table, *more: sa.Column[Any]) -> Table:
     """Return a temporary table with the columns of another, without keys: queries find conflicts."""
-    columns = (sa.Column(one.name, one.type, nullable=one.nullable, key=one.key) for one in table.columns)
+    columns = (
+        sa.Column(column.name, column.type, nullable=column.nullable, key=column.key)
+        for column in table.columns
+    )
     line = sa.Column(_LINE, sa.Integer, index=True)
     return Table(f"staged_{table.name}", sa.MetaData(), line, *more, *columns, prefixes=["TEMPORARY"])
 
@@ -51,7 +54,7 @@ def _insert_statement(staged: Table, table: Table) -> sa.Insert:
     """Return the statement that inserts lines in the order of the table's index: half the page writes."""
     names = table.columns.keys()
     rows = select(*(staged.c[name] for name in names)).order_by(
-        *(staged.c[one.name] for one in table.primary_key)
+        *(staged.c[column.name] for column in table.primary_key)
     )
     return sa.insert(table).from_select(
         names, rows.where(staged.c.line.between(sa.bindparam(_FIRST), sa.bindparam(_LAST)))
@@ -91,7 +94,7 @@ class Staging:
         `given` is for the caller: which columns the file has.
         """
         self._waiting[_licenses].append((line, int(generated), given, *license_row(license_)))
-        self._waiting[_activations] += [(line, license_.id, *one) for one in slots_taken]
+        self._waiting[_activations] += [(line, license_.id, *slot) for slot in slots_taken]
         self._waiting[_words] += [(line, word, license_.id) for word in words]
         self._last_line = line
         if len(self._waiting[_licenses]) >= BATCH or len(self._waiting[_activations]) >= BATCH:

@@ -62,7 +62,7 @@ class Timelines:
         try:
             with libraries.filelock.FileLock(file.with_suffix(".lock"), timeout=_LOCK_SECONDS, mode=0o600):
                 newest = _read(file)
-                newest |= {name: max(one, newest.get(name, 0)) for name, one in self.newest.items()}
+                newest |= {name: max(timeline, newest.get(name, 0)) for name, timeline in self.newest.items()}
                 with new_file(file, replace=True) as target:
                     target.write(json.dumps(newest).encode())
                 sync_folder(file.parent)

@@ -440,21 +440,22 @@ class BatchedQuery:
             numbered = [
                 (
                     literal_column(str(row), Integer),
-                    *(bindparam(f"{one.name}_{row}", type_=one.type) for one in self._columns),
+                    *(bindparam(f"{column_.name}_{row}", type_=column_.type) for column_ in self._columns),
                 )
                 for row in range(size)
             ]
             requested = values(column("n", Integer), *self._columns, name="requested").data(numbered)
             statement = self._build(requested.cte("requested"))
             compiled = statement.compile(dialect=dialect)
-            wanted = [f"{one.name}_{row}" for row in range(size) for one in self._columns]
-            if list(compiled.positiontup or ()) != wanted:
+            names = [f"{column_.name}_{row}" for row in range(size) for column_ in self._columns]
+            if list(compiled.positiontup or ()) != names:
                 raise AssertionError("a batched statement takes no parameters but the requests")
             processors: Processors = [
                 (at, process)
-                for at, one in enumerate(statement.selected_columns)
-                if not isinstance(one.type, Boolean)  # 0 and 1 will do
-                and (process := one.type.dialect_impl(dialect).result_processor(dialect, None)) is not None
+                for at, column_ in enumerate(statement.selected_columns)
+                if not isinstance(column_.type, Boolean)  # 0 and 1 will do
+                and (process := column_.type.dialect_impl(dialect).result_processor(dialect, None))
+                is not None
             ]
             self._compiled[key] = written(compiled), processors
         return self._compiled[key]

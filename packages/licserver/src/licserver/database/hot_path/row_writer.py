@@ -18,7 +18,7 @@ class RowWriter:
 
     def __init__(self, table: Table, leaving: Collection[str] = ()) -> None:
         self._table: Final = table
-        self._columns: Final = [one for one in table.columns if one.key not in leaving]
+        self._columns: Final = [column for column in table.columns if column.key not in leaving]
         self._compiled: Final[dict[tuple[str, int], tuple[str, Processors]]] = {}
 
     def compile(self, dialect: Dialect) -> None:
@@ -58,15 +58,15 @@ class RowWriter:
 
     def _copy_statement(self, dialect: Dialect) -> str:
         quote = dialect.identifier_preparer.quote
-        names = ", ".join(quote(one.name) for one in self._columns)
+        names = ", ".join(quote(column.name) for column in self._columns)
         return f"COPY {quote(self._table.name)} ({names}) FROM STDIN"
 
     def _statement(self, dialect: Dialect, count: int = 1) -> tuple[str, Processors]:
         key = dialect.name, count
         if key not in self._compiled:
-            names = [f"{one.key}_{row}" for row in range(count) for one in self._columns]
+            names = [f"{column.key}_{row}" for row in range(count) for column in self._columns]
             row_values = [
-                {one.key: bindparam(f"{one.key}_{row}", type_=one.type) for one in self._columns}
+                {column.key: bindparam(f"{column.key}_{row}", type_=column.type) for column in self._columns}
                 for row in range(count)
             ]
             statement = insert(self._table).values(row_values)
@@ -75,8 +75,8 @@ class RowWriter:
                 raise AssertionError("an INSERT of rows takes their values in the table's order")
             processors: Processors = [
                 (at, process)
-                for at, one in enumerate(self._columns)
-                if (process := one.type.dialect_impl(dialect).bind_processor(dialect)) is not None
+                for at, column in enumerate(self._columns)
+                if (process := column.type.dialect_impl(dialect).bind_processor(dialect)) is not None
             ]
             self._compiled[key] = written(compiled), processors
         return self._compiled[key]

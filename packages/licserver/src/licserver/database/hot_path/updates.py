@@ -65,7 +65,7 @@ class UpdateReader:
             return found
 
         def load(connection: Connection) -> list[Row]:
-            return UPDATES.rows(connection, [(one.license_id, one.slug) for _, one in numbered])
+            return UPDATES.rows(connection, [(query.license_id, query.slug) for _, query in numbered])
 
         for row in self._read(load):
             at, query = numbered[row[0]]
@@ -142,6 +142,6 @@ class OfferedProducts:
 
         product, releases = self._reader.run(load)
         channels, platforms = (
-            frozenset(getattr(one, name) for one in releases) for name in ("channel", "platform")
+            frozenset(getattr(release, name) for release in releases) for name in ("channel", "platform")
         )
         return _Known(change, product, releases, channels, platforms, {})

@@ -116,14 +116,14 @@ def _of_actors(
 
 def _actors(connection: Connection, kind: ActorKind | None, name: str | None) -> Iterator[tuple[str, str]]:
     """Name all whom a kind and a name may mean; names are found from one to the next, along the index."""
-    for one in [kind] if kind is not None else list(ActorKind):
+    for actor_kind in [kind] if kind is not None else list(ActorKind):
         if name is not None:
-            yield one.value, name
+            yield actor_kind.value, name
             continue
-        names = select(func.min(audit.c.actor_name)).where(audit.c.actor_kind == one.value)
+        names = select(func.min(audit.c.actor_name)).where(audit.c.actor_kind == actor_kind.value)
         found = connection.scalar(names)
         while found is not None:
-            yield one.value, found
+            yield actor_kind.value, found
             found = connection.scalar(names.where(audit.c.actor_name > found))
 
 

@@ -57,7 +57,7 @@ def put_into(
 def _upsert(dialect: str, table: Table, names: tuple[str, ...], added: str, kept: str) -> "Insert":
     add = _insert(dialect, table)
     keys = list(table.primary_key.columns)
-    fixed = {kept, *(one.key for one in keys)}
+    fixed = {kept, *(column.key for column in keys)}
     changed: dict[str, Any] = {name: add.excluded[name] for name in names if name not in fixed}
     if added:
         changed[added] = table.c[added] + add.excluded[added]

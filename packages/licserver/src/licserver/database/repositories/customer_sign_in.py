@@ -38,7 +38,9 @@ class AccountSessionRepository(Repository):
         row = {"token_hash": token_hash, "expires_at": expires_at}
         with self._writing() as connection:
             connection.execute(delete(account_sessions).where(columns.expires_at <= settle(connection, now)))
-            connection.execute(insert(account_sessions), [{**row, "license_id": one} for one in license_ids])
+            connection.execute(
+                insert(account_sessions), [{**row, "license_id": license_id} for license_id in license_ids]
+            )
             for license_id in license_ids:
                 of_it = columns.license_id == license_id
                 by_end = select(columns.token_hash).where(of_it).order_by(columns.expires_at.desc())

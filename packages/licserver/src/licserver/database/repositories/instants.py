@@ -117,7 +117,7 @@ class FutureInstants(NamedTuple):
 def find_column(name: str) -> Column[Any]:
     """Return the column of a rule."""
     table, _, column = name.partition(".")
-    return next(one for one in metadata.tables[table].c if one.name == column)
+    return next(candidate for candidate in metadata.tables[table].c if candidate.name == column)
 
 
 def read_record(connection: Connection) -> ClockRecord | None:
@@ -132,7 +132,7 @@ def read_record(connection: Connection) -> ClockRecord | None:
 
 def write_record(connection: Connection, record: ClockRecord) -> None:
     """Store what is known of the clocks."""
-    shown = [None if one is None else one.astimezone(UTC).isoformat() for one in record[:3]]
+    shown = [None if instant is None else instant.astimezone(UTC).isoformat() for instant in record[:3]]
     put_into(connection, facts, {"name": CLOCK, "value": json.dumps([*shown, record.is_mended]).encode()})
 
 

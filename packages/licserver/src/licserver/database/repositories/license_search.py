@@ -146,11 +146,11 @@ class LicenseSearchRepository(Repository):
     def choose_term(self, terms: Sequence[str], position: Position | None) -> str:
         """Return the term that begins the fewest words; on later pages that of the first page."""
         if position is not None and len(position) > 1 and isinstance(word := position[1], str):
-            return next((one for one in terms if word.startswith(one)), terms[0])
+            return next((term for term in terms if word.startswith(term)), terms[0])
         if len(terms) == 1:
             return terms[0]
         with self._reading() as connection:
-            return next((one for one in terms if _are_few(connection, _with_word(one))), terms[0])
+            return next((term for term in terms if _are_few(connection, _with_word(term))), terms[0])
 
     def find_masked(self, head: str, tail: str) -> list[tuple[bytes, bytes]]:
         """Load id and encrypted key of at most `MAX_COLLECTED` licenses by their masked keys.
@@ -160,12 +160,12 @@ class LicenseSearchRepository(Repository):
         """
         masked = licenses.c.masked_key
         if head and not tail:
-            condition = or_(*(_begins(masked, f"{one}…") for one in {head, head.upper()}))
+            condition = or_(*(_begins(masked, f"{prefix}…") for prefix in {head, head.upper()}))
         elif head:
             condition = masked.in_({f"{head}…{tail}", f"{head}…{tail}".upper()})
         else:
             heads = map("".join, product(["CP-"], KEY_ALPHABET, KEY_ALPHABET))
-            condition = masked.in_([f"{one}…{tail}" for one in heads])
+            condition = masked.in_([f"{prefix}…{tail}" for prefix in heads])
         statement = select(licenses.c.id, licenses.c.encrypted_key).where(condition).limit(MAX_COLLECTED)
         return [(row.id, row.encrypted_key) for row in self._all(statement)]
 
@@ -182,15 +182,16 @@ def _conditions(
     connection: Connection, scans: Sequence[Scan], filters: Sequence[Filter]
 ) -> tuple[list[ColumnElement[bool]], bool]:
     """Return the conditions of a list, and whether few licenses of the whole table match its filters."""
-    conditions = [one.condition for one in filters]
+    conditions = [filter_.condition for filter_ in filters]
     first = scans[0]
     if first.source is licenses:
-        may_be_rare = any(one.indexed is not one.condition for one in filters)  # PostgreSQL chooses by itself
+        # PostgreSQL chooses by itself.
+        may_be_rare = any(filter_.indexed is not filter_.condition for filter_ in filters)
     else:
         found = select(first.order[-1]).where(first.where[0])
         may_be_rare = bool(filters) and not _are_few(connection, found)
     if may_be_rare:  # reading the list's index may take long before enough licenses match
-        matching = select(licenses.c.id).where(*(one.indexed for one in filters))
+        matching = select(licenses.c.id).where(*(filter_.indexed for filter_ in filters))
         if _are_few(connection, matching):
             return [*conditions, licenses.c.id.in_(matching.limit(MAX_COLLECTED))], True
     return conditions, False
@@ -206,7 +207,9 @@ def _select(scan: Scan, conditions: Sequence[ColumnElement[bool]], after: Sequen
     statement = select(licenses.c.id, *columns).select_from(scan.source).where(*scan.where, *conditions)
     if after:
         key = tuple_(*scan.order)
-        last = tuple_(*(sa.literal(value, one.type) for value, one in zip(after, scan.order, strict=True)))
+        last = tuple_(
+            *(sa.literal(value, column.type) for value, column in zip(after, scan.order, strict=True))
+        )
         statement = statement.where(key < last if scan.descending else key > last)
     return statement.order_by(*(column.desc() if scan.descending else column for column in scan.order))
 
@@ -310,9 +313,9 @@ def by_subscription(prefix: str) -> Scan:
 
 def chain(scans: Sequence[Scan]) -> list[Scan]:
     """Return the scans such that none finds a license that is in one before it."""
-    members = [one.member for one in scans if one.member is not None]
+    members = [scan.member for scan in scans if scan.member is not None]
     return [
-        scan._replace(where=[*scan.where, *(~one for one in members[:number])])
+        scan._replace(where=[*scan.where, *(~member for member in members[:number])])
         for number, scan in enumerate(scans)
     ]
 

@@ -64,7 +64,7 @@ _PAGE: Final = 1_000
 _LICENSES = RowWriter(licenses)
 _WORDS = RowWriter(license_words)
 _STORED: Final[Select[Any]] = select(
-    *(one.label(one.key) for one in licenses.columns), products.c.slug.label("product_slug")
+    *(column.label(column.key) for column in licenses.columns), products.c.slug.label("product_slug")
 ).join(products, products.c.id == licenses.c.product_id)
 _SELECT: Final = _STORED.add_columns(
     select(func.count())
@@ -91,10 +91,11 @@ class LicenseRepository(Repository):
 
     def add_all(self, new: Sequence[IssuedLicense]) -> None:
         """Write new licenses, all of them or none."""
-        ordered = sorted(new, key=lambda one: one.id)  # in the order of the index: half the page writes
+        # In the order of the index: half the page writes.
+        ordered = sorted(new, key=lambda license_: license_.id)
         with self._writing() as connection:
             _LICENSES.write(connection, list(map(license_row, ordered)))
-            if words := [row for one in new for row in _word_rows(one)]:
+            if words := [row for license_ in new for row in _word_rows(license_)]:
                 _WORDS.write(connection, sorted(words))
 
     def find(self, license_id: bytes, *, locked: bool = False) -> IssuedLicense | None:
@@ -112,7 +113,7 @@ class LicenseRepository(Repository):
                 lock_licenses(connection, licenses.c.id.in_(ids))
             rows = connection.execute(_SELECT.where(licenses.c.id.in_(ids))).all()
         found = {row.id: _read_license(row) for row in rows}
-        return [found[one] for one in ids if one in found]
+        return [found[license_id] for license_id in ids if license_id in found]
 
     def list_all(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
         """Load all licenses, or those of one product, by the instant of issue, a page at a time."""
@@ -155,7 +156,7 @@ class LicenseRepository(Repository):
 
     def list_few_activations(self, ids: Sequence[bytes]) -> dict[bytes, list[Activation]]:
         """Load all activations of licenses that have few, by domain and address."""
-        found: dict[bytes, list[Activation]] = {one: [] for one in ids}
+        found: dict[bytes, list[Activation]] = {license_id: [] for license_id in ids}
         statement = select(activations).where(activations.c.license_id.in_(ids))
         for row in self._all(statement.order_by(activations.c.domain, activations.c.ip)) if ids else ():
             found[row.license_id].append(_read_activation(row))
@@ -208,11 +209,15 @@ class LicenseRepository(Repository):
         changes |= {name: "\n".join(changes[name]) for name in LISTS if name in changes}
         if "overrides" in changes:
             changes["overrides"] = dump(changes["overrides"])
-        old = {row for one in before for row in _word_rows(one)}
-        new = {row for one in before for row in _word_rows(replace(one, **changes))}
-        ids = [one.id for one in before]
+        old = {row for license_ in before for row in _word_rows(license_)}
+        new = {row for license_ in before for row in _word_rows(replace(license_, **changes))}
+        ids = [license_.id for license_ in before]
         email = changes.get("customer_email")
-        moved = [one.id for one in before if "customer_email" in changes and one.customer_email != email]
+        moved = [
+            license_.id
+            for license_ in before
+            if "customer_email" in changes and license_.customer_email != email
+        ]
         with self._writing() as connection:
             connection.execute(update(licenses).where(licenses.c.id.in_(ids)).values(**changes))
             if moved:
@@ -291,8 +296,8 @@ class SubscriptionRepository(Repository):
 
     def find(self, subscription_id: str) -> SubscriptionLicenses | None:
         """Load one subscription."""
-        one = _SUBSCRIPTIONS.where(licenses.c.subscription_id == subscription_id)
-        return self._find(one, SubscriptionLicenses._make)
+        statement = _SUBSCRIPTIONS.where(licenses.c.subscription_id == subscription_id)
+        return self._find(statement, SubscriptionLicenses._make)
 
 
 def ends_within(first: date, last: date) -> ColumnElement[bool]:

@@ -21,7 +21,7 @@ class MoveRepository(Repository):
 
     def list_all(self, license_ids: Collection[bytes]) -> dict[bytes, list[Move]]:
         """Load the moves of some licenses."""
-        freed: dict[bytes, dict[datetime, set[Environment]]] = {one: {} for one in license_ids}
+        freed: dict[bytes, dict[datetime, set[Environment]]] = {license_id: {} for license_id in license_ids}
         for row in self._all(_OF_LICENSES, licenses=list(license_ids)) if license_ids else ():
             freed[row.license_id].setdefault(row.freed_at, set()).add(Environment(row.domain, row.ip))
         return {
@@ -31,9 +31,12 @@ class MoveRepository(Repository):
 
     def replace(self, license_id: bytes, gone: Iterable[Move], move: Move) -> None:
         """Store a move, which has at least one environment, and delete others of the license."""
-        for one in gone:
+        for former in gone:
             self._execute(
-                delete(slot_moves).where(matching(slot_moves, license_id=license_id, freed_at=one.at))
+                delete(slot_moves).where(matching(slot_moves, license_id=license_id, freed_at=former.at))
             )
-        rows = [{"license_id": license_id, "freed_at": move.at, **one._asdict()} for one in move.environments]
+        rows = [
+            {"license_id": license_id, "freed_at": move.at, **environment._asdict()}
+            for environment in move.environments
+        ]
         self._execute(insert(slot_moves).values(rows))

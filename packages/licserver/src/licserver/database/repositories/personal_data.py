@@ -154,7 +154,7 @@ def find_person(
     found: dict[str, dict[tuple[Any, ...], Row]] = defaultdict(dict)
 
     def add(table: sa.Table, rows: Iterator[Row]) -> None:
-        found[table.name] |= {tuple(row[one.key] for one in table.primary_key): row for row in rows}
+        found[table.name] |= {tuple(row[column.key] for column in table.primary_key): row for row in rows}
 
     for table in metadata.sorted_tables:
         add(table, _find_text(connection, table, pattern))
@@ -190,7 +190,7 @@ def _find_text(connection: Connection, table: sa.Table, pattern: AddressPattern)
     if not columns:
         return
     likes = [func.lower("%" + _LITERAL.sub(r"~\g<0>", form) + "%") for form in pattern.forms]
-    condition = or_(*(func.lower(one).like(like, escape="~") for one in columns for like in likes))
+    condition = or_(*(func.lower(column).like(like, escape="~") for column in columns for like in likes))
     for row in _select(connection, table, condition):
         if any(pattern.is_in(row[column.key]) for column in columns):
             yield row
@@ -201,11 +201,11 @@ def _conditions(ids: Sequence[bytes], known: Known) -> Iterator[tuple[sa.Table, 
     for some in _chunks(ids):
         for column in _OF_LICENSE:
             yield column.table, column.in_(some)
-        hexes = [one.hex() for one in some]
+        hexes = [license_id.hex() for license_id in some]
         audit = licenses.audit.c
         yield licenses.audit, and_(audit.object_kind == "license", audit.object_id.in_(hexes))
         for column in _MENTIONS:
-            yield column.table, or_(*(column.like(f"%{one}%") for one in hexes))
+            yield column.table, or_(*(column.like(f"%{hex_id}%") for hex_id in hexes))
     yield events.jobs, events.jobs.c.owner == known.owner
     for some in _chunks(list(known.jobs)):
         yield events.jobs, events.jobs.c.id.in_(some)
@@ -278,7 +278,11 @@ def to_plain(table: str, row: Row) -> dict[str, Any]:
 def find_sold(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
     """Return which licenses a shop has sold: a delivery that comes again would issue them anew."""
     sold = sales.sale_licenses.c.license_id
-    return {one for some in _chunks(ids) for one in connection.scalars(select(sold).where(sold.in_(some)))}
+    return {
+        license_id
+        for some in _chunks(ids)
+        for license_id in connection.scalars(select(sold).where(sold.in_(some)))
+    }
 
 
 def erase_person(
@@ -335,7 +339,7 @@ class _Eraser(NamedTuple):
         if is_mine:
             values |= {name: None for name in _BLANKED.get(table.name, ()) if row[name] is not None}
         if table is licenses.audit and row["object_kind"] == "license" and row["details"] != "{}":
-            mine = {one.hex() for one in self.ids}
+            mine = {license_id.hex() for license_id in self.ids}
             values |= {"details": "{}"} if row["object_id"] in mine else {}
         if table is sales.sale_events and values and row["state"] in {"waiting", "dead"}:
             values |= {"state": "ignored", "reason": ERASED, "finished_at": self.now}

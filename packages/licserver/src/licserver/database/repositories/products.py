@@ -248,7 +248,7 @@ def _choose_latest(connection: Connection, product_id: int) -> None:
     """Choose the release that lists show; servers read the product anew (its `release_changes`)."""
     offered = latest_by_platform([read_release(row) for row in connection.execute(releases_of(product_id))])
     # A product without default files is shown with the newest file of a platform.
-    shown = offered.get("") or max(offered.values(), key=lambda one: one.id, default=None)
+    shown = offered.get("") or max(offered.values(), key=lambda release: release.id, default=None)
     connection.execute(
         update(products)
         .where(products.c.id == product_id)

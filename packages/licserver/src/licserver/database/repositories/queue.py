@@ -257,4 +257,4 @@ def _measure(queue: str, now: datetime) -> Select[Any]:
 
 def _read(row: Row[Any]) -> Job:
     read = {"payload": json.loads(row.payload), "state": JobState(row.state)}
-    return Job(**{one.name: getattr(row, one.name) for one in fields(Job)} | read)
+    return Job(**{field.name: getattr(row, field.name) for field in fields(Job)} | read)

@@ -214,11 +214,11 @@ _SHOWN: Final = {"state": _STATE.label("state"), "reason": _reason.label("reason
 _EVENTS: Final[Select[*tuple[Any, ...]]] = select(
     *(_SHOWN.get(name, sale_events.c[name]) for name in StoredEvent._fields)
 ).select_from(sale_events.outerjoin(jobs, _of_job))
-_PLAIN_EVENT: Final[Select[*tuple[Any, ...]]] = select(*(sale_events.c[one] for one in StoredEvent._fields))
-_PROBLEM: Final = [sale_problems.c[one] for one in Problem._fields]
+_PLAIN_EVENT: Final[Select[*tuple[Any, ...]]] = select(*(sale_events.c[name] for name in StoredEvent._fields))
+_PROBLEM: Final = [sale_problems.c[name] for name in Problem._fields]
 _SOLD: Final[Select[*tuple[Any, ...]]] = (
     select(
-        *(sale_licenses.c[one] for one in SoldLicense._fields if one != "product"),
+        *(sale_licenses.c[name] for name in SoldLicense._fields if name != "product"),
         products.c.slug.label("product"),
     )
     .join_from(sale_licenses, licenses)
@@ -277,7 +277,7 @@ class SaleRepository(Repository):
 
     def list_mappings(self, source: str | None = None) -> list[SourceMapping]:
         """Load mappings, of one source or of all."""
-        columns = [one for one in sale_mappings.c if one.key != "product_id"]
+        columns = [column for column in sale_mappings.c if column.key != "product_id"]
         statement = select(*columns, products.c.slug.label("product")).outerjoin_from(sale_mappings, products)
         if source is not None:
             statement = statement.where(sale_mappings.c.source == source)
@@ -361,7 +361,7 @@ class SaleRepository(Repository):
         if not keys:
             return []
         of_them = tuple_(sale_facts.c.kind, sale_facts.c.id).in_(sorted(keys))
-        columns = (sale_facts.c[one] for one in FactRow._fields)
+        columns = (sale_facts.c[name] for name in FactRow._fields)
         found = select(*columns).where(sale_facts.c.source == source, of_them)
         return list(map(FactRow._make, self._all(found)))
 
@@ -371,7 +371,7 @@ class SaleRepository(Repository):
         for fact, objects in facts:
             rows.append({"source": source, **fact._asdict(), "stored_at": now})
             names = {"source": source, "kind": fact.kind, "id": fact.id}
-            links += [{**names, "object": one} for one in dict.fromkeys(objects)]
+            links += [{**names, "object": object_} for object_ in dict.fromkeys(objects)]
         with self._writing() as connection:
             if rows:
                 put_into(connection, sale_facts, *rows)
@@ -395,7 +395,7 @@ class SaleRepository(Repository):
             rows = self._all(joined.where(named.c.source == source, named.c.object.in_(sorted(new))))
             keys |= {(row.kind, row.id) for row in rows}
             new = {row.object for row in rows} - known
-        found = [loaded[one] for one in sorted(keys & loaded.keys())]
+        found = [loaded[key] for key in sorted(keys & loaded.keys())]
         return found + self.find_facts(source, keys - loaded.keys()), known | new
 
     # --- what was known before facts were stored
@@ -411,7 +411,7 @@ class SaleRepository(Repository):
             .where(sale_licenses.c.source == source, licenses.c.subscription_id.in_(sorted(subscription_ids)))
         )
         is_named = columns.order_id.in_(sorted(order_ids)) | columns.order_id.in_(of_licenses)
-        found = select(*(columns[one] for one in EarlierOrder._fields)).where(
+        found = select(*(columns[name] for name in EarlierOrder._fields)).where(
             columns.source == source, is_named
         )
         return list(map(EarlierOrder._make, self._all(found)))
@@ -419,7 +419,7 @@ class SaleRepository(Repository):
     def find_subscriptions(self, source: str, ids: Collection[str]) -> list[SubscriptionRow]:
         """Load what is known of subscriptions."""
         columns = sale_subscriptions.c
-        found = select(*(columns[one] for one in SubscriptionRow._fields)).where(
+        found = select(*(columns[name] for name in SubscriptionRow._fields)).where(
             columns.source == source, columns.subscription_id.in_(sorted(ids))
         )
         return list(map(SubscriptionRow._make, self._all(found)))
@@ -546,7 +546,7 @@ class SaleRepository(Repository):
         columns = sale_problems.c
         is_open = (columns.source == source) & columns.closed_at.is_(None) & columns.external_ids.is_not(None)
         found = map(Problem._make, self._all(select(*_PROBLEM).where(is_open).order_by(columns.id)))
-        return [one for one in found if external_id in json.loads(one.external_ids or "[]")]
+        return [problem for problem in found if external_id in json.loads(problem.external_ids or "[]")]
 
     def find_problem(self, problem_id: int) -> Problem | None:
         """Load a problem."""
@@ -583,4 +583,4 @@ def _dump_states(states: Mapping[str, str]) -> str | None:
 
 def _read_source(row: Row[Any]) -> Source:
     values = row._asdict() | {"kind": ShopKind(row.kind), "states": json.loads(row.states or "{}")}
-    return Source(**{one.name: values[one.name] for one in fields(Source)})
+    return Source(**{attribute.name: values[attribute.name] for attribute in fields(Source)})

@@ -53,7 +53,7 @@ def add_counts(database: Database, day: date, counts: Mapping[CountKey, int]) ->
 def load_slugs(database: Database, product_ids: Collection[int | None]) -> Mapping[int | None, str]:
     """Load the slugs of some products, by id; of no product it is empty."""
     slugs = dict.fromkeys(product_ids, "")
-    if ids := [one for one in product_ids if one is not None]:
+    if ids := [product_id for product_id in product_ids if product_id is not None]:
         with database.reading() as connection:
             rows = connection.execute(select(products.c.id, products.c.slug).where(products.c.id.in_(ids)))
             slugs.update((row.id, row.slug) for row in rows)
@@ -182,7 +182,7 @@ def _within_day(connection: Connection, events: Sequence[NewEvent]) -> list[NewE
     """Return the events that are new, of each license as many as it may have in a day (D-296)."""
     if not events:
         return []
-    is_known = jobs.c.queue == EVENTS, jobs.c.key.in_([one.id for one in events])
+    is_known = jobs.c.queue == EVENTS, jobs.c.key.in_([event.id for event in events])
     known = set(connection.scalars(select(jobs.c.key).where(*is_known)))
     new = [event for event in events if event.id not in known]
     kept, counts = list[NewEvent](), daily_counts.c
@@ -302,9 +302,9 @@ def note_seen(database: Database, batch: Sequence[Seen], days: int = 1) -> list[
     """
     locked: list[Seen] = []
     for start in range(0, len(batch), _BATCH):
-        some = sorted(batch[start : start + _BATCH], key=lambda one: one.at)
+        some = sorted(batch[start : start + _BATCH], key=lambda seen: seen.at)
         # in one order, so that no two of them deadlock
-        latest = [one for _, one in sorted({one[:2] + one[3:4]: one for one in some}.items())]
+        latest = [seen for _, seen in sorted({seen[:2] + seen[3:4]: seen for seen in some}.items())]
         try:
             with _briefly_waiting(database) as connection:
                 _note(connection, latest, days)
@@ -313,8 +313,8 @@ def note_seen(database: Database, batch: Sequence[Seen], days: int = 1) -> list[
                 raise
             with _briefly_waiting(database) as connection:
                 held = _lock_activations(connection, latest)
-                _note(connection, [one for one in latest if one.license_id not in held], days)
-            locked += [one for one in latest if one.license_id in held]
+                _note(connection, [seen for seen in latest if seen.license_id not in held], days)
+            locked += [seen for seen in latest if seen.license_id in held]
     return locked
 
 
@@ -331,7 +331,7 @@ def _lock_activations(connection: Connection, batch: Sequence[Seen]) -> set[byte
 
     Only after a note has met a lock: otherwise the locks would be a third more to write into the log.
     """
-    ids, environments = zip(*((one.license_id, one.environment) for one in batch), strict=True)
+    ids, environments = zip(*((seen.license_id, seen.environment) for seen in batch), strict=True)
     domains, ips = zip(*environments, strict=True)
     rows = select(*activations.primary_key).where(
         activations.c.license_id.in_(ids), or_(activations.c.domain.in_(domains), activations.c.ip.in_(ips))
@@ -342,7 +342,7 @@ def _lock_activations(connection: Connection, batch: Sequence[Seen]) -> set[byte
 
 def _note(connection: Connection, batch: Sequence[Seen], days: int) -> None:
     for policy, note in _NOTES.items():
-        if rows := [_to_row(one, days) for one in batch if one.policy is policy]:
+        if rows := [_to_row(seen, days) for seen in batch if seen.policy is policy]:
             connection.execute(note, rows)
 
 

@@ -63,7 +63,10 @@ class UseRepository(Repository):
         """Load how much was used, by license, name and period."""
         of_them = uses.c.license_id.in_(license_ids), uses.c.period.in_(periods)
         columns = uses.c.license_id, uses.c.name, uses.c.period, uses.c.used
-        return {(bytes(one), *key): used for one, *key, used in self._all(select(*columns).where(*of_them))}
+        return {
+            (bytes(license_id), *key): used
+            for license_id, *key, used in self._all(select(*columns).where(*of_them))
+        }
 
     def sweep(self, now: datetime) -> None:
         """Delete what is kept no longer."""

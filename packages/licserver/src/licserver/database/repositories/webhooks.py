@@ -54,11 +54,13 @@ def _name_early(connection: Connection, events: list[NewEvent]) -> list[NewEvent
         return events
     of_them = select(jobs.c.key, jobs.c.created_at).where(jobs.c.queue == EVENTS, jobs.c.key.in_(ids))
     written = {row.key: row.created_at for row in connection.execute(of_them)}
-    early = [one for one in events if one.id in written and is_of_the_future(written[one.id], one.at)]
+    early = [
+        event for event in events if event.id in written and is_of_the_future(written[event.id], event.at)
+    ]
     if not early:
         return events
-    named = [one._replace(id=derive_event_id(one.type, one.id or "", "again")) for one in early]
-    return [one for one in events if one not in early] + _name_early(connection, named)
+    named = [event._replace(id=derive_event_id(event.type, event.id or "", "again")) for event in early]
+    return [event for event in events if event not in early] + _name_early(connection, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class WebhookRepository(Repository):
     def wanted_types(self) -> frozenset[str]:
         """Return the types of events that any endpoint wants."""
         return frozenset(
-            one for (types,) in self._all(_WANTED) for one in types.split() or map(str, EventType)
+            type_ for (types,) in self._all(_WANTED) for type_ in types.split() or map(str, EventType)
         )
 
     def add_endpoint(self, endpoint: WebhookEndpoint) -> None:
@@ -259,7 +261,7 @@ class WantedEvents:
         if kind not in self.types:
             return ()
         places = [_place(license_id, *environment) for license_id, environment in sorted({*refused})]
-        return [NewEvent(kind, now, one, derive_event_id(kind, *one.values(), day)) for one in places]
+        return [NewEvent(kind, now, place, derive_event_id(kind, *place.values(), day)) for place in places]
 
 
 def activation_event(license_id: bytes, environment: Environment, at: datetime) -> NewEvent:

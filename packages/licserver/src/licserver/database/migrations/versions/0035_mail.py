@@ -19,7 +19,7 @@ def upgrade() -> None:
         ("jobs", sa.Column("owner", _PLAIN)),
     ):
         # Not again, if the index was interrupted.
-        if column.name not in {one["name"] for one in sa.inspect(op.get_bind()).get_columns(table)}:
+        if column.name not in {existing["name"] for existing in sa.inspect(op.get_bind()).get_columns(table)}:
             op.add_column(table, column)
     is_waiting = sa.text("owner IS NOT NULL AND due_at IS NOT NULL")
     where = {"sqlite_where": is_waiting, "postgresql_where": is_waiting}

@@ -24,7 +24,7 @@ def upgrade() -> None:
     inspector = sa.inspect(op.get_bind())
     for table, name, type_ in _COLUMNS:
         # Not again, if the index was interrupted.
-        if name not in {one["name"] for one in inspector.get_columns(table)}:
+        if name not in {existing["name"] for existing in inspector.get_columns(table)}:
             op.add_column(table, sa.Column(name, type_, nullable=True))
     if "daily_counts" not in inspector.get_table_names():
         op.create_table(
