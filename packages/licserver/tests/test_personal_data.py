@@ -1,6 +1,7 @@
 """One person's data: found in every table, exported as one document, and erased for good."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -222,6 +223,22 @@ def test_licenses_stay_as_numbers_without_a_person(sold):
     assert world.services.personal_data.export(BOB)["records"]["licenses"][0]["license_key"] == other
     (line,) = rows_of(world, audit, audit.c.action == "customer.erase")
     assert ANN not in line["details"]
+
+
+def test_a_license_of_another_customer_that_names_the_address_is_not_handed_out(world, activate):
+    """A note about a gift, and a computer with her address as its name: only that text, and no key of his."""
+    own, other = (
+        world.key(customer_email=ANN),
+        world.key(customer_email=BOB, note=f"a gift of {ANN}", slots=2),
+    )
+    activate(other, ANN, "192.0.2.7")
+    records = world.services.personal_data.export(ANN)["records"]
+    license_id = world.services.licenses.get(other).id.hex()
+    by_id = {record["id"]: record for record in records["licenses"]}
+    assert by_id.pop(license_id) == {"id": license_id, "note": f"a gift of {ANN}"}
+    assert [record["license_key"] for record in by_id.values()] == [own]
+    assert records["activations"] == [{"license_id": license_id, "domain": ANN}]
+    assert not {BOB, other, "192.0.2.7"} & set(re.split(r'["\s]', json.dumps(records)))
 
 
 @both_engines

@@ -3,7 +3,7 @@
 import json
 import secrets
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
@@ -49,19 +49,26 @@ class PersonalDataService(Service):
     def export(self, email: str) -> dict[str, Any]:
         """Return all data of an address for JSON, with the license keys, and audit the export.
 
+        Of a license of another customer, whose note may name the address, only the text with it is returned.
+
         Raises:
             NotFoundError: The address has no data.
         """
         address = _read(email)
-        _, held = self._find(address)
+        pattern, held = self._find(address)
         if not held.rows:
             raise _nothing(address)
         with self._context.transaction() as tx:
             tx.write_audit("customer.export", self._object(address), rows=_count(held))
-        records = {name: [_describe(name, row) for row in rows] for name, rows in sorted(held.rows.items())}
+        own = frozenset(held.license_ids)
+        records = {
+            name: [_describe(name, row, own, pattern) for row in rows]
+            for name, rows in sorted(held.rows.items())
+        }
         for record, row in zip(records.get("licenses", ()), held.rows.get("licenses", ()), strict=True):
-            with suppress(SecretsError):  # an altered row
-                record["license_key"] = self._context.vault.decrypt_key(row["encrypted_key"], row["id"])
+            if row["id"] in own:
+                with suppress(SecretsError):  # an altered row
+                    record["license_key"] = self._context.vault.decrypt_key(row["encrypted_key"], row["id"])
         return {
             "format": FORMAT,
             "email": address,
@@ -231,8 +238,13 @@ def _count(held: PersonalData) -> int:
     return sum(map(len, held.rows.values()))
 
 
-def _describe(table: str, row: Row) -> dict[str, Any]:
+def _describe(table: str, row: Row, own: Collection[bytes], pattern: AddressPattern) -> dict[str, Any]:
+    """Return a row for JSON; of a license that is not one of `own`, its id and each text with the address."""
     record = to_plain(table, row)
+    license_id = row["id"] if table == "licenses" else row.get("license_id")
+    if license_id is not None and license_id not in own:
+        kept = {name for name, value in record.items() if isinstance(value, str) and pattern.is_in(value)}
+        record = {name: value for name, value in record.items() if name in {"id", "license_id", *kept}}
     for name in _JSON & record.keys():
         with suppress(ValueError, TypeError):
             record[name] = json.loads(record[name])
