@@ -61,6 +61,19 @@ def test_fabric_by_the_metre_beside_a_license(quantity: Any) -> None:
     assert (len(vendor.valid), vendor.asked) == (1, [])
 
 
+def test_an_invoice_with_a_line_for_each_tier_of_a_price() -> None:
+    """Stripe's graduated prices: five seats at one amount and three at another are eight, once."""
+    end = int(at(30).timestamp())
+    invoice = shops.stripe_invoice("subscription_create", end)
+    (seat,) = invoice["lines"]["data"]
+    seat["parent"] = {"subscription_item_details": {"subscription_item": "si_1"}}
+    invoice["lines"]["data"] = [{**seat, "id": "il_1", "quantity": 5}, {**seat, "id": "il_2", "quantity": 3}]
+    vendor = Vendor("stripe", mapped("price_1"))
+    for number in range(3):
+        vendor.receive(shops.stripe("invoice.paid", invoice, id_=f"evt_{number}"))
+        assert (len(vendor.licenses), vendor.asked) == (8, [])
+
+
 def test_uses_beside_a_subscription() -> None:
     """Stripe counts uses as the quantity of a line of their own: the time that was paid is extended."""
     vendor = Vendor("stripe", {**mapped("price_1"), **mapped("price_uses", product=None)})

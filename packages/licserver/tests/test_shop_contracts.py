@@ -1,12 +1,13 @@
 """Cases of a contract that no single shop shows: matching earlier licenses, what is asked, ends."""
 
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from harness.contracts import GRACE, Vendor, earlier, mapped
+from harness.contracts import GRACE, License, Vendor, earlier, mapped
 from licserver.shops.contract import Answer, Rules
 from licserver.shops.facts import (
     Contact,
@@ -367,3 +368,177 @@ def test_a_sum_of_refunds_that_the_order_itself_reports() -> None:
     assert sell(*sold).valid == []
     failed = Refund(id="r", reported_at=NOON + DAY, state=RefundState.VOID, orders=("5",), amount=Decimal(40))
     assert len(sell(*sold, failed).valid) == 1
+
+
+# --- items --------------------------------------------------------------------------------------
+
+BOUGHT = (order(subscriptions=("s",)), lines(line("a", item="1")))
+
+
+def by_hand(subscription: str = "s") -> License:
+    """Return a license that a person has issued for a subscription."""
+    return replace(earlier(99, "", ""), order_id=None, item=None, subscription_id=subscription)
+
+
+def test_an_item_that_was_removed_before_its_license_was_issued() -> None:
+    """Nothing is issued for it: the subscription does not pay it any more."""
+    two = lines(line("a", item="1"), line("b", item="2"))
+    assert len(sell(order(subscriptions=("s",)), two, items(line("a", id_="1")), names="a b").valid) == 1
+
+
+def test_an_item_that_is_removed_stays_what_it_was_for_last() -> None:
+    """Its license is revoked for what its customer had; the item itself is sold no more."""
+    vendor = sell(*BOUGHT, items(line("a", id_="1")), names="a b c")
+    vendor.take([items(line("b", id_="1"), line("c", id_="2"), days=1)])
+    first, second = vendor.licenses
+    assert [(one.key, one.item) for one in vendor.valid] == [("item:1", "b"), ("item:2", "c")]
+    vendor.take([items(line("c", id_="2"), days=2)])
+    assert ([one.item for one in vendor.valid], first.item) == (["c"], "b")
+    vendor.take([items(line("c", id_="2"), line("a", id_="3"), days=3)])
+    assert ([(one.key, one.item) for one in vendor.valid], first.item) == (
+        [("item:1", "a"), ("item:2", "c")],
+        "a",
+    )
+    assert second.revoked is None
+
+
+def test_lines_of_one_item_are_one() -> None:
+    """They add up, and what follows them in the order is sold as well."""
+    found = lines(line("a", item="1"), line("a", 2, item="1"), line("b", item="2"))
+    vendor = sell(order(subscriptions=("s",)), found, names="a b")
+    assert [one.key for one in vendor.valid] == ["item:1", "item:1", "item:1", "item:2"]
+
+
+def test_an_item_of_two_products_is_the_later_one() -> None:
+    """An invoice for the time before and after a change has both, under one id."""
+    vendor = sell(*BOUGHT, items(line("a", 5, "1"), line("b", 2, "1"), line("b", 1, "1")), names="a b")
+    assert [(one.key, one.item) for one in vendor.valid] == [("item:1", "b")] * 3
+
+
+def test_an_item_that_two_orders_sell() -> None:
+    """It belongs to the first one."""
+    again = order("6", 30, reason=OrderReason.UNKNOWN, subscriptions=("s",))
+    vendor = sell(*BOUGHT, again, lines(line("a", item="1"), order_id="6", days=30))
+    assert [(one.key, one.order_id) for one in vendor.valid] == [("item:1", "5")]
+
+
+def test_a_license_of_a_subscription_ends_with_it_and_on_no_day_of_its_own() -> None:
+    """Where the end of the subscription is known; otherwise on the day of the mapping."""
+    paid = order(subscriptions=("s",), ends_at=NOON + 30 * DAY)
+    vendor = sell(paid, lines(line("a", item="1")), expires_in="1y")
+    (license_,) = vendor.result.licenses
+    assert license_.terms is not None
+    assert (license_.ends_at, license_.terms.expires_on) == (NOON + 30 * DAY + GRACE, None)
+    (once,) = sell(order(), lines(line("a")), expires_in="1y").result.licenses
+    assert once.terms is not None
+    assert (once.ends_at, once.terms.expires_on) == (None, date(2027, 6, 15))
+
+
+def test_a_plan_whose_product_was_sold_before() -> None:
+    """The license of that product is valid again, though its plan is another one."""
+    vendor = Vendor("standard", {**mapped("a", "c"), **mapped("b", product="suite")})
+    vendor.take([*BOUGHT, items(line("a", id_="1"))])
+    (app,) = vendor.licenses
+    vendor.take([items(line("b", id_="1"), days=1)])
+    suite = vendor.licenses[1]
+    assert ([one.key for one in vendor.licenses], vendor.valid) == (["item:1", "item:1@suite"], [suite])
+    vendor.take([items(line("c", id_="1"), days=2)])
+    assert (vendor.valid, app.item, len(vendor.licenses)) == ([app], "c", 2)
+    assert [one.key for one in vendor.licenses] == ["item:1", "item:1@suite"]
+
+
+def test_a_changed_plan_that_a_person_has_agreed_to() -> None:
+    """The license follows, and nothing is asked any more."""
+    vendor = sell(*BOUGHT, items(line("a", id_="1")), names="a b")
+    vendor.rules = Rules(GRACE, follows_changes=False)
+    vendor.take([items(line("b", id_="1"), days=1)])
+    (question,) = vendor.attention
+    vendor.answers[question.id] = Answer.FOLLOW
+    vendor.reconcile()
+    assert ([one.item for one in vendor.valid], vendor.asked) == (["b"], [])
+
+
+def test_fewer_licenses_that_a_person_has_left() -> None:
+    """They stay, also when fewer of them are in use later."""
+    vendor = sell(*BOUGHT, items(line("a", 3, "1")))
+    for one in vendor.valid:
+        one.in_use = 1
+    vendor.take([items(line("a", 1, "1"), days=1)])
+    (question,) = vendor.attention
+    vendor.answers[question.id] = Answer.LEAVE
+    for one in vendor.valid:
+        one.in_use = 0
+    vendor.reconcile()
+    assert (len(vendor.valid), vendor.asked) == (3, [])
+
+
+def test_a_plan_change_of_a_license_whose_order_is_not_known() -> None:
+    """The license follows; its payment has no day that is known."""
+    vendor = sell(items(line("a", id_="1")), report(SubscriptionState.ACTIVE), names="a b", expires_in="1y")
+    vendor.licenses.append(replace(earlier(1, "a", "5"), key="item:1", order_id=None, subscription_id="s"))
+    vendor.take([items(line("b", id_="1"), days=1)])
+    assert [(one.item, one.expires_on) for one in vendor.valid] == [("b", None)]
+
+
+# --- keys and numbers ---------------------------------------------------------------------------
+
+
+def test_licenses_of_before_get_the_key_of_their_line_and_numbers() -> None:
+    """And those that are bought later the same key, and the next numbers."""
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses += [earlier(1, "a", "5"), earlier(2, "a", "5")]
+    vendor.take([order()])
+    assert [(one.key, one.number) for one in vendor.licenses] == [("earlier:5/a", n) for n in (1, 2)]
+    vendor.take([lines(line("a", 3, "1"))])
+    assert [(one.key, one.number) for one in vendor.licenses] == [("line:5/1", n) for n in (1, 2, 3)]
+
+
+def test_a_number_that_is_free_is_given_first() -> None:
+    """No two licenses of a line have the same."""
+    vendor = sell(order(), lines(line("a", 1, "1")))
+    vendor.licenses[0].number = 2
+    vendor.take([lines(line("a", 3, "1"), days=1)])
+    assert [one.number for one in vendor.licenses] == [2, 1, 3]
+
+
+# --- purchases that are not known ---------------------------------------------------------------
+
+RENEWAL = order("6", 40, reason=OrderReason.RENEWAL, subscriptions=("s",))
+
+
+def test_a_renewal_of_a_license_that_a_person_has_issued() -> None:
+    """Its purchase is that license; but a time that is not known is asked about."""
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses.append(by_hand())
+    vendor.take([replace(RENEWAL, ends_at=NOON + 90 * DAY)])
+    assert (vendor.asked, vendor.ends) == ([], [NOON + 90 * DAY + GRACE])
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses.append(by_hand())
+    vendor.take([RENEWAL])
+    assert vendor.asked == ["PERIOD"]
+
+
+def test_two_subscriptions_of_an_order_of_which_one_has_licenses() -> None:
+    """The other one's purchase is asked about."""
+    both = replace(RENEWAL, subscriptions=("s", "t"), ends_at=NOON + 90 * DAY)
+    for known, asked in (("s", "t"), ("t", "s")):
+        vendor = Vendor("standard", mapped("a"))
+        vendor.licenses.append(by_hand(known))
+        vendor.take([both])
+        assert [one.about for one in vendor.attention] == [f"subscription:{asked}"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("6",), is_full=True),
+        replace(RENEWAL, reported_at=NOON + 41 * DAY, state=OrderState.PENDING, paid_at=None),
+    ],
+    ids=["refunded", "not paid"],
+)
+def test_a_renewal_that_is_not_paid_asks_nobody(more: Fact) -> None:
+    """Its purchase is not known either, and there is nothing to serve."""
+    vendor = sell(RENEWAL)
+    assert vendor.asked == ["SUBSCRIPTION"]
+    vendor.take([more])
+    assert vendor.asked == []

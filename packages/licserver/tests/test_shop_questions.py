@@ -304,6 +304,20 @@ def test_a_subscription_that_grows_beyond_the_most_that_is_issued() -> None:
     assert (len(vendor.valid), vendor.asked) == (0, [])
 
 
+def test_an_order_that_was_changed_after_its_licenses_of_before_were_issued_asks() -> None:
+    """For each line that may be the one of a license; ids may have colons."""
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses.append(earlier(1, "old", "5:1"))
+    vendor.take([order("5:1"), lines(line("x"), line("y", id_="2"), order_id="5:1")])
+    text = "order 5:1 was changed after its licenses were issued, and it is not known whether they are for"
+    by_hand = "issue a license by hand if one is missing"
+    kind, about = AttentionKind.UNCLEAR, "order:5:1"
+    assert vendor.attention == [
+        Attention("unclear:line:5:1/1", kind, f"{text} x; {by_hand}", about, ("x",)),
+        Attention("unclear:line:5:1/2", kind, f"{text} y; {by_hand}", about, ("y",)),
+    ]
+
+
 def test_a_refund_of_an_unknown_share_asks() -> None:
     """Once its license is known, and as long as it is not revoked."""
     part = refund(is_full=None, amount=Decimal(5))

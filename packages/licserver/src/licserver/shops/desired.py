@@ -1,7 +1,7 @@
 """Derive the licenses that should exist from the facts of a contract."""
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from licserver.shops.contract import (
     Rules,
     Terms,
 )
-from licserver.shops.facts import Contact, Fact, Line, OrderReason, OrderState
+from licserver.shops.facts import Contact, Fact, Line, Lines, OrderReason, OrderState
 from licserver.shops.orders import OrderFacts, Share, group_orders
 from licserver.shops.periods import add_period
 from licserver.shops.subscriptions import Course, SubscriptionFacts, group_subscriptions
@@ -52,7 +52,7 @@ class _Current(NamedTuple):
     """The licenses of a unit for what is sold now, or was sold last."""
 
     issued: list[Issued]
-    is_same: bool = True  # what is sold is what they are for
+    is_same: bool = False  # what is sold is what they are for
     mapping: ItemMapping | None = None  # what they have to become
 
 
@@ -95,7 +95,6 @@ class _Derivation:
         self._contacts = sorted(contacts, key=lambda one: (one.reported_at, one.id), reverse=True)
         self._courses: dict[str, Course] = {}
         self._units: dict[str, Unit] = {}
-        self._unclear: set[str] = set()
         self._licenses: list[DesiredLicense] = []
         self._count = len(issued)
         self._attention: dict[str, Attention] = {}
@@ -137,7 +136,7 @@ class _Derivation:
         if not order.sells or order.lines is None:
             self._add_earlier(order, own)
             return
-        units = self._read_lines(order)
+        units = self._read_lines(order, order.lines)
         by_key = {unit.key: unit for unit in units}
         left: list[Issued] = []
         for one in own:
@@ -157,9 +156,9 @@ class _Derivation:
         if not order.lines.is_complete:
             self._ask_for_lines(order, has_some=True)
 
-    def _read_lines(self, order: OrderFacts) -> list[Unit]:
+    def _read_lines(self, order: OrderFacts, lines: Lines) -> list[Unit]:
         units: dict[str, Unit] = {}
-        for line in () if order.lines is None else order.lines.lines:
+        for line in lines.lines:
             key = (
                 f"item:{escape(line.item_id)}" if line.item_id else make_line_key(order, line.id or line.sold)
             )
@@ -193,7 +192,7 @@ class _Derivation:
                 order = orders.get(one.order_id or "")
                 is_item = key.startswith("item:")
                 lines = None if order is None or not order.sells or is_item else order.lines
-                is_gone = lines is not None and lines.is_complete and key not in self._unclear
+                is_gone = lines is not None and lines.is_complete
                 self._units[key] = Unit(
                     key,
                     sold=one.item,
@@ -213,7 +212,6 @@ class _Derivation:
             for unit in left:
                 unit.subscription = subscription
             return
-        has_units = bool(left)
         open_ = match_items(left, items, subscription, self._find_product)
         for unit in left:
             if unit.is_item or is_assigned(unit, subscription):
@@ -224,12 +222,10 @@ class _Derivation:
                 unit.ids = unit.ids if unit.sold is None else (unit.sold,)
             elif not unit.is_described:
                 unit.subscription = subscription
-        if has_units or self._is_bought(subscription):
-            for item in open_:
-                name = item.id or f"{subscription.id}/{item.sold}"
-                added = Unit(f"item:{escape(name)}", order=_find_payer(subscription, self._rules))
-                assign_item(added, item, subscription)
-                self._units[added.key] = added
+        for item in open_:
+            name = item.id or f"{subscription.id}/{item.sold}"
+            key, payer = f"item:{escape(name)}", _find_payer(subscription, self._rules)
+            assign_item(self._units.setdefault(key, Unit(key, order=payer)), item, subscription)
 
     def _is_bought(self, subscription: SubscriptionFacts) -> bool:
         return any(one.sells and one.was_paid(self._rules) for one in subscription.orders)
@@ -261,10 +257,7 @@ class _Derivation:
             return False
         if unit.subscription is not None:
             return self._is_bought(unit.subscription)
-        order = unit.order
-        if order is None or not order.sells or not order.was_paid(self._rules):
-            return False
-        return order.find_state(self._rules) is not OrderState.UNKNOWN
+        return unit.order is not None and unit.order.find_state(self._rules) is not OrderState.UNKNOWN
 
     def _make_terms(self, unit: Unit, mapping: ItemMapping) -> Terms:
         """Return the terms of a license; their periods begin with the payment."""
@@ -340,21 +333,21 @@ class _Derivation:
         for one in reversed(unit.issued):
             products.setdefault(one.product, []).insert(0, one)
         if not unit.is_item or not unit.ids:
-            return _Current(next(iter(products.values())))
+            return _Current(next(iter(products.values())), is_same=True)
         for of_product in products.values():
             if any(one.item is None or one.item in unit.ids for one in of_product):
-                return _Current(of_product)
+                return _Current(of_product, is_same=True)
         latest = next(iter(products.values()))
         if mapping is None:
             self._ask_to_map(unit)
         if mapping is None or mapping.product is None:
-            return _Current(latest, is_same=False)
+            return _Current(latest)
         question = f"change:{unit.key}:{unit.sold}"
         if not self._follows(question):
             text = f"{_name(unit.about)} is for {unit.name} now, and its license is not: follow the change"
             self._ask(question, AttentionKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
-            return _Current(latest, is_same=False)
-        return _Current(products.get(mapping.product, latest), mapping=mapping)
+            return _Current(latest)
+        return _Current(products.get(mapping.product, latest), is_same=True, mapping=mapping)
 
     def _follows(self, question: str) -> bool:
         answer = self._answers.get(question)
@@ -385,9 +378,9 @@ class _Derivation:
             self._ask_to_map(unit)
             return
         taken = set(numbers.values())
-        free = (one for one in range(1, len(order) + quantity + 1) if one not in taken)
+        free = (one for one in itertools.count(1) if one not in taken)
         key = next((one.key for one in current.issued if one.key and has_key(one)), unit.key)
-        self._add_new(unit, islice(free, missing), terms or self._make_terms(unit, mapping), key)
+        self._add_new(unit, itertools.islice(free, missing), terms or self._make_terms(unit, mapping), key)
 
     def _may_reduce(self, unit: Unit, paid: Sequence[Issued], quantity: int, question: str) -> bool:
         """Return whether licenses that are not paid any more may be revoked; otherwise a person is asked."""
@@ -478,7 +471,7 @@ class _Derivation:
         email = next((one.email for one in known if one.email), None)
         if email is None and is_new:
             customers = (Fetch("customer", one.customer_id, unit.about) for one in known if one.customer_id)
-            self._fetches.update(dict.fromkeys(list(customers)[:1]))
+            self._note(*list(customers)[:1])
         return email, next((one.language for one in known if one.language), None)
 
     # --- what a person has to look at
@@ -521,7 +514,6 @@ class _Derivation:
         self._ask(f"quantity:{unit.key}", AttentionKind.MANY, text, unit.about, unit.ids)
 
     def _ask_about_unclear(self, unit: Unit) -> None:
-        self._unclear.add(unit.key)
         text = (
             f"{_name(unit.about)} was changed after its licenses were issued, and it is not known whether "
             f"they are for {unit.name}; issue a license by hand if one is missing"
@@ -537,8 +529,12 @@ class _Derivation:
 
     def _fetch(self, kind: str, order: OrderFacts | None) -> None:
         """Note what the shop's API may know of an order; it may know it by any of its names."""
-        names = [] if order is None else [(one, f"order:{order.id}") for one in sorted(order.names)]
-        self._fetches.update({Fetch(kind, name, about): None for name, about in names})
+        if order is not None:
+            self._note(*(Fetch(kind, name, f"order:{order.id}") for name in sorted(order.names)))
+
+    def _note(self, *fetches: Fetch) -> None:
+        """Note what the shop's API may know, each once."""
+        self._fetches.update(dict.fromkeys(fetches))
 
     def _check_order(self, order: OrderFacts) -> None:
         about = f"order:{order.id}"
@@ -575,17 +571,18 @@ class _Derivation:
         has_licenses = by_hand or any(
             unit.issued for unit in self._units.values() if unit.subscription is subscription
         )
-        renewals = [one for one in subscription.orders if one.order is not None and not one.sells]
         paid = [
-            one for one in renewals if one.was_paid(self._rules) and one.find_refusal(self._rules) is None
+            one
+            for one in subscription.orders
+            if one.was_paid(self._rules) and one.find_refusal(self._rules) is None
         ]
         if paid and not has_licenses and not self._is_bought(subscription):
             self._ask_for_purchase(f"{_name(about)} was paid, and its purchase is not known", about, *paid)
-            self._fetches[Fetch("subscription", subscription.id, about)] = None
+            self._note(Fetch("subscription", subscription.id, about))
         elif course.has_unknown_period and has_licenses:
             text = f"{_name(about)} was paid for a time that is not known; extend its licenses by hand"
             self._ask(f"period:{subscription.id}", AttentionKind.PERIOD, text, about)
-            self._fetches[Fetch("subscription", subscription.id, about)] = None
+            self._note(Fetch("subscription", subscription.id, about))
 
     def _explain_nothing(self) -> str:
         """Return why no license is issued for the first order; empty if that is not known."""

@@ -128,12 +128,17 @@ def match_items(
 
 
 def _merge(items: Sequence[Line]) -> list[Line]:
-    """Return items once each; those without an id are distinguished by their products."""
+    """Return items once each: an invoice has a line for each tier of a price.
+
+    Items without an id are distinguished by their products; of one id with two products the later counts.
+    """
     merged: dict[str, Line] = {}
     for place, item in enumerate(items):
-        name = f"sold:{item.sold}" if item.id is None and item.sold is not None else f"{place}"
+        unknown = f"{place}" if item.sold is None else f"sold:{item.sold}"
+        name = unknown if item.id is None else f"id:{item.id}"
         known = merged.get(name)
-        merged[name] = item if known is None else item._replace(quantity=add_quantities(known, item))
+        is_part = known is not None and known.sold == item.sold
+        merged[name] = item._replace(quantity=add_quantities(known, item)) if known and is_part else item
     return list(merged.values())
 
 
