@@ -38,7 +38,7 @@ from licclient._offline.client import LicenseFileInstaller
 from licclient._seats.client import Seats, create
 from licclient._seats.seat import Seat
 from licclient._uses.client import Uses
-from licclient.dialogs._states import Action
+from licclient.dialogs import Action, drive_activation, drive_update
 from licclient.install import Installation
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage, Misbehaviour, answer_dialog
 
@@ -364,6 +364,34 @@ def test_of_a_dialog(hands, licensed_app, tmp_path, name):
         else:
             with answer_dialog("Not now" if name == "ask_for_key" else "Later"):
                 function(**(rest | {argument: value}))
+
+    problems = {}
+    for argument, hint in hints.items():
+        found = _failures(argument, hint, partial(call, argument))
+        problems |= {(argument, case): what for case, what in found.items()}
+    assert problems == {}
+
+
+class Unseen:
+    """A window of no toolkit."""
+
+    def draw(self, view):
+        """Show nothing."""
+
+    def leave(self):
+        """Close nothing."""
+
+
+@pytest.mark.parametrize("function", [drive_activation, drive_update])
+def test_of_a_driver(licensed_app, tmp_path, function):
+    """Of a window of another toolkit."""
+    (client, _), usual = licensed_app
+    hints = _hints(function)
+    rest = {"client": client, "window": Unseen(), "deliver": lambda call: call()}
+    rest |= {"update": usual["update"], "to": tmp_path} if function is drive_update else {}
+
+    def call(argument, value):
+        function(**(rest | {argument: value})).press(Action.CLOSE)
 
     problems = {}
     for argument, hint in hints.items():

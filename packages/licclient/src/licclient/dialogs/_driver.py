@@ -7,15 +7,19 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from licclient._base_client import BaseClient
 from licclient._client import LicenseClient
-from licclient._core.arguments import check_flag, check_text, wrong_type
+from licclient._core.arguments import check_call, check_flag, check_text, wrong_type
 from licclient._core.environment import open_page
+from licclient._core.model import License
 from licclient._core.runners import Deliver
+from licclient._core.storage import read_folder
 from licclient._core.texts import pick_tag
+from licclient._core.update_model import Downloaded
 from licclient._explain import system_languages
 from licclient._updates.check import check_update, installed_version
 from licclient.dialogs._states import (
@@ -29,6 +33,7 @@ from licclient.dialogs._states import (
     Pressed,
     Progressed,
     Tone,
+    Typed,
     View,
     without_browser,
 )
@@ -41,11 +46,13 @@ State = ActivationState | OfferState
 
 
 class Window(Protocol):
-    """What a toolkit brings: `draw` shows a view, `leave` closes the window."""
+    """A window of a toolkit; its methods are called on the thread of the windows."""
 
-    def draw(self, view: View) -> None: ...
+    def draw(self, view: View) -> None:
+        """Show a view; first called before there is a driver."""
 
-    def leave(self) -> None: ...
+    def leave(self) -> None:
+        """Close the window: the dialog is over."""
 
 
 _queue: Final[list["tuple[Driver, Callable[[], object]]"]] = []
@@ -56,9 +63,9 @@ watchers: Final[list[Callable[["Driver"], object]]] = []
 
 
 class Driver:
-    """One dialog from its opening, when its first view is drawn, to its end.
+    """One dialog from its opening to its end; `drive_activation` and `drive_update` return one.
 
-    `deliver` runs a function on the thread of the windows, for other threads; `to` takes downloads.
+    Its methods are for the thread of the windows, `close` for every thread.
     """
 
     def __init__(
@@ -94,12 +101,29 @@ class Driver:
             self._deliver(partial(watcher, self))
 
     @property
+    def view(self) -> View:
+        """What the window shows now."""
+        return self.state.view()
+
+    @property
+    def license(self) -> License | None:
+        """The license of a dialog that asks for a key; None before it is known."""
+        outcome = self.state.outcome
+        return outcome if isinstance(outcome, License) else None
+
+    @property
+    def file(self) -> Downloaded | None:
+        """The file of a dialog that offers an update, whole and verified; None before it has arrived."""
+        outcome = self.state.outcome
+        return outcome if isinstance(outcome, Downloaded) else None
+
+    @property
     def is_over(self) -> bool:
         """Whether the window is closed, or about to be."""
         return self._window is None
 
     def end(self) -> None:
-        """Ignore what still comes, and cancel a download; a verify that runs is completed (D-85)."""
+        """Take note that the window is gone: cancel a download; a verify that runs is completed (D-85)."""
         self._window = None
         self._cancel.set()
         self.leave_queue()
@@ -122,6 +146,11 @@ class Driver:
     def press(self, action: Action) -> None:
         """Handle a click on a button, its key, or the closing of the window."""
         self.handle(Pressed(action))
+
+    def type_text(self, text: str) -> None:
+        """Take what the field for the key holds now: typed, pasted, or just drawn."""
+        if text != self.view.body:
+            self.handle(Typed(text))
 
     def open_link(self, url: str) -> None:
         """Open a page in the browser, on a thread: some browsers are waited for."""
@@ -218,6 +247,69 @@ def wrong_thread(toolkit: str, deliver: str) -> RuntimeError:
         f"dialogs open on the thread of {toolkit}'s main loop, and this is {name!r}: create there deliver ="
         f" {deliver} (licclient.deliver), and call deliver(lambda: …) here, or give it to client.start"
     )
+
+
+def drive_activation(
+    client: LicenseClient,
+    window: Window,
+    deliver: Deliver,
+    *,
+    problem: BaseException | None = None,
+    language: str | None = None,
+    trial: bool = False,
+) -> Driver:
+    """Return the driver of a window that asks a person for a license key; it has drawn its first view.
+
+    Args:
+        client: Verifies the key, and remembers it when it is good.
+        window: Shows it.
+        deliver: Runs a function on the thread of the windows, whichever thread calls it, and in order.
+        problem: Why the app asks, such as what `require` raised; shown at first.
+        language: As for `explain`; None for the language of the system.
+        trial: Whether a button starts the trial of this computer; needs a client with `slug`.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: `trial`, and the client was made without `slug`.
+    """
+    state = begin_activation(client, problem, language, trial=trial)
+    return Driver(_check_window(window), _check_deliver(deliver), client, state)
+
+
+def drive_update(
+    client: LicenseClient,
+    window: Window,
+    deliver: Deliver,
+    update: "Update",
+    to: str | PathLike[str],
+    *,
+    language: str | None = None,
+) -> Driver:
+    """Return the driver of a window that offers an update, and downloads it if the person wants it.
+
+    `update` is that of `check_for_update`, `to` the folder for the file; the others are as for
+    `drive_activation`. A version that was skipped is offered as well: ask `client.is_skipped` before.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: The client was made without `slug` or `version`.
+    """
+    state = begin_offer(client, update, language)
+    return Driver(_check_window(window), _check_deliver(deliver), client, state, read_folder("to", to))
+
+
+def _check_window(window: Window) -> Window:
+    for name in ("draw", "leave"):
+        if not callable(getattr(window, name, None)):
+            raise TypeError(f"window must have {name}(), as a Window of licclient.dialogs has")
+    return window
+
+
+def _check_deliver(deliver: Deliver) -> Deliver:
+    check_call("deliver", deliver)
+    if deliver is None:
+        raise wrong_type("deliver", "a function that runs another one on the thread of the windows", deliver)
+    return deliver
 
 
 MOST_LETTERS: Final = 100_000

@@ -59,7 +59,7 @@ from licclient.dialogs._driver import (
     marked,
     wrong_thread,
 )
-from licclient.dialogs._states import Action, Bar, Link, Typed, View
+from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
@@ -350,8 +350,7 @@ class ActivationDialog(_Dialog):
     @property
     def license(self) -> "License | None":
         """The license; None before it is known."""
-        outcome = self._driver.state.outcome
-        return outcome if isinstance(outcome, License) else None
+        return self._driver.license
 
     def run(self) -> "License | None":
         """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""
@@ -366,8 +365,7 @@ class ActivationDialog(_Dialog):
 
     def _take_text(self, text: str) -> None:
         """Take what a person typed, dictated or had filled in; what was drawn is known."""
-        if text != self._driver.state.view().body:
-            self._driver.handle(Typed(text))
+        self._driver.type_text(text)
 
     def _draw_body(self, view: View) -> None:
         if self._field.text() != view.body:
@@ -398,8 +396,7 @@ class UpdateDialog(_Dialog):
     @property
     def file(self) -> "Downloaded | None":
         """The file, whole and verified; None before the download has ended."""
-        outcome = self._driver.state.outcome
-        return outcome if isinstance(outcome, Downloaded) else None
+        return self._driver.file
 
     def run(self) -> "Downloaded | None":
         """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""

@@ -123,8 +123,7 @@ class ActivationDialog(TkDialog):
     @property
     def license(self) -> "License | None":
         """The license; None before it is known."""
-        outcome = self._driver.state.outcome
-        return outcome if isinstance(outcome, License) else None
+        return self._driver.license
 
     def run(self) -> "License | None":
         """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""
@@ -181,8 +180,7 @@ class UpdateDialog(TkDialog):
     @property
     def file(self) -> "Downloaded | None":
         """The file, whole and verified; None before the download has ended."""
-        outcome = self._driver.state.outcome
-        return outcome if isinstance(outcome, Downloaded) else None
+        return self._driver.file
 
     def run(self) -> "Downloaded | None":
         """Show the dialog, and wait until it is closed; nothing else of the app takes input meanwhile."""
