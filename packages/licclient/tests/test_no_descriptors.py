@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,21 +182,29 @@ def test_a_missing_module_stays_missing():
         lazy.load_module("licclient.nothing")
 
 
-def test_the_files_of_a_frozen_app_were_removed(monkeypatch, tmp_path):
-    """A cleaner empties the folder of a one-file app after some days: starting it again helps."""
-    library = tmp_path / "base_library.zip"
-    library.touch()
+@pytest.mark.parametrize("change", [Path.unlink, lambda part: os.utime(part, (1, 1))])
+def test_the_files_of_the_program_are_other_ones_than_at_its_start(change, monkeypatch, tmp_path):
+    """A cleaner empties the folder of a one-file app, or the package is upgraded: starting again helps."""
+    part = tmp_path / "base_library.zip"
+    part.touch()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
-        patch.setattr(lazy, "_LIBRARY", lazy._find_library())
+        assert lazy._find_part() == str(part)
+        patch.setattr(lazy, "_PART", str(part))
+        patch.setattr(lazy, "_FOUND", lazy._mark(str(part)))
         with pytest.raises(ModuleNotFoundError):
             lazy.load_module("licclient.nothing")
-        library.unlink()
+        change(part)
         with pytest.raises(StateUnreadableError) as gone:
             lazy.load_module("licclient.nothing")
     assert str(gone.value) == lazy.PROGRAM_GONE
     assert explain(gone.value, "en").endswith("Please start it again.")
-    assert lazy._find_library() is None
+
+
+def test_this_module_is_a_part_of_the_program():
+    """Without a bundle."""
+    assert lazy._find_part() == lazy.__file__
+    assert lazy._mark(lazy._find_part()) is not None
 
 
 def test_the_linker_has_no_descriptor(monkeypatch):

@@ -218,8 +218,8 @@ class NoSeatError(LicclientError):
 class StateUnreadableError(LicclientError):
     """A file of the state folder cannot be read; nothing was changed (D-52).
 
-    Also when a module of this package cannot be loaded: the app has used up its file descriptors, or the
-    files were removed that a frozen app was unpacked to.
+    Also when a module of this package cannot be loaded: the app has used up its file descriptors, or its
+    files were removed or replaced since it was started.
 
     Attributes:
         reason: In the system's words, such as `Permission denied`.

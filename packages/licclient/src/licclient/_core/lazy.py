@@ -6,17 +6,30 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-PROGRAM_GONE: Final = "The temporary files of this program were removed. Start the program again."
+PROGRAM_GONE: Final = (
+    "The files of this program were removed or replaced while it was running. Start the program again."
+)
+
+_Mark = tuple[int, int] | None
 
 
-def _find_library() -> str | None:
-    """Return a file that PyInstaller has unpacked with this app; None for any other app."""
+def _mark(path: str) -> _Mark:
+    """Return by what a file is known again; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - pathlib is loaded later, if at all
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _find_part() -> str:
+    """Return a file that goes with the others of this program: of PyInstaller's bundle, or this module's."""
     folder: str | None = getattr(sys, "_MEIPASS", None)
-    path = f"{folder}{os.sep}base_library.zip"
-    return path if folder is not None and os.access(path, os.F_OK) else None
+    return __file__ if folder is None else f"{folder}{os.sep}base_library.zip"
 
 
-_LIBRARY: Final = _find_library()
+_PART: Final = _find_part()
+_FOUND: Final = _mark(_PART)
 
 
 class LazyModule(ModuleType):
@@ -43,7 +56,8 @@ def lazy(name: str) -> ModuleType:
 def load_module(name: str) -> ModuleType:
     """Import a module; raise `StateUnreadableError` if the app has used up its file descriptors.
 
-    Also if the folder that a frozen app was unpacked to is emptied: cleaners do so after some days.
+    Also if the files of the program are not those any more with which it was started: a cleaner has emptied
+    the folder that a frozen app was unpacked to, or the package was upgraded.
     """
     try:
         return import_module(name)
@@ -65,4 +79,4 @@ def _reason(problem: OSError | ImportError) -> str | None:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as cause:
         return cause.strerror
-    return PROGRAM_GONE if _LIBRARY is not None and not os.access(_LIBRARY, os.F_OK) else None
+    return PROGRAM_GONE if _FOUND not in (None, _mark(_PART)) else None

@@ -34,7 +34,7 @@ TEXTS: Final = {
     "error.clock": "Die Uhr dieses Computers geht falsch. Bitte stellen Sie Datum und Uhrzeit, und versuchen Sie es erneut.",
     "error.pending": "Die Lizenz wird gerade geprüft. Bitte versuchen Sie es gleich noch einmal.",
     "error.keyring": "Der Lizenzschlüssel konnte nicht aus dem Schlüsselbund gelesen werden. Bitte entsperren Sie ihn und versuchen Sie es erneut.",
-    "error.program_gone": "Dateien dieses Programms wurden gelöscht, während es lief. Bitte starten Sie es neu.",
+    "error.program_gone": "Dateien dieses Programms wurden gelöscht oder ersetzt, während es lief. Bitte starten Sie es neu.",
     "error.state": "Die Lizenzdaten auf diesem Computer lassen sich gerade nicht lesen. Bitte versuchen Sie es erneut, oder prüfen Sie die Zugriffsrechte des Ordners.",
     "error.untrusted": "Die empfangenen Daten sind nicht vertrauenswürdig und wurden verworfen. Fragen Sie den Support.",
     "error.unusable_archive": "Das Update lässt sich nicht installieren. Diese Version läuft weiter; bitte fragen Sie den Support.",

@@ -40,7 +40,7 @@ TEXTS: Final = {
     "error.clock": "The clock of this computer is wrong. Please set the date and time, then try again.",
     "error.pending": "The license is being checked. Please try again in a moment.",
     "error.keyring": "The license key could not be read from the system's keyring. Please unlock it and try again.",
-    "error.program_gone": "Files of this program were removed while it was running. Please start it again.",
+    "error.program_gone": "Files of this program were removed or replaced while it was running. Please start it again.",
     "error.state": "The license data on this computer cannot be read at the moment. Please try again, or check the access rights of its folder.",
     "error.untrusted": "What was received could not be verified, and was not used. Please contact support.",
     "error.unusable_archive": "The update cannot be installed. You can go on using this version; please contact support.",

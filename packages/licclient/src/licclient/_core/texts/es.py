@@ -34,7 +34,7 @@ TEXTS: Final = {
     "error.clock": "El reloj de este equipo es incorrecto. Ajuste la fecha y la hora e inténtelo de nuevo.",
     "error.pending": "Se está comprobando la licencia. Inténtelo de nuevo en un momento.",
     "error.keyring": "No se pudo leer la clave de licencia del llavero del sistema. Desbloquéelo e inténtelo de nuevo.",
-    "error.program_gone": "Se eliminaron archivos de este programa mientras se ejecutaba. Inícielo de nuevo.",
+    "error.program_gone": "Se eliminaron o sustituyeron archivos de este programa mientras se ejecutaba. Inícielo de nuevo.",
     "error.state": "Los datos de la licencia en este equipo no se pueden leer en este momento. Inténtelo de nuevo o compruebe los permisos de su carpeta.",
     "error.untrusted": "No se pudieron verificar los datos recibidos y se descartaron. Póngase en contacto con el soporte.",
     "error.unusable_archive": "La actualización no se puede instalar. Puede seguir usando esta versión; consulte al soporte.",

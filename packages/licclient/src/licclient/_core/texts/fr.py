@@ -34,7 +34,7 @@ TEXTS: Final = {
     "error.clock": "L’horloge de cet ordinateur est fausse. Veuillez régler la date et l’heure, puis réessayer.",
     "error.pending": "La licence est en cours de vérification. Veuillez réessayer dans un instant.",
     "error.keyring": "La clé de licence n’a pas pu être lue dans le trousseau du système. Veuillez le déverrouiller et réessayer.",
-    "error.program_gone": "Des fichiers de ce programme ont été supprimés pendant son exécution. Veuillez le redémarrer.",
+    "error.program_gone": "Des fichiers de ce programme ont été supprimés ou remplacés pendant son exécution. Veuillez le redémarrer.",
     "error.state": "Les données de licence sur cet ordinateur sont illisibles pour le moment. Veuillez réessayer ou vérifier les droits d’accès à leur dossier.",
     "error.untrusted": "Les données reçues n’ont pas pu être vérifiées et sont ignorées. Veuillez contacter l’assistance.",
     "error.unusable_archive": "La mise à jour ne peut pas être installée. Cette version reste utilisable ; contactez l’assistance.",

@@ -34,7 +34,7 @@ TEXTS: Final = {
     "error.clock": "此计算机的时钟不正确。请校准日期和时间后重试。",
     "error.pending": "正在检查许可证。请稍后重试。",
     "error.keyring": "无法从系统密钥环读取许可证密钥。请解锁后重试。",
-    "error.program_gone": "此程序的文件在运行期间被删除。请重新启动程序。",
+    "error.program_gone": "此程序的文件在运行期间被删除或替换。请重新启动程序。",
     "error.state": "目前无法读取此计算机上的许可证数据。请重试，或检查其文件夹的访问权限。",
     "error.untrusted": "收到的内容无法通过验证，未被使用。请联系技术支持。",
     "error.unusable_archive": "无法安装更新。您可以继续使用当前版本；请联系技术支持。",
