@@ -82,9 +82,9 @@ def set_role(services: Services, printer: Printer, name: str, role: str) -> None
 def list_users(services: Services, printer: Printer) -> None:
     """List all users."""
     records = (
-        {"user": one.name, "role": one.role.value, "added_at": one.created_at}
-        | {"password_changed_at": one.password_changed_at, "second_factor": one.has_second_factor}
-        for one in services.users.list_all()
+        {"user": user.name, "role": user.role.value, "added_at": user.created_at}
+        | {"password_changed_at": user.password_changed_at, "second_factor": user.has_second_factor}
+        for user in services.users.list_all()
     )
     printer.table(records, (32, 10, 23, 23, 0), "no users yet; add one: licserver user add NAME")
 

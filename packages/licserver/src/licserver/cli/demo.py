@@ -218,7 +218,7 @@ def _fill(services: Services, folder: Path) -> _DemoKeys:
         LicenseTerms(expires_on=today - timedelta(days=1)),
         LicenseTerms(lifetime=True),
     )
-    keys = _DemoKeys(*(services.licenses.issue(_SLUG, one)[1] for one in terms))
+    keys = _DemoKeys(*(services.licenses.issue(_SLUG, term)[1] for term in terms))
     services.licenses.revoke(keys.revoked, "refunded")
     return keys
 

@@ -53,18 +53,23 @@ def check(data_dir: Path | None, *, as_json: bool, reach: bool) -> None:
         findings = [Finding("settings", Level.FAILED, str(error), "correct the variable that it names")]
     else:
         findings = list(check_installation(settings, system_clock(), reach=reach))
-    failed = [one for one in findings if one.level is Level.FAILED]
+    failed = [finding for finding in findings if finding.level is Level.FAILED]
     if as_json:
         document = [
-            {"about": one.about, "level": one.level, "message": one.message, "advice": one.advice}
-            for one in findings
+            {
+                "about": finding.about,
+                "level": finding.level,
+                "message": finding.message,
+                "advice": finding.advice,
+            }
+            for finding in findings
         ]
         Printer(as_json=True).result({"ok": not failed, "findings": document}, "")
     else:
-        for one in findings:
-            echo(f"{_SIGNS[one.level]}  {one.about}: {one.message}")
-            if one.advice:
-                echo(f"      → {one.advice}")
+        for finding in findings:
+            echo(f"{_SIGNS[finding.level]}  {finding.about}: {finding.message}")
+            if finding.advice:
+                echo(f"      → {finding.advice}")
     if failed:
         sys.exit(1)
 

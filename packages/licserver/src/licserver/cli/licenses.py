@@ -276,7 +276,7 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
 @click.option("--trials", is_flag=True, help="Only trials.")
 def list_licenses(services: Services, printer: Printer, product: str | None, *, trials: bool) -> None:
     """List licenses, with masked keys."""
-    found = (one for one in services.licenses.list_all(product) if one.trial or not trials)
+    found = (license_ for license_ in services.licenses.list_all(product) if license_.trial or not trials)
     _print_list(services, printer, found, "no trials yet" if trials else "no licenses yet")
 
 
@@ -317,8 +317,8 @@ def deactivate(services: Services, printer: Printer, key: str, domain_or_ip: str
 def seats(services: Services, printer: Printer, key: str) -> None:
     """List the floating seats that are in use, and by whom."""
     rows = (
-        {"seat": one.id.hex(), **pick(one, "taken_at", "expires_at", "domain", "label")}
-        for one in services.seats.list_held(services.licenses.get(key))
+        {"seat": seat.id.hex(), **pick(seat, "taken_at", "expires_at", "domain", "label")}
+        for seat in services.seats.list_held(services.licenses.get(key))
     )
     printer.table(rows, (32, 20, 20, 32, 0), "no seat is in use")
 
@@ -392,18 +392,18 @@ def _print_changed(services: Services, printer: Printer, license_: IssuedLicense
 def _print_list(services: Services, printer: Printer, found: Iterable[IssuedLicense], empty: str) -> None:
     """Print licenses; in JSON each field has one type, as in `license show`."""
 
-    def summarize(one: IssuedLicense) -> dict[str, Any]:
-        expiry: dict[str, Any] = pick(one, "expires_on", "lifetime")
+    def summarize(license_: IssuedLicense) -> dict[str, Any]:
+        expiry: dict[str, Any] = pick(license_, "expires_on", "lifetime")
         if not printer.as_json and expiry.pop("lifetime"):
             expiry["expires_on"] = "lifetime"
         return {
-            "id": one.id.hex(),
-            "license_key": services.licenses.mask_key(one),
-            "product": one.product_slug,
-            "slots": "unlimited" if one.slots is None else one.slots,
-            "slots_used": one.slots_used,
+            "id": license_.id.hex(),
+            "license_key": services.licenses.mask_key(license_),
+            "product": license_.product_slug,
+            "slots": "unlimited" if license_.slots is None else license_.slots,
+            "slots_used": license_.slots_used,
             **expiry,
-            **pick(one, "revoked_at", "subscription_ended_at", "customer_email"),
+            **pick(license_, "revoked_at", "subscription_ended_at", "customer_email"),
         }
 
     printer.table(map(summarize, found), (32, 10, 20, 9, 10, 10, 23, 23, 0), empty)
@@ -421,10 +421,10 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
     grants: list[Any] = [license_.overrides or {}, granted]
     today: Any = services.audit.count_today(license_.id)
     if printer.as_json:
-        uses = [one._asdict() for one in uses]
+        uses = [use._asdict() for use in uses]
     else:
         today = [f"{action} {count}" for action, count in today.items()]
-        uses = [f"{one.name} {one.used} of {one.limit}, again from {one.resets_at:%Y-%m-%d}" for one in uses]
+        uses = [f"{use.name} {use.used} of {use.limit}, again from {use.resets_at:%Y-%m-%d}" for use in uses]
         grants = [*map(format_grants, grants)]
     key = services.licenses.reveal(license_.id.hex()) if reveal else services.licenses.mask_key(license_)
     printer.details(
@@ -448,9 +448,9 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "uses": uses,
             "customer_today": today,
             "activations": [
-                pick(one.environment, "domain", "ip")
-                | pick(one, "activated_at", "last_seen_at", "label", "app_version", "offline_until")
-                for one in services.licenses.list_all_activations(license_)
+                pick(activation.environment, "domain", "ip")
+                | pick(activation, "activated_at", "last_seen_at", "label", "app_version", "offline_until")
+                for activation in services.licenses.list_all_activations(license_)
             ],
         }
     )

@@ -28,7 +28,7 @@ webhook_group = Commands(
 @click.option("--events", metavar="TYPE,…", help=f"Only these: {', '.join(EventType)}.  [default: all]")
 def add(services: Services, printer: Printer, url: str, events: str | None) -> None:
     """Send events to URL, and print the secret that signs them."""
-    types = [] if events is None else [one.strip() for one in events.split(",") if one.strip()]
+    types = [] if events is None else [type_.strip() for type_ in events.split(",") if type_.strip()]
     endpoint, secret = services.webhooks.add(url, types)
     printer.result(
         {"endpoint": endpoint.id, "url": url, "secret": secret},
@@ -98,10 +98,10 @@ def deliveries(services: Services, printer: Printer, endpoint: str | None, limit
     """List deliveries, the latest first, with what the endpoint answered."""
     found = services.webhooks.list_deliveries(endpoint, limit=limit).items
     records = (
-        {"delivery": one.id, "endpoint": one.endpoint_id, "event": one.event_id}
-        | pick(one, "type", "state", "attempts", "sent_at", "status")
-        | {"answer": None if one.answer is None else " ".join(one.answer.split())}
-        for one in found
+        {"delivery": delivery.id, "endpoint": delivery.endpoint_id, "event": delivery.event_id}
+        | pick(delivery, "type", "state", "attempts", "sent_at", "status")
+        | {"answer": None if delivery.answer is None else " ".join(delivery.answer.split())}
+        for delivery in found
     )
     printer.table(records, (8, 15, 36, 24, 8, 8, 23, 6, 0), "nothing was sent yet")
 

@@ -174,7 +174,7 @@ def list_plans(services: Services, printer: Printer, product: str) -> None:
         return grants if printer.as_json else ", ".join(format_grants(grants))
 
     plans = services.plans.list_all(product)
-    records = ({"name": one.name, "entitlements": show(one.entitlements)} for one in plans)
+    records = ({"name": plan.name, "entitlements": show(plan.entitlements)} for plan in plans)
     printer.table(records, (20, 0), "no plans yet")
 
 

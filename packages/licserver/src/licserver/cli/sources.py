@@ -84,7 +84,10 @@ A shop delivers to `POST /events/in/NAME` of this server.""",
 @services_command("add", source_group)
 @name_argument
 @click.option(
-    "--kind", type=click.Choice([one.value for one in ShopKind]), required=True, help="The shop's system."
+    "--kind",
+    type=click.Choice([member.value for member in ShopKind]),
+    required=True,
+    help="The shop's system.",
 )
 @click.option(
     "--secret-env",
@@ -276,7 +279,7 @@ def _event_record(event: StoredEvent) -> dict[str, Any]:
 @click.argument("event_ids", metavar="ID...", type=row_id, nargs=-1, required=True)
 def replay(services: Services, printer: Printer, event_ids: Sequence[int]) -> None:
     """Process the delivery ID, or several, again; `source events` shows ids. Nothing is issued twice."""
-    events = [services.sources.replay(one) for one in event_ids]
+    events = [services.sources.replay(event_id) for event_id in event_ids]
     again = f"{len(events)} {plural(len(events), 'delivery', 'deliveries')}"
     printer.result({"events": [*map(_event_record, events)]}, f"the server will process {again} again")
 
@@ -295,7 +298,7 @@ def _problem_record(problem: Problem) -> dict[str, Any]:
 
 @services_command("answer", source_group)
 @click.argument("problem_id", metavar="ID", type=row_id)
-@click.argument("answer", type=click.Choice([one.value for one in Answer]))
+@click.argument("answer", type=click.Choice([member.value for member in Answer]))
 def answer_problem(services: Services, printer: Printer, problem_id: int, answer: str) -> None:
     """Answer the problem ID: `follow` what the shop reports, `leave` the licenses, or `issued` by hand."""
     services.sources.answer(problem_id, answer)

@@ -79,12 +79,12 @@ def export(
 )
 @click.option(
     "--quantity",
-    type=click.Choice([one.value for one in Quantity]),
+    type=click.Choice([member.value for member in Quantity]),
     help="What several copies in a line become: a license with as many times the slots, or as many licenses.",
 )
 @click.option(
     "--existing",
-    type=click.Choice([one.value for one in Existing]),
+    type=click.Choice([member.value for member in Existing]),
     default=Existing.REFUSE.value,
     show_default=True,
     help="What to do with a line whose key is in the database with other terms.",
@@ -157,15 +157,15 @@ def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
             "unchanged": len(incoming.unchanged),
             "skipped": len(incoming.skipped),
             "refused": incoming.wrong,
-            "lines": [one._asdict() for one in incoming.plan()],
+            "lines": [entry._asdict() for entry in incoming.plan()],
             "warnings": _warnings_of(incoming),
         }
         printer.result(record, "")
         _check(incoming)
         return
-    for one in incoming.plan():
-        what = " ".join(filter(None, (one.action, one.license_key, one.detail)))
-        echo(f"line {one.line}: {what}", err=one.action is Action.REFUSE)
+    for entry in incoming.plan():
+        what = " ".join(filter(None, (entry.action, entry.license_key, entry.detail)))
+        echo(f"line {entry.line}: {what}", err=entry.action is Action.REFUSE)
     _check(incoming)
     count = f"{incoming.count} {plural(incoming.count, 'license')}"
     echo(f"{count} can be imported{_describe_rest(incoming)}; nothing was written")

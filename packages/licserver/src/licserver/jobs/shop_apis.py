@@ -204,7 +204,7 @@ def _find_last(api: ShopApi, page: Any, found: Sequence[Any]) -> str:
         return str(page.get(api.next_page) or "")
     if not found:
         return ""
-    ids = [found[-1].get(one) for one in ("id", "event_id", "payment_id", "subscription_id")]
+    ids = [found[-1].get(name) for name in ("id", "event_id", "payment_id", "subscription_id")]
     last = next(filter(None, ids), None)
     if last is None:
         raise KeyError("id")

@@ -25,7 +25,7 @@ def register_sales(background: BackgroundWorker, services: Services) -> None:
             wanted = await background.on_thread(partial(sales.find_fetches, event, [*fetched]))
             if wanted is None:
                 break
-            found = [one async for one in shop_apis.fetch_facts(*wanted, services.now())]
+            found = [fact async for fact in shop_apis.fetch_facts(*wanted, services.now())]
             if not found:
                 break
             fetched += found

@@ -79,7 +79,11 @@ class CustomerSignInService(Service):
         codes.remove(token_hash)
         licenses = self._context.repositories.licenses.find_all(pending.license_ids)
         # Of those that the address has still: support may have given a license another one.
-        ids = [one.id for one in licenses if self._digest_address(one.customer_email) == pending.address]
+        ids = [
+            license_.id
+            for license_ in licenses
+            if self._digest_address(license_.customer_email) == pending.address
+        ]
         return self._begin(ids) if ids else None
 
     def _digest_address(self, email: str | None) -> bytes:

@@ -35,7 +35,7 @@ class ManualChangeService(Service):
             lines = _list_changes(repositories, audit_object(license_)) if values else []
             for name, value in values.items():
                 if name == REVOKED:
-                    line = _find_line(lines, lambda one: one.action == "license.reinstate")
+                    line = _find_line(lines, lambda entry: entry.action == "license.reinstate")
                     kept.append(Kept(f"revoked: {value}", line))
                 else:
                     text = f"{name.replace('_', ' ')}: {'none' if value is None else value}"
@@ -45,7 +45,7 @@ class ManualChangeService(Service):
             if ends and license_.subscription_ended_at not in ends:
                 lines = _list_changes(repositories, ("subscription", subscription_id))
                 line = next(iter(lines), None)
-                kept += [Kept(f"end of the subscription: {one:%Y-%m-%d %H:%M} UTC", line) for one in ends]
+                kept += [Kept(f"end of the subscription: {end:%Y-%m-%d %H:%M} UTC", line) for end in ends]
         return kept
 
 
@@ -57,7 +57,7 @@ def is_changed_by_hand(repositories: Repositories, license_: IssuedLicense, term
 def _list_changes(repositories: Repositories, object_: tuple[str, str]) -> list[Entry]:
     """Return the changes of an object by persons, the newest first."""
     lines = repositories.audit.list_page(AuditFilter(object=object_), None, _MAX_LINES)
-    return [one for one in lines if one.actor.kind is not ActorKind.SYSTEM]
+    return [line for line in lines if line.actor.kind is not ActorKind.SYSTEM]
 
 
 def _changes(term: str, line: Entry) -> bool:

@@ -46,8 +46,8 @@ class Contract(NamedTuple):
         """Return address and language of the customer, as other licenses of the contract have them."""
         licenses = self.licenses.values()
         return (
-            next((one.customer_email for one in licenses if one.customer_email), None),
-            next((one.customer_language for one in licenses if one.customer_language), None),
+            next((license_.customer_email for license_ in licenses if license_.customer_email), None),
+            next((license_.customer_language for license_ in licenses if license_.customer_language), None),
         )
 
 
@@ -80,25 +80,25 @@ def load_contract(
     facts = [*map(load_fact_row, rows)]
     orders, subscriptions = split_objects(found)
     before = sales.find_earlier_orders(name, orders, subscriptions)
-    subscriptions |= {one.subscription_id for one in before if one.subscription_id}
-    orders |= {one.order_id for one in before}
+    subscriptions |= {order.subscription_id for order in before if order.subscription_id}
+    orders |= {order.order_id for order in before}
     found |= join_objects(orders, subscriptions)
     stored = sales.find_subscriptions(name, subscriptions) if subscriptions else []
-    ends = {one.subscription_id: one for one in stored}
+    ends = {subscription.subscription_id: subscription for subscription in stored}
     facts += find_earlier(facts, before, ends.values())
     is_named_so = source.kind is ShopKind.STRIPE  # an order was named by its subscription
     sold = {
-        one.license_id: one
-        for one in sales.list_sold(name, found, orders | (subscriptions if is_named_so else set()))
+        sale.license_id: sale
+        for sale in sales.list_sold(name, found, orders | (subscriptions if is_named_so else set()))
     }
     by_hand = sales.list_subscribed(subscriptions, sold) if subscriptions else []
     ids = [*sold, *by_hand]
-    licenses = {one.id: one for one in (repositories.licenses.find_all(ids) if ids else [])}
-    applied = {id_: load_applied(one.applied) for id_, one in sold.items() if one.applied is not None}
-    issued = [read_issued(sold.get(id_), one, applied.get(id_)) for id_, one in licenses.items()]
+    licenses = {license_.id: license_ for license_ in (repositories.licenses.find_all(ids) if ids else [])}
+    applied = {id_: load_applied(sale.applied) for id_, sale in sold.items() if sale.applied is not None}
+    issued = [read_issued(sold.get(id_), license_, applied.get(id_)) for id_, license_ in licenses.items()]
     problems = sales.list_problems(name, found)
-    answers = {one.name: Answer(one.answer) for one in problems if one.answer is not None}
-    mappings = {one.external_id: one for one in sales.list_mappings(name)}
+    answers = {problem.name: Answer(problem.answer) for problem in problems if problem.answer is not None}
+    mappings = {mapping.external_id: mapping for mapping in sales.list_mappings(name)}
     result = desired(facts, mappings, rules, issued, answers)
-    revocations = {one.order_id: find_earlier_revocation(one, rules) for one in before}
+    revocations = {order.order_id: find_earlier_revocation(order, rules) for order in before}
     return Contract(found, sold, licenses, applied, ends, revocations, problems, result)

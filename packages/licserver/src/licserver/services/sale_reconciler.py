@@ -119,9 +119,15 @@ class SaleReconciler:
         contract = load_contract(self._tx.repositories, self._source, objects, self._rows)
         name, self._objects, result = self._source.name, contract.objects, contract.result
         self._had_problems = bool(contract.problems)
-        for one in sorted({*result.ends, *(one.subscription_id or "" for one in result.licenses)} - {""}):
-            self._tx.repositories.subscriptions.lock(one)  # before licenses, as everywhere
-        missing = [one for one in result.licenses if one.license_id is None and not one.revoked and one.terms]
+        for subscription_id in sorted(
+            {*result.ends, *(license_.subscription_id or "" for license_ in result.licenses)} - {""}
+        ):
+            self._tx.repositories.subscriptions.lock(subscription_id)  # before licenses, as everywhere
+        missing = [
+            license_
+            for license_ in result.licenses
+            if license_.license_id is None and not license_.revoked and license_.terms
+        ]
         is_part = len(missing) > ISSUE_BATCH
         new = self._issue(missing[:ISSUE_BATCH], contract, is_mail_due=is_part)
         if is_part:
@@ -129,15 +135,15 @@ class SaleReconciler:
         if not self._change_all(contract):
             return False
         self._end_subscriptions(contract)
-        attention = [one for one in result.attention if not self._is_endless(one)]
+        attention = [question for question in result.attention if not self._is_endless(question)]
         self._problems += ProblemService(self._tx).update(
             self._source, contract.objects, attention, contract.problems
         )
         if not (contract.licenses or new):
             _describe_nothing(contract, self._report)
-        if due := [id_ for id_, one in contract.sold.items() if one.mail_due]:
+        if due := [id_ for id_, sale in contract.sold.items() if sale.mail_due]:
             self._sales.clear_mail_due(name, due)
-        MailService(self._tx).send_issued([*(contract.licenses[one] for one in due), *new])
+        MailService(self._tx).send_issued([*(contract.licenses[license_id] for license_id in due), *new])
         return True
 
     def find_fetches(self, objects: Iterable[str]) -> tuple[Fetch, ...]:
@@ -154,7 +160,7 @@ class SaleReconciler:
         """
         new = dict[str, list[tuple[IssuedLicense, DesiredLicense]]]()
         address, language = contract.find_customer()
-        slugs = {one.terms.product for one in missing if one.terms is not None}
+        slugs = {license_.terms.product for license_ in missing if license_.terms is not None}
         products = {slug: find_product(self._tx, slug) for slug in sorted(slugs)}
         for wanted in missing:
             if wanted.terms is not None:
@@ -199,7 +205,7 @@ class SaleReconciler:
 
     def _lock(self, ids: Sequence[bytes], *, is_revoked: bool) -> list[IssuedLicense]:
         found = self._tx.repositories.licenses.find_all(ids, locked=True)
-        return [one for one in found if (one.revoked_at is not None) is is_revoked]
+        return [license_ for license_ in found if (license_.revoked_at is not None) is is_revoked]
 
     def _change(self, wanted: DesiredLicense, contract: Contract, changes: _Changes) -> int:
         """Change the terms of a license, and note its other changes; return what that costs of a batch."""

@@ -47,7 +47,7 @@ def load_content(event: StoredEvent) -> list[Fact]:
     if isinstance(content, list):  # of before facts were stored
         return earlier.read_events(event.content or "[]")
     emails = content.get("emails", {})
-    return [load_fact(one, emails.get(str(place))) for place, one in enumerate(content["facts"])]
+    return [load_fact(fact, emails.get(str(place))) for place, fact in enumerate(content["facts"])]
 
 
 def load_objects(event: StoredEvent) -> list[str]:
@@ -59,9 +59,9 @@ def load_objects(event: StoredEvent) -> list[str]:
 def dump_content(facts: Sequence[Fact], objects: Sequence[str] = ()) -> str:
     """Return the facts of a delivery, or objects whose contract is to be looked at, as they are stored."""
     emails = {
-        str(place): one.email
-        for place, one in enumerate(facts)
-        if isinstance(one, Contact) and one.email is not None
+        str(place): fact.email
+        for place, fact in enumerate(facts)
+        if isinstance(fact, Contact) and fact.email is not None
     }
     content = {"facts": [*map(dump_fact, facts)], **({"emails": emails} if emails else {})}
     content |= {"objects": objects} if objects else {}
@@ -82,29 +82,29 @@ def load_fact_row(row: FactRow) -> Fact:
 def split_objects(objects: Iterable[str]) -> tuple[set[str], set[str]]:
     """Return the ids of orders and of subscriptions among objects."""
     found: dict[str, set[str]] = {"order": set(), "subscription": set()}
-    for one in objects:
-        kind, _, id_ = one.partition(":")
+    for object_ in objects:
+        kind, _, id_ = object_.partition(":")
         found[kind].add(id_)
     return found["order"], found["subscription"]
 
 
 def join_objects(orders: Iterable[str], subscriptions: Iterable[str]) -> set[str]:
     """Return orders and subscriptions as `kind:id`."""
-    return {*(f"order:{one}" for one in orders), *(f"subscription:{one}" for one in subscriptions)}
+    return {*(f"order:{id_}" for id_ in orders), *(f"subscription:{id_}" for id_ in subscriptions)}
 
 
 def find_earlier(
     facts: Sequence[Fact], orders: Iterable[EarlierOrder], subscriptions: Iterable[SubscriptionRow]
 ) -> list[Fact]:
     """Return what was known before facts were stored, but for what the shop has reported since."""
-    found = [fact for one in orders for fact in earlier.read_order(*one)]
+    found = [fact for order in orders for fact in earlier.read_order(*order)]
     for row in subscriptions:
         values = row._asdict()
         id_ = values.pop("subscription_id")
         found += earlier.read_subscription(id_, **{name: values[name] for name in _EARLIER_FIELDS})
-    known = {key_of(one) for one in facts}
+    known = {key_of(fact) for fact in facts}
     reported = {
-        (type(one), link) for one in facts if isinstance(one, Refund | Dispute) for link in links_of(one)
+        (type(fact), link) for fact in facts if isinstance(fact, Refund | Dispute) for link in links_of(fact)
     }
     return [
         fact
@@ -176,7 +176,7 @@ def read_terms(found: LicenseTerms | Terms) -> dict[str, Any]:
 
 def dump_applied(applied: Applied) -> str:
     """Return what a source has set last, as JSON."""
-    values = {one.name: value for one in fields(applied) if (value := getattr(applied, one.name))}
+    values = {field.name: value for field in fields(applied) if (value := getattr(applied, field.name))}
     return json.dumps(values, default=date.isoformat, sort_keys=True)
 
 

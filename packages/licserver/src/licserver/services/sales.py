@@ -45,10 +45,10 @@ class SaleService(Service):
             reconciler, facts = SaleReconciler(tx, locked, Report()), [*load_content(event), *fetched]
             reconciler.store(facts)
             fetches = reconciler.find_fetches(
-                {*load_objects(event), *(x for one in facts for x in links_of(one))}
+                {*load_objects(event), *(link for fact in facts for link in links_of(fact))}
             )
         shop = SHOPS[source.kind]
-        wanted = tuple(one for one in fetches if shop.fetch_path(one) is not None)
+        wanted = tuple(fetch for fetch in fetches if shop.fetch_path(fetch) is not None)
         return (source.kind, key, source.url, source.is_test, wanted) if wanted else None
 
     def process(self, event_id: int, fetched: Sequence[Fact] = (), job: Job | None = None) -> bool:
@@ -102,7 +102,7 @@ def _apply_delivery(tx: Context, event_id: int, fetched: Sequence[Fact], report:
     reconciler = SaleReconciler(tx.acting_as(actor), source, report)
     facts = [*load_content(event), *fetched]
     reconciler.store(facts)
-    if not reconciler.reconcile({*load_objects(event), *(link for one in facts for link in links_of(one))}):
+    if not reconciler.reconcile({*load_objects(event), *(link for fact in facts for link in links_of(fact))}):
         return None
     problem = reconciler.problem()
     state, reason = (DEAD, problem) if problem else (DONE, str(report))

@@ -266,7 +266,7 @@ class SourceService(Service):
                 now,
                 type=delivery.type,
                 content=content,
-                object=next((link for one in delivery.facts for link in links_of(one)), None),
+                object=next((link for fact in delivery.facts for link in links_of(fact)), None),
                 state=state,
                 reason=reason or None,
                 finished_at=None if state == WAITING else now,
@@ -297,19 +297,19 @@ class SourceService(Service):
         with self._context.transaction() as tx:
             problem, sales = ProblemService(tx).get(problem_id), tx.repositories.sales
             SourceService(tx).map(problem.source, external_id, slug, **terms)
-            waiting = [one.object for one in sales.list_waiting(problem.source, external_id)]
+            waiting = [other.object for other in sales.list_waiting(problem.source, external_id)]
             self._process_again(tx, problem.source, [problem.object, *waiting])
 
     def count_waiting(self, name: str, external_id: str) -> int:
         """Count the sales that wait for the mapping of an id."""
         waiting = self._context.repositories.sales.list_waiting(name, external_id)
-        return len({one.object for one in waiting})
+        return len({problem.object for problem in waiting})
 
     def process_waiting(self, name: str, external_id: str) -> None:
         """Process the sales again that wait for the mapping of an id."""
         with self._context.transaction() as tx:
             waiting = tx.repositories.sales.list_waiting(name, external_id)
-            self._process_again(tx, name, [one.object for one in waiting])
+            self._process_again(tx, name, [problem.object for problem in waiting])
 
     def _process_again(self, tx: Context, source: str, objects: Sequence[str]) -> None:
         """Let the contracts of some objects be brought to what they should be."""
@@ -401,7 +401,7 @@ def _find(context: Context, name: str, *, locked: bool = False) -> Source:
 
 def _check(source: Source) -> None:
     meanings = [*map(str, OrderState)]
-    if wrong := [one for one in source.states.values() if one not in meanings]:
+    if wrong := [meaning for meaning in source.states.values() if meaning not in meanings]:
         raise InvalidInputError(
             f"{wrong[0]!r} is not a valid meaning of a state; choose from {', '.join(meanings)}"
         )
@@ -432,7 +432,7 @@ def _check_delivery(delivery: Delivery) -> None:
     """Refuse ids that cannot be stored."""
     if any(not links_of(fact) for fact in delivery.facts if isinstance(fact, Lines)):
         raise UnreadableDeliveryError("lines of an order or a subscription without an id")
-    for text in (delivery.type, *(one for fact in delivery.facts for one in _find_ids(fact))):
+    for text in (delivery.type, *(id_ for fact in delivery.facts for id_ in _find_ids(fact))):
         if not is_printable(text) or len(text) > MAX_OBJECT:
             raise UnreadableDeliveryError(f"an id must be one line of at most {MAX_INDEXED} characters")
 

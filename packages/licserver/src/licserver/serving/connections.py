@@ -306,7 +306,12 @@ class OpenConnections:
         """
         if self._closed is not None:  # in this turn; the descriptors are free in the next one
             return self._closed
-        idle = _idle(one for client, held in self._by_client.items() if client != _PROXIES for one in held)
+        idle = _idle(
+            connection
+            for client, held in self._by_client.items()
+            if client != _PROXIES
+            for connection in held
+        )
         idle = idle or _idle(self._by_client.get(_PROXIES, ()))
         oldest = heapq.nsmallest(max(_CLOSED_AT_ONCE, len(idle) // 16), idle, key=attrgetter("idle_since"))
         for connection in oldest:
@@ -344,13 +349,17 @@ class OpenConnections:
 def _client(trusted: Iterable[IpNetwork], host: str) -> str:
     """Return the client of an address: the address itself, of IPv6 the /64; "" for a proxy."""
     address = parse_ip(host.partition("%")[0])
-    if address is None or str(address) in {"127.0.0.1", "::1"} or any(address in one for one in trusted):
+    if (
+        address is None
+        or str(address) in {"127.0.0.1", "::1"}
+        or any(address in network for network in trusted)
+    ):
         return _PROXIES
     return normalise_ip(address, ONE_CUSTOMER)
 
 
 def _idle(connections: Iterable[Connection]) -> list[Connection]:
-    return [one for one in connections if one.is_idle]
+    return [connection for connection in connections if connection.is_idle]
 
 
 class ConnectionServer(web.Server):

@@ -203,8 +203,8 @@ class ServerRunner(DrainingRunner):
         self._services, self._admin = services, admin
         self._end = ProcessEnd(services.settings.drain_timeout + END_SECONDS)
         self._draining = [self, *([] if admin is None else [admin[0]])]
-        for one in self._draining:
-            one.on_drained = self._note_drained
+        for server in self._draining:
+            server.on_drained = self._note_drained
 
     async def setup(self) -> None:
         """Start the admin application, and prepare the other, whose sites the caller starts."""

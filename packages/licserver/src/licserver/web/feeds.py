@@ -49,11 +49,11 @@ class Feeds:
         listed: list[tuple[ListedRelease, str]] = []
         if isinstance(verdict, Offer) and verdict.downloadable:
             _, releases = await self.public.queries.find_releases(call.slug) or (None, [])
-            for one in list_releases(
+            for release in list_releases(
                 verdict, releases, call.channels, call.platform, installation, self.public.settle(now)
             ):
-                link = self.public.sign_link(request, verdict._replace(release=one.release), now)
-                listed.append((one, link or ""))
+                link = self.public.sign_link(request, verdict._replace(release=release.release), now)
+                listed.append((release, link or ""))
         elif not isinstance(verdict, Offer) and verdict is not UpdateRefusal.NO_VERSIONS:
             return await self._refuse(request, call, verdict)
         name = verdict.product.name if isinstance(verdict, Offer) else call.slug

@@ -184,7 +184,7 @@ def create_hot_routes(app: web.Application, routes: HotRoutes) -> HotRoutes:
     hot = {(method, path): partial(guard, handler=handler) for (method, path), handler in routes.items()}
     if METER not in app:
         return hot
-    return {(method, path): app[METER].measuring(path, one) for (method, path), one in hot.items()}
+    return {(method, path): app[METER].measuring(path, handler) for (method, path), handler in hot.items()}
 
 
 def create_request_handler(routes: HotRoutes, router: RequestHandler) -> RequestHandler:

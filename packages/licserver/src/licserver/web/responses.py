@@ -222,10 +222,10 @@ def to_sentence(problem: Exception | str) -> str:
 
 def _by_field(invalid: ValidationError) -> dict[str, list[str]]:
     errors: dict[str, list[str]] = {}
-    for one in invalid.errors(include_input=False, include_url=False, include_context=False):
-        field = ".".join(str(part) for part in one["loc"][:2]) or "body"
+    for error in invalid.errors(include_input=False, include_url=False, include_context=False):
+        field = ".".join(str(part) for part in error["loc"][:2]) or "body"
         name = mask(field)[:100].encode(errors="replace").decode()
-        errors.setdefault(name, []).append(one["msg"].removeprefix("Value error, "))
+        errors.setdefault(name, []).append(error["msg"].removeprefix("Value error, "))
     return errors
 
 

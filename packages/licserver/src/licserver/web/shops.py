@@ -68,34 +68,38 @@ class LargeDeliveries:
         """Give the function that is called with the size of a delivery as it grows; 429 if it gives way."""
         try:
             async with asyncio.timeout(None) as turn:
-                one = _Reading(address, turn, asyncio.get_running_loop().time())
+                delivery = _Reading(address, turn, asyncio.get_running_loop().time())
                 try:
-                    yield lambda size: self._grow(one, size)
+                    yield lambda size: self._grow(delivery, size)
                 finally:
-                    if one in self._large:
-                        self._large.remove(one)
+                    if delivery in self._large:
+                        self._large.remove(delivery)
         except TimeoutError:
             raise _too_many() from None
 
-    def _grow(self, one: _Reading, size: int) -> None:
-        is_first = one.size <= self._size < size
-        one.size = size
+    def _grow(self, delivery: _Reading, size: int) -> None:
+        is_first = delivery.size <= self._size < size
+        delivery.size = size
         if not is_first:
             return
-        self._large.append(one)
+        self._large.append(delivery)
         if len(self._large) > self._most:
             last = self._find_last()
             self._large.remove(last)
-            if last is one:
+            if last is delivery:
                 raise _too_many()
             last.turn.reschedule(0)
 
     def _find_last(self) -> _Reading:
         """Return the delivery that gives way."""
-        now, counts = asyncio.get_running_loop().time(), Counter(one.address for one in self._large)
+        now, counts = asyncio.get_running_loop().time(), Counter(delivery.address for delivery in self._large)
         return max(
             self._large,
-            key=lambda one: (one.address not in self._senders, counts[one.address], -one.speed(now)),
+            key=lambda delivery: (
+                delivery.address not in self._senders,
+                counts[delivery.address],
+                -delivery.speed(now),
+            ),
         )
 
 

@@ -174,9 +174,9 @@ class StatisticsCounter:
         versions.clear()
 
     def _write_refusals(self, now: datetime, refused: _Refused) -> None:
-        full = (one for one, why in refused if why is VerifyRefusal.ENVIRONMENT)
+        full = (place for place, why in refused if why is VerifyRefusal.ENVIRONMENT)
         events = () if self._wanted is None else self._wanted.describe_refusals(full, now)
-        counted = {(*one, _LABELS[why]): count for (one, why), count in refused.items()}
+        counted = {(*place, _LABELS[why]): count for (place, why), count in refused.items()}
         locked = note_refusals(self._database, counted, now, events)
         for key in list(refused):
             if key[0].license_id not in locked:
@@ -184,7 +184,7 @@ class StatisticsCounter:
 
     def _write_seen(self, now: datetime, seen: _Seen) -> None:
         batch = [Seen(*lookup, now, *sighting) for lookup, sighting in seen.items()]
-        locked = {one[:2] for one in note_seen(self._database, batch, self._seen_days)}
+        locked = {entry[:2] for entry in note_seen(self._database, batch, self._seen_days)}
         for lookup in list(seen):
             if tuple(lookup) not in locked:
                 del seen[lookup]

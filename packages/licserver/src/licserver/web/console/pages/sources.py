@@ -66,7 +66,7 @@ def show(context: PageContext) -> HtmlPage:
         odd=describe_odd_secrets(source),
         mappings=services.list_mappings(name),
         products=(products := context.services.products.list_all()),
-        without_support={one.slug for one in products if not one.has_support_policy},
+        without_support={product.slug for product in products if not product.has_support_policy},
         plans=list_plans(context.services, products),
         form=context.typed(*fields),
     )
