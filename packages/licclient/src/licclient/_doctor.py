@@ -92,8 +92,8 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
             found.append(_wrong(name, f"the check itself failed ({type(problem).__name__})"))
     marks: Mapping[bool | None, str] = {True: "ok", False: "!!", None: "  "}
     lines = [f"licclient doctor, {session.now():%Y-%m-%d %H:%M:%S} UTC"]
-    lines += [f"{marks[one.is_fine]} {one.name + ':':14} {one.text}" for one in found]
-    wrong = [one.name for one in found if one.is_fine is False]
+    lines += [f"{marks[finding.is_fine]} {finding.name + ':':14} {finding.text}" for finding in found]
+    wrong = [finding.name for finding in found if finding.is_fine is False]
     lines.append(f"Look at: {', '.join(wrong)}." if wrong else "Nothing wrong was found.")
     return found, "\n".join(lines)
 
@@ -142,7 +142,7 @@ def _check_name(server: str) -> Iterator[Finding]:
         is_fine = None if system_proxy(server) else False
         yield Finding("name", is_fine, f"{host} cannot be resolved ({problem})")
     else:
-        addresses = dict.fromkeys(str(one[4][0]) for one in found)
+        addresses = dict.fromkeys(str(address[4][0]) for address in found)
         yield _fine("name", f"{host} resolves to {', '.join(addresses)}")
 
 

@@ -49,7 +49,7 @@ _MAC_SETTINGS = "Library/Preferences/.GlobalPreferences.plist"
 
 def system_languages() -> list[str]:
     """Return the person's languages, best first; may be empty."""
-    tags = [one for name in _VARIABLES for one in os.environ.get(name, "").split(":") if one]
+    tags = [tag for name in _VARIABLES for tag in os.environ.get(name, "").split(":") if tag]
     if not tags and sys.platform == "win32":
         # The language of Windows itself, as a number.
         import ctypes  # noqa: PLC0415 - this one platform

@@ -249,9 +249,11 @@ def _roll_back(args: argparse.Namespace, output: Output) -> int:
 def _doctor(_: argparse.Namespace, output: Output, client: LicenseClient) -> int:
     edges = client._session, client._agent, client._given_transport  # noqa: SLF001 - all of it is examined
     findings, report = _doctor_module.diagnose(*edges)
-    document = [{"name": one.name, "ok": one.is_fine, "message": one.text} for one in findings]
+    document = [
+        {"name": finding.name, "ok": finding.is_fine, "message": finding.text} for finding in findings
+    ]
     output.result({"findings": document}, report)
-    return NO if any(one.is_fine is False for one in findings) else YES
+    return NO if any(finding.is_fine is False for finding in findings) else YES
 
 
 def _print_no_update(args: argparse.Namespace, output: Output, check: "UpdateCheck") -> int:

@@ -284,7 +284,7 @@ def _read_refusal(document: Any) -> tuple[Reason, str] | None:
 
 def _read_listing(document: Document) -> "Listing":
     name, slug, version, changelog = (
-        demand(document[one], str) for one in ("name", "slug", "version", "changelog")
+        demand(document[field], str) for field in ("name", "slug", "version", "changelog")
     )
     return update_model.Listing(
         name,

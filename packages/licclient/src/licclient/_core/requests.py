@@ -253,5 +253,5 @@ def _dotted(host: str) -> str:
     """Return an IPv4 address as four numbers: 127.1 and 0x7f000001 are addresses, too; else `ValueError`."""
     parts = host.split(".")
     *front, last = [int(part, 16 if part[:2] == "0x" else 8 if part[:1] == "0" else 10) for part in parts]
-    number = last + sum(one << (24 - 8 * at) for at, one in enumerate(front))
+    number = last + sum(part << (24 - 8 * at) for at, part in enumerate(front))
     return ".".join(str(number >> bits & 0xFF) for bits in (24, 16, 8, 0))

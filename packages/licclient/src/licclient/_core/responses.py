@@ -332,10 +332,10 @@ def _read_invalid(errors: dict[str, Any], key: str) -> InvalidRequestError | Ser
     read: dict[str, list[str]] = {}
     for name, problems in errors.items():
         if not isinstance(problems, list) or not all(
-            isinstance(one, str) and is_text(one) for one in problems
+            isinstance(problem, str) and is_text(problem) for problem in problems
         ):
             return unusable_response(422)
-        read[masked(name, key)] = [masked(one, key) for one in problems]
+        read[masked(name, key)] = [masked(problem, key) for problem in problems]
     return InvalidRequestError(read)
 
 

@@ -340,7 +340,7 @@ def _platform(value: str | None) -> str | None:
 def _channels(names: Iterable[str]) -> tuple[str, ...]:
     expected = 'a list of strings, such as ["beta"]'
     items = read_items("channels", names, expected, MAX_ITEMS)
-    if not all(isinstance(one, str) for one in items):
+    if not all(isinstance(name, str) for name in items):
         raise TypeError(f"channels must be {expected}")
     channels = tuple(dict.fromkeys(items))
     if len(channels) > MAX_CHANNELS or not all(map(is_platform, channels)):  # the same letters

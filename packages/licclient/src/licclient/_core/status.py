@@ -368,9 +368,11 @@ def _schedule(name: str, due: _Due, tried_at: datetime | None, started_at: datet
     return tried_at + wait * (1 + JITTER * _fraction(name, tried_at))
 
 
-def _latest(one: datetime | None, other: datetime | None, now: datetime) -> datetime | None:
+def _latest(instant: datetime | None, other: datetime | None, now: datetime) -> datetime | None:
     """Return the later instant; ignore instants in the future, which a wrong clock has set."""
-    return max((at for at in (one, other) if at is not None and at - now <= CLOCK_TOLERANCE), default=None)
+    return max(
+        (at for at in (instant, other) if at is not None and at - now <= CLOCK_TOLERANCE), default=None
+    )
 
 
 def _window(due_at: datetime, started_at: datetime, wait: timedelta) -> timedelta:

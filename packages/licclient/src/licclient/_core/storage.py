@@ -363,7 +363,7 @@ def disk_name(name: str) -> str:
 
 def make_private(folder: Path) -> None:
     """Make a folder, and whatever is missing above it, for the user alone."""
-    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+    for missing in reversed([parent for parent in (folder, *folder.parents) if not parent.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 

@@ -96,7 +96,7 @@ def check_file(text: str, settings: Settings, domain: str) -> LicenseFile | Lice
     kid = read_key_id(header, TYPE)
     if not kid:
         return LicenseFileError(FileFlaw.DAMAGED, "This is not a license file, or a part of it is missing.")
-    key = next((one for one in settings.public_keys if one.id == kid), None)
+    key = next((candidate for candidate in settings.public_keys if candidate.id == kid), None)
     if key is None:
         return LicenseFileError(
             FileFlaw.UNTRUSTED, "No key that this app trusts has signed the license file."

@@ -326,7 +326,7 @@ def _is_foreign(path: Path) -> bool:
 @reader
 def _read_note(document: Document) -> _Note:
     name, version, digest, etag = (
-        demand(document[one], str) for one in ("name", "version", "sha256", "etag")
+        demand(document[field], str) for field in ("name", "version", "sha256", "etag")
     )
     return _Note(safe_name(name), version, demand(document["size"], int), digest, etag)
 

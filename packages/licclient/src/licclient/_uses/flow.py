@@ -144,7 +144,7 @@ class _Quota:
         """Read the stored state; verify a signed answer again."""
         match document:
             case {"answer": dict(answer), "answered_at": str(at), "pending": list(pending)}:
-                known = [tuple(one) for one in pending if isinstance(one, list) and _is_pending(one)]
+                known = [tuple(use) for use in pending if isinstance(use, list) and _is_pending(use)]
                 return _Tally(answer, self._believe(answer), at, known)
             case _:
                 return _Tally()
@@ -179,8 +179,8 @@ def _format(tally: _Tally) -> dict[str, Any]:
     }
 
 
-def _is_pending(one: list[Any]) -> bool:
-    match one:
+def _is_pending(use: list[Any]) -> bool:
+    match use:
         case [str(), int(amount), bool()]:
             return amount > 0
         case _:

@@ -493,7 +493,7 @@ class OfferState(_Dialog):
         if self.far is None:
             return self._say("update.connecting")
         done, total, speed = (
-            amount(one, self.language) for one in (self.far.done, self.far.total, self.far.speed)
+            amount(size, self.language) for size in (self.far.done, self.far.total, self.far.speed)
         )
         words = [self._say("update.progress", done, total)]
         if self.far.speed > 0:

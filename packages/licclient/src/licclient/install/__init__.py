@@ -266,9 +266,9 @@ class Installation:
     def _note_rolled_back(self, version: str, *, is_rolled_back: bool) -> None:
         """Add a version to those that are offered only on request, or remove it."""
         before = read_rolled_back(self._folder)
-        after = [one for one in before if one != version] + [version] * is_rolled_back
+        after = [other for other in before if other != version] + [version] * is_rolled_back
         if after != before:
-            self._write(ROLLED_BACK, "".join(f"{one}\n" for one in after).encode())
+            self._write(ROLLED_BACK, "".join(f"{line}\n" for line in after).encode())
 
     def _write(self, name: str, content: bytes) -> None:
         """Replace a file of the folder atomically and durably."""
@@ -360,9 +360,9 @@ def check_program(program: object, arguments: object) -> None:
     is_path = isinstance(program, str) and program.strip() and is_text(program) and len(program) <= MAX_PATH
     if not is_path:
         raise ValueError("program must be the path of a program, within the folder of the version")
-    if not all(isinstance(one, str) for one in arguments):
+    if not all(isinstance(argument, str) for argument in arguments):
         raise TypeError("arguments must be a list of strings")
-    if not all("\0" not in one for one in arguments):
+    if not all("\0" not in argument for argument in arguments):
         raise ValueError("arguments must not contain NUL")
 
 

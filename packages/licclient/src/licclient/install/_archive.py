@@ -106,61 +106,61 @@ def read_plan(entries: Sequence[ZipEntry]) -> Plan:
     folders: dict[str, None] = {}  # a set that keeps its order
     files: list[Entry] = []
     size = 0
-    for index, one in enumerate(entries):
-        parts, is_folder = _read_name(one)
-        mode = _read_mode(one, is_folder=is_folder)
+    for index, entry in enumerate(entries):
+        parts, is_folder = _read_name(entry)
+        mode = _read_mode(entry, is_folder=is_folder)
         folders.update(dict.fromkeys("/".join(parts[:depth]) for depth in range(1, len(parts) + is_folder)))
         if is_folder:
             continue
-        size += _read_size(one)
+        size += _read_size(entry)
         if size > MAX_UNPACKED_BYTES:
             raise UnusableArchiveError(
                 f"The archive is larger than {MAX_UNPACKED_BYTES} bytes when unpacked."
             )
-        files.append(Entry("/".join(parts), one.file_size, bool(mode & 0o111), index))
+        files.append(Entry("/".join(parts), entry.file_size, bool(mode & 0o111), index))
     if not files:
         raise UnusableArchiveError("The archive holds no file.")
     _demand_distinct(folders, files)
     return Plan(tuple(folders), tuple(files), size)
 
 
-def _read_name(one: ZipEntry) -> tuple[list[str], bool]:
+def _read_name(entry: ZipEntry) -> tuple[list[str], bool]:
     """Return the parts of a name, and whether it is a folder's."""
     # `zipfile` ends a name at a NUL, and on Windows replaces backslashes: check the original name.
-    name = _decode_name(one)
+    name = _decode_name(entry)
     try:
         length = len(name.encode())
     except UnicodeEncodeError:
         length = 0
-    if not length or "\0" in one.orig_filename or "\\" in one.orig_filename:
-        raise _bad(one, "has a name that no file may have")
+    if not length or "\0" in entry.orig_filename or "\\" in entry.orig_filename:
+        raise _bad(entry, "has a name that no file may have")
     if name.startswith("/"):
-        raise _bad(one, "has an absolute path")
+        raise _bad(entry, "has an absolute path")
     if length > MAX_PATH_BYTES:
-        raise _bad(one, "has a path that is too long")
+        raise _bad(entry, "has a path that is too long")
     is_folder = name.endswith("/")
     parts = name.removesuffix("/").split("/")
     for part in parts:
         if part in {"", ".", ".."}:
-            raise _bad(one, "has a path that could lead out of the folder")
+            raise _bad(entry, "has a path that could lead out of the folder")
         if flaw := _name_flaw(part):
-            raise _bad(one, flaw)
+            raise _bad(entry, flaw)
     return parts, is_folder
 
 
-def _decode_name(one: ZipEntry) -> str:
+def _decode_name(entry: ZipEntry) -> str:
     """Return a name in the encoding that the archive states, or that Unix tools use without stating it.
 
     `zipfile` reads undeclared names as code page 437.
     """
-    if one.flag_bits & _UTF8 or one.orig_filename.isascii() or one.filename != one.orig_filename:
-        return one.filename  # the last: it has a field with the name in UTF-8 and a check
+    if entry.flag_bits & _UTF8 or entry.orig_filename.isascii() or entry.filename != entry.orig_filename:
+        return entry.filename  # the last: it has a field with the name in UTF-8 and a check
     try:
-        if one.create_system in _UNIX:
-            return one.orig_filename.encode("cp437").decode()
+        if entry.create_system in _UNIX:
+            return entry.orig_filename.encode("cp437").decode()
     except UnicodeError:
         pass
-    raise _bad(one, "has a name whose encoding is not stated; pack it with names in UTF-8")
+    raise _bad(entry, "has a name whose encoding is not stated; pack it with names in UTF-8")
 
 
 def _name_flaw(part: str) -> str | None:
@@ -178,25 +178,25 @@ def _name_flaw(part: str) -> str | None:
     return None
 
 
-def _read_mode(one: ZipEntry, *, is_folder: bool) -> int:
+def _read_mode(entry: ZipEntry, *, is_folder: bool) -> int:
     """Return the permissions as a Unix tool stored them; 0 for other tools."""
-    mode = one.external_attr >> 16
+    mode = entry.external_attr >> 16
     kind = stat.S_IFMT(mode)
     if kind == stat.S_IFLNK:
-        raise _bad(one, "is a link; pack the file that it points to")
+        raise _bad(entry, "is a link; pack the file that it points to")
     if kind not in {0, stat.S_IFDIR if is_folder else stat.S_IFREG}:
-        raise _bad(one, "is neither a file nor a folder")
+        raise _bad(entry, "is neither a file nor a folder")
     return mode
 
 
-def _read_size(one: ZipEntry) -> int:
-    if one.flag_bits & _ENCRYPTED:
-        raise _bad(one, "is encrypted")
-    if one.compress_type not in {STORED, DEFLATED}:
-        raise _bad(one, "is compressed in a way that is not supported; use deflate")
-    if one.file_size < 0 or one.compress_size < 0:
-        raise _bad(one, "has a negative size")
-    return one.file_size
+def _read_size(entry: ZipEntry) -> int:
+    if entry.flag_bits & _ENCRYPTED:
+        raise _bad(entry, "is encrypted")
+    if entry.compress_type not in {STORED, DEFLATED}:
+        raise _bad(entry, "is compressed in a way that is not supported; use deflate")
+    if entry.file_size < 0 or entry.compress_size < 0:
+        raise _bad(entry, "has a negative size")
+    return entry.file_size
 
 
 def _demand_distinct(folders: dict[str, None], files: list[Entry]) -> None:
@@ -213,6 +213,8 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
-def _bad(one: ZipEntry, flaw: str) -> UnusableArchiveError:
-    shown = one.orig_filename if len(one.orig_filename) <= MAX_PART_BYTES else one.orig_filename[:80] + "…"
+def _bad(entry: ZipEntry, flaw: str) -> UnusableArchiveError:
+    shown = (
+        entry.orig_filename if len(entry.orig_filename) <= MAX_PART_BYTES else entry.orig_filename[:80] + "…"
+    )
     return UnusableArchiveError(f"An entry of the archive {flaw}: {shown!r}")

@@ -35,7 +35,7 @@ def _fits(value: object, hint: Any) -> bool:
     """Return whether a value is of a type; what its items are is left to the code that reads them."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in typing.get_args(hint))
+        return any(_fits(value, alternative) for alternative in typing.get_args(hint))
     kind = origin or hint
     if kind is Any:
         return True

@@ -77,7 +77,9 @@ class _Answer:
             key, self.key = self.key, None
             driver.handle(Typed(key))
         view = driver.state.view()
-        shown = {one.text: action for action, one in view.buttons().items() if one and one.is_enabled}
+        shown = {
+            button.text: action for action, button in view.buttons().items() if button and button.is_enabled
+        }
         if Action.GO not in shown.values():
             return
         if view.message and view.message not in self.messages[-1:]:
@@ -108,7 +110,7 @@ _answers: Final[list[_Answer]] = []
 def _watch(driver: Driver) -> None:
     if driver.is_over:
         return
-    answer = next((one for one in _answers if one.driver in (driver, None)), None)
+    answer = next((candidate for candidate in _answers if candidate.driver in (driver, None)), None)
     if answer is not None:
         answer.go_on(driver)
     elif _answers:  # no test would close it

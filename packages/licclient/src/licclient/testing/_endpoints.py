@@ -238,7 +238,7 @@ class Endpoints:
         if not isinstance(quota, Quota):
             raise RefusedError(403, "not_entitled", "The license has no quota of this name.")
         resets_at = _end_of_period(quota.per, self.clock())
-        used = sum(one[2] for one in license_.uses.values() if one[:2] == (name, resets_at))
+        used = sum(use[2] for use in license_.uses.values() if use[:2] == (name, resets_at))
         is_new = use_id not in license_.uses
         fits = not is_new or used + amount <= quota.limit
         if is_new and fits:
@@ -272,21 +272,29 @@ class Endpoints:
         """Respond to an update check (spec 4.2); `prefix` is the address before the endpoint's path."""
         key, slug, installed, _ = _require(fields, "license_key", "slug", "current_version", "domain")
         license_ = self._find(key, is_valid=True)  # D-20: the order of errors
-        slugs = {one.slug for one in self.licenses.values()} | {one.slug for one in self.releases}
+        slugs = {license_.slug for license_ in self.licenses.values()} | {
+            release.slug for release in self.releases
+        }
         if None not in slugs and slug not in slugs:
             raise RefusedError(404, "product_not_found", "There is no product with this slug.")
         if license_.slug not in (None, slug):
             raise RefusedError(403, "product_mismatch", "The license was issued for another product.")
         platforms = ("", fields.get("platform", ""))
-        found = [one for one in self.releases if one.slug in (None, slug) and one.platform in platforms]
-        found = [one for one in found if one.reaches(fields)]
+        found = [
+            release
+            for release in self.releases
+            if release.slug in (None, slug) and release.platform in platforms
+        ]
+        found = [release for release in found if release.reaches(fields)]
         channels = {*fields.get("channels", "").split(","), *license_.channels} - {"stable"}
-        wanted = [one for one in found if one.channel in channels]  # D-227
-        stable = [one for one in found if one.channel == "stable"]
+        wanted = [release for release in found if release.channel in channels]  # D-227
+        stable = [release for release in found if release.channel == "stable"]
         final = [release for release in stable if not Version(release.version).is_prerelease]
         # D-23, D-187: of one version the platform's own file comes before the default.
         latest = max(
-            wanted + (final or stable), key=lambda one: (Version(one.version), one.platform), default=None
+            wanted + (final or stable),
+            key=lambda release: (Version(release.version), release.platform),
+            default=None,
         )
         if latest is None:
             raise RefusedError(404, "no_versions", "The product has no published version yet.")

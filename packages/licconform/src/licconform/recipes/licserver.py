@@ -115,7 +115,7 @@ class Seed:
         del fields["signature"]
         fields["expires"] = str(int(fields["expires"]) - 2 * 3600)
         kept = json.loads(Path(os.environ["LICSERVER_DATA_DIR"], "secrets.json").read_text(encoding="utf-8"))
-        secret = next(one["secret"] for one in kept["link_secrets"] if one["id"] == fields["key"])
+        secret = next(entry["secret"] for entry in kept["link_secrets"] if entry["id"] == fields["key"])
         query = urlencode(sorted(fields.items()))
         signature = hmac.digest(b64decode(secret), LINK_CONTEXT + query.encode(), "sha256")
         return f"{address}?{query}&signature={urlsafe_b64encode(signature).rstrip(b'=').decode()}"

@@ -74,15 +74,15 @@ def _(server: Server) -> None:
 
 @CASES.case("link-mixed", "spec 5", "The link is signed: a parameter from another product's link, no file.")
 def _(server: Server) -> None:
-    one, other = (urlsplit(link_of(server, server.shared(state))) for state in ("valid", "lifetime"))
-    mine, theirs = dict(parse_qsl(one.query)), dict(parse_qsl(other.query))
+    own, other = (urlsplit(link_of(server, server.shared(state))) for state in ("valid", "lifetime"))
+    mine, theirs = dict(parse_qsl(own.query)), dict(parse_qsl(other.query))
     different = [name for name in mine if mine[name] != theirs.get(name, mine[name])]
     if len(different) == 1 and len(mine[different[0]]) >= UNGUESSABLE:
         raise NotApplicableError(f"The parameter {different[0]} is all of the link.")
     expect(len(different) > 1, "links of two products differ in nothing that is signed")
     for name in different:
         query = urlencode({**mine, name: theirs[name]})
-        status = server.get(urlunsplit(one._replace(query=query))).status
+        status = server.get(urlunsplit(own._replace(query=query))).status
         expect(status >= 400, f"with {name} of another link it was answered {status}")  # noqa: PLR2004
 
 
@@ -102,8 +102,8 @@ def old_link(server: Server) -> str:
 
 @CASES.case("link-two-products", "spec 4.2", "The links of two products deliver different files.")
 def _(server: Server) -> None:
-    one, other = (server.shared(state) for state in ("valid", "lifetime"))
-    if one.sha256 is None or one.sha256 == other.sha256:
+    first, other = (server.shared(state) for state in ("valid", "lifetime"))
+    if first.sha256 is None or first.sha256 == other.sha256:
         raise NotApplicableError("The seed command printed no sha256, or the same one.")
     content = fetch(server, link_of(server, other)).response.content
     expect(hashlib.sha256(content).hexdigest() == other.sha256, "expected the other product's file")

@@ -119,9 +119,9 @@ def _(server: Server, domain: str, written: str) -> None:
     "These are different domains ({0}).",
     [("www", "example.org", "www.example.org"), ("ids", "1f0c-desk", "1f0c-desk2")],
 )
-def _(server: Server, one: str, other: str) -> None:
+def _(server: Server, domain: str, other: str) -> None:
     key = server.new("valid").license_key
-    expect_valid(server.verify(key, one))
+    expect_valid(server.verify(key, domain))
     expect_valid(server.verify(key, other))
     expect_refusal(server.verify(key, B), 403, ENVIRONMENT)
 
