@@ -23,8 +23,10 @@ from licclient import (
 )
 from licclient._core.texts import LANGUAGES, TABLES, pick_language, text_of
 from licclient._seats import texts as seat_texts
+from licclient._sentences import _FILE_TEXTS
 from licclient.errors import (
     DownloadCancelledError,
+    FileFlaw,
     KeyFlaw,
     LicenseRefusedError,
     NoSeatError,
@@ -156,7 +158,22 @@ def test_no_line_is_left_over():
     codes |= {"reason.other_words", "reason.expired_trial", "state.valid", "state.unconfirmed"}
     codes |= {"state.grace", "state.grace_until", "state.trial_grace", "state.trial"}
     codes |= {f"state.trial_{when}" for when in ("days", "day", "today")}
-    assert {code for code in TABLES["en"] if code.startswith(("reason", "flaw", "error", "state"))} == codes
+    codes |= {f"file.{flaw.value}" for flaw in FileFlaw if flaw not in _FILE_TEXTS}
+    dialogs = ("activation.", "button.", "link.", "problem.", "update.")  # test_dialogs.py looks for these
+    assert {code for code in TABLES["en"] if not code.startswith(dialogs)} == codes
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_number_of_one_has_its_own_words(language):
+    """Days are the only noun with a number; all other counts stand apart, as in `Characters missing: 1`."""
+    table = TABLES[language]
+    one, several = table["state.trial_day"], table["state.trial_days"]
+    assert "{0}" in several
+    assert "{" not in one
+    assert (one == several.format(1)) == (language in {"ja", "zh"}), "these have no plural"
+    counted = {"flaw.too_short": "3", "flaw.too_long": "3"}
+    for code, number in counted.items():
+        assert re.search(rf"[:：]\W*{number}\W*\w*\W*$", table[code].format(number)), table[code]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Run a flow: one operation of a client, such as a verify, as a generator that both clients share.
 
-A flow reads top to bottom. It uses the state folder and the keyring itself, and yields an operation for
+A flow reads top to bottom. It uses the state folder and the keyring itself, so each of its steps may wait for
+the disk or for a person: it is no `auth_flow` of httpx, which does no I/O. It yields an operation for
 everything that the two clients do differently; the runner carries it out and sends its outcome back:
 
     OwnAddress()          str: our address on the way to the service; else `0.0.0.0`
