@@ -45,6 +45,11 @@ def test_a_base_url_must_be_one(url):
     ("url", "shown"),
     [
         ("localhost:8080", "'localhost:8080' has no scheme; type 'http://localhost:8080'"),
+        (
+            "https://store.example/api/v1/",
+            "without /api/v1, which the client adds: type 'https://store.example'",
+        ),
+        ("https://a.example:444/b/api/v1/licenses/verify", "the client adds: type 'https://a.example:444/b'"),
         ("store.example/shop", "'store.example/shop' has no scheme; type 'https://store.example/shop'"),
         ("ftp://x", "not 'ftp://x'"),
         ("https://a b", r"'https://a b'"),

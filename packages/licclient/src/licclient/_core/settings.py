@@ -266,7 +266,14 @@ def read_server(base_url: str) -> str:
         raise ValueError(f"base_url must have no query and no fragment: {shown!r}")
     host = f"[{host}]" if ":" in host else host
     shown_port = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
-    return f"{parts.scheme}://{host}{shown_port}{parts.path.rstrip('/')}"
+    path, api, _ = f"{parts.path}/".partition("/api/v1/")
+    server = f"{parts.scheme}://{host}{shown_port}{path.rstrip('/')}"
+    if api:
+        shown = _mask_url(server)
+        raise ValueError(
+            f"base_url must be the address without /api/v1, which the client adds: type {shown!r}"
+        )
+    return server
 
 
 def _mask_url(url: str) -> str:
