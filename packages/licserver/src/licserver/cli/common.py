@@ -78,9 +78,10 @@ def settings_command(
         def command(*, data_dir: Path | None, as_json: bool, **parameters: Any) -> Any:
             return function(load_command_settings(data_dir), Printer(as_json=as_json), **parameters)
 
-        made = (click.command if group is None else group.command)(name, **attributes)(command)
-        made.params = [*made.params[2:], *made.params[:2]]  # the common options last in the help
-        return made
+        click_command = (click.command if group is None else group.command)(name, **attributes)(command)
+        # The common options last in the help.
+        click_command.params = [*click_command.params[2:], *click_command.params[:2]]
+        return click_command
 
     return decorate
 

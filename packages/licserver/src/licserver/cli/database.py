@@ -84,8 +84,8 @@ def check_database(settings: Settings, printer: Printer) -> None:
         version = schema.read_version(database)
         schema.check_version(database, version)
         is_newer = version != schema.HEAD
-        if not is_newer and (found := migrate.differences(database)):
-            raise StoreError(f"the database differs from schema {schema.HEAD}: {'; '.join(found)}")
+        if not is_newer and (differences := migrate.differences(database)):
+            raise StoreError(f"the database differs from schema {schema.HEAD}: {'; '.join(differences)}")
     ending = f"which serves this program ({schema.HEAD})" if is_newer else "as it should be"
     printer.result({"version": version, "ok": True}, f"the schema is {version}, {ending}")
 
@@ -94,6 +94,11 @@ def check_database(settings: Settings, printer: Printer) -> None:
 def show_status(settings: Settings, printer: Printer) -> None:
     """Show the database's engine, its schema, and how much it holds."""
     with _connected(settings) as database:
-        found = migrate.read_status(database)
-    shown = {"engine": found.engine, "database": found.place, "version": found.version, "head": found.head}
-    printer.details({**shown, **found.counts})
+        status = migrate.read_status(database)
+    shown = {
+        "engine": status.engine,
+        "database": status.place,
+        "version": status.version,
+        "head": status.head,
+    }
+    printer.details({**shown, **status.counts})

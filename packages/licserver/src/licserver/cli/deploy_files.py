@@ -22,12 +22,12 @@ def deploy_files(folder: Path, *, force: bool, as_json: bool) -> None:
     A file that is there and differs, because you have edited it or it is of another version, is kept: nothing
     is written then without --force.
     """
-    wanted = dict(_list_files(files("licserver") / "deploy_files", folder))
-    different = [path for path, content in wanted.items() if not _is_writable(path, content)]
+    contents = dict(_list_files(files("licserver") / "deploy_files", folder))
+    different = [path for path, content in contents.items() if not _is_writable(path, content)]
     if different and not force:
         names = ", ".join(str(path.relative_to(folder)) for path in different)
         raise InvalidInputError(f"these files are in {folder} and differ: {names}; --force replaces them")
-    written = [path for path, content in wanted.items() if _write(path, content)]
+    written = [path for path, content in contents.items() if _write(path, content)]
     shown = [path.relative_to(folder).as_posix() for path in written]
     sentence = "\n".join(f"wrote {path}" for path in written) or f"all files are in {folder} already"
     Printer(as_json=as_json).result({"folder": str(folder), "written": shown}, sentence)

@@ -276,8 +276,8 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
 @click.option("--trials", is_flag=True, help="Only trials.")
 def list_licenses(services: Services, printer: Printer, product: str | None, *, trials: bool) -> None:
     """List licenses, with masked keys."""
-    found = (license_ for license_ in services.licenses.list_all(product) if license_.trial or not trials)
-    _print_list(services, printer, found, "no trials yet" if trials else "no licenses yet")
+    licenses = (license_ for license_ in services.licenses.list_all(product) if license_.trial or not trials)
+    _print_list(services, printer, licenses, "no trials yet" if trials else "no licenses yet")
 
 
 @services_command("revoke", license_group)
@@ -389,7 +389,7 @@ def _print_changed(services: Services, printer: Printer, license_: IssuedLicense
         echo(f"{done} {services.licenses.mask_key(license_)}")
 
 
-def _print_list(services: Services, printer: Printer, found: Iterable[IssuedLicense], empty: str) -> None:
+def _print_list(services: Services, printer: Printer, licenses: Iterable[IssuedLicense], empty: str) -> None:
     """Print licenses; in JSON each field has one type, as in `license show`."""
 
     def summarize(license_: IssuedLicense) -> dict[str, Any]:
@@ -406,7 +406,7 @@ def _print_list(services: Services, printer: Printer, found: Iterable[IssuedLice
             **pick(license_, "revoked_at", "subscription_ended_at", "customer_email"),
         }
 
-    printer.table(map(summarize, found), (32, 10, 20, 9, 10, 10, 23, 23, 0), empty)
+    printer.table(map(summarize, licenses), (32, 10, 20, 9, 10, 10, 23, 23, 0), empty)
 
 
 def _describe_term(license_: IssuedLicense, now: datetime) -> str:

@@ -96,12 +96,12 @@ def send_test(services: Services, printer: Printer, endpoint: str) -> None:
 @limit_option
 def deliveries(services: Services, printer: Printer, endpoint: str | None, limit: int) -> None:
     """List deliveries, the latest first, with what the endpoint answered."""
-    found = services.webhooks.list_deliveries(endpoint, limit=limit).items
+    listed = services.webhooks.list_deliveries(endpoint, limit=limit).items
     records = (
         {"delivery": delivery.id, "endpoint": delivery.endpoint_id, "event": delivery.event_id}
         | pick(delivery, "type", "state", "attempts", "sent_at", "status")
         | {"answer": None if delivery.answer is None else " ".join(delivery.answer.split())}
-        for delivery in found
+        for delivery in listed
     )
     printer.table(records, (8, 15, 36, 24, 8, 8, 23, 6, 0), "nothing was sent yet")
 
@@ -141,12 +141,12 @@ mail_group = Commands("mail", help="List mails to customers, send one again, try
 @limit_option
 def list_mails(services: Services, printer: Printer, limit: int, *, failed: bool) -> None:
     """List mails, the latest first; the license names the customer."""
-    found = services.mail.list_jobs(JobState.DEAD if failed else None, limit=limit).items
+    jobs = services.mail.list_jobs(JobState.DEAD if failed else None, limit=limit).items
     records = (
         {"mail": job.id, "template": job.payload["template"], "license": job.payload.get("license_id")}
         | {"state": _describe_state(job), "attempts": job.attempts}
         | {"queued_at": job.created_at, "error": job.last_error}
-        for job in found
+        for job in jobs
     )
     printer.table(records, (8, 15, 32, 8, 8, 23, 0), "no mails")
 

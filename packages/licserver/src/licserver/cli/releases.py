@@ -151,10 +151,10 @@ def make_patches(services: Services, printer: Printer, slug: str, version: str, 
     now. A patch that saves less than half is not kept.
     """
     whole = services.releases.get(slug, version, platform).artifact.size
-    made = services.patches.make(slug, version, platform)
+    patches = services.patches.make(slug, version, platform)
     records = [
         {"from": base.version, "size": patch.size, "percent": round(100 * patch.size / whole, 1)}
-        for base, patch in made
+        for base, patch in patches
     ]
     printer.table(records, (16, 14, 0), "no patch saves half of the download")
 

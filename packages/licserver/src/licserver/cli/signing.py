@@ -160,11 +160,11 @@ def sign(
     keys = _read_keys(release_keys)
     size, sha256 = digest_file(validate_file(file))
     now = system_clock().astimezone(UTC)
-    wanted = Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
+    manifest = Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
     if add_to is None:
-        signed = _sign_with(keys, valid_for, file)(wanted)
+        signed = _sign_with(keys, valid_for, file)(manifest)
     else:
-        signed = release_manifests.use_signed(read_text(add_to))(wanted)
+        signed = release_manifests.use_signed(read_text(add_to))(manifest)
         for key in keys:
             signed = release_manifests.add_signature(signed, key)
     if out is None:

@@ -288,8 +288,8 @@ def replay(services: Services, printer: Printer, event_ids: Sequence[int]) -> No
 @limit_option
 def list_problems(services: Services, printer: Printer, limit: int) -> None:
     """List what you have to look at, the latest first."""
-    found = services.sale_problems.list_open(limit=limit).items
-    printer.table(map(_problem_record, found), (6, 16, 24, 22, 14, 0), "nothing needs you")
+    problems = services.sale_problems.list_open(limit=limit).items
+    printer.table(map(_problem_record, problems), (6, 16, 24, 22, 14, 0), "nothing needs you")
 
 
 def _problem_record(problem: Problem) -> dict[str, Any]:
@@ -331,8 +331,8 @@ def sync(
     async def take_all() -> Counter[str]:
         from licserver.jobs.shop_apis import fetch_deliveries  # noqa: PLC0415 - loads aiohttp
 
-        found = fetch_deliveries(source.kind, key, start, url, is_test=source.is_test)
-        return Counter([services.sources.take(name, body).status async for body in found])
+        bodies = fetch_deliveries(source.kind, key, start, url, is_test=source.is_test)
+        return Counter([services.sources.take(name, body).status async for body in bodies])
 
     counts = asyncio.run(take_all())
     record = {state: counts[state] for state in ("accepted", "duplicate", "ignored", "unreadable")}

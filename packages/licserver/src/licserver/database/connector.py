@@ -191,14 +191,14 @@ class Connector:
     def _ask_host(self, answers: _Answers, open_: Open, name: str, parameters: dict[str, Any]) -> None:
         """Look up a host's addresses, and query each."""
         try:
-            found = conninfo_attempts(parameters)
+            attempts = conninfo_attempts(parameters)
         except Exception as problem:  # noqa: BLE001 - raised by `connect`
             answers.put(name, problem)
             return
-        if len(found) == 1:
-            self._ask(answers, open_, name, dict(found[0]))
+        if len(attempts) == 1:
+            self._ask(answers, open_, name, dict(attempts[0]))
             return
-        addresses = {f"{name} ({host.get('hostaddr')})": dict(host) for host in found}
+        addresses = {f"{name} ({host.get('hostaddr')})": dict(host) for host in attempts}
         with answers.changed:
             answers.pending.discard(name)
             answers.pending.update(addresses)

@@ -74,8 +74,10 @@ class DumpSnapshot:
     def artifacts(self) -> Iterator[Artifact]:
         """Yield the files of all releases and their patches, each once; they are outside the database."""
         files = select(releases.c.file_name, releases.c.size, releases.c.sha256)
-        made = select(releases.c.file_name, patches.c.size, patches.c.sha256).join_from(patches, releases)
-        for row in self._connection.execute(files.union(made)):
+        patch_files = select(releases.c.file_name, patches.c.size, patches.c.sha256).join_from(
+            patches, releases
+        )
+        for row in self._connection.execute(files.union(patch_files)):
             yield Artifact(*row)
 
     def pieces(self, layout: Layout) -> Iterator[tuple[int, bytes]]:

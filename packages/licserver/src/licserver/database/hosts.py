@@ -101,7 +101,7 @@ def describe(
             return HostState(name, "is the primary")
 
 
-def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]) -> str | None:
+def choose(servers: Mapping[str, Server], target: str, newest: Mapping[str, int]) -> str | None:
     """Return the server to use, of those that have answered, or None.
 
     Of two that can be written to, one was not stopped before the other was promoted: the higher timeline
@@ -109,10 +109,10 @@ def choose(servers: Mapping[str, Server], wanted: str, newest: Mapping[str, int]
 
     Args:
         servers: By name, in the order of their answers, which decides between equals.
-        wanted: A key of `WANTED`.
+        target: A key of `WANTED`.
         newest: The highest timeline of each system that was ever seen: an older one is a former primary.
     """
-    roles = WANTED[wanted]
+    roles = WANTED[target]
     usable = [
         name for name, server in servers.items() if server.role in roles and not is_former(server, newest)
     ]
@@ -132,10 +132,10 @@ def split_libpq_url(url: str) -> tuple[str, dict[str, str]]:
     Returns:
         The URL, without hosts if there were several, and the parameters `host` and `port` in their place.
     """
-    found = _SEVERAL_HOSTS.fullmatch(url)
-    if found is None:
+    match = _SEVERAL_HOSTS.fullmatch(url)
+    if match is None:
         return url, {}
-    before, hosts, rest = found.groups()
+    before, hosts, rest = match.groups()
     names, ports = [], []
     for host in hosts.split(","):
         name, _, port = host.rpartition(":") if re.search(r":\d*$", host) else (host, "", "")
@@ -157,9 +157,9 @@ def split_hosts(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     if any(len(values) != count for values in lists.values()):
         raise ValueError("as many ports as hosts")
     common = {name: value for name, value in parameters.items() if name not in _LISTS}
-    found = {}
+    by_host = {}
     for at in range(count):
         own = {name: values[at] for name, values in lists.items() if values[at]}
         host = own.get("host") or own.get("hostaddr") or "the local host"
-        found[f"{host}:{own['port']}" if "port" in own else host] = {**common, **own}
-    return found
+        by_host[f"{host}:{own['port']}" if "port" in own else host] = {**common, **own}
+    return by_host

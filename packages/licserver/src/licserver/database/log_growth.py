@@ -58,7 +58,7 @@ def _find_sqlite(database: Database) -> list[Growth]:
 
 
 def _find_postgres(database: Database) -> list[Growth]:
-    found = []
+    growths = []
     with database.reading() as connection:
         slots = connection.exec_driver_sql(_SLOTS).all()
         oldest = connection.exec_driver_sql(_OLDEST).first()
@@ -68,13 +68,13 @@ def _find_postgres(database: Database) -> list[Growth]:
             state = "whose standby is behind" if is_active else "that nothing reads"
             message = f"the replication slot {name}, {state}, retains {int(size) >> 20} MiB of the log"
             advice = f"start its standby, or SELECT pg_drop_replication_slot('{name}')"
-            found.append(Growth(message, advice))
+            growths.append(Growth(message, advice))
     if failed:
         message = f"archiving the log has failed {failed} times, and fails still: nothing of it is removed"
-        found.append(Growth(message, "see what archive_command logs, and make room where it writes"))
+        growths.append(Growth(message, "see what archive_command logs, and make room where it writes"))
     if oldest is not None and oldest[2] > MAX_AGE.total_seconds():
         pid, application, age = oldest
         message = f"a transaction of {application or 'a program'} is open for {age / 3600:.0f} hours"
         advice = f"nothing can be cleaned up meanwhile: end it, or SELECT pg_terminate_backend({pid})"
-        found.append(Growth(message, advice))
-    return found
+        growths.append(Growth(message, advice))
+    return growths

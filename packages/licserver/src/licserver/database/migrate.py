@@ -167,8 +167,8 @@ def compare(connection: Connection) -> list[Any]:
     """Return what Alembic's autogenerate would change."""
     include = included_on(connection.dialect.name)
     options = {"compare_type": True, "compare_server_default": True, "include_object": include}
-    found: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
-    return found
+    changes: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+    return changes
 
 
 def _describe(difference: Any) -> str:

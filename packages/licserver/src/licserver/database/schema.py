@@ -254,10 +254,10 @@ def check_pages(database: Database) -> None:
     if database.file is not None:
         _probe(database)
         with database.reading() as connection:
-            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-        if found != "ok":
+            result = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if result != "ok":
             raise StoreError(
-                f"{database.file} is damaged ({found}); stop the server, and restore a backup: licserver "
+                f"{database.file} is damaged ({result}); stop the server, and restore a backup: licserver "
                 "restore FILE --force"
             )
 

@@ -186,25 +186,25 @@ async def fetch_deliveries(
                     raise InvalidInputError(f"{root.host} lists the same page of {path} again and again")
                 before = page or None
                 try:
-                    found = list(page if isinstance(page, list) else page[api.items])
-                    last = _find_last(api, page, found)
-                    details = [api.detail(item) for item in found]
-                    bodies = [json.dumps(api.to_delivery(item)).encode() for item in found]
+                    items = list(page if isinstance(page, list) else page[api.items])
+                    last = _find_last(api, page, items)
+                    details = [api.detail(item) for item in items]
+                    bodies = [json.dumps(api.to_delivery(item)).encode() for item in items]
                 except (AttributeError, KeyError, TypeError, ValueError):
                     raise InvalidInputError(f"the response of {root.host} is not a list of {path}") from None
                 for body, detail in zip(bodies, details, strict=True):
                     yield body if detail is None else await _get_detail(session, api, root / detail)
-                if len(found) < api.size or (api.next_page and not last):
+                if len(items) < api.size or (api.next_page and not last):
                     break
 
 
-def _find_last(api: ShopApi, page: Any, found: Sequence[Any]) -> str:
+def _find_last(api: ShopApi, page: Any, items: Sequence[Any]) -> str:
     """Return what leads to the next page: a field of this one, or the last id."""
     if api.next_page is not None:
         return str(page.get(api.next_page) or "")
-    if not found:
+    if not items:
         return ""
-    ids = [found[-1].get(name) for name in ("id", "event_id", "payment_id", "subscription_id")]
+    ids = [items[-1].get(name) for name in ("id", "event_id", "payment_id", "subscription_id")]
     last = next(filter(None, ids), None)
     if last is None:
         raise KeyError("id")

@@ -22,13 +22,13 @@ def register_sales(background: BackgroundWorker, services: Services) -> None:
     async def process(job: Job) -> bool:
         event, fetched = int(job.payload["event"]), list[Fact]()
         for _ in range(MAX_ROUNDS):
-            wanted = await background.on_thread(partial(sales.find_fetches, event, [*fetched]))
-            if wanted is None:
+            query = await background.on_thread(partial(sales.find_fetches, event, [*fetched]))
+            if query is None:
                 break
-            found = [fact async for fact in shop_apis.fetch_facts(*wanted, services.now())]
-            if not found:
+            facts = [fact async for fact in shop_apis.fetch_facts(*query, services.now())]
+            if not facts:
                 break
-            fetched += found
+            fetched += facts
         return await background.on_thread(lambda: sales.process(event, fetched, job))
 
     background.register(QUEUE, process)

@@ -29,9 +29,9 @@ class ManualChangeService(Service):
         """Return what the source of a license would change, had a person not changed it by hand."""
         repositories, subscription_id = self._context.repositories, license_.subscription_id
         sales = repositories.sales
-        found, kept = sales.find_sold(license_.id), list[Kept]()
-        if found is not None and found.applied is not None:
-            values = load_applied(found.applied).kept
+        sale, kept = sales.find_sold(license_.id), list[Kept]()
+        if sale is not None and sale.applied is not None:
+            values = load_applied(sale.applied).kept
             lines = _list_changes(repositories, audit_object(license_)) if values else []
             for name, value in values.items():
                 if name == REVOKED:

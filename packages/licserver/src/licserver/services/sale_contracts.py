@@ -76,29 +76,29 @@ def load_contract(
         known: Facts that need not be read again, by kind and id.
     """
     name, sales, rules = source.name, repositories.sales, make_rules(source)
-    rows, found = sales.load_contract(name, set(objects), known)
+    rows, all_objects = sales.load_contract(name, set(objects), known)
     facts = [*map(load_fact_row, rows)]
-    orders, subscriptions = split_objects(found)
+    orders, subscriptions = split_objects(all_objects)
     before = sales.find_earlier_orders(name, orders, subscriptions)
     subscriptions |= {order.subscription_id for order in before if order.subscription_id}
     orders |= {order.order_id for order in before}
-    found |= join_objects(orders, subscriptions)
+    all_objects |= join_objects(orders, subscriptions)
     stored = sales.find_subscriptions(name, subscriptions) if subscriptions else []
     ends = {subscription.subscription_id: subscription for subscription in stored}
     facts += find_earlier(facts, before, ends.values())
     is_named_so = source.kind is ShopKind.STRIPE  # an order was named by its subscription
     sold = {
         sale.license_id: sale
-        for sale in sales.list_sold(name, found, orders | (subscriptions if is_named_so else set()))
+        for sale in sales.list_sold(name, all_objects, orders | (subscriptions if is_named_so else set()))
     }
     by_hand = sales.list_subscribed(subscriptions, sold) if subscriptions else []
     ids = [*sold, *by_hand]
     licenses = {license_.id: license_ for license_ in (repositories.licenses.find_all(ids) if ids else [])}
     applied = {id_: load_applied(sale.applied) for id_, sale in sold.items() if sale.applied is not None}
     issued = [read_issued(sold.get(id_), license_, applied.get(id_)) for id_, license_ in licenses.items()]
-    problems = sales.list_problems(name, found)
+    problems = sales.list_problems(name, all_objects)
     answers = {problem.name: Answer(problem.answer) for problem in problems if problem.answer is not None}
     mappings = {mapping.external_id: mapping for mapping in sales.list_mappings(name)}
     result = desired(facts, mappings, rules, issued, answers)
     revocations = {order.order_id: find_earlier_revocation(order, rules) for order in before}
-    return Contract(found, sold, licenses, applied, ends, revocations, problems, result)
+    return Contract(all_objects, sold, licenses, applied, ends, revocations, problems, result)

@@ -160,39 +160,39 @@ class SaleReconciler:
         """
         new = dict[str, list[tuple[IssuedLicense, DesiredLicense]]]()
         address, language = contract.find_customer()
-        slugs = {license_.terms.product for license_ in missing if license_.terms is not None}
+        slugs = {desired.terms.product for desired in missing if desired.terms is not None}
         products = {slug: find_product(self._tx, slug) for slug in sorted(slugs)}
-        for wanted in missing:
-            if wanted.terms is not None:
-                product, order = products[wanted.terms.product], find_object(wanted)
-                email = find_email(wanted.email) or address
-                if wanted.email and email is None:
+        for desired in missing:
+            if desired.terms is not None:
+                product, order = products[desired.terms.product], find_object(desired)
+                email = find_email(desired.email) or address
+                if desired.email and email is None:
                     self._report.add("the customer's address cannot be used: nothing is mailed")
                 terms = LicenseTerms(
-                    **read_terms(wanted.terms),
-                    subscription_id=wanted.subscription_id,
+                    **read_terms(desired.terms),
+                    subscription_id=desired.subscription_id,
                     # A mistyped address must not prevent the license.
                     customer_email=email,
-                    customer_language=wanted.language or language,
+                    customer_language=desired.language or language,
                     note=f"Order {order.partition(':')[2]} ({self._source.name})",
                 )
                 valid = validate_terms(terms, self._tx.settings.ipv6_prefix)
-                made = self._licenses.prepare(product, valid, generate_license_key(), self._tx.now())
-                new.setdefault(product.slug, []).append((made, wanted))
+                license_ = self._licenses.prepare(product, valid, generate_license_key(), self._tx.now())
+                new.setdefault(product.slug, []).append((license_, desired))
         for slug, pairs in new.items():
-            add_licenses(self._tx, [made for made, _ in pairs], slug)
+            add_licenses(self._tx, [license_ for license_, _ in pairs], slug)
             rows = [make_sold_row(*pair) | {"mail_due": is_mail_due} for pair in pairs]
             self._sales.add_sold(self._source.name, rows)
             self._report.add_issued(slug, len(pairs))
-        return [made for pairs in new.values() for made, _ in pairs]
+        return [license_ for pairs in new.values() for license_, _ in pairs]
 
     def _change_all(self, contract: Contract) -> bool:
         """Change licenses to what they should be, together; return False if some are left."""
         changes = _Changes(defaultdict(list), defaultdict(list), {})
         left = CHANGE_BATCH
-        for wanted in contract.result.licenses:
-            if wanted.license_id is not None and left > 0:
-                left -= self._change(wanted, contract, changes)
+        for desired in contract.result.licenses:
+            if desired.license_id is not None and left > 0:
+                left -= self._change(desired, contract, changes)
         for reason, ids in changes.revoke.items():
             revoke_licenses(self._tx, self._lock(ids, is_revoked=False), reason)
             self._report.add(f"revoked: {reason}")
@@ -204,21 +204,21 @@ class SaleReconciler:
         return left > 0
 
     def _lock(self, ids: Sequence[bytes], *, is_revoked: bool) -> list[IssuedLicense]:
-        found = self._tx.repositories.licenses.find_all(ids, locked=True)
-        return [license_ for license_ in found if (license_.revoked_at is not None) is is_revoked]
+        licenses = self._tx.repositories.licenses.find_all(ids, locked=True)
+        return [license_ for license_ in licenses if (license_.revoked_at is not None) is is_revoked]
 
-    def _change(self, wanted: DesiredLicense, contract: Contract, changes: _Changes) -> int:
+    def _change(self, desired: DesiredLicense, contract: Contract, changes: _Changes) -> int:
         """Change the terms of a license, and note its other changes; return what that costs of a batch."""
-        license_ = contract.licenses[wanted.license_id or b""]
+        license_ = contract.licenses[desired.license_id or b""]
         sold, id_ = contract.sold.get(license_.id), license_.id
         actual = Actual(read_terms(license_), license_.revoked_at is not None, license_.revoked_reason)
         applied = self._read_applied(sold, actual, license_, contract)
-        has_end = wanted.ends_at is not None and sold is not None
-        terms = None if wanted.terms is None else read_terms(wanted.terms)
-        change = find_change(Wanted(wanted.item, terms, has_end, wanted.revoked), actual, applied)
+        has_end = desired.ends_at is not None and sold is not None
+        terms = None if desired.terms is None else read_terms(desired.terms)
+        change = find_change(Wanted(desired.item, terms, has_end, desired.revoked), actual, applied)
         cost = 0
-        if wanted.subscription_id is not None and license_.subscription_id is None:
-            self._subscriptions.link([id_], wanted.subscription_id)
+        if desired.subscription_id is not None and license_.subscription_id is None:
+            self._subscriptions.link([id_], desired.subscription_id)
             cost += _TERMS_COST
         if change.terms:
             self._licenses.change(id_.hex(), **change.terms)
@@ -231,7 +231,7 @@ class SaleReconciler:
             changes.reinstate[actual.reason].append(id_)
             cost += 1
         if sold is not None:
-            values = find_stored(wanted, sold)
+            values = find_stored(desired, sold)
             if change.applied != contract.applied.get(id_):
                 values["applied"] = dump_applied(change.applied)
             if values:

@@ -81,11 +81,11 @@ def load_fact_row(row: FactRow) -> Fact:
 
 def split_objects(objects: Iterable[str]) -> tuple[set[str], set[str]]:
     """Return the ids of orders and of subscriptions among objects."""
-    found: dict[str, set[str]] = {"order": set(), "subscription": set()}
+    ids: dict[str, set[str]] = {"order": set(), "subscription": set()}
     for object_ in objects:
         kind, _, id_ = object_.partition(":")
-        found[kind].add(id_)
-    return found["order"], found["subscription"]
+        ids[kind].add(id_)
+    return ids["order"], ids["subscription"]
 
 
 def join_objects(orders: Iterable[str], subscriptions: Iterable[str]) -> set[str]:
@@ -97,18 +97,18 @@ def find_earlier(
     facts: Sequence[Fact], orders: Iterable[EarlierOrder], subscriptions: Iterable[SubscriptionRow]
 ) -> list[Fact]:
     """Return what was known before facts were stored, but for what the shop has reported since."""
-    found = [fact for order in orders for fact in earlier.read_order(*order)]
+    earlier_facts = [fact for order in orders for fact in earlier.read_order(*order)]
     for row in subscriptions:
         values = row._asdict()
         id_ = values.pop("subscription_id")
-        found += earlier.read_subscription(id_, **{name: values[name] for name in _EARLIER_FIELDS})
+        earlier_facts += earlier.read_subscription(id_, **{name: values[name] for name in _EARLIER_FIELDS})
     known = {key_of(fact) for fact in facts}
     reported = {
         (type(fact), link) for fact in facts if isinstance(fact, Refund | Dispute) for link in links_of(fact)
     }
     return [
         fact
-        for fact in found
+        for fact in earlier_facts
         if key_of(fact) not in known and not any((type(fact), link) in reported for link in links_of(fact))
     ]
 
@@ -140,38 +140,40 @@ def read_issued(sold: SoldLicense | None, license_: IssuedLicense, applied: Appl
     )
 
 
-def find_object(wanted: DesiredLicense) -> str:
+def find_object(desired: DesiredLicense) -> str:
     """Return the object of the shop that a license belongs to."""
-    return f"subscription:{wanted.subscription_id}" if wanted.order_id is None else f"order:{wanted.order_id}"
+    return (
+        f"subscription:{desired.subscription_id}" if desired.order_id is None else f"order:{desired.order_id}"
+    )
 
 
-def find_stored(wanted: DesiredLicense, sold: SoldLicense) -> dict[str, Any]:
+def find_stored(desired: DesiredLicense, sold: SoldLicense) -> dict[str, Any]:
     """Return what has to be stored of what a license was sold for."""
     values = dict[str, Any]()
-    if wanted.key and not (wanted.key.startswith(EARLIER) or earlier.has_earlier_line(wanted.key)):
-        object_ = sold.object or find_object(wanted)
-        values = {"thing": wanted.key, "place": wanted.number, "object": object_}
+    if desired.key and not (desired.key.startswith(EARLIER) or earlier.has_earlier_line(desired.key)):
+        object_ = sold.object or find_object(desired)
+        values = {"thing": desired.key, "place": desired.number, "object": object_}
     return {name: value for name, value in values.items() if value != getattr(sold, name)}
 
 
-def make_sold_row(made: IssuedLicense, wanted: DesiredLicense) -> dict[str, Any]:
+def make_sold_row(license_: IssuedLicense, desired: DesiredLicense) -> dict[str, Any]:
     """Return what is stored of a license that was issued."""
-    is_known = not earlier.has_earlier_line(wanted.key or "")
+    is_known = not earlier.has_earlier_line(desired.key or "")
     return {
-        "order_id": wanted.order_id or "",
-        "item": wanted.key if is_known else wanted.item,
-        "number": wanted.number if is_known else None,  # after those of before
-        "thing": wanted.key if is_known else None,
-        "place": wanted.number if is_known else None,
-        "object": find_object(wanted) if is_known else None,
-        "license_id": made.id,
-        "applied": dump_applied(Applied(item=wanted.item, terms=read_terms(made))),
+        "order_id": desired.order_id or "",
+        "item": desired.key if is_known else desired.item,
+        "number": desired.number if is_known else None,  # after those of before
+        "thing": desired.key if is_known else None,
+        "place": desired.number if is_known else None,
+        "object": find_object(desired) if is_known else None,
+        "license_id": license_.id,
+        "applied": dump_applied(Applied(item=desired.item, terms=read_terms(license_))),
     }
 
 
-def read_terms(found: LicenseTerms | Terms) -> dict[str, Any]:
+def read_terms(terms: LicenseTerms | Terms) -> dict[str, Any]:
     """Return the terms that a mapping decides, by name."""
-    return {name: getattr(found, name) for name in TERMS}
+    return {name: getattr(terms, name) for name in TERMS}
 
 
 def dump_applied(applied: Applied) -> str:

@@ -48,8 +48,8 @@ class SaleService(Service):
                 {*load_objects(event), *(link for fact in facts for link in links_of(fact))}
             )
         shop = SHOPS[source.kind]
-        wanted = tuple(fetch for fetch in fetches if shop.fetch_path(fetch) is not None)
-        return (source.kind, key, source.url, source.is_test, wanted) if wanted else None
+        fetchable = tuple(fetch for fetch in fetches if shop.fetch_path(fetch) is not None)
+        return (source.kind, key, source.url, source.is_test, fetchable) if fetchable else None
 
     def process(self, event_id: int, fetched: Sequence[Fact] = (), job: Job | None = None) -> bool:
         """Do what a delivery asks for; nothing if that was done before.

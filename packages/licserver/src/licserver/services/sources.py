@@ -125,11 +125,11 @@ class SourceService(Service):
         if changes.get("key_env") is not None:
             changes["key_env"] = _read_variables(changes["key_env"])
         with self._context.transaction() as tx:
-            found = _find(tx, name, locked=True)
+            source = _find(tx, name, locked=True)
             if "states" in changes:
-                joined = {**found.states, **changes["states"]}
+                joined = {**source.states, **changes["states"]}
                 changes["states"] = {state: meaning for state, meaning in joined.items() if meaning}
-            changed = replace(found, **changes)
+            changed = replace(source, **changes)
             _check(changed)
             tx.repositories.sales.change_source(name, changes)
             tx.write_audit("source.change", ("source", name), **changes)
@@ -351,8 +351,8 @@ class SourceService(Service):
 
 def read_secrets(source: Source) -> dict[str, str]:
     """Return the secrets of a source that the environment has now, by their variables."""
-    found = {name: os.environ.get(name, "").strip() for name in source.secret_env.split(",")}
-    return {name: secret for name, secret in found.items() if len(secret) >= _MIN_SECRET}
+    by_variable = {name: os.environ.get(name, "").strip() for name in source.secret_env.split(",")}
+    return {name: secret for name, secret in by_variable.items() if len(secret) >= _MIN_SECRET}
 
 
 def missing_variables(source: Source) -> list[str]:
@@ -393,10 +393,10 @@ def _explain_refusal(
 
 
 def _find(context: Context, name: str, *, locked: bool = False) -> Source:
-    found = context.repositories.sales.find_source(name, locked=locked) if is_slug(name) else None
-    if found is None:
+    source = context.repositories.sales.find_source(name, locked=locked) if is_slug(name) else None
+    if source is None:
         raise NotFoundError("there is no such source; `licserver source list` shows all")
-    return found
+    return source
 
 
 def _check(source: Source) -> None:

@@ -22,16 +22,16 @@ def look_up_apart(loop: asyncio.AbstractEventLoop) -> None:
 
     async def getaddrinfo(host: Any, port: Any, **hints: int) -> Any:
         """Look a name up, as the loop's own method does."""
-        found: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = loop.create_future()
 
         def look_up() -> None:
             try:
-                settle = functools.partial(found.set_result, socket.getaddrinfo(host, port, **hints))
+                settle = functools.partial(future.set_result, socket.getaddrinfo(host, port, **hints))
             except Exception as problem:  # noqa: BLE001 - raised where it is awaited
-                settle = functools.partial(found.set_exception, problem)
+                settle = functools.partial(future.set_exception, problem)
             free.release()
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(lambda: None if found.done() else settle())
+                loop.call_soon_threadsafe(lambda: None if future.done() else settle())
 
         if not free.acquire(blocking=False):
             raise socket.gaierror(socket.EAI_AGAIN, "too many names are being looked up")
@@ -41,6 +41,6 @@ def look_up_apart(loop: asyncio.AbstractEventLoop) -> None:
         except RuntimeError:  # no more threads
             free.release()
             raise socket.gaierror(socket.EAI_AGAIN, "no thread to look a name up") from None
-        return await found
+        return await future
 
     loop.getaddrinfo = getaddrinfo  # type: ignore[method-assign] # the loop has no setting for it

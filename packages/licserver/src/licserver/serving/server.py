@@ -80,8 +80,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
     Addresses that this machine lacks are left out, unless there is no other: `localhost` may be ``::1`` as
     well where IPv6 is switched off.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in resolved))
     for _ in range(_PORT_TRIES - 1):
         try:
             return _bind_each(addresses, port)

@@ -127,11 +127,11 @@ class CustomerEndpoints:
         return public_api.deactivated_response(freed)
 
     def _start_trial(self, call: trials.TrialRequest, client: ClientAddress) -> ApiResponse | Miss:
-        found = self._services.trials.start(call.slug, call.machine, client.counted, call.domain)
-        if not isinstance(found, TrialRefusal):
-            return trials.trial_response(*found)
-        refusal = trials.trial_refusal_response(found)
-        return Miss(refusal) if found in _TRIAL_MISSES else refusal
+        result = self._services.trials.start(call.slug, call.machine, client.counted, call.domain)
+        if not isinstance(result, TrialRefusal):
+            return trials.trial_response(*result)
+        refusal = trials.trial_refusal_response(result)
+        return Miss(refusal) if result in _TRIAL_MISSES else refusal
 
     def _hold_seat(self, call: seats.SeatCall, _client: ClientAddress) -> ApiResponse | Miss:
         key, request, service = call.license_key, call.request, self._services.seats

@@ -134,8 +134,8 @@ def _begin(request: web.Request, release: Release, extra: dict[str, str]) -> tup
     """Create the response without its content, and find which bytes belong to it."""
     size = release.artifact.size
     headers = download_headers(release) | extra
-    wanted = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
-    span = parse_range(wanted, request.headers.get("If-Range"), etag(release), size)
+    range_field = request.headers.get("Range") if request.method == "GET" else None  # RFC 9110 section 14.2
+    span = parse_range(range_field, request.headers.get("If-Range"), etag(release), size)
     if span is None:
         response, span = web.StreamResponse(headers=headers | content_md5(release)), Span(0, size)
     elif span.length == 0:

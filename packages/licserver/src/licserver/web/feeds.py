@@ -36,8 +36,8 @@ class Feeds:
         verdict = await self._offer(call)
         if isinstance(verdict, Offer):
             link = self.public.sign_link(request, verdict, self.public.clock())
-            found = link and feeds.format_tauri_update(verdict, call.current_version, link)
-            return send(found) if found else _send_nothing()
+            update = link and feeds.format_tauri_update(verdict, call.current_version, link)
+            return send(update) if update else _send_nothing()
         if verdict is UpdateRefusal.NO_VERSIONS:
             return _send_nothing()
         return await self._refuse(request, call, verdict)
@@ -81,17 +81,19 @@ class Feeds:
         The license is judged before the releases are read: a request without one must not cause that (D-299).
         """
         slug, name = request.match_info["slug"], request.match_info["name"]
-        call, found = self._parse(request, ""), None
+        call, package = self._parse(request, ""), None
         verdict, _ = await self._judge(call)
         if isinstance(verdict, Offer) or verdict is UpdateRefusal.NO_VERSIONS:
             _, releases = await self.public.queries.find_releases(slug) or (None, [])
-            found = feeds.find_velopack_package(releases, name)
-        if found is not None:  # the offer depends on platform and channel
-            call = self._parse(request, found.platform, channel=found.channel)
+            package = feeds.find_velopack_package(releases, name)
+        if package is not None:  # the offer depends on platform and channel
+            call = self._parse(request, package.platform, channel=package.channel)
             verdict, _ = await self._judge(call)
         if not isinstance(verdict, Offer):
             return await self._refuse(request, call, verdict)
-        link = found and self.public.sign_link(request, verdict._replace(release=found), self.public.clock())
+        link = package and self.public.sign_link(
+            request, verdict._replace(release=package), self.public.clock()
+        )
         if not link:
             raise web.HTTPNotFound
         return web.Response(status=307, headers={hdrs.LOCATION: link, hdrs.CACHE_CONTROL: "no-store"})
@@ -124,8 +126,8 @@ class Feeds:
         if call.license_key:
             verdict = await self.public.judge_update(call, self.public.clock())
             domain = domain or self.public.vault.license_id(call.license_key).hex()
-        elif (found := await self.public.queries.find_releases(call.slug)) and found[0].public_feed:
-            verdict = evaluate_public_feed(*found, call.channels, call.platform)
+        elif (listed := await self.public.queries.find_releases(call.slug)) and listed[0].public_feed:
+            verdict = evaluate_public_feed(*listed, call.channels, call.platform)
         return verdict, Installation(domain, call.current_version, call.is_manual)
 
     async def _refuse(

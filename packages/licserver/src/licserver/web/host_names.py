@@ -36,8 +36,8 @@ class HostNames:
         return len(host) <= _LONGEST and (self._allows(host) or request.rel_url.raw_path in _UNCHECKED)
 
     def _is_known(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        if found is None:
+        match = _HOST.fullmatch(host)
+        if match is None:
             return not host
-        name = found[1].rstrip(".").casefold()
+        name = match[1].rstrip(".").casefold()
         return name in self._names or parse_ip(name.strip("[]")) is not None

@@ -113,10 +113,10 @@ class AnswerSigner:
         return signing_handler
 
     async def _sign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        wanted = self._read_wanted(", ".join(request.headers.getall("Accept-Signature")))
+        requested = self._read_wanted(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
         # Nothing to sign, or nothing that can be signed: as if there were no such header.
-        if wanted is None or not 0 < len(digest) <= MAX_FIELD_CHARS or not request.raw_path.isascii():
+        if requested is None or not 0 < len(digest) <= MAX_FIELD_CHARS or not request.raw_path.isascii():
             return await handler(request)
         # Before the handler: a request that contradicts its digest must not take a slot.
         if not matches_digest(digest, await self._read_body(request)):
@@ -135,7 +135,7 @@ class AnswerSigner:
             return response
         response.headers.update(
             sign_response(
-                wanted, signed_request, response.status, CONTENT_TYPE, response.content, self._clock()
+                requested, signed_request, response.status, CONTENT_TYPE, response.content, self._clock()
             )
         )
         return response

@@ -174,8 +174,8 @@ class RedisCounter:
         pipeline = self._client.pipeline(transaction=False)
         for address, worth in seconds.items():
             pipeline.eval(_TAKE_TOGETHER, 1, f"licserver/flood/{address}", round(worth * 1000))
-        found = await self._ask(pipeline.execute)
-        return {} if found is None else dict(zip(seconds, (ms / 1000 for ms in found), strict=True))
+        waits = await self._ask(pipeline.execute)
+        return {} if waits is None else dict(zip(seconds, (ms / 1000 for ms in waits), strict=True))
 
     async def _ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         if time.monotonic() < self._retry_at:

@@ -76,8 +76,8 @@ class ActivationTransaction:
         An exception takes the place of a verdict where `decide` raised it, `LicenseLockedError` where another
         transaction changes the license.
         """
-        found = self.begin([request.lookup for request in requests])
-        verdicts = [self.decide(*each) for each in zip(requests, found, strict=True)]
+        snapshots = self.begin([request.lookup for request in requests])
+        verdicts = [self.decide(*each) for each in zip(requests, snapshots, strict=True)]
         self.commit()
         return verdicts
 
@@ -101,13 +101,13 @@ class ActivationTransaction:
         ]
 
     def decide(
-        self, request: ActivationRequest, found: LicenseSnapshot | LicenseLockedError | None
+        self, request: ActivationRequest, snapshot: LicenseSnapshot | LicenseLockedError | None
     ) -> VerifyVerdict | Exception:
         """Decide a request on the license that `begin` returned for it; note the slot that it takes."""
-        if isinstance(found, LicenseLockedError):
-            return found
+        if isinstance(snapshot, LicenseLockedError):
+            return snapshot
         try:
-            verdict = request.decide(self._granted.apply_to(found, request.lookup))
+            verdict = request.decide(self._granted.apply_to(snapshot, request.lookup))
         except Exception as error:  # noqa: BLE001 - fails this request alone
             return error
         if isinstance(verdict, Valid) and verdict.takes_slot:

@@ -112,15 +112,15 @@ def lookup_parameters(lookups: Sequence[Lookup]) -> list[Row]:
 
 def read_lookups(rows: Iterable[Row], count: int) -> list[LicenseSnapshot | None]:
     """Read the rows of `LOOKUPS`, into the order of so many lookups."""
-    found: list[LicenseSnapshot | None] = [None] * count
+    snapshots: list[LicenseSnapshot | None] = [None] * count
     for row in rows:
         plan, overrides, day, slots_used, matches_domain, matches_ip = row[-6:]
         seen_on = None if day is None else date.fromisoformat(day)
         license_ = read_license(row, slots_used, _MATCHES[matches_domain, matches_ip], seen_on)
         if plan is not None or overrides is not None:
             license_ = license_._replace(plan=plan, overrides=overrides)
-        found[row[0]] = license_
-    return found
+        snapshots[row[0]] = license_
+    return snapshots
 
 
 _MATCHES: Final = {

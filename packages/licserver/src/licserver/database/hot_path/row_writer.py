@@ -51,9 +51,9 @@ class RowWriter:
         begin = 0
         while left := len(rows) - begin:
             count = min(_TOGETHER, 1 << (left.bit_length() - 1))
-            some = rows[begin : begin + count]
+            batch = rows[begin : begin + count]
             sql, _ = self._statement(dialect, count)
-            cursor.execute(sql, list(chain.from_iterable(some)), prepare=True)
+            cursor.execute(sql, list(chain.from_iterable(batch)), prepare=True)
             begin += count
 
     def _copy_statement(self, dialect: Dialect) -> str:

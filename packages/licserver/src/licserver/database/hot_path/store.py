@@ -69,7 +69,9 @@ class BatchStore:
     def find_licenses(self, lookups: Sequence[Lookup]) -> Sequence[LicenseSnapshot | Exception | None]:
         """Load licenses as their environments see them, in the order of the lookups."""
         return run_apart(
-            lambda some: self._read(self._lookup_reader, lambda connection: find_licenses(connection, some)),
+            lambda batch: self._read(
+                self._lookup_reader, lambda connection: find_licenses(connection, batch)
+            ),
             lookups,
         )
 
@@ -83,10 +85,10 @@ class BatchStore:
             raised it, `LicenseLockedError` where another transaction changes the license.
         """
 
-        def run(some: Sequence[ActivationRequest]) -> list[VerifyVerdict | Exception]:
+        def run(batch: Sequence[ActivationRequest]) -> list[VerifyVerdict | Exception]:
             with self._database.watching_writes():
                 return self._writer.run(
-                    lambda connection: ActivationTransaction(connection, self._wanted).run(some)
+                    lambda connection: ActivationTransaction(connection, self._wanted).run(batch)
                 )
 
         return run_apart(run, requests)
@@ -105,8 +107,8 @@ class BatchStore:
         def load(connection: Connection) -> tuple[list[Row], Release | None]:
             rows = LICENSES.rows(connection, [(license_id,)])
             query = select(releases, newest_manifest().label("manifest")).where(releases.c.id == release_id)
-            found = connection.execute(query).first()
-            return rows, None if found is None else read_release(found)
+            row = connection.execute(query).first()
+            return rows, None if row is None else read_release(row)
 
         rows, release = self._other_reader.run(load)
         return read_license(rows[0]) if rows else None, release

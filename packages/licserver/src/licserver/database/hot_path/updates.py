@@ -59,10 +59,10 @@ class UpdateReader:
 
     def find(self, queries: Sequence[UpdateQuery]) -> list[tuple[LicenseSnapshot | None, Product | None]]:
         """Load licenses and products, in the order of the queries; a product only with a license."""
-        found: list[tuple[LicenseSnapshot | None, Product | None]] = [(None, None)] * len(queries)
+        results: list[tuple[LicenseSnapshot | None, Product | None]] = [(None, None)] * len(queries)
         numbered = [(at, query) for at, query in enumerate(queries) if query.license_id is not None]
         if not numbered:
-            return found
+            return results
 
         def load(connection: Connection) -> list[Row]:
             return UPDATES.rows(connection, [(query.license_id, query.slug) for _, query in numbered])
@@ -74,8 +74,8 @@ class UpdateReader:
             if product_id is not None:
                 channels = (*query.channels, *of_license.split("\n")) if of_license else query.channels
                 product = self._products.find(product_id, change, channels, query.platform)
-            found[at] = (read_license(row), product)
-        return found
+            results[at] = (read_license(row), product)
+        return results
 
 
 _NO_CHANNELS: Final[frozenset[str]] = frozenset()
@@ -110,11 +110,11 @@ class OfferedProducts:
         # What no release has makes no difference, and callers may invent as much as they like.
         of_releases = known.channels.intersection(channels) if channels else _NO_CHANNELS
         key = of_releases, platform if platform in known.platforms else ""
-        found = known.offered.get(key)
-        if found is None:
-            found = known.product._replace(candidates=find_candidates(known.releases, *key))
-            known.offered[key] = found
-        return found
+        product = known.offered.get(key)
+        if product is None:
+            product = known.product._replace(candidates=find_candidates(known.releases, *key))
+            known.offered[key] = product
+        return product
 
     def find_all(self, slug: str) -> tuple[Product, list[Release]] | None:
         """Return the product of a slug with its releases, or None."""

@@ -121,10 +121,10 @@ def _actors(connection: Connection, kind: ActorKind | None, name: str | None) ->
             yield actor_kind.value, name
             continue
         names = select(func.min(audit.c.actor_name)).where(audit.c.actor_kind == actor_kind.value)
-        found = connection.scalar(names)
-        while found is not None:
-            yield actor_kind.value, found
-            found = connection.scalar(names.where(audit.c.actor_name > found))
+        actor_name = connection.scalar(names)
+        while actor_name is not None:
+            yield actor_kind.value, actor_name
+            actor_name = connection.scalar(names.where(audit.c.actor_name > actor_name))
 
 
 def _read_entry(row: sa.Row[Any]) -> Entry:

@@ -190,12 +190,12 @@ def _limits(now: datetime, *, went_back: bool = False) -> Iterator[tuple[Column[
 
 def count_future(connection: Connection, now: datetime) -> list[FutureInstants]:
     """Count what a clock that was ahead has stored, without what has to stay as it is."""
-    found = []
+    future = []
     for column, most, _ in _limits(now):
         count = connection.scalar(select(func.count()).select_from(column.table).where(column > most)) or 0
         if count:
-            found.append(FutureInstants(f"{column.table.name}.{column.name}", count))
-    found += [
+            future.append(FutureInstants(f"{column.table.name}.{column.name}", count))
+    future += [
         FutureInstants(name, 1)
         for name in (SCANNED, WATCHED)
         if (at := _read_fact(connection, name)) is not None and at > now + TOLERANCE
@@ -204,8 +204,8 @@ def count_future(connection: Connection, now: datetime) -> list[FutureInstants]:
         counted, most = find_column(name), int((now + TOLERANCE).timestamp()) // seconds
         count = connection.scalar(select(func.count()).select_from(counted.table).where(counted > most)) or 0
         if count:
-            found.append(FutureInstants(name, count))
-    return found
+            future.append(FutureInstants(name, count))
+    return future
 
 
 def mend(connection: Connection, now: datetime, *, went_back: bool) -> int:

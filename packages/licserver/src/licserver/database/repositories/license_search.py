@@ -126,8 +126,8 @@ class LicenseSearchRepository(Repository):
                 return None
             number = 0
             for scan in scans:
-                some = _select(scan, conditions, ()).limit(limit + 1 - number).subquery()
-                number += connection.execute(select(func.count()).select_from(some)).scalar_one()
+                matches = _select(scan, conditions, ()).limit(limit + 1 - number).subquery()
+                number += connection.execute(select(func.count()).select_from(matches)).scalar_one()
         return min(number, limit), number > limit
 
     def list_addresses(self, word: str, limit: int) -> dict[bytes, str]:
@@ -137,8 +137,8 @@ class LicenseSearchRepository(Repository):
         """
         words = license_words.c
         begins = words.word >= word, words.word < word + _LAST
-        some = select(words.license_id).where(*begins).order_by(words.word).limit(limit).subquery()
-        has_address = licenses.c.id.in_(select(some.c.license_id)), licenses.c.customer_email.is_not(None)
+        hits = select(words.license_id).where(*begins).order_by(words.word).limit(limit).subquery()
+        has_address = licenses.c.id.in_(select(hits.c.license_id)), licenses.c.customer_email.is_not(None)
         statement = select(licenses.c.id, licenses.c.customer_email).where(*has_address)
         statement = statement.order_by(licenses.c.issued_at.desc(), licenses.c.id.desc())
         return {row.id: row.customer_email for row in self._all(statement)}
@@ -188,8 +188,8 @@ def _conditions(
         # PostgreSQL chooses by itself.
         may_be_rare = any(filter_.indexed is not filter_.condition for filter_ in filters)
     else:
-        found = select(first.order[-1]).where(first.where[0])
-        may_be_rare = bool(filters) and not _are_few(connection, found)
+        ids = select(first.order[-1]).where(first.where[0])
+        may_be_rare = bool(filters) and not _are_few(connection, ids)
     if may_be_rare:  # reading the list's index may take long before enough licenses match
         matching = select(licenses.c.id).where(*(filter_.indexed for filter_ in filters))
         if _are_few(connection, matching):
@@ -198,8 +198,8 @@ def _conditions(
 
 
 def _are_few(connection: Connection, ids: Select[Any]) -> bool:
-    some = ids.limit(MAX_COLLECTED + 1).subquery()
-    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= MAX_COLLECTED
+    sample = ids.limit(MAX_COLLECTED + 1).subquery()
+    return connection.execute(select(func.count()).select_from(sample)).scalar_one() <= MAX_COLLECTED
 
 
 def _select(scan: Scan, conditions: Sequence[ColumnElement[bool]], after: Sequence[Any]) -> Select[Any]:
@@ -349,9 +349,9 @@ def in_state(state: LicenseState, now: datetime) -> Filter:
     return _filter(and_(columns.revoked_at.is_(None), or_(columns.lifetime, and_(runs, lasts))))
 
 
-def is_trial(wanted: bool) -> Filter:
+def is_trial(value: bool) -> Filter:
     """Return the filter by whether a license is a trial; these have an index of their own."""
-    return _filter(licenses.c.trial.is_(sa.true() if wanted else sa.false()))
+    return _filter(licenses.c.trial.is_(sa.true() if value else sa.false()))
 
 
 def supported(now: datetime) -> Filter:

@@ -112,8 +112,8 @@ class LicenseRepository(Repository):
             if locked:
                 lock_licenses(connection, licenses.c.id.in_(ids))
             rows = connection.execute(_SELECT.where(licenses.c.id.in_(ids))).all()
-        found = {row.id: _read_license(row) for row in rows}
-        return [found[license_id] for license_id in ids if license_id in found]
+        by_id = {row.id: _read_license(row) for row in rows}
+        return [by_id[license_id] for license_id in ids if license_id in by_id]
 
     def list_all(self, product_id: int | None = None) -> Iterator[IssuedLicense]:
         """Load all licenses, or those of one product, by the instant of issue, a page at a time."""
@@ -156,11 +156,11 @@ class LicenseRepository(Repository):
 
     def list_few_activations(self, ids: Sequence[bytes]) -> dict[bytes, list[Activation]]:
         """Load all activations of licenses that have few, by domain and address."""
-        found: dict[bytes, list[Activation]] = {license_id: [] for license_id in ids}
+        by_license: dict[bytes, list[Activation]] = {license_id: [] for license_id in ids}
         statement = select(activations).where(activations.c.license_id.in_(ids))
         for row in self._all(statement.order_by(activations.c.domain, activations.c.ip)) if ids else ():
-            found[row.license_id].append(_read_activation(row))
-        return found
+            by_license[row.license_id].append(_read_activation(row))
+        return by_license
 
     def list_machines(self, ids: Sequence[bytes], limit: int) -> list[tuple[bytes, Activation]]:
         """Load activations of some licenses, each with its license's id."""
@@ -235,8 +235,8 @@ class LicenseRepository(Repository):
         """Load licenses with an address whose last day is within some days, by id: `id` and `expires_on`."""
         columns = licenses.c
         has_address = columns.customer_email.is_not(None), columns.id > after
-        wanted = select(columns.id, columns.expires_on).where(ends_within(first, last), *has_address)
-        return self._all(wanted.order_by(columns.id).limit(limit))
+        statement = select(columns.id, columns.expires_on).where(ends_within(first, last), *has_address)
+        return self._all(statement.order_by(columns.id).limit(limit))
 
     def list_ending_subscriptions(
         self, now: datetime, until: datetime, after: bytes, limit: int
@@ -255,8 +255,8 @@ class LicenseRepository(Repository):
         )
         ends = columns.subscription_ended_at > now, columns.subscription_ended_at <= until
         is_valid = ~columns.lifetime, columns.revoked_at.is_(None), columns.customer_email.is_not(None)
-        wanted = select(columns.id, columns.expires_on, columns.subscription_ended_at)
-        page = wanted.where(*ends, *is_valid, columns.id > after, ~is_open)
+        statement = select(columns.id, columns.expires_on, columns.subscription_ended_at)
+        page = statement.where(*ends, *is_valid, columns.id > after, ~is_open)
         return self._all(page.order_by(columns.id).limit(limit))
 
 

@@ -167,13 +167,13 @@ def find_person(
     event_ids = [row["id"] for row in found["webhook_events"].values()]
     deliveries = events.webhook_deliveries
     for column, values in ((deliveries.c.job_id, job_ids), (deliveries.c.event_id, event_ids)):
-        for some in _chunks(values):
-            add(deliveries, _select(connection, deliveries, column.in_(some)))
+        for chunk in _chunks(values):
+            add(deliveries, _select(connection, deliveries, column.in_(chunk)))
     rows = {
         name: [row for row in by_key.values() if _is_older(name, row, newer, before)]
         for name, by_key in found.items()
     }
-    return PersonalData(ids, {name: some for name, some in rows.items() if some})
+    return PersonalData(ids, {name: of_table for name, of_table in rows.items() if of_table})
 
 
 def _is_older(table: str, row: Row, newer: Collection[bytes], before: datetime | None) -> bool:
@@ -198,21 +198,21 @@ def _find_text(connection: Connection, table: sa.Table, pattern: AddressPattern)
 
 def _conditions(ids: Sequence[bytes], known: Known) -> Iterator[tuple[sa.Table, ColumnElement[bool]]]:
     """Yield where else to look: rows that refer to a license, mention it, or belong to the address."""
-    for some in _chunks(ids):
+    for chunk in _chunks(ids):
         for column in _OF_LICENSE:
-            yield column.table, column.in_(some)
-        hexes = [license_id.hex() for license_id in some]
+            yield column.table, column.in_(chunk)
+        hexes = [license_id.hex() for license_id in chunk]
         audit = licenses.audit.c
         yield licenses.audit, and_(audit.object_kind == "license", audit.object_id.in_(hexes))
         for column in _MENTIONS:
             yield column.table, or_(*(column.like(f"%{hex_id}%") for hex_id in hexes))
     yield events.jobs, events.jobs.c.owner == known.owner
-    for some in _chunks(list(known.jobs)):
-        yield events.jobs, events.jobs.c.id.in_(some)
+    for chunk in _chunks(list(known.jobs)):
+        yield events.jobs, events.jobs.c.id.in_(chunk)
     yield access.account_codes, access.account_codes.c.address == known.code_address
     yield access.daily_counts, access.daily_counts.c.who == known.code_address
-    for some in _chunks(list(known.receipts)):
-        yield access.idempotency_keys, access.idempotency_keys.c.id.in_(some)
+    for chunk in _chunks(list(known.receipts)):
+        yield access.idempotency_keys, access.idempotency_keys.c.id.in_(chunk)
 
 
 _OF_LICENSE: Final = [licenses.licenses.c.id] + [
@@ -280,8 +280,8 @@ def find_sold(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
     sold = sales.sale_licenses.c.license_id
     return {
         license_id
-        for some in _chunks(ids)
-        for license_id in connection.scalars(select(sold).where(sold.in_(some)))
+        for chunk in _chunks(ids)
+        for license_id in connection.scalars(select(sold).where(sold.in_(chunk)))
     }
 
 

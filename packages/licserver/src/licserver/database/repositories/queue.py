@@ -178,16 +178,16 @@ class QueueRepository(Repository):
         is_waiting = (_columns.queue == queue) & _columns.owner.is_not(None) & _columns.due_at.is_not(None)
         first = select(_columns.owner, _columns.due_at).where(is_waiting)
         in_order = first.order_by(_columns.owner, _columns.due_at).limit(1)
-        found, after = list[str](), ""
+        owners, after = list[str](), ""
         with self._reading() as connection:
             while (row := connection.execute(in_order.where(_columns.owner > after)).first()) is not None:
                 after = row.owner
                 if row.due_at <= now:
-                    found.append(after)
+                    owners.append(after)
             unowned = (_columns.queue == queue) & (_columns.due_at <= now) & _columns.owner.is_(None)
             if connection.scalar(select(exists().where(unowned))):
-                found.append("")
-        return found
+                owners.append("")
+        return owners
 
     def finish(self, job: Job, now: datetime, skipped: str | None = None) -> bool:
         """Mark a claimed job as done; return False, and change nothing, if its lease was lost.
@@ -219,9 +219,9 @@ class QueueRepository(Repository):
         is_skipped = (_columns.state == JobState.DONE) & _columns.last_error.is_not(None)
         return self._revive(queue, _columns.key.in_(keys) & is_skipped, now)
 
-    def _revive(self, queue: str, wanted: ColumnElement[bool], now: datetime) -> int:
+    def _revive(self, queue: str, condition: ColumnElement[bool], now: datetime) -> int:
         fresh = {"state": JobState.WAITING, "attempts": 0, "due_at": now, "finished_at": None}
-        return self._execute(update(jobs).where(_columns.queue == queue, wanted).values(**fresh))
+        return self._execute(update(jobs).where(_columns.queue == queue, condition).values(**fresh))
 
     def find(self, queue: str, id_: int) -> Job | None:
         """Load one job."""
@@ -231,12 +231,12 @@ class QueueRepository(Repository):
         self, queue: str, state: JobState | None = None, before: int | None = None, limit: int = 50
     ) -> Sequence[Job]:
         """Load jobs of a queue, the latest first; `before` is the id after which a page begins."""
-        wanted = select(jobs).where(_columns.queue == queue).order_by(_columns.id.desc()).limit(limit)
+        statement = select(jobs).where(_columns.queue == queue).order_by(_columns.id.desc()).limit(limit)
         if state is not None:
-            wanted = wanted.where(_columns.state == state)
+            statement = statement.where(_columns.state == state)
         if before is not None:
-            wanted = wanted.where(_columns.id < before)
-        return list(map(_read, self._all(wanted)))
+            statement = statement.where(_columns.id < before)
+        return list(map(_read, self._all(statement)))
 
     def sweep(self, before: datetime, queue: str | None = None) -> int:
         """Delete jobs that were finished before an instant, of one queue or of all; return how many."""

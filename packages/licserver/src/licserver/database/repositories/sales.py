@@ -324,8 +324,8 @@ class SaleRepository(Repository):
     def list_dead(self, source: str, objects: Collection[str]) -> list[StoredEvent]:
         """Load the deliveries about some objects that wait for a person."""
         of_them = matching(sale_events, source=source, state=DEAD) & sale_events.c.object.in_(objects)
-        found = _PLAIN_EVENT.where(of_them, sale_events.c.content.is_not(None)).order_by(sale_events.c.id)
-        return list(map(StoredEvent._make, self._all(found)))
+        statement = _PLAIN_EVENT.where(of_them, sale_events.c.content.is_not(None)).order_by(sale_events.c.id)
+        return list(map(StoredEvent._make, self._all(statement)))
 
     def find_job(self, event: StoredEvent) -> int | None:
         """Return the id of a delivery's job."""
@@ -335,8 +335,8 @@ class SaleRepository(Repository):
 
     def count_unreadable(self, limit: int) -> int:
         """Count the deliveries that could not be read, up to a limit."""
-        found = select(sale_events.c.id).where(UNREADABLE).limit(limit).subquery()
-        count: int = self._scalar(select(func.count()).select_from(found))
+        unreadable = select(sale_events.c.id).where(UNREADABLE).limit(limit).subquery()
+        count: int = self._scalar(select(func.count()).select_from(unreadable))
         return count
 
     def sweep(self, before: datetime) -> int:
@@ -362,8 +362,8 @@ class SaleRepository(Repository):
             return []
         of_them = tuple_(sale_facts.c.kind, sale_facts.c.id).in_(sorted(keys))
         columns = (sale_facts.c[name] for name in FactRow._fields)
-        found = select(*columns).where(sale_facts.c.source == source, of_them)
-        return list(map(FactRow._make, self._all(found)))
+        statement = select(*columns).where(sale_facts.c.source == source, of_them)
+        return list(map(FactRow._make, self._all(statement)))
 
     def put_facts(self, source: str, now: datetime, facts: Iterable[tuple[FactRow, Collection[str]]]) -> None:
         """Store facts, each in place of an earlier report of the same object, and the objects they name."""
@@ -411,25 +411,25 @@ class SaleRepository(Repository):
             .where(sale_licenses.c.source == source, licenses.c.subscription_id.in_(sorted(subscription_ids)))
         )
         is_named = columns.order_id.in_(sorted(order_ids)) | columns.order_id.in_(of_licenses)
-        found = select(*(columns[name] for name in EarlierOrder._fields)).where(
+        statement = select(*(columns[name] for name in EarlierOrder._fields)).where(
             columns.source == source, is_named
         )
-        return list(map(EarlierOrder._make, self._all(found)))
+        return list(map(EarlierOrder._make, self._all(statement)))
 
     def find_subscriptions(self, source: str, ids: Collection[str]) -> list[SubscriptionRow]:
         """Load what is known of subscriptions."""
         columns = sale_subscriptions.c
-        found = select(*(columns[name] for name in SubscriptionRow._fields)).where(
+        statement = select(*(columns[name] for name in SubscriptionRow._fields)).where(
             columns.source == source, columns.subscription_id.in_(sorted(ids))
         )
-        return list(map(SubscriptionRow._make, self._all(found)))
+        return list(map(SubscriptionRow._make, self._all(statement)))
 
     def list_applied_ends(self, subscription_id: str) -> list[datetime]:
         """Load the ends that sources have set, or would have, of a subscription."""
         columns = sale_subscriptions.c
         is_set = columns.is_applied, columns.applied_end.is_not(None)
-        found = select(columns.applied_end).where(columns.subscription_id == subscription_id, *is_set)
-        return [row.applied_end for row in self._all(found.order_by(columns.applied_end))]
+        statement = select(columns.applied_end).where(columns.subscription_id == subscription_id, *is_set)
+        return [row.applied_end for row in self._all(statement.order_by(columns.applied_end))]
 
     def put_subscription(self, source: str, row: SubscriptionRow) -> None:
         """Store what is known of a subscription."""
@@ -466,8 +466,8 @@ class SaleRepository(Repository):
             for row in rows:
                 of_it = {"source": source, "order_id": row["order_id"], "item": row["item"]}
                 if row["number"] is None and (row["order_id"], row["item"]) not in last:
-                    found = select(func.max(sale_licenses.c.number)).where(matching(sale_licenses, **of_it))
-                    last[row["order_id"], row["item"]] = connection.scalar(found) or 0
+                    highest = select(func.max(sale_licenses.c.number)).where(matching(sale_licenses, **of_it))
+                    last[row["order_id"], row["item"]] = connection.scalar(highest) or 0
             numbered = list[Mapping[str, Any]]()
             for row in rows:
                 number = row["number"]
@@ -507,19 +507,19 @@ class SaleRepository(Repository):
     ) -> tuple[int, bool]:
         """Store a problem; return its number, and whether it is new, or open again."""
         of_it = matching(sale_problems, source=source, object=object_, name=name)
-        found = self._first(select(*_PROBLEM).where(of_it))
-        if found is None:
+        problem = self._first(select(*_PROBLEM).where(of_it))
+        if problem is None:
             row = {"source": source, "object": object_, "name": name, "found_at": now, **values}
             with self._writing() as connection:
                 add = insert(sale_problems).values(row).returning(sale_problems.c.id)
                 return connection.scalar(add) or 0, True
         again = (
             {"closed_at": None, "found_at": now, "mailed_at": None, "answer": None}
-            if found.closed_at is not None
+            if problem.closed_at is not None
             else {}
         )
         self._execute(update(sale_problems).where(of_it).values(**values, **again))
-        return found.id, bool(again)
+        return problem.id, bool(again)
 
     def close_problems(
         self, source: str, objects: Collection[str], kept: Collection[int], now: datetime
@@ -545,8 +545,8 @@ class SaleRepository(Repository):
         """Load the open problems that a mapping of an external id may mend."""
         columns = sale_problems.c
         is_open = (columns.source == source) & columns.closed_at.is_(None) & columns.external_ids.is_not(None)
-        found = map(Problem._make, self._all(select(*_PROBLEM).where(is_open).order_by(columns.id)))
-        return [problem for problem in found if external_id in json.loads(problem.external_ids or "[]")]
+        problems = map(Problem._make, self._all(select(*_PROBLEM).where(is_open).order_by(columns.id)))
+        return [problem for problem in problems if external_id in json.loads(problem.external_ids or "[]")]
 
     def find_problem(self, problem_id: int) -> Problem | None:
         """Load a problem."""

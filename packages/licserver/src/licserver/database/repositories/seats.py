@@ -34,11 +34,11 @@ class SeatRepository(Repository):
     def list_held(self, license_ids: Collection[bytes], now: datetime) -> dict[bytes, list[Seat]]:
         """Load the seats that are held of some licenses, the first taken first."""
         held = select(seats).where(seats.c.license_id.in_(license_ids), *_IS_HELD)
-        found: dict[bytes, list[Seat]] = {license_id: [] for license_id in license_ids}
+        by_license: dict[bytes, list[Seat]] = {license_id: [] for license_id in license_ids}
         in_order = held.order_by(seats.c.taken_at, seats.c.seat_id)
         for row in self._all(in_order, now=now) if license_ids else ():
-            found[row.license_id].append(_read_seat(row))
-        return found
+            by_license[row.license_id].append(_read_seat(row))
+        return by_license
 
     def find(self, license_id: bytes, seat_id: bytes) -> Seat | None:
         """Load a seat, which may have ended."""

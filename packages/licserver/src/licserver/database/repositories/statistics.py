@@ -187,11 +187,11 @@ def _within_day(connection: Connection, events: Sequence[NewEvent]) -> list[NewE
     new = [event for event in events if event.id not in known]
     kept, counts = list[NewEvent](), daily_counts.c
     for license_id, of_license in groupby(new, key=lambda event: bytes.fromhex(event.data["license_id"])):
-        some = list(of_license)
-        day = some[0].at.date()
+        group = list(of_license)
+        day = group[0].at.date()
         this = counts.day == day, counts.who == license_id
         room = max(0, KEPT_PER_LICENSE - (connection.scalar(select(counts.count).where(*this)) or 0))
-        if added := some[:room]:
+        if added := group[:room]:
             row = {"day": day, "who": license_id, "count": len(added)}
             put_into(connection, daily_counts, row, added="count")
             kept += added
@@ -302,9 +302,9 @@ def note_seen(database: Database, batch: Sequence[Seen], days: int = 1) -> list[
     """
     locked: list[Seen] = []
     for start in range(0, len(batch), _BATCH):
-        some = sorted(batch[start : start + _BATCH], key=lambda seen: seen.at)
+        chunk = sorted(batch[start : start + _BATCH], key=lambda seen: seen.at)
         # in one order, so that no two of them deadlock
-        latest = [seen for _, seen in sorted({seen[:2] + seen[3:4]: seen for seen in some}.items())]
+        latest = [seen for _, seen in sorted({seen[:2] + seen[3:4]: seen for seen in chunk}.items())]
         try:
             with _briefly_waiting(database) as connection:
                 _note(connection, latest, days)

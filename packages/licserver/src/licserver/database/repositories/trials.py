@@ -34,8 +34,8 @@ class TrialRepository(Repository):
     def find(self, product_id: int, machine: bytes) -> Row[Any] | None:
         """Load the trial of a machine: its `license_id`, which is None once that was deleted."""
         its = matching(trials, product_id=product_id, machine=machine)
-        found: Row[Any] | None = self._first(select(trials.c.license_id).where(its))
-        return found
+        row: Row[Any] | None = self._first(select(trials.c.license_id).where(its))
+        return row
 
     def lock(self, product_id: int) -> None:
         """Let other new trials of a product wait until commit."""
