@@ -28,7 +28,7 @@ def results(**xfails: str) -> list[Result]:
 
     @catalogue.table("bad", "D-01", "It fails ({0}).", [("one", KEY)])
     def _(_: str, text: str) -> None:
-        expect(wanted=False, message=f'<{text}>\x00 "http://a/api/v1/update-download?signature=secret"')
+        expect(condition=False, message=f'<{text}>\x00 "http://a/api/v1/update-download?signature=secret"')
 
     @catalogue.case("skipped", "extension D-32", "It is not run.")
     def _(_: str) -> None:

@@ -69,15 +69,15 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
 
     async def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
-        found = await self._run(_features.activation.activate(self._session, key, verify_cached))
+        license_ = await self._run(_features.activation.activate(self._session, key, verify_cached))
         self._nudge()
-        return found
+        return license_
 
     async def start_trial(self) -> License:
         """Start the trial of this computer; as `LicenseClient.start_trial`."""
-        found = await self._run(_features.trials.start_trial(self._session, verify_forced))
+        license_ = await self._run(_features.trials.start_trial(self._session, verify_forced))
         self._nudge()
-        return found
+        return license_
 
     async def require(
         self, entitlement: str | None = None, *, wait: float | timedelta | None = None

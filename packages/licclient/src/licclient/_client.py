@@ -124,9 +124,9 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             MistypedKeyError: It cannot be a key; has the flaw. No request was sent.
             LicclientError: As `verify`; the remembered state stays.
         """
-        found = self._run(_features.activation.activate(self._session, key, verify_cached))
+        license_ = self._run(_features.activation.activate(self._session, key, verify_cached))
         self._nudge()
-        return found
+        return license_
 
     def start_trial(self) -> License:
         """Start the trial of this computer, and remember its key as `activate` does; `is_trial` is True then.
@@ -140,9 +140,9 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             LicclientError: As `verify`; the remembered state stays.
             ValueError: The client was made without `slug`.
         """
-        found = self._run(_features.trials.start_trial(self._session, verify_forced))
+        license_ = self._run(_features.trials.start_trial(self._session, verify_forced))
         self._nudge()
-        return found
+        return license_
 
     def require(self, entitlement: str | None = None, *, wait: float | timedelta | None = None) -> License:
         """Return the license of the activated key, or raise.

@@ -67,9 +67,9 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "proxy": lambda: _check_proxy(settings.server),
         "tls": lambda: _check_tls(settings.server),
     }
-    found = [_noted("server", settings.server), _noted("program", _format_program(settings, agent))]
+    findings = [_noted("server", settings.server), _noted("program", _format_program(settings, agent))]
     if transport is not None:
-        found += [_noted(name, "not checked: the app has its own transport") for name in checks]
+        findings += [_noted(name, "not checked: the app has its own transport") for name in checks]
         checks = {}
     checks |= {
         "service": lambda: _check_service(settings, agent, transport, session.now()),
@@ -85,17 +85,17 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
     }
     for name, check in checks.items():
         try:
-            found += check()
+            findings += check()
         except StateUnreadableError as problem:
-            found.append(_wrong(name, f"{problem.reason}: {_shorten(Path(problem.path or ''))}"))
+            findings.append(_wrong(name, f"{problem.reason}: {_shorten(Path(problem.path or ''))}"))
         except Exception as problem:  # noqa: BLE001 - one check that fails must not hide the others
-            found.append(_wrong(name, f"the check itself failed ({type(problem).__name__})"))
+            findings.append(_wrong(name, f"the check itself failed ({type(problem).__name__})"))
     marks: Mapping[bool | None, str] = {True: "ok", False: "!!", None: "  "}
     lines = [f"licclient doctor, {session.now():%Y-%m-%d %H:%M:%S} UTC"]
-    lines += [f"{marks[finding.is_fine]} {finding.name + ':':14} {finding.text}" for finding in found]
-    wrong = [finding.name for finding in found if finding.is_fine is False]
+    lines += [f"{marks[finding.is_fine]} {finding.name + ':':14} {finding.text}" for finding in findings]
+    wrong = [finding.name for finding in findings if finding.is_fine is False]
     lines.append(f"Look at: {', '.join(wrong)}." if wrong else "Nothing wrong was found.")
-    return found, "\n".join(lines)
+    return findings, "\n".join(lines)
 
 
 def _fine(name: str, text: str) -> Finding:
@@ -134,7 +134,7 @@ def _check_name(server: str) -> Iterator[Finding]:
     host = parts.hostname or ""
     try:
         port = parts.port or 443
-        found = run_with_deadline(SECONDS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        resolved = run_with_deadline(SECONDS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except TimeoutError:
         yield _wrong("name", f"{host} was not resolved within {SECONDS:.0f} s")
     except (OSError, UnicodeError) as problem:
@@ -142,7 +142,7 @@ def _check_name(server: str) -> Iterator[Finding]:
         is_fine = None if system_proxy(server) else False
         yield Finding("name", is_fine, f"{host} cannot be resolved ({problem})")
     else:
-        addresses = dict.fromkeys(str(address[4][0]) for address in found)
+        addresses = dict.fromkeys(str(address[4][0]) for address in resolved)
         yield _fine("name", f"{host} resolves to {', '.join(addresses)}")
 
 
@@ -283,14 +283,14 @@ def _shorten(folder: Path) -> str:
 def _check_file(session: Session) -> Finding:
     if not session.settings.public_keys:
         return _noted("license file", "not possible: the app pins no public keys")
-    found = session.license_file()
-    if found is None:
+    file = session.license_file()
+    if file is None:
         return _noted("license file", "none for this app on this computer")
-    about = found.describe(session.now(), None)
-    until = f"of key {about.key_hint}, until {found.ends_at:%Y-%m-%d %H:%M} UTC"
-    if isinstance(found.result, License):
+    about = file.describe(session.now(), None)
+    until = f"of key {about.key_hint}, until {file.ends_at:%Y-%m-%d %H:%M} UTC"
+    if isinstance(file.result, License):
         return _fine("license file", until)
-    return _wrong("license file", f"{until}; {found.result.message}")
+    return _wrong("license file", f"{until}; {file.result.message}")
 
 
 def _list_products(folder: Path | None, settings: Settings) -> list[str]:
@@ -300,20 +300,20 @@ def _list_products(folder: Path | None, settings: Settings) -> list[str]:
     return sorted({path.parent.name for path in folder.glob("*/*.state")})
 
 
-def _check_license(found: LicenseStatus, products: Sequence[str]) -> Finding:
-    parts = [found.state.value.replace("_", " ")]
-    if products and found.state is LicenseState.NOT_ACTIVATED:
+def _check_license(about: LicenseStatus, products: Sequence[str]) -> Finding:
+    parts = [about.state.value.replace("_", " ")]
+    if products and about.state is LicenseState.NOT_ACTIVATED:
         parts.append(f"pass the product to check one of these: {', '.join(products)}")
-    if found.key_hint:
-        parts.append(f"key {found.key_hint}")
-    if found.product:
-        term = "lifetime" if found.is_lifetime else f"through {found.expiry}" if found.expiry else "no expiry"
-        parts.append(f"{found.product}, {term}")
-    if found.checked_at:
-        parts.append(f"confirmed {found.checked_at:%Y-%m-%d %H:%M} UTC")
-    if found.grace_ends_at:
-        parts.append(f"valid without the service until {found.grace_ends_at:%Y-%m-%d %H:%M} UTC")
-    if found.message:
-        parts.append(f"last response: {found.message}")
-    is_fine = {LicenseState.VALID: True, LicenseState.NOT_ACTIVATED: None}.get(found.state, False)
+    if about.key_hint:
+        parts.append(f"key {about.key_hint}")
+    if about.product:
+        term = "lifetime" if about.is_lifetime else f"through {about.expiry}" if about.expiry else "no expiry"
+        parts.append(f"{about.product}, {term}")
+    if about.checked_at:
+        parts.append(f"confirmed {about.checked_at:%Y-%m-%d %H:%M} UTC")
+    if about.grace_ends_at:
+        parts.append(f"valid without the service until {about.grace_ends_at:%Y-%m-%d %H:%M} UTC")
+    if about.message:
+        parts.append(f"last response: {about.message}")
+    is_fine = {LicenseState.VALID: True, LicenseState.NOT_ACTIVATED: None}.get(about.state, False)
     return Finding("license", is_fine, "; ".join(parts))

@@ -76,8 +76,8 @@ class Feature(Generic[F_co]):
         if client is None:
             return self
         module, name = self._place
-        found: F_co = getattr(load_module(f"licclient.{module}"), name)(client._access())  # noqa: SLF001
-        return found
+        feature: F_co = getattr(load_module(f"licclient.{module}"), name)(client._access())  # noqa: SLF001
+        return feature
 
     def __set__(self, client: object, value: Never) -> None:
         raise AttributeError("a feature of a client cannot be replaced")

@@ -20,22 +20,22 @@ def status(session: Session) -> LicenseStatus:
 
 
 def _status(session: Session) -> LicenseStatus:
-    found, file = session.activations.find(), session.license_file()
-    check = NOT_CHECKED if found is None else remembered_check(session, found)
-    if file is not None and (found is None or isinstance(file.result, License)):
+    activation, file = session.activations.find(), session.license_file()
+    check = NOT_CHECKED if activation is None else remembered_check(session, activation)
+    if file is not None and (activation is None or isinstance(file.result, License)):
         return replace(
             file.describe(session.now(), check.update), is_update_required=check.is_update_required
         )
-    if found is None:
+    if activation is None:
         return LicenseStatus(LicenseState.NOT_ACTIVATED)
-    seconds = CLICK_SECONDS if found.key is None and is_in_window_loop() else QUICK_SECONDS
-    subject = activated_subject(session, found, session.domain(), seconds)
+    seconds = CLICK_SECONDS if activation.key is None and is_in_window_loop() else QUICK_SECONDS
+    subject = activated_subject(session, activation, session.domain(), seconds)
     known = judge_status(
         session.successes.find(subject),
         last_outcome(session, subject),
         session.now(),
         session.settings,
-        key_hint=found.hint,
+        key_hint=activation.hint,
         update=check.update,
     )
     return replace(known, is_update_required=check.is_update_required)

@@ -148,11 +148,11 @@ def _turn(session: Session, callbacks: Callbacks, times: _Times) -> Flow[None]:
     verify_at, _ = plan(session, times, now)
     if verify_at is not None and verify_at <= now:
         with suppress(LicclientError):
-            found = yield from verify_online(
+            license_ = yield from verify_online(
                 session, None, force=False, is_background=True
             )  # also beside a license file
-            if found.entitlements:
-                yield from flow_module.report_uses(session, found)
+            if license_.entitlements:
+                yield from flow_module.report_uses(session, license_)
         times.verified_at = session.now()
         yield from callbacks.report(status(session))
     now = times.look(session.now())
@@ -165,14 +165,14 @@ def _turn(session: Session, callbacks: Callbacks, times: _Times) -> Flow[None]:
 
 def plan(session: Session, times: _Times, now: datetime) -> tuple[datetime | None, datetime | None]:
     """Return when to verify and when to check for updates; None for not at all. Leaves a keyring asleep."""
-    found = session.activations.find()
-    if found is None:
+    activation = session.activations.find()
+    if activation is None:
         return None, None
-    subject = activated_subject(session, found, session.domain(), 0)
+    subject = activated_subject(session, activation, session.domain(), 0)
     held, last = session.successes.find(subject), last_outcome(session, subject)
     name, settings = subject.name, session.settings
     verify_at = next_verify(name, held, last, times.verified_at, times.started_at, now, settings)
-    checks = None if settings.version is None else checks_of(session, found)
+    checks = None if settings.version is None else checks_of(session, activation)
     if held is None or checks is None:
         return verify_at, None
     done = read_update_check(session.storage.load(checks))

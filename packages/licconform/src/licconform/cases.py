@@ -105,9 +105,9 @@ def kind_of(section: str) -> Kind:
     return {"spec": Kind.LITERAL, "extension": Kind.EXTENSION}.get(section.partition(" ")[0], Kind.READING)
 
 
-def expect(wanted: bool, message: str) -> None:
+def expect(condition: bool, message: str) -> None:
     """Raise `DeviationError` unless a condition holds."""
-    if not wanted:
+    if not condition:
         raise DeviationError(mask_secrets(message))
 
 
@@ -118,4 +118,4 @@ def printable(text: str) -> str:
 
 def mask_secrets(text: str) -> str:
     """Shorten license keys and download links, which are credentials: reports are published."""
-    return _LINKS.sub(r"\1…", _KEYS.sub(lambda found: f"{found[0][:9]}-…", text))
+    return _LINKS.sub(r"\1…", _KEYS.sub(lambda match: f"{match[0][:9]}-…", text))

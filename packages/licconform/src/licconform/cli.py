@@ -115,8 +115,8 @@ def states() -> None:
 @click.argument("side", type=click.Choice(["server", "client"]))
 def cases(side: str) -> None:
     """List the cases of a SIDE."""
-    found: Iterable[Case[Any]] = SERVER_CASES if side == "server" else CLIENT_CASES
-    for case in found:
+    catalogue: Iterable[Case[Any]] = SERVER_CASES if side == "server" else CLIENT_CASES
+    for case in catalogue:
         click.echo(f"{case.name:32} {case.section:16} {case.rule}")
 
 
@@ -133,10 +133,10 @@ def _run(
     names = {case.name for case in catalogue}
     if unknown := set(only) - names:
         raise click.UsageError(f"There is no case {', '.join(sorted(unknown))}; see `licconform cases`.")
-    wanted = list(Kind) if "all" in kinds else [Kind(kind) for kind in kinds]
+    chosen = list(Kind) if "all" in kinds else [Kind(kind) for kind in kinds]
     try:
         expected = read_xfails(xfails, names) if xfails else {}
-        results = run(kinds=wanted, only=only, xfails=expected, report=_print)
+        results = run(kinds=chosen, only=only, xfails=expected, report=_print)
         click.echo(format_summary(results))
         _write(results, title, **files)
     except (SetupError, OSError) as error:

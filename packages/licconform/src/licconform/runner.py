@@ -92,7 +92,7 @@ def read_xfails(path: Path, names: Collection[str]) -> dict[str, str]:
     Raises:
         SetupError: A line has no reason, or names no case.
     """
-    found = {}
+    reasons = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         text = line.partition("#")[0].strip()
         if not text:
@@ -102,5 +102,5 @@ def read_xfails(path: Path, names: Collection[str]) -> dict[str, str]:
             raise SetupError(f"{path}:{number}: write NAME: REASON")
         if name not in names:
             raise SetupError(f"{path}:{number}: there is no case {name}")
-        found[name] = reason
-    return found
+        reasons[name] = reason
+    return reasons

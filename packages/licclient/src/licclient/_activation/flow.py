@@ -41,25 +41,25 @@ def activate(session: Session, typed: str, verify: Verify) -> Flow[License]:
     if isinstance(key, typed_key.Mistyped):
         raise MistypedKeyError(key.flaw, key.detail)
     session.activations.find()  # before a slot is taken: it must be possible to remember the key
-    found = yield from verify(session, key)
+    license_ = yield from verify(session, key)
     if session.settings.public_keys:  # the person has another license now
         with suppress(StateUnreadableError):
             session.license_files.forget(unless_of=key)
     session.remember_key(key)
-    return found
+    return license_
 
 
 def forget_key(session: Session) -> None:
     """Forget the key, and that it was good; not when updates were checked: that spares the server."""
     activations = session.activations
-    while (found := activations.find()) is not None:
-        subject = activated_subject(session, found, session.domain())
-        names = {found.license, subject.name} if activations.is_ours(found) else set()
+    while (activation := activations.find()) is not None:
+        subject = activated_subject(session, activation, session.domain())
+        names = {activation.license, subject.name} if activations.is_ours(activation) else set()
         activations.forget()
         # Last: a verify on its way looks for the activation after it has written.
         for name in names:
             forget_records(session, name)
-        if activations.find() == found:  # the disk lets nothing go
+        if activations.find() == activation:  # the disk lets nothing go
             break
     if session.settings.public_keys:
         session.license_files.forget()
@@ -73,10 +73,10 @@ def reset(session: Session) -> None:
     """
     settings, names = session.settings, set[str]()
     with suppress(StateUnreadableError):
-        found = session.activations.find()
-        if found is not None and session.activations.is_ours(found):
-            names = {found.license, call_name(Subject(None, "", found.license))}
-            names |= {found.round, of_channels(session, found.round)} if found.round else set()
+        activation = session.activations.find()
+        if activation is not None and session.activations.is_ours(activation):
+            names = {activation.license, call_name(Subject(None, "", activation.license))}
+            names |= {activation.round, of_channels(session, activation.round)} if activation.round else set()
         forget_key(session)
     session.activations.drop_unreadable()
     if settings.slug is not None:

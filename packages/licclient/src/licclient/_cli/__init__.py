@@ -149,26 +149,28 @@ def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
 
 
 def _verify(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
-    found = client.verify(args.key, force=args.force)
-    origin = format_origin(found, real_clock())
-    if args.force and found.source is not Source.SERVER:
+    license_ = client.verify(args.key, force=args.force)
+    origin = format_origin(license_, real_clock())
+    if args.force and license_.source is not Source.SERVER:
         failed = (
-            "the server did not confirm it" if found.source is Source.FILE else "no response from the server"
+            "the server did not confirm it"
+            if license_.source is Source.FILE
+            else "no response from the server"
         )
         origin = f"the recheck failed: {failed}; {origin}"
     document = {
         "valid": True,
-        "product": found.product,
-        "expiry": found.expiry.isoformat() if found.expiry else None,
-        "lifetime": found.is_lifetime,
-        "checked_at": found.checked_at.isoformat(),
-        "source": found.source.value,
-        "authenticated": found.is_authenticated,
-        "entitlements": write_entitlements(found.entitlements),
-        "trial": found.is_trial,
+        "product": license_.product,
+        "expiry": license_.expiry.isoformat() if license_.expiry else None,
+        "lifetime": license_.is_lifetime,
+        "checked_at": license_.checked_at.isoformat(),
+        "source": license_.source.value,
+        "authenticated": license_.is_authenticated,
+        "entitlements": write_entitlements(license_.entitlements),
+        "trial": license_.is_trial,
     }
-    lines = [f"Valid: {found.product}{', trial' * found.is_trial}, {format_term(found)} ({origin})."]
-    lines += [f"It includes: {format_entitlements(found.entitlements)}."] if found.entitlements else []
+    lines = [f"Valid: {license_.product}{', trial' * license_.is_trial}, {format_term(license_)} ({origin})."]
+    lines += [f"It includes: {format_entitlements(license_.entitlements)}."] if license_.entitlements else []
     output.result(document, *lines)
     return YES
 
@@ -186,24 +188,24 @@ def _request_file(_: argparse.Namespace, output: Output, client: LicenseClient) 
 
 
 def _install_file(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
-    found = client.license_file.install(args.file)
+    license_ = client.license_file.install(args.file)
     until = client.status().grace_ends_at
     shown = "" if until is None else f"{until:%Y-%m-%d %H:%M} UTC"
-    document = {"product": found.product, "ends_at": until and until.isoformat()}
-    output.result(document, f"Installed: {found.product}, valid without a network until {shown}.")
+    document = {"product": license_.product, "ends_at": until and until.isoformat()}
+    output.result(document, f"Installed: {license_.product}, valid without a network until {shown}.")
     return YES
 
 
 def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
     check = client.check_for_update(args.key, force=args.force)
-    found = check.update
-    if found is None:
+    update = check.update
+    if update is None:
         return _print_no_update(args, output, check)
-    lines = [f"{found.name} {found.version} is available, published {found.last_updated:%Y-%m-%d}."]
-    lines += ["The installed version is no longer supported."] if found.is_required else []
-    lines += ["This is an important update."] if found.is_critical else []
-    lines += [found.changelog_text] if found.changelog_text else []
-    output.result({"update": update_document(found)}, *lines)
+    lines = [f"{update.name} {update.version} is available, published {update.last_updated:%Y-%m-%d}."]
+    lines += ["The installed version is no longer supported."] if update.is_required else []
+    lines += ["This is an important update."] if update.is_critical else []
+    lines += [update.changelog_text] if update.changelog_text else []
+    output.result({"update": update_document(update)}, *lines)
     return YES
 
 
@@ -238,11 +240,11 @@ def _apply(args: argparse.Namespace, output: Output) -> int:
 
 
 def _roll_back(args: argparse.Namespace, output: Output) -> int:
-    found = install.Installation(args.folder).roll_back()
-    if found is None:
+    installed = install.Installation(args.folder).roll_back()
+    if installed is None:
         output.result({"version": None, "folder": None}, "There is no previous version.")
         return NO
-    output.result({"version": found.version, "folder": str(found.folder)}, str(found.folder))
+    output.result({"version": installed.version, "folder": str(installed.folder)}, str(installed.folder))
     return YES
 
 

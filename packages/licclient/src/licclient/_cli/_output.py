@@ -117,7 +117,7 @@ def _drop(stream: TextIO) -> None:
 
 
 def _name_options(message: str) -> str:
-    return re.sub("|".join(_OPTIONS), lambda found: _OPTIONS[found[0]], message)
+    return re.sub("|".join(_OPTIONS), lambda match: _OPTIONS[match[0]], message)
 
 
 def update_document(update: Update) -> dict[str, str | bool]:
@@ -147,22 +147,22 @@ def _format_value(value: EntitlementValue) -> str:
             return f"={value}"
 
 
-def format_term(found: License) -> str:
-    if found.expiry is not None:
-        return f"valid through {found.expiry.isoformat()} UTC"
-    return "lifetime license" if found.is_lifetime else "no expiry"
+def format_term(license_: License) -> str:
+    if license_.expiry is not None:
+        return f"valid through {license_.expiry.isoformat()} UTC"
+    return "lifetime license" if license_.is_lifetime else "no expiry"
 
 
-def format_origin(found: License, now: datetime) -> str:
-    match found.source:
+def format_origin(license_: License, now: datetime) -> str:
+    match license_.source:
         case Source.SERVER:
             return "confirmed by the server just now"
         case Source.CACHE:
-            return f"from the cache, checked {_format_age(now - found.checked_at)}"
+            return f"from the cache, checked {_format_age(now - license_.checked_at)}"
         case Source.GRACE:
-            return f"in the grace period: last checked {_format_age(now - found.checked_at)}"
+            return f"in the grace period: last checked {_format_age(now - license_.checked_at)}"
         case Source.FILE:
-            return f"from the license file, issued {_format_age(now - found.checked_at)}"
+            return f"from the license file, issued {_format_age(now - license_.checked_at)}"
 
 
 def _format_age(age: timedelta) -> str:

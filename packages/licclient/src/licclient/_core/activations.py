@@ -109,14 +109,14 @@ def describe_keyring() -> str:
     def work() -> str:
         import keyring  # noqa: PLC0415 - an extra
 
-        found = keyring.get_keyring()
-        name = f"{type(found).__module__}.{type(found).__name__}"
-        return name if _is_safe(found) else f"{name}, not used"
+        backend = keyring.get_keyring()
+        name = f"{type(backend).__module__}.{type(backend).__name__}"
+        return name if _is_safe(backend) else f"{name}, not used"
 
-    found = _ask_keyring(work)
-    if isinstance(found, ImportError):
+    description = _ask_keyring(work)
+    if isinstance(description, ImportError):
         return "not installed (the extra licclient[keyring])"
-    return found if isinstance(found, str) else f"does not work ({type(found).__name__})"
+    return description if isinstance(description, str) else f"does not work ({type(description).__name__})"
 
 
 def _ask_keyring(work: Callable[[], _T]) -> _T | BaseException:
@@ -292,24 +292,24 @@ class Activations:
                 return self._found[1]
             if document == _FORGOTTEN:
                 return None
-            found = _read(name, document)
-            if found is not None:
-                self._found = document, found
-                return found
+            activation = _read(name, document)
+            if activation is not None:
+                self._found = document, activation
+                return activation
         return None
 
-    def key_of(self, found: Activation, seconds: float | None = None) -> str | None:
+    def key_of(self, activation: Activation, seconds: float | None = None) -> str | None:
         """Return the key; None when the keyring does not give it.
 
         `seconds` is how long to wait for it: None for as long as a person may take to unlock it, 0 to leave
         it asleep; then the key is known if it was fetched before.
         """
-        if found.key is not None:
-            return found.key
-        document = self._state.load(found.name)
+        if activation.key is not None:
+            return activation.key
+        document = self._state.load(activation.name)
         if document is None:
             return None
-        return self._keyring.key(found.name, document, KEYRING_SECONDS if seconds is None else seconds)
+        return self._keyring.key(activation.name, document, KEYRING_SECONDS if seconds is None else seconds)
 
     def ask_again(self) -> None:
         """Ask a keyring that gave no key again the next time: a person wants to know."""
@@ -317,14 +317,15 @@ class Activations:
 
     def remember(self, key: str, domain: str, license_name: str, round_name: str | None) -> None:
         """Remember a key that was found good, in place of any other."""
-        name, can_replace, found = self._names[0], True, None
+        name, can_replace, activation = self._names[0], True, None
         try:
-            found = self.find()
+            activation = self.find()
         except StateUnreadableError:  # since the key was verified: the keyring must go on fitting to the file
             can_replace = False
         self._keyring.ask_again()
-        same = found is not None and (found.name, found.domain, found.round) == (name, domain, round_name)
-        if found is not None and same and self.key_of(found) == key:
+        known = None if activation is None else (activation.name, activation.domain, activation.round)
+        same = known == (name, domain, round_name)
+        if activation is not None and same and self.key_of(activation) == key:
             return
         # An app's own storage keeps the key as well (D-180).
         in_keyring = can_replace and self._state.folder() is not None and store_key(name, key)
@@ -341,11 +342,11 @@ class Activations:
         """Forget every key that `find` could find; another app's is left to it, and hidden (D-122)."""
         hidden = False
         for name in self._names:
-            found = _read(name, self._state.load(name))
-            if found is not None and not self.is_ours(found):
+            activation = _read(name, self._state.load(name))
+            if activation is not None and not self.is_ours(activation):
                 hidden = True
-            elif found is not None:
-                if found.key is None:
+            elif activation is not None:
+                if activation.key is None:
                     drop_key(name, CLICK_SECONDS if is_in_window_loop() else KEYRING_SECONDS)
                 self._state.change(name, Put(None))
         self._keyring.forget()
@@ -363,11 +364,13 @@ class Activations:
                     self._state.change(name, Put(None))
         self._keyring.forget()
 
-    def is_ours(self, found: Activation) -> bool:
+    def is_ours(self, activation: Activation) -> bool:
         """Return whether we may take this away: a client that named nothing may be another app's (D-122)."""
-        if found.name != self._shared:
+        if activation.name != self._shared:
             return True
-        return self._product is not None and _product_of(self._state.load(found.license)) == self._product
+        return (
+            self._product is not None and _product_of(self._state.load(activation.license)) == self._product
+        )
 
 
 def _product_of(document: Document | None) -> str | None:

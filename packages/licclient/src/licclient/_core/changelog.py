@@ -79,8 +79,8 @@ def _separator(name: str, closing: bool, last: str) -> str:
 
 def _address(attributes: str) -> str:
     """Return the address of a link, if it leads to the web or to a mailbox."""
-    found = _HREF.search(attributes)
-    address = _unescape(next(filter(None, found.groups()), "")).strip() if found else ""
+    match = _HREF.search(attributes)
+    address = _unescape(next(filter(None, match.groups()), "")).strip() if match else ""
     return address if _ADDRESS.fullmatch(address) else ""
 
 

@@ -106,8 +106,8 @@ def _read_ioreg() -> str | None:
         )
     except subprocess.TimeoutExpired:
         raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), _IOREG[0]) from None
-    found = re.search(rb'"IOPlatformUUID" = "([^"]+)"', done.stdout)
-    return None if found is None else _clean(found[1].decode("ascii", "replace"))
+    match = re.search(rb'"IOPlatformUUID" = "([^"]+)"', done.stdout)
+    return None if match is None else _clean(match[1].decode("ascii", "replace"))
 
 
 def _read_file(path: str) -> str | None:

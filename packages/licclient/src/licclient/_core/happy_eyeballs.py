@@ -36,8 +36,8 @@ def connect(
     if the caller cancelled, or the `OSError` of an address when all have failed.
     """
     deadline = monotonic() + seconds
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    with _Race(sort_addresses(found)) as race:
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    with _Race(sort_addresses(addresses)) as race:
         while (line := race.step(deadline)) is None:
             if is_cancelled():
                 raise ConnectionAbortedError(errno.ECONNABORTED, "cancelled")
@@ -45,10 +45,10 @@ def connect(
         return line
 
 
-def sort_addresses(found: Iterable[Address]) -> list[Address]:
+def sort_addresses(addresses: Iterable[Address]) -> list[Address]:
     """Alternate the families, beginning with the one that the system prefers (RFC 8305 4)."""
     families: dict[Any, list[Address]] = {}
-    for address in dict.fromkeys(found):
+    for address in dict.fromkeys(addresses):
         families.setdefault(address[0], []).append(address)
     return [address for turn in zip_longest(*families.values()) for address in turn if address is not None]
 

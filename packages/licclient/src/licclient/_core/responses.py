@@ -277,10 +277,10 @@ def read_json_object(body: bytes) -> dict[str, Any]:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a repeated name: another parser would take the other value (D-56)."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise ValueError("a name occurs twice")
-    return found
+    return unique
 
 
 def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> "Listing | ServiceUnavailableError":

@@ -177,8 +177,8 @@ class Session:
         """Return what a feature keeps in memory for this client; created by the first call."""
         if create not in self._parts:
             self._parts.setdefault(create, create(self.settings, self.storage))
-        found: T = self._parts[create]
-        return found
+        part: T = self._parts[create]
+        return part
 
     @cached_property
     def license_files(self) -> LicenseFileStore:
@@ -209,16 +209,16 @@ class Session:
         reply = (yield from send_with_retries(call, limit if seconds is None else seconds)).result
         if isinstance(reply, ServiceUnavailableError):
             return reply
-        found = read(reply)
+        parsed = read(reply)
         if (
             unknown
             and reply.status in responses.UNKNOWN_ENDPOINT
-            and isinstance(found, ServiceUnavailableError)
+            and isinstance(parsed, ServiceUnavailableError)
         ):
             return responses.note_origin(unknown, reply, key)
-        signed = signed_responses.require_signature(call, reply, found, self.settings, self.now())
+        signed = signed_responses.require_signature(call, reply, parsed, self.settings, self.now())
         result = responses.note_origin(
-            signed if isinstance(signed, UntrustedResponseError) else found, reply, key
+            signed if isinstance(signed, UntrustedResponseError) else parsed, reply, key
         )
         if isinstance(result, LicclientError):
             debug("%s: %s", path_of(call.url), describe(result))
@@ -288,7 +288,9 @@ def _restore_installation(session: Session) -> str:
     restored = _read_id(session.storage.load(session.installation_copy))
     document = {"id": restored or random_name()}
     known = _read_id(
-        session.storage.change(session.installation, lambda found: found if _read_id(found) else document)
+        session.storage.change(
+            session.installation, lambda existing: existing if _read_id(existing) else document
+        )
     )
     copy_installation(session)
     return known
@@ -297,8 +299,9 @@ def _restore_installation(session: Session) -> str:
 def copy_installation(session: Session) -> None:
     """Keep the id twice: a new one would take another activation slot."""
     known = None if session.settings.domain else session.storage.load(session.installation)
-    if (made := _read_id(known)) and _read_id(session.storage.load(session.installation_copy)) != made:
-        session.storage.change(session.installation_copy, lambda _: {"id": made})
+    installation_id = _read_id(known)
+    if installation_id and _read_id(session.storage.load(session.installation_copy)) != installation_id:
+        session.storage.change(session.installation_copy, lambda _: {"id": installation_id})
 
 
 def with_nonce(session: Session, call: Call) -> Call:
@@ -325,10 +328,10 @@ def _read_id(document: Document | None) -> str:
 
 def find_activation(session: Session) -> Activation:
     """Return the activation of this computer; raise `NotActivatedError` without an activation."""
-    found = session.activations.find()
-    if found is None:
+    activation = session.activations.find()
+    if activation is None:
         raise NotActivatedError
-    return found
+    return activation
 
 
 def typed_subject(session: Session, typed: str, domain: str) -> Subject:

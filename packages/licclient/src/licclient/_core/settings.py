@@ -196,8 +196,8 @@ def name_argument(name: str, owner: str) -> str:
             shown = f"{field_.name}=…"
             own[field_.name] = shown if owner == kind.__name__ else f"{group}={kind.__name__}({shown})"
     page = name.removesuffix("_url")
-    wanted = page if page in own else _OTHER_NAMES.get(name, name)
-    close = difflib.get_close_matches(wanted, own, n=1)
+    meant = page if page in own else _OTHER_NAMES.get(name, name)
+    close = difflib.get_close_matches(meant, own, n=1)
     return f"; did you mean {own[close[0]]}?" if close else ""
 
 
@@ -403,7 +403,8 @@ def _origins(value: Iterable[str] | None) -> frozenset[str] | None:
 def _origin(value: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"download_origins must hold strings, not {type(value).__name__}")
-    found = origin(value)
-    if found is None or value.lower().removeprefix("https://").removeprefix("http://").strip("/").count("/"):
+    normalised = origin(value)
+    rest = value.lower().removeprefix("https://").removeprefix("http://").strip("/")
+    if normalised is None or "/" in rest:
         raise ValueError("download_origins must be addresses like https://files.example.com, without a path")
-    return found
+    return normalised

@@ -76,8 +76,8 @@ def request_signature(call: Call, keys: Sequence[PublicKey], nonce: str) -> Call
     The service takes the newest one that it has. The nonce is at least 128 random bits, never used before.
     """
     parameters = f'({" ".join(COMPONENTS)});created;expires;nonce="{nonce}";alg="ed25519";tag="{TAG}"'
-    wanted = ", ".join(f'sig{number}={parameters};keyid="{key.id}"' for number, key in enumerate(keys))
-    headers = {"Accept-Signature": wanted, "Content-Digest": content_digest(call.body or b"")}
+    accepted = ", ".join(f'sig{number}={parameters};keyid="{key.id}"' for number, key in enumerate(keys))
+    headers = {"Accept-Signature": accepted, "Content-Digest": content_digest(call.body or b"")}
     return replace(call, headers={**call.headers, **headers}, nonce=nonce)
 
 
@@ -175,11 +175,11 @@ def _members(field: str) -> list[re.Match[str]]:
     """Split a `Signature-Input`; return nothing when any of it is malformed."""
     members, at = [], 0
     while at < len(field):
-        found = _MEMBER.match(field, at)
-        if found is None:
+        match = _MEMBER.match(field, at)
+        if match is None:
             return []
-        members.append(found)
-        at = found.end()
+        members.append(match)
+        at = match.end()
     return members
 
 

@@ -113,7 +113,7 @@ def failure(problem: BaseException) -> ServiceUnavailableError:
 def _find_cause(problem: BaseException | None, kind: type[BaseException]) -> BaseException | None:
     """Return the cause of a problem, such as a refused connection, which may be a restart."""
     if isinstance(problem, BaseExceptionGroup):  # of several addresses
-        return next((found for each in problem.exceptions if (found := _find_cause(each, kind))), None)
+        return next((cause for each in problem.exceptions if (cause := _find_cause(each, kind))), None)
     if problem is None or isinstance(problem, kind):
         return problem
     return _find_cause(problem.__cause__ or problem.__context__, kind)
@@ -301,8 +301,8 @@ class Transport(BaseTransport[httpx.BaseTransport]):
 
     def _receive(self, connection: Connection, incoming: Incoming) -> None:
         try:
-            with unlogged(), self._follow(connection, incoming.link, incoming.headers) as found:
-                response, promised, protected = found
+            with unlogged(), self._follow(connection, incoming.link, incoming.headers) as opened:
+                response, promised, protected = opened
                 status, retry_after = response.status_code, read_retry_after(response.headers)
                 if status not in (200, 206):
                     refusal = read_body(response, MAX_REFUSAL_BYTES)

@@ -74,11 +74,11 @@ def repair_key(typed: str) -> str | Mistyped:
     if len(typed) > MAX_TYPED:
         return Mistyped(KeyFlaw.TOO_LONG, str(len(typed) - _LENGTH))
     plain = _plain(typed)
-    found = set(re.findall(_KEY_IN_TEXT, plain))
-    if not found:
-        found = {_write_key(spaced) for spaced in re.findall(_SPACED_KEY_IN_TEXT, plain)}
-    if len(found) == 1:
-        return str(found.pop())
+    keys = set(re.findall(_KEY_IN_TEXT, plain))
+    if not keys:
+        keys = {_write_key(spaced) for spaced in re.findall(_SPACED_KEY_IN_TEXT, plain)}
+    if len(keys) == 1:
+        return str(keys.pop())
     key = _join_groups(plain)
     if isinstance(key, str) or key.flaw is KeyFlaw.EMPTY or plain.strip(_AROUND).startswith(f"{PREFIX}-"):
         return key

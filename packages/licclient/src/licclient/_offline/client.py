@@ -33,9 +33,9 @@ class LicenseFileInstaller:
             OSError: It cannot be read.
             ValueError: The client was made without `public_keys`.
         """
-        found = flow.install_file(self._client.session(), file)
+        license_ = flow.install_file(self._client.session(), file)
         self._client.nudge()
-        return found
+        return license_
 
 
 class AsyncLicenseFileInstaller:
@@ -52,6 +52,6 @@ class AsyncLicenseFileInstaller:
     async def install(self, file: str | PathLike[str] | bytes) -> "License":
         """Install a license file; as `LicenseFileInstaller.install`."""
         session = self._client.session()
-        found = await on_daemon_thread(lambda: flow.install_file(session, file))
+        license_ = await on_daemon_thread(lambda: flow.install_file(session, file))
         self._client.nudge()
-        return found
+        return license_

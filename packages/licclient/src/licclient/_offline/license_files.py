@@ -103,17 +103,17 @@ def check_file(text: str, settings: Settings, domain: str) -> LicenseFile | Lice
         )
     if not key.verify(decode_base64url(signature), signed.encode()):
         return LicenseFileError(FileFlaw.UNTRUSTED, "The license file was changed after it was signed.")
-    found = _parse_payload(text, decode_base64url(payload))
-    if found is None:
+    file = _parse_payload(text, decode_base64url(payload))
+    if file is None:
         return LicenseFileError(FileFlaw.DAMAGED, "What the vendor signed is not about a license.")
-    product = found.verified.product
-    if settings.product not in (None, product) or settings.slug not in (None, found.slug):
+    product = file.verified.product
+    if settings.product not in (None, product) or settings.slug not in (None, file.slug):
         return LicenseFileError(FileFlaw.OTHER_PRODUCT, f"This license file is for {product}.")
-    if found.domain != domain:
+    if file.domain != domain:
         return LicenseFileError(
             FileFlaw.OTHER_MACHINE, "This license file is for another computer. Send the request of this one."
         )
-    return found
+    return file
 
 
 def _parse_payload(text: str, payload: bytes) -> LicenseFile | None:
@@ -202,7 +202,7 @@ class LicenseFiles:
         if (marked := mark(held, now, settings)) is not held:
             seen = {"seen_at": marked.seen_at.isoformat()}
             with suppress(StateUnreadableError):  # since it was read: nothing is noted this time
-                self._state.change(self._name, lambda found: found and {**found, **seen})
+                self._state.change(self._name, lambda stored: stored and {**stored, **seen})
         return InstalledLicenseFile(file, _judge(file, marked, now, settings))
 
     def install(self, raw: bytes, now: datetime) -> License:
@@ -253,15 +253,15 @@ class LicenseFiles:
         document, file = current
         if isinstance(answer, LicenseRefusedError) and answer.reason is Reason.REVOKED:
             revoked = {"revoked": {"key": file.key_digest, "at": now.isoformat()}}
-            self._state.change(self._name, lambda found: found and {**found, **revoked})
+            self._state.change(self._name, lambda stored: stored and {**stored, **revoked})
         elif isinstance(answer, Verified) and "revoked" in document:
-            self._state.change(self._name, lambda found: _without(found, "revoked"))
+            self._state.change(self._name, lambda stored: _without(stored, "revoked"))
 
     def forget(self, *, unless_of: str | None = None) -> None:
         """Forget the file, but not one for the key `unless_of`."""
         is_there = "file" in (self._state.load(self._name) or {})
         if is_there and (unless_of is None or self._current(unless_of) is None):
-            self._state.change(self._name, lambda found: _without(found, "file"))
+            self._state.change(self._name, lambda stored: _without(stored, "file"))
 
     def _current(self, key: str | None) -> tuple[Document, LicenseFile] | None:
         """Return the record and its file, if that can be trusted and is for this key (None: for any)."""
@@ -270,8 +270,8 @@ class LicenseFiles:
             return None
 
         if self._read is None or self._read[0] is not document:
-            found = check_file(str(document["file"]), self._settings, self._domain())
-            self._read = document, None if isinstance(found, LicenseFileError) else found
+            checked = check_file(str(document["file"]), self._settings, self._domain())
+            self._read = document, None if isinstance(checked, LicenseFileError) else checked
         file = self._read[1]
         if file is None or (key is not None and file.key_digest != key_digest(key, file.domain)):
             return None
@@ -287,8 +287,8 @@ class LicenseFiles:
 def _judge(
     file: LicenseFile, held: CachedLicense, now: datetime, settings: Settings
 ) -> License | LicclientError:
-    if (found := from_cache(held, now, settings)) is not None:
-        return replace(found, source=Source.FILE, is_authenticated=True)
+    if (license_ := from_cache(held, now, settings)) is not None:
+        return replace(license_, source=Source.FILE, is_authenticated=True)
     if evaluate(held, now, settings) is CacheState.CLOCK_SET_BACK:
         words = "The clock of this computer is behind the license file. Set it right."
         return ServiceUnavailableError(words, outage=Outage.CLOCK)

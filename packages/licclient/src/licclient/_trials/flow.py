@@ -28,6 +28,6 @@ def start_trial(session: Session, verify: Verify) -> Flow[License]:
     key = yield from session.call(call, read_trial, "", unknown=unknown)
     if isinstance(key, LicclientError):
         raise key
-    found = yield from verify(session, key)
+    license_ = yield from verify(session, key)
     session.remember_key(key)
-    return found
+    return license_

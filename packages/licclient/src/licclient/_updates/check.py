@@ -116,26 +116,26 @@ def installed_version(settings: "Settings | ClientSettings") -> tuple[str, str]:
 
 def _known_result(session: Session, installed: str) -> UpdateCheck | None:
     """Answer for the activated key without waking its keyring; None when a check is due, or may be."""
-    found = session.activations.find()
-    name = None if found is None else checks_of(session, found)
-    if found is None or name is None:
+    activation = session.activations.find()
+    name = None if activation is None else checks_of(session, activation)
+    if activation is None or name is None:
         return None
     if is_due(read_update_check(session.storage.load(name)), session.now(), session.settings):
         return None
     return _remembered_result(session, name, installed)
 
 
-def checks_of(session: Session, found: Activation) -> str | None:
+def checks_of(session: Session, activation: Activation) -> str | None:
     """Name the record of the activated key's update checks; None without one, or where it is unknown."""
-    name, slug = found.round, session.settings.slug
-    if slug is not None and name is None and (key := session.activations.key_of(found, 0)) is not None:
+    name, slug = activation.round, session.settings.slug
+    if slug is not None and name is None and (key := session.activations.key_of(activation, 0)) is not None:
         name = check_name(session, key, slug)
     return None if name is None else of_channels(session, name)
 
 
-def remembered_check(session: Session, found: Activation) -> UpdateCheck:
+def remembered_check(session: Session, activation: Activation) -> UpdateCheck:
     """Return what the last update check of the activated key came to."""
-    name, version = checks_of(session, found), session.settings.version
+    name, version = checks_of(session, activation), session.settings.version
     if name is None or version is None:
         return NOT_CHECKED
     return _remembered_result(session, name, version)
@@ -216,10 +216,10 @@ def _ask(
 
 
 def _activated_key(session: Session) -> str | NotActivatedError | ServiceUnavailableError:
-    found = session.activations.find()
-    if found is None:
+    activation = session.activations.find()
+    if activation is None:
         return NotActivatedError()
-    return session.activations.key_of(found) or no_key()
+    return session.activations.key_of(activation) or no_key()
 
 
 def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
@@ -242,8 +242,8 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
 
 
 def _reported(document: Document | None) -> list[str]:
-    found = (document or {}).get("versions")
-    return found if isinstance(found, list) else []
+    versions = (document or {}).get("versions")
+    return versions if isinstance(versions, list) else []
 
 
 # --- results ----------------------------------------------------------------------------------

@@ -62,9 +62,9 @@ def download(
             part.resume()
         last = record_name("downloaded", settings.server, update.slug)
         download = _Download(session, update, key, part, link, progress, session.load_optional(last))
-        found = yield from download.run()
-    session.storage.change(last, Put(note_download(found)))
-    return found
+        downloaded = yield from download.run()
+    session.storage.change(last, Put(note_download(downloaded)))
+    return downloaded
 
 
 class _Download:

@@ -206,11 +206,11 @@ def consume(session: Session, name: str, amount: int) -> Flow[int]:
         return usage.remaining
 
 
-def report_uses(session: Session, found: License) -> Flow[None]:
+def report_uses(session: Session, license_: License) -> Flow[None]:
     """Have the uses counted that were made offline; `found` is what the service has just confirmed."""
     timeout = session.settings.timeout.total_seconds()
-    for name, value in found.entitlements.items():
-        if found.source is not Source.SERVER or not isinstance(value, Quota):
+    for name, value in license_.entitlements.items():
+        if license_.source is not Source.SERVER or not isinstance(value, Quota):
             continue
         quota = _find_quota(session, name, 1)
         if not quota.has_pending():

@@ -99,10 +99,10 @@ def verify_online(
 
     An outage in the background is no answer for a caller that waited for the lock: the call is made again.
     """
-    found = _find_answer(session, typed, force=force)
-    if isinstance(found, License):
-        return found
-    subject, activation = found
+    answer = _find_answer(session, typed, force=force)
+    if isinstance(answer, License):
+        return answer
+    subject, activation = answer
     last_call = _last_call(session, subject)
     with session.lock(call_name(subject)) as lock:
         yield from wait_for(lock)
@@ -199,8 +199,8 @@ def _end(
     with suppress(StateUnreadableError):
         copy_installation(session)
         if activation is not None:  # `forget_key` may run at the same time
-            found = session.activations.find()
-            if found is None or found.license != activation.license:
+            current = session.activations.find()
+            if current is None or current.license != activation.license:
                 forget_records(session, subject.name)
     return license_or_raise(ending.result)
 

@@ -56,10 +56,10 @@ def remembered_license(session: Session, wait: float | None) -> tuple[License | 
     if (fresh := from_cache(held, now, settings)) is not None:
         debug("The license holds by the cache: confirmed %s.", fresh.checked_at)
         return fresh, False
-    found = fall_back(not_asked(), held, now, settings)
-    if isinstance(found, License):
-        debug("The license holds in the grace period: confirmed %s; the server is asked.", found.checked_at)
-        return found, True
+    result = fall_back(not_asked(), held, now, settings)
+    if isinstance(result, License):
+        debug("The license holds in the grace period: confirmed %s; the server is asked.", result.checked_at)
+        return result, True
     failed = status.failed_lately(last_outcome(session, subject), now, settings)
     if (problem := failed or session.failure.lately(activation, now)) is not None:
         debug("The server was asked less than a minute ago: %s", describe(problem))

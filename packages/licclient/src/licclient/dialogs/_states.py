@@ -232,14 +232,16 @@ class ActivationState(_Dialog):
                 return replace(self, problem=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
             case Typed(text), _Phase.TYPING if text != self.typed:
                 # Follow a flaw that was shown, and show none before (D-86); a refusal was of another key.
-                found = _repair(text) if isinstance(self.problem, MistypedKeyError) else None
-                return replace(self, typed=text, problem=None if isinstance(found, str) else found), None
+                repaired = _repair(text) if isinstance(self.problem, MistypedKeyError) else None
+                return replace(
+                    self, typed=text, problem=None if isinstance(repaired, str) else repaired
+                ), None
             case Pressed(Action.GO), _Phase.TYPING:
-                found = _repair(self.typed)
-                if isinstance(found, MistypedKeyError):
-                    return replace(self, problem=found), None
+                repaired = _repair(self.typed)
+                if isinstance(repaired, MistypedKeyError):
+                    return replace(self, problem=repaired), None
                 # The field then shows the repaired key.
-                return replace(self, typed=found, problem=None, phase=_Phase.ASKING), Command.ACTIVATE
+                return replace(self, typed=repaired, problem=None, phase=_Phase.ASKING), Command.ACTIVATE
             case Pressed(Action.SKIP), _Phase.TYPING if self._can_start_trial():
                 return replace(self, problem=None, phase=_Phase.ASKING), Command.START_TRIAL
             case (Pressed(Action.GO), _Phase.LICENSED) | (Pressed(Action.LEAVE | Action.CLOSE), _):

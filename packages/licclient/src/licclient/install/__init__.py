@@ -200,8 +200,8 @@ class Installation:
             before = self._pointer()
             if before is None or before.previous is None:
                 return None
-            found = self._installed(before.previous)
-            if found is not None:
+            installed = self._installed(before.previous)
+            if installed is not None:
                 version = version_of(before.current)
                 self._note_rolled_back(version, is_rolled_back=True)
                 try:
@@ -211,7 +211,7 @@ class Installation:
                     with suppress(OSError):
                         self._note_rolled_back(version, is_rolled_back=False)
                     raise
-            return found
+            return installed
 
     def start(self, program: str, arguments: Sequence[str] = ()) -> int:  # noqa: RET503 - exec does not return
         """Run a program of the current version: for the launcher, which does nothing else.
@@ -393,11 +393,11 @@ def _remove(folder: Path) -> None:
 
 def _run(path: Path, arguments: Sequence[str]) -> int:
     """Run a program and wait for it: what Windows calls exec keeps neither the console nor the status."""
-    found = path if path.is_file() else path.with_name(f"{path.name}.exe")
-    command = [str(found), *arguments]
+    program = path if path.is_file() else path.with_name(f"{path.name}.exe")
+    command = [str(program), *arguments]
     try:
         return subprocess.run(command, env=clean_environment(), check=False).returncode
     except OSError as problem:
         if problem.filename is None:  # there, the system's call names no file
-            problem.filename = str(found if found.is_file() else path)
+            problem.filename = str(program if program.is_file() else path)
         raise

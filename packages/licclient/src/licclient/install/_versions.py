@@ -77,8 +77,8 @@ def leftovers(pointer: Pointer | None, names: Collection[str], needed: Collectio
 
     Without a pointer whole versions are kept; `needed` ones are kept, whatever the pointer has.
     """
-    made = [name for name in names if name.startswith((DRAFT, DISCARDED))]
+    folders = [name for name in names if name.startswith((DRAFT, DISCARDED))]
     if pointer is not None:
         kept = {pointer.current, pointer.previous, *needed}
-        made += [name for name in names if _FOLDER.fullmatch(name) and name not in kept]
-    return made
+        folders += [name for name in names if _FOLDER.fullmatch(name) and name not in kept]
+    return folders

@@ -84,10 +84,10 @@ class _Answer:
             return
         if view.message and view.message not in self.messages[-1:]:
             self.messages.append(view.message)
-        wanted = text_of(_BUTTONS[self.buttons[0]], driver.state.language) if self.buttons else None
-        if wanted in shown:
+        label = text_of(_BUTTONS[self.buttons[0]], driver.state.language) if self.buttons else None
+        if label in shown:
             self.buttons.pop(0)
-            driver.press(shown[wanted])
+            driver.press(shown[label])
         else:
             missing = f"has no button {self.buttons[0]!r}" if self.buttons else "is still open"
             there = ", ".join(text.replace("&", "") for text in shown)

@@ -42,8 +42,8 @@ def check_fields(record: object) -> None:
     for name, kind in _TYPES.items():
         value = getattr(record, name, None)
         if hasattr(record, name) and (not isinstance(value, kind) or isinstance(value, datetime)):
-            wanted = getattr(kind, "__name__", kind)
-            raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
+            type_name = getattr(kind, "__name__", kind)
+            raise TypeError(f"{name} must be {type_name}, not {type(value).__name__}")
         if isinstance(value, int) and value < 0:
             raise ValueError(f"{name} must not be negative")
     read_slug(getattr(record, "slug", None))
@@ -280,19 +280,19 @@ class Endpoints:
         if license_.slug not in (None, slug):
             raise RefusedError(403, "product_mismatch", "The license was issued for another product.")
         platforms = ("", fields.get("platform", ""))
-        found = [
+        candidates = [
             release
             for release in self.releases
             if release.slug in (None, slug) and release.platform in platforms
         ]
-        found = [release for release in found if release.reaches(fields)]
+        candidates = [release for release in candidates if release.reaches(fields)]
         channels = {*fields.get("channels", "").split(","), *license_.channels} - {"stable"}
-        wanted = [release for release in found if release.channel in channels]  # D-227
-        stable = [release for release in found if release.channel == "stable"]
+        of_channels = [release for release in candidates if release.channel in channels]  # D-227
+        stable = [release for release in candidates if release.channel == "stable"]
         final = [release for release in stable if not Version(release.version).is_prerelease]
         # D-23, D-187: of one version the platform's own file comes before the default.
         latest = max(
-            wanted + (final or stable),
+            of_channels + (final or stable),
             key=lambda release: (Version(release.version), release.platform),
             default=None,
         )

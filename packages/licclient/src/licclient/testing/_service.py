@@ -282,11 +282,11 @@ class LicenseService:
         return self._signer.sign_file(file_content(answer, key, domain, slug, days, self.clock()))
 
     def _license(self, key: str) -> IssuedLicense:
-        found = self._endpoints.licenses.get(key)
-        if found is None:
+        license_ = self._endpoints.licenses.get(key)
+        if license_ is None:
             issued = ", ".join(map(mask_key, self._endpoints.licenses)) or "none"
             raise LookupError(f"this service has issued no license {mask_key(key)}; issued: {issued}")
-        return found
+        return license_
 
     def _next_key(self) -> str:
         number = len(self._endpoints.licenses) + 1

@@ -100,8 +100,8 @@ class Client:
             },
         )
         if expected is not None:
-            wanted = f"expected {expected} ({_MEANING[expected]})"
-            expect(status == expected, f"`{arguments[0]}` exited with {status}, {wanted}")
+            meaning = f"expected {expected} ({_MEANING[expected]})"
+            expect(status == expected, f"`{arguments[0]}` exited with {status}, {meaning}")
         return status
 
     def never_yes(self, run: Callable[[], int]) -> None:

@@ -79,7 +79,7 @@ class Seed:
         if terms.pop("subscription", False):
             terms["subscription"] = f"sub-{slug}"
         issued = self._post("/licenses", terms)
-        made = {
+        seed = {
             "license_key": issued["license_key"],
             "slug": slug,
             "product": NAME,
@@ -94,11 +94,11 @@ class Seed:
             ended = datetime.now(UTC) - timedelta(minutes=1)  # noqa: TID251 - as above
             self._post(f"/subscriptions/sub-{slug}/end", {"at": ended.isoformat()})
         if state == "renamed":
-            made["new_name"] = f"{NAME} 2"
-            self._send("PATCH", f"/products/{slug}", json.dumps({"name": made["new_name"]}).encode())
+            seed["new_name"] = f"{NAME} 2"
+            self._send("PATCH", f"/products/{slug}", json.dumps({"name": seed["new_name"]}).encode())
         if state == "old-link":
-            made["download_url"] = self._old_link(issued["license_key"], slug)
-        return made
+            seed["download_url"] = self._old_link(issued["license_key"], slug)
+        return seed
 
     def _old_link(self, key: str, slug: str) -> str:
         """Return a link of two hours ago, signed with the server's secret."""
@@ -122,8 +122,8 @@ class Seed:
 
     def revoke(self, key: str) -> dict[str, Any]:
         """Revoke a key."""
-        found = self._post("/licenses/lookup", {"license_key": key})
-        return self._post(f"/licenses/{found['id']}/revoke", {"reason": "conformance test"})
+        license_ = self._post("/licenses/lookup", {"license_key": key})
+        return self._post(f"/licenses/{license_['id']}/revoke", {"reason": "conformance test"})
 
     def release(self, slug: str, version: str) -> dict[str, Any]:
         """Upload a file version."""
@@ -158,8 +158,8 @@ def main() -> None:
     seed = Seed(base_url, os.environ["LICCONFORM_TOKEN"])
     verbs: dict[str, Callable[..., dict[str, Any]]]
     verbs = {"key": seed.key, "revoke": seed.revoke, "release": seed.release}
-    made = verbs[verb](*words)
-    print(json.dumps(made))  # noqa: T201 - its result
+    result = verbs[verb](*words)
+    print(json.dumps(result))  # noqa: T201 - its result
 
 
 if __name__ == "__main__":

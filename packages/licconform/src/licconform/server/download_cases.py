@@ -31,8 +31,8 @@ def fetch(server: Server, url: str, **headers: str) -> Answer:
 @CASES.case("link-address", "spec 4.3", "The link's path is {base_url}/api/v1/update-download, with a query.")
 def _(server: Server) -> None:
     url = link_of(server, server.shared("valid"))
-    wanted = f"{server.base_url}/api/v1/update-download?"
-    expect(url.startswith(wanted), f"expected {wanted}…, not {mask_secrets(url.partition('?')[0])}")
+    prefix = f"{server.base_url}/api/v1/update-download?"
+    expect(url.startswith(prefix), f"expected {prefix}…, not {mask_secrets(url.partition('?')[0])}")
 
 
 @CASES.case("link-works", "spec 5", "The link delivers the file, without any login.")

@@ -86,12 +86,12 @@ class SeedCommand:
             output = mask_secrets((done.stderr or done.stdout)[-2000:])
             raise SetupError(f"The seed command failed for `{called}` ({done.returncode}): {output}")
         try:
-            made = json.loads(done.stdout or "{}")
+            document = json.loads(done.stdout or "{}")
         except ValueError:
-            made = None
-        if not isinstance(made, dict):
+            document = None
+        if not isinstance(document, dict):
             raise SetupError(f"The seed command printed no JSON object for `{called}`.")
-        return made
+        return document
 
 
 class KeyStore:
@@ -103,8 +103,8 @@ class KeyStore:
 
     def new(self, state: str) -> Seed:
         """Return a new key in a state."""
-        made = self._seeds.make("key", state)
-        known = {name: made[name] for name in Seed.__slots__ if name in made}
+        document = self._seeds.make("key", state)
+        known = {name: document[name] for name in Seed.__slots__ if name in document}
         if missing := [name for name in ("license_key", "slug", "product") if name not in known]:
             raise SetupError(f"The seed command for `key {state}` printed JSON without {', '.join(missing)}")
         return Seed(**known)
@@ -116,10 +116,10 @@ class KeyStore:
                 self._shared[state] = self.new(state)
             except NotApplicableError as reason:
                 self._shared[state] = reason
-        found = self._shared[state]
-        if isinstance(found, NotApplicableError):
-            raise NotApplicableError(str(found))
-        return found
+        seed = self._shared[state]
+        if isinstance(seed, NotApplicableError):
+            raise NotApplicableError(str(seed))
+        return seed
 
     def act(self, *words: str) -> dict[str, Any]:
         """Change something that was made."""

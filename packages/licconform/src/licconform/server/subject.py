@@ -76,8 +76,8 @@ class Server:
     def verify_body(self, body: Any, **headers: str) -> Answer:
         """Send any body to verify; bytes as they are, all else as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        wanted = {"Content-Type": "application/json", "Accept": "application/json", **headers}
-        return self.send("POST", f"{self.base_url}/api/v1/licenses/verify", content=content, headers=wanted)
+        fields = {"Content-Type": "application/json", "Accept": "application/json", **headers}
+        return self.send("POST", f"{self.base_url}/api/v1/licenses/verify", content=content, headers=fields)
 
     def check(self, key: Any, slug: Any, version: Any = "1.0.0", domain: Any = None, **more: Any) -> Answer:
         """Send an update check."""

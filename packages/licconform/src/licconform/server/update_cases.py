@@ -46,8 +46,8 @@ def _(server: Server, name: str, kind: type) -> None:
 )
 def _(server: Server, name: str, of_seed: str) -> None:
     key = server.shared("valid")
-    answer, wanted = server.check(key.license_key, key.slug), getattr(key, of_seed)
-    expect(expect_update(answer).get(name) == wanted, f"expected {name} {wanted!r}\n{answer}")
+    answer, expected = server.check(key.license_key, key.slug), getattr(key, of_seed)
+    expect(expect_update(answer).get(name) == expected, f"expected {name} {expected!r}\n{answer}")
 
 
 @CASES.case("update-changelog", "spec 2", "sections.changelog is the changelog, plain text or basic HTML.")
