@@ -67,6 +67,16 @@ def test_what_was_refunded_stays_so(open_earlier: Open, kind: str) -> None:
     assert reasons(world) == [REFUND] * len(SOLD[kind])
 
 
+def test_a_subscription_of_an_old_api_version_has_one_license(open_earlier: Open) -> None:
+    """Stripe did not say which of its invoices was the first one: all were stored as one order."""
+    sale = EarlierSale("sub_1", "price_1", subscription="sub_1")
+    world = open_earlier(EarlierSource("stripe", [sale], mapped={"price_1": "app"}))
+    for number in range(2):
+        invoice = shops.stripe_invoice("subscription", 1_784_116_800, new=False)
+        process(world, "stripe", shops.stripe("invoice.paid", invoice, id_=f"evt_{number}"))
+        assert (reasons(world), {*states(world, "stripe")}) == ([None], {"done"})
+
+
 def test_what_a_person_has_reinstated_before_stays_valid(open_earlier: Open) -> None:
     """The order was refunded, and its license is not revoked: so a person has wanted it."""
     world = open_earlier(EarlierSource("standard", sold("standard"), orders={"1042": (2, 0)}))

@@ -128,9 +128,11 @@ class Vendor:
             if f"order:{one.order_id}" in links or f"subscription:{one.subscription_id}" in links
         ]
         self.result = desired(
-            facts, self.mappings, self.rules, [_issued(one) for one in issued], self.answers
+            facts, self.mappings, self.rules, [to_issued(one) for one in issued], self.answers
         )
         self.attention = list(self.result.attention)
+        known = [one.license_id for one in self.result.licenses if one.license_id is not None]
+        assert len(known) == len(set(known)), "a license is desired twice"
         for wanted in self.result.licenses:
             self._apply(wanted)
         for one in self.licenses:
@@ -138,7 +140,7 @@ class Vendor:
             if end is not None:
                 one.ends_at = end.at
         again = desired(
-            facts, self.mappings, self.rules, [_issued(one) for one in self._of(links)], self.answers
+            facts, self.mappings, self.rules, [to_issued(one) for one in self._of(links)], self.answers
         )
         changes = [one for one in again.licenses if one.license_id is None and one.revoked is None]
         assert not changes, f"a second run would issue {changes}"
@@ -197,7 +199,8 @@ class Vendor:
         return sorted(one.kind.name for one in self.attention)
 
 
-def _issued(one: License) -> Issued:
+def to_issued(one: License) -> Issued:
+    """Return a license as `desired` takes it."""
     return Issued(
         license_id=one.id,
         product=one.terms.product,

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import islice, permutations
 from typing import Any
 
 import pytest
 
-from harness.contracts import GRACE, License, Vendor, earlier, mapped
+from harness.contracts import GRACE, License, Vendor, earlier, mapped, to_issued
 from licserver.shops.contract import Answer, Rules
+from licserver.shops.desired import desired
 from licserver.shops.facts import (
     Contact,
     Fact,
@@ -372,6 +374,7 @@ def test_a_sum_of_refunds_that_the_order_itself_reports() -> None:
 
 # --- items --------------------------------------------------------------------------------------
 
+RENEWAL = order("6", 40, reason=OrderReason.RENEWAL, subscriptions=("s",))
 BOUGHT = (order(subscriptions=("s",)), lines(line("a", item="1")))
 
 
@@ -416,9 +419,9 @@ def test_an_item_of_two_products_is_the_later_one() -> None:
 
 
 def test_an_item_that_two_orders_sell() -> None:
-    """It belongs to the first one."""
-    again = order("6", 30, reason=OrderReason.UNKNOWN, subscriptions=("s",))
-    vendor = sell(*BOUGHT, again, lines(line("a", item="1"), order_id="6", days=30))
+    """It belongs to the one that was paid first."""
+    again = order("4", 30, reason=OrderReason.UNKNOWN, subscriptions=("s",))
+    vendor = sell(*BOUGHT, again, lines(line("a", item="1"), order_id="4", days=30))
     assert [(one.key, one.order_id) for one in vendor.valid] == [("item:1", "5")]
 
 
@@ -480,6 +483,65 @@ def test_a_plan_change_of_a_license_whose_order_is_not_known() -> None:
     assert [(one.item, one.expires_on) for one in vendor.valid] == [("b", None)]
 
 
+def test_an_item_without_a_report_of_all_items() -> None:
+    """Its license stays: the lines of the order name none of the items."""
+    vendor = sell(order(subscriptions=("s",)), lines(line("a", id_="1")))
+    more = replace(earlier(1, "a", "5"), key="item:2", subscription_id="s")
+    vendor.licenses.append(more)
+    vendor.reconcile()
+    assert (len(vendor.valid), more.revoked) == (2, None)
+
+
+def test_an_order_that_turns_out_to_be_a_renewal() -> None:
+    """The license that was issued for it stays, unless its money is given back."""
+    vendor = sell(order(), lines(line("a", id_="1")))
+    vendor.take([replace(RENEWAL, id="5", ends_at=NOON + 90 * DAY), lines(line("a", id_="1"), days=41)])
+    assert [(one.key, one.revoked) for one in vendor.licenses] == [("line:5/1", None)]
+    vendor.take([Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), is_full=True)])
+    assert [one.revoked for one in vendor.licenses] == ["the order was refunded"]
+
+
+def test_a_license_by_hand_beside_those_of_the_shop() -> None:
+    """A refund revokes the shop's, and not the person's."""
+    vendor = sell(*BOUGHT, report(SubscriptionState.ACTIVE))
+    vendor.licenses.insert(0, by_hand())
+    vendor.take([Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), is_full=True)])
+    assert [one.revoked for one in vendor.licenses] == [None, "the order was refunded"]
+
+
+def test_a_license_of_before_whose_order_no_report_describes() -> None:
+    """It ends with its subscription all the same."""
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses.append(earlier(1, "a", "9", subscription_id="s"))
+    vendor.take([report(SubscriptionState.ENDED, 3, ended_at=NOON + 3 * DAY)])
+    (license_,) = vendor.result.licenses
+    assert (license_.license_id, license_.order_id, license_.subscription_id) == (b"earlier 1", "9", None)
+    assert (vendor.ends, vendor.result.nothing) == ([NOON + 3 * DAY], "")
+
+
+def test_why_there_is_no_license_is_not_said_of_what_has_one() -> None:
+    """Though another payment of it was given back."""
+    vendor = sell(*BOUGHT)
+    vendor.take([replace(RENEWAL, state=OrderState.REFUNDED)])
+    assert (len(vendor.valid), vendor.result.nothing) == (1, "")
+
+
+def test_licenses_in_any_order() -> None:
+    """What follows from them is the same."""
+    vendor = Vendor("standard", {**mapped("a", "c"), **mapped("b", product="suite")})
+    vendor.licenses += [earlier(1, "a", "6", subscription_id="s"), by_hand()]
+    vendor.take([*BOUGHT, items(line("a", 3, "1"))])
+    vendor.take([items(line("b", 2, "1"), days=1)])
+    vendor.take([items(line("c", 1, "1"), days=2)])
+    issued = [to_issued(one) for one in vendor.licenses]
+    facts = list(vendor.facts.values())
+    first, *others = (
+        sorted(desired(facts, vendor.mappings, vendor.rules, some, {}).licenses, key=str)
+        for some in islice(permutations(issued), 0, None, 97)
+    )
+    assert all(one == first for one in others)
+
+
 # --- keys and numbers ---------------------------------------------------------------------------
 
 
@@ -493,6 +555,44 @@ def test_licenses_of_before_get_the_key_of_their_line_and_numbers() -> None:
     assert [(one.key, one.number) for one in vendor.licenses] == [("line:5/1", n) for n in (1, 2, 3)]
 
 
+def test_licenses_of_before_belong_to_lines_that_have_none() -> None:
+    """One line has its license by its key, and one by the line that was stored."""
+    vendor = sell(order(), lines(line("a", id_="1")))
+    vendor.licenses += [earlier(2, "old", "5", line_id="2"), earlier(3, "a", "5")]
+    vendor.take([lines(line("a", id_="1"), line("a", id_="2"), line("a", id_="3"), days=1)])
+    assert [(one.key, one.revoked) for one in vendor.licenses] == [
+        ("line:5/1", None),
+        ("line:5/2", None),
+        ("line:5/3", None),
+    ]
+
+
+def test_a_license_of_before_without_anything_that_was_stored() -> None:
+    """It has a key of its order."""
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses.append(replace(earlier(1, "", "5"), item=None))
+    vendor.take([order()])
+    assert [one.key for one in vendor.licenses] == ["earlier:5/"]
+
+
+def test_a_license_of_before_by_its_product() -> None:
+    """The item of the subscription has a price now, and names the product beside it."""
+    vendor = Vendor("standard", mapped("price"))
+    vendor.licenses += [earlier(1, "old", "5", product="other"), earlier(2, "prod", "5")]
+    item = Line("i", ("price", "prod"), "price", 1)
+    vendor.take([order(subscriptions=("s",)), items(item), report(SubscriptionState.ACTIVE)])
+    assert [one.item for one in vendor.valid] == ["old", "price"]
+
+
+def test_an_order_that_was_called_by_its_subscription() -> None:
+    """As Stripe's charges were; another shop's order never was."""
+    for reason, count in ((OrderReason.UNKNOWN, 1), (OrderReason.PURCHASE, 2)):
+        vendor = Vendor("standard", mapped("a"))
+        vendor.licenses.append(earlier(1, "a", "s", subscription_id="s"))
+        vendor.take([order(subscriptions=("s",), reason=reason), lines(line("a", id_="1"))])
+        assert len(vendor.licenses) == count
+
+
 def test_a_number_that_is_free_is_given_first() -> None:
     """No two licenses of a line have the same."""
     vendor = sell(order(), lines(line("a", 1, "1")))
@@ -502,8 +602,6 @@ def test_a_number_that_is_free_is_given_first() -> None:
 
 
 # --- purchases that are not known ---------------------------------------------------------------
-
-RENEWAL = order("6", 40, reason=OrderReason.RENEWAL, subscriptions=("s",))
 
 
 def test_a_renewal_of_a_license_that_a_person_has_issued() -> None:

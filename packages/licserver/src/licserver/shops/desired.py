@@ -87,7 +87,8 @@ class _Derivation:
         self._mappings, self._rules, self._answers = mappings, rules, answers
         self._by_hand = tuple(id_ for id_, answer in answers.items() if answer is Answer.ISSUED)
         self._issued = sorted(issued, key=lambda one: (one.key or "", one.number, one.license_id))
-        self._keyed = {find_base_key(one.key) for one in issued if has_key(one) and one.key is not None}
+        self._unmatched = [one for one in self._issued if not has_key(one)]  # with no order yet
+        self._keyed = {find_base_key(one.key) for one in issued if one.key is not None}
         orders = group_orders(facts, {one.order_id for one in issued if one.order_id is not None})
         self._orders = sorted(orders, key=_by_payment)
         self._subscriptions = group_subscriptions(facts, self._orders)
@@ -102,7 +103,8 @@ class _Derivation:
 
     def run(self) -> Desired:
         """Derive all."""
-        for order in self._orders:
+        # First those whose lines are known: a license may have been stored for the order or its subscription.
+        for order in sorted(self._orders, key=lambda one: not one.sells or one.lines is None):
             self._add_units(order)
         self._attach_keyed()
         for subscription in self._subscriptions:
@@ -132,7 +134,8 @@ class _Derivation:
         names = set(order.names)
         if order.order is not None and order.order.reason is OrderReason.UNKNOWN:
             names.update(order.order.subscriptions)  # as the order of all its charges was called before
-        own = [one for one in self._issued if one.order_id in names and not has_key(one)]
+        own = [one for one in self._unmatched if one.order_id in names]
+        self._unmatched = [one for one in self._unmatched if one.order_id not in names]
         if not order.sells or order.lines is None:
             self._add_earlier(order, own)
             return
@@ -146,7 +149,7 @@ class _Derivation:
         lines = [Line(None, unit.ids, unit.sold, unit.quantity) for unit in units]
         adoption = adopt(lines, served, left, self._find_product)
         for place, of_line in adoption.taken.items():
-            units[place].issued += of_line
+            units[place].issued = of_line
         self._add_earlier(order, adoption.left)
         for place, unit in enumerate(units):
             if place in adoption.unclear:
@@ -176,9 +179,8 @@ class _Derivation:
         """Add licenses of an order of whose line nothing is known."""
         for one in issued:
             key = one.key or f"{EARLIER}{escape(order.id)}/{escape(one.line_id or one.item or '')}"
-            ids = () if one.item is None else (one.item,)
-            unit = self._units.setdefault(key, Unit(key, ids, one.item, order=order, is_described=False))
-            unit.issued.append(one)
+            unit = Unit(key, sold=one.item, order=order, is_described=False)
+            self._units.setdefault(key, unit).issued.append(one)
 
     def _attach_keyed(self) -> None:
         """Attach licenses to what they were issued for; of a line that is gone, nothing is paid any more."""
@@ -195,7 +197,6 @@ class _Derivation:
                 is_gone = lines is not None and lines.is_complete
                 self._units[key] = Unit(
                     key,
-                    sold=one.item,
                     quantity=0 if is_gone else None,
                     order=order,
                     subscription=subscriptions.get(one.subscription_id or ""),
@@ -539,6 +540,7 @@ class _Derivation:
     def _check_order(self, order: OrderFacts) -> None:
         about = f"order:{order.id}"
         is_served = any(unit.issued for unit in self._units.values() if unit.order is order)
+        is_served = is_served or any(one.order_id in order.names for one in self._issued)
         if order.order is None:
             if not is_served and (order.find_refunded_share() is not Share.NONE or order.is_disputed()):
                 # Most such payments have nothing to do with licenses: they need no decision.
