@@ -257,7 +257,7 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
             await held.release(max(until - monotonic(), 0.0))
         tasks = filter(None, (self._refresh, self._question))
         self._refresh = self._question = None
-        # One of another loop ended with that loop, or is for that loop to end.
+        # A task of another loop ended with that loop, or is for that loop to end.
         for task in [task for task in tasks if task.get_loop() is asyncio.get_running_loop()]:
             await asyncio.wait([task], timeout=max(until - monotonic(), 0.0))
             task.cancel()

@@ -103,7 +103,7 @@ class _Times:
     asleep: timedelta = ASLEEP
 
     def look(self, now: datetime) -> datetime:
-        """Take note of the time, once for a whole decision: a computer may be suspended within one."""
+        """Take note of the time, once for a whole decision: a computer may be suspended meanwhile."""
         if now - self.looked_at > self.asleep:
             self.started_at = now
         self.looked_at = now
@@ -283,8 +283,8 @@ class AsyncWorker:
 class Refresh:
     """A verify on a thread of its own, behind an answer from the disk.
 
-    A program that ends meanwhile waits for it for a moment: else one that is always short would never learn
-    of a refusal (D-176). What it writes is written whole or not at all.
+    A program that ends meanwhile waits for it for a moment: else a program that always ends soon would never
+    learn of a refusal (D-176). What it writes is written whole or not at all.
     """
 
     def __init__(self, verify: Callable[[], License]) -> None:

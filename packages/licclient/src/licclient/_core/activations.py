@@ -31,20 +31,20 @@ else:
     typed_key = lazy("licclient._core.typed_key")
 
 KEYRING_SECONDS: Final = 10.0
-"""How long to wait: a locked keyring asks the person for a password, one without a desktop may hang."""
+"""How long to wait: a locked keyring asks the person for a password; a keyring without a desktop may hang."""
 
 QUICK_SECONDS: Final = 0.5
-"""How long `status` waits for it: one that is unlocked answers within milliseconds."""
+"""How long `status` waits for the keyring: an unlocked keyring answers within milliseconds."""
 
 CLICK_SECONDS: Final = 0.05
-"""How long to wait for it where the event loop of windows would stand still."""
+"""How long to wait for the keyring where the event loop of windows would stand still."""
 
 EXIT_SECONDS: Final = 0.8
 """How long a program that ends waits for a removal."""
 
 REST_FIRST: Final = 300.0
 REST_MOST: Final = 3600.0
-"""Seconds until one that gave no key is asked again, unless a person wants to know: doubling."""
+"""Seconds until a keyring that gave no key is asked again, unless a person wants to know: doubling."""
 
 _SERVICE: Final = "licclient"
 
@@ -53,7 +53,7 @@ _T = TypeVar("_T")
 
 def store_key(account: str, key: str) -> bool:
     """Put a key there, under the name of its activation; return False when there is no keyring that works."""
-    if (removal := _removals.get(account)) is not None:  # which would remove this one
+    if (removal := _removals.get(account)) is not None:  # which would remove this key
         removal.join(KEYRING_SECONDS)
         if removal.is_alive():
             return False
@@ -142,7 +142,7 @@ def _contained(work: Callable[[], _T]) -> _T | BaseException:
 def _is_safe(backend: object) -> bool:
     """Return whether this is a real keyring: not "fail", "null", or the plain-text files of keyrings.alt."""
     if chained := getattr(backend, "backends", None):
-        return _is_safe(chained[0])  # a chain of several; the first one is where it keeps things
+        return _is_safe(chained[0])  # a chain of several; the first backend is where it keeps things
     module = type(backend).__module__
     priority = getattr(backend, "priority", 0)
     return not module.startswith(("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")) and (
@@ -267,8 +267,8 @@ class Activation:
 class Activations:
     """The activation of one app on this computer. Safe to share among threads.
 
-    Apps of one vendor share a state folder, so an activation belongs to server, product and slug. One made
-    before the app named its product or slug is found as well.
+    Apps of one vendor share a state folder, so an activation belongs to server, product and slug. An
+    activation made before the app named its product or slug is found as well.
     """
 
     def __init__(self, settings: Settings, state: Storage) -> None:
@@ -378,7 +378,7 @@ def _product_of(document: Document | None) -> str | None:
     match document:
         case {"product": str(product)}:
             return product
-        case {"body": str(body)}:  # a signed one
+        case {"body": str(body)}:  # a signed response
             with suppress(ValueError, AttributeError):
                 product = json.loads(base64.b64decode(body)).get("product")
                 return product if isinstance(product, str) else None

@@ -117,7 +117,7 @@ def update_call(
 ) -> Call:
     """Return an update check (spec 4.2), with platform and channels if there are any.
 
-    One that a person asked for is offered the latest version, however far its rollout is (D-230).
+    A check that a person asked for is offered the latest version, however far its rollout is (D-230).
     """
     fields = {"license_key": key, "slug": slug, "current_version": version, "domain": domain}
     if platform:
@@ -186,7 +186,7 @@ def is_safe_link(link: str, settings: Settings) -> bool:
 
     It must be `https`. On this machine, where programs trust each other, the file may be fetched
     only if the service is on it too, and then by plain `http` as well (D-172). An app that names origins gets
-    files from those and from the service itself only; one that it names may be any.
+    files from those and from the service itself only; an origin that it names may be any.
     """
     place = origin(link)
     if place is None or not link.isprintable() or " " in link:

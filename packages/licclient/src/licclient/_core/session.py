@@ -148,7 +148,7 @@ class Session:
         now: Returns the present instant; aware, UTC.
         installation: Name of the record with this installation's id (D-45).
         installation_copy: Name of a second record with it, for when the first one is lost or damaged.
-        worker_pause: Seconds after which a worker reads the clock again, if it is one for tests; else None.
+        worker_pause: Seconds after which a worker reads a clock for tests again; None for a real clock.
         open_license_files: Loads the feature that holds the license file.
         failure: Answers `require` again for a minute (D-119).
         last_subject: What the license of the activation was found to be about, for a domain.

@@ -112,7 +112,7 @@ class Trust:
         download_origins: Where files may come from besides the service itself, such as
             `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
         require_digest: Whether a file must come with its SHA-256 digest; with `release_keys` it always must.
-            By default one without it is accepted over `https` or from the service itself, and
+            By default a file without it is accepted over `https` or from the service itself, and
             `Downloaded.is_verified` is then False (D-55).
     """
 

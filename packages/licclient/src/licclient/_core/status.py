@@ -341,9 +341,9 @@ def next_update_check(
         due_at = started_at
     elif last is not None and last.answered:
         window = _window(due_at, started_at, settings.check_every)
-    elif due_at < started_at:  # the one before it failed, which is no reason to wait for hours
+    elif due_at < started_at:  # the check before it failed, which is no reason to wait for hours
         window = LATE_WINDOW
-    # At another time than the verify, or the peaks of both would be one.
+    # At another time than the verify, or the peaks of both would fall together.
     return _schedule(f"{name} check", _Due(due_at, window), _latest(None, tried_at, now), started_at)
 
 

@@ -42,7 +42,7 @@ LOCK_SECONDS: Final = 2.0
 """How long to wait for another process; a write takes a millisecond."""
 
 WAIT_AGAIN: Final = 10.0
-"""Seconds after a wait in vain without another one: the owner of a lock kept for two seconds hangs."""
+"""Seconds after a wait in vain without another wait: the owner of a lock kept for two seconds hangs."""
 
 REPLACE_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds between tries: Windows refuses to replace a file that a virus scanner or a reader has open."""
@@ -591,7 +591,7 @@ PAUSE: Final = 0.02
 """Seconds between two attempts to take a held lock."""
 
 LEAST_SECONDS: Final = 2.0
-"""What is left for a call of one's own however long the wait was: less would be as good as none."""
+"""What is left for the caller's own call, however long the wait was: less would be as good as none."""
 
 
 _CALLS: Final[dict[object, "CallLock"]] = {}
@@ -605,9 +605,9 @@ class CallLock:
     """The right to make a call: one at a time for one key, for all threads and processes of a user (D-58).
 
     Within the process it goes by `name`; between processes by a lock of the operating system in a folder,
-    which a process that is killed releases. Its owner leaves a result for all waiting calls; one that
-    hangs is waited for only as long as a call may take (`patience`, seconds). Leave it as a context manager,
-    on any thread.
+    which a process that is killed releases. Its owner leaves a result for all waiting calls; an owner
+    that hangs is waited for only as long as a call may take (`patience`, seconds). Leave it as a context
+    manager, on any thread.
     """
 
     pause = PAUSE

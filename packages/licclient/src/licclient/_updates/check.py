@@ -252,8 +252,8 @@ def _reported(document: Document | None) -> list[str]:
 def _found(update: Update, installed: str, *, force: bool = False) -> UpdateCheck:
     """Return what a check found.
 
-    Only a forced check offers a version that was rolled back (D-179), and one that runs already but
-    calls itself another: its file is a wrong one, and it would be installed again and again.
+    Only a forced check offers a version that was rolled back (D-179), and a version that runs already
+    but calls itself another: its file is a wrong one, and it would be installed again and again.
     """
     if not force and is_rolled_back(update.version):
         message = f"Version {update.version} was rolled back here, so it is offered only on request."

@@ -285,7 +285,7 @@ class Installation:
             _unpack_module.unpack(downloaded.path, downloaded.size, downloaded.sha256, draft)
             if demand_program:
                 _demand_program(draft)
-            if is_folder(self._versions / name):  # one that is damaged
+            if is_folder(self._versions / name):  # a damaged version
                 self._discard(name)
             replace_file(draft, self._versions / name, FOLDER_PAUSES)
         except BaseException:

@@ -45,7 +45,7 @@ from licserver.database.timelines import Timelines
 _log = logging.getLogger("licserver.database")
 
 _GRACE: Final = 0.2
-"""Seconds that the other hosts have, once one may be used, to report that they were promoted after it."""
+"""Seconds that the other hosts have, once a host may be used, to report that they were promoted after it."""
 
 _AGAIN: Final = 0.25  # seconds until a host that cannot be used is queried again, while others are silent
 _LOOK_INTERVAL: Final = 2.0

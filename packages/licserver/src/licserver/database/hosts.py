@@ -24,8 +24,8 @@ class Server(NamedTuple):
 
     Args:
         system: Identifies the primary and its standbys; empty if it is unknown.
-        timeline: Each promotion begins a higher one; 0 if it is unknown, or for a standby.
-        started: When it started, which shows whether two names are one server; empty if unknown.
+        timeline: Each promotion begins a higher timeline; 0 if it is unknown, or for a standby.
+        started: When it started, which shows whether two names belong to the same server; empty if unknown.
     """
 
     role: HostRole

@@ -26,7 +26,7 @@ _LOCK: Final = 0x6C6963736572766572 % 2**63  # "licserver"
 _PATIENCE: Final = 600.0  # seconds in which a step is tried again and again
 _PAUSE: Final = 0.5
 _LOCK_TIMEOUTS: Final = ("300ms", "300ms", "300ms", "1100ms")
-"""Limits of one try after the other, while all later requests wait behind it.
+"""Lock timeouts of the tries in turn, while all later requests wait behind it.
 
 After a second PostgreSQL ends an autovacuum of the table; requests of customers have 1.2 s.
 """

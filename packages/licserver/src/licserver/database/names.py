@@ -22,7 +22,7 @@ _ID, _DOMAIN, _IP = "license_id", "domain", "ip"
 
 
 class _Merge(NamedTuple):
-    """How two rows of one environment become one."""
+    """How two rows of an environment become a single row."""
 
     table: sa.TableClause
     key: tuple[str, ...]  # the primary key

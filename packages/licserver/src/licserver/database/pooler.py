@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from licserver.database.limited_connection import BEGIN, LimitedConnection
 from licserver.errors import StoreError
 
-_LOOKS: Final = 5  # of which one is enough, unless others use the pooler in the same moment
+_LOOKS: Final = 5  # a single look is enough, unless others use the pooler in the same moment
 
 
 class _Cursor(psycopg.Cursor[Any]):

@@ -1,7 +1,7 @@
 """The highest timeline of each PostgreSQL system that was seen, kept in the data folder (D-259).
 
-Each promotion begins a higher one. So a process that starts while only a former primary can be reached knows
-that it is one.
+Each promotion begins a higher timeline. So a process that starts while only a former primary can be reached
+recognises it.
 """
 
 import json

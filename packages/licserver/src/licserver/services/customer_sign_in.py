@@ -78,7 +78,7 @@ class CustomerSignInService(Service):
             return None
         codes.remove(token_hash)
         licenses = self._context.repositories.licenses.find_all(pending.license_ids)
-        # Of those that the address has still: support may have given a license another one.
+        # Only licenses that the address still has: support may have given a license another address.
         ids = [
             license_.id
             for license_ in licenses

@@ -115,7 +115,7 @@ class SourceService(Service):
     def change(self, name: str, **changes: Any) -> Source:
         """Change what `add` takes by name, but for the mode.
 
-        `states` are added to those of the source; one that means "" is removed. Changes apply to what is
+        `states` are added to those of the source; a state that means "" is removed. Changes apply to what is
         processed from now on.
         """
         if not changes:

@@ -1,7 +1,7 @@
 """Connections with the limits that aiohttp lacks.
 
-Slow clients hold one for a bounded time (D-72); each client holds a bounded number of them, and idle ones are
-closed when descriptors are scarce (D-163).
+A slow client holds a connection for a bounded time (D-72); each client holds a bounded number of them; idle
+connections are closed when descriptors are scarce (D-163).
 
 Private names of aiohttp used here: `RequestHandler._request_count`, `AppRunner._make_server` and `_reg_site`,
 `SockSite._sock` and `_backlog`.

@@ -1,8 +1,8 @@
 """Look-ups of names on threads of their own.
 
-One cannot be cancelled, and takes half a minute when no name server answers. asyncio does them on the few
-threads that downloads, ``/readyz`` and new connections to PostgreSQL need as well, and waits for them at its
-end.
+A look-up cannot be cancelled, and takes half a minute when no name server answers. asyncio does look-ups on
+the few threads that downloads, ``/readyz`` and new connections to PostgreSQL need as well, and waits for them
+at its end.
 """
 
 import asyncio

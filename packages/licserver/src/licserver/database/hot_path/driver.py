@@ -379,7 +379,7 @@ _SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of batches, up to the largest: few statements to compile and prepare, and few rows too many."""
 
 _COMPILED_AT_START: Final = _SIZES[:10]
-"""Compiling one takes 3 to 30 ms, in the event loop."""
+"""To compile a statement takes 3 to 30 ms, in the event loop."""
 
 
 def written(compiled: Compiled) -> str:

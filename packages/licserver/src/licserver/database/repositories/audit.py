@@ -177,7 +177,7 @@ class Retention(Repository):
         with self._database.writing() as connection:
             stored = connection.scalar(select(facts.c.value).where(facts.c.name == SWEPT))
             at = None if stored is None else datetime.fromisoformat(bytes(stored).decode())
-            # One of the future was stored by a clock that was ahead.
+            # An instant of the future was stored by a clock that was ahead.
             if at is not None and timedelta() <= now - at < every:
                 return False
             value = now.astimezone(UTC).isoformat().encode()

@@ -82,7 +82,7 @@ class Repository:
     """Reads and writes the rows of one subject, each call in the given transaction or in one of its own.
 
     A failure of the database is a `StoreUnavailableError`; then nothing has changed. A statement that is made
-    once, with `bindparam` for its values, takes a tenth of the time of one that is made for each call.
+    once, with `bindparam` for its values, takes a tenth of the time of a statement made for each call.
     """
 
     def __init__(self, database: Database, connection: Connection | None = None) -> None:

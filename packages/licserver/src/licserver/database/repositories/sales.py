@@ -159,9 +159,9 @@ class Problem(NamedTuple):
         external_ids: JSON: what can be mapped to mend it.
         found_at: When it was found first.
         closed_at: When it was over; None while it is open.
-        kind: Why it is one.
+        kind: Why it is a problem.
         answers: That a person can give, separated by spaces.
-        answer: Which one was given.
+        answer: The answer that was given.
     """
 
     id: int
@@ -289,7 +289,7 @@ class SaleRepository(Repository):
     def add_event(self, source: str, delivery: str, now: datetime, **values: Any) -> int | None:
         """Store a delivery and return its id; None if it is there already.
 
-        One that was ignored or could not be read then is replaced.
+        A delivery that was ignored or could not be read then is replaced.
         """
         row = {"source": source, "delivery": delivery, "received_at": now, **values}
         without_content = matching(sale_events, source=source, delivery=delivery, content=None)

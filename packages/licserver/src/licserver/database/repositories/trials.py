@@ -75,7 +75,7 @@ class TrialRepository(Repository):
         )
         with self._writing() as connection:
             ids = list(connection.scalars(select(licenses.c.id).where(*is_over).limit(limit)))
-            lock_licenses(connection, licenses.c.id.in_(ids))  # one may have been converted meanwhile
+            lock_licenses(connection, licenses.c.id.in_(ids))  # a trial may have been converted meanwhile
             ids = list(connection.scalars(select(licenses.c.id).where(licenses.c.id.in_(ids), *is_over)))
             connection.execute(update(trials).where(trials.c.license_id.in_(ids)).values(license_id=None))
             for column in _OF_LICENSE:

@@ -197,7 +197,7 @@ class SecondFactorRepository(Repository):
             return True
 
     def use_step(self, user_id: int, step: int) -> bool:
-        """Store a code's time step; return False when one as late was accepted before."""
+        """Store a code's time step; return False when a step as late was accepted before."""
         this = (second_factors.c.user_id == user_id, second_factors.c.last_step < step)
         return self._execute(update(second_factors).where(*this).values(last_step=step, failures=0)) == 1
 

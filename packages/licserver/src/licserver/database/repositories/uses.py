@@ -24,7 +24,7 @@ class UseRepository(Repository):
     def add_id(
         self, license_id: bytes, use_id: str, name: str, amount: int, kept_until: datetime
     ) -> UseIdState:
-        """Store the id of a use and what it is for, unless it is there; one being counted is waited for."""
+        """Store the id of a use and what it is for, unless it is there; wait for a use being counted."""
         this = matching(use_ids, license_id=license_id, use_id=use_id)
         with self._writing() as connection:
             row = {"license_id": license_id, "use_id": use_id, "name": name, "amount": amount}

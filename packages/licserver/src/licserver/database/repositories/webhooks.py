@@ -37,7 +37,7 @@ def add_events(connection: Connection, events: Iterable[NewEvent]) -> None:
     """Write events in the transaction of what happened; each once by its id.
 
     What a clock that was ahead has written before it happened counts for nothing, and the event gets another
-    id: receivers pass over one that they know.
+    id: receivers pass over an id that they know.
     """
     rows = []
     for event in _name_early(connection, list(events)):
@@ -265,7 +265,7 @@ class WantedEvents:
 
 
 def activation_event(license_id: bytes, environment: Environment, at: datetime) -> NewEvent:
-    """Return the event of an activation: one a day, however often the slot is freed and taken (D-296)."""
+    """Return the event of an activation: once a day, however often the slot is freed and taken (D-296)."""
     kind, place = EventType.ACTIVATION_CREATED, _place(license_id, *environment)
     return NewEvent(kind, at, place, derive_event_id(kind, *place.values(), at.date().isoformat()))
 
