@@ -135,7 +135,7 @@ class InvalidRequestError(LicclientError):
 
     def __init__(self, errors: Mapping[str, Sequence[str]]) -> None:
         self.errors: dict[str, list[str]] = {name: list(problems) for name, problems in errors.items()}
-        problems = [problem for found in self.errors.values() for problem in found]
+        problems = [problem for texts in self.errors.values() for problem in texts]
         super().__init__(" ".join(problems) or "The service rejected the request as malformed.")
 
 

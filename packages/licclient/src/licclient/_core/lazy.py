@@ -16,10 +16,10 @@ _Mark = tuple[int, int] | None
 def _mark(path: str) -> _Mark:
     """Return by what a file is known again; None if there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - pathlib is loaded later, if at all
+        info = os.stat(path)  # noqa: PTH116 - pathlib is loaded later, if at all
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return info.st_ino, info.st_mtime_ns
 
 
 def _find_part() -> str:

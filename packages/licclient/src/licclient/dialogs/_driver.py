@@ -336,8 +336,8 @@ def begin_activation(
 def _find_hint(client: LicenseClient) -> str | None:
     """Return the end of the key that was entered on this computer, to show."""
     with suppress(StateUnreadableError):
-        found = client._session.activations.find()  # noqa: SLF001 - not for apps
-        return None if found is None else found.hint
+        activation = client._session.activations.find()  # noqa: SLF001 - not for apps
+        return None if activation is None else activation.hint
     return None
 
 

@@ -82,9 +82,9 @@ def format_date(day: date, language: str) -> str:
             return f"{month} {day.day}, {day.year}" if month_first else f"{day.day} {month} {day.year}"
 
 
-def pick_tag(wanted: Sequence[str]) -> str:
-    """Return the first wanted language that is there, with its region, as `de-at`; `en` when none is."""
-    for tag in wanted:
+def pick_tag(tags: Sequence[str]) -> str:
+    """Return the first of these languages that is there, with its region, as `de-at`; `en` when none is."""
+    for tag in tags:
         plain = tag.lower().replace("_", "-").partition(".")[0].partition("@")[0]
         first, *more = plain.split("-")
         # English serves a reader of Traditional Chinese better than the wrong script.
@@ -95,6 +95,6 @@ def pick_tag(wanted: Sequence[str]) -> str:
     return "en"
 
 
-def pick_language(wanted: Sequence[str]) -> str:
+def pick_language(tags: Sequence[str]) -> str:
     """Return the language of `pick_tag`, one of `LANGUAGES`."""
-    return pick_tag(wanted).partition("-")[0]
+    return pick_tag(tags).partition("-")[0]

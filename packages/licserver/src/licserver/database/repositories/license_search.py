@@ -98,19 +98,19 @@ class LicenseSearchRepository(Repository):
             position: Where the page before ended; it must fit (`fits`).
         """
         number, *after = position or (0,)
-        found: list[tuple[int, Any]] = []
+        numbered_rows: list[tuple[int, Any]] = []
         with self._reading() as connection:
             conditions, _ = _conditions(connection, scans, filters)
             for scan in scans[number:]:
-                statement = _select(scan, conditions, after).limit(limit + 1 - len(found))
-                found += [(number, row) for row in connection.execute(statement)]
-                if len(found) > limit:
+                statement = _select(scan, conditions, after).limit(limit + 1 - len(numbered_rows))
+                numbered_rows += [(number, row) for row in connection.execute(statement)]
+                if len(numbered_rows) > limit:
                     break
                 number, after = number + 1, []
-        page = [row.id for _, row in found[:limit]]
-        if len(found) <= limit:
+        page = [row.id for _, row in numbered_rows[:limit]]
+        if len(numbered_rows) <= limit:
             return SearchResult(page, None)
-        last_scan, (_, *values) = found[limit - 1]
+        last_scan, (_, *values) = numbered_rows[limit - 1]
         return SearchResult(page, (last_scan, *values))
 
     def count(self, scans: Sequence[Scan], filters: Sequence[Filter]) -> tuple[int, bool] | None:

@@ -151,27 +151,27 @@ def find_person(
 
     It reads every row of the tables with text.
     """
-    found: dict[str, dict[tuple[Any, ...], Row]] = defaultdict(dict)
+    by_table: dict[str, dict[tuple[Any, ...], Row]] = defaultdict(dict)
 
     def add(table: sa.Table, rows: Iterator[Row]) -> None:
-        found[table.name] |= {tuple(row[column.key] for column in table.primary_key): row for row in rows}
+        by_table[table.name] |= {tuple(row[column.key] for column in table.primary_key): row for row in rows}
 
     for table in metadata.sorted_tables:
         add(table, _find_text(connection, table, pattern))
-    mine = [row for row in found["licenses"].values() if pattern.is_in(row["customer_email"])]
+    mine = [row for row in by_table["licenses"].values() if pattern.is_in(row["customer_email"])]
     ids = [row["id"] for row in mine if before is None or row["issued_at"] <= before]
     newer = {row["id"] for row in mine}.difference(ids)
     for table, condition in _conditions(ids, known):
         add(table, _select(connection, table, condition))
-    job_ids = [row["id"] for row in found["jobs"].values()]
-    event_ids = [row["id"] for row in found["webhook_events"].values()]
+    job_ids = [row["id"] for row in by_table["jobs"].values()]
+    event_ids = [row["id"] for row in by_table["webhook_events"].values()]
     deliveries = events.webhook_deliveries
     for column, values in ((deliveries.c.job_id, job_ids), (deliveries.c.event_id, event_ids)):
         for chunk in _chunks(values):
             add(deliveries, _select(connection, deliveries, column.in_(chunk)))
     rows = {
         name: [row for row in by_key.values() if _is_older(name, row, newer, before)]
-        for name, by_key in found.items()
+        for name, by_key in by_table.items()
     }
     return PersonalData(ids, {name: of_table for name, of_table in rows.items() if of_table})
 
@@ -287,23 +287,23 @@ def find_sold(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
 
 def erase_person(
     connection: Connection,
-    found: PersonalData,
+    person: PersonalData,
     pattern: AddressPattern,
     token: str,
     now: datetime,
     kept: Collection[bytes],
 ) -> dict[str, int]:
-    """Erase what was found; return the number of rows that were changed or deleted, by table.
+    """Erase the data of `find_person`; return the number of rows that were changed or deleted, by table.
 
     Args:
         token: Takes the place of the address in keys, which stay different from each other.
         kept: Ids of licenses that stay, without the person; others are deleted.
     """
-    gone = frozenset(found.license_ids) - frozenset(kept)
-    eraser = _Eraser(connection, pattern, token, now, frozenset(found.license_ids), gone)
+    gone = frozenset(person.license_ids) - frozenset(kept)
+    eraser = _Eraser(connection, pattern, token, now, frozenset(person.license_ids), gone)
     counts: dict[str, int] = {}
     for table in reversed(metadata.sorted_tables):
-        count = sum(eraser.erase(table, row) for row in found.rows.get(table.name, ()))
+        count = sum(eraser.erase(table, row) for row in person.rows.get(table.name, ()))
         if count:
             counts[table.name] = count
     return counts
@@ -384,12 +384,17 @@ class PersonalDataRepository(Repository):
             return find_sold(connection, ids)
 
     def erase(
-        self, found: PersonalData, pattern: AddressPattern, token: str, now: datetime, kept: Collection[bytes]
+        self,
+        person: PersonalData,
+        pattern: AddressPattern,
+        token: str,
+        now: datetime,
+        kept: Collection[bytes],
     ) -> dict[str, int]:
-        """Erase what was found, as `erase_person`."""
+        """Erase the data that `find_person` returned, as `erase_person`."""
         with self._writing() as connection:
-            lock_licenses(connection, licenses.licenses.c.id.in_(found.license_ids))
-            return erase_person(connection, found, pattern, token, now, kept)
+            lock_licenses(connection, licenses.licenses.c.id.in_(person.license_ids))
+            return erase_person(connection, person, pattern, token, now, kept)
 
     def add_erasure(self, name: str, note: bytes) -> None:
         """Store that an address was erased, by its hash."""

@@ -395,8 +395,8 @@ class SaleRepository(Repository):
             rows = self._all(joined.where(named.c.source == source, named.c.object.in_(sorted(new))))
             keys |= {(row.kind, row.id) for row in rows}
             new = {row.object for row in rows} - known
-        found = [loaded[key] for key in sorted(keys & loaded.keys())]
-        return found + self.find_facts(source, keys - loaded.keys()), known | new
+        already_loaded = [loaded[key] for key in sorted(keys & loaded.keys())]
+        return already_loaded + self.find_facts(source, keys - loaded.keys()), known | new
 
     # --- what was known before facts were stored
 
