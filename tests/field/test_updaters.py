@@ -4,6 +4,7 @@ import asyncio
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -440,3 +441,31 @@ def test_nitrokey_nitrokey_app2_215(after: int) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "QThread" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+LAUNCHER = re.compile(r"<!-- launcher -->\n```python\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.slow
+@needs_unix
+def test_a_version_that_does_not_start_is_left_with_the_launcher(tmp_path: Path) -> None:
+    """The guide's own launcher returns to the version before, and the broken one is on request only."""
+    guide = Path(__file__).parents[2] / "docs" / "app" / "updates.md"
+    found = LAUNCHER.search(guide.read_text(encoding="utf-8"))
+    assert found is not None
+    root = tmp_path / "Photo Lab"
+    for version in ("1.0.0", "1.1.0"):
+        Installation(root).apply(downloaded(tmp_path, app(version), version))
+    code = f"import sys; sys.executable = {str(root / 'photo-lab')!r}\n{found[1]}"
+
+    def launch(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert launch("open", "a b") == f"photo-lab 1.1.0 {root} open a b\n"
+    for _ in range(2):  # without a version before, the current one starts
+        assert launch("--previous-version") == f"photo-lab 1.0.0 {root}\n"
+    assert launch() == f"photo-lab 1.0.0 {root}\n"
+    assert (root / "rolled-back.txt").read_text(encoding="utf-8").split() == ["1.1.0"]
