@@ -70,11 +70,14 @@ PACKAGES: Final = {
         "_core/storage": ("storage",),
         "_core/successes": ("successes",),
         "_core/policy": ("policy",),
+        "_core/pace": ("pace",),
         "_core/download_headers": ("download_headers",),
         "_seats/protocol": ("protocol", "seats"),
+        "_seats/renewal": ("seats",),
         "_trials/protocol": ("trials",),
         "_updates/rollbacks": ("protocol", "rollouts"),
         "_uses/protocol": ("consumption", "protocol"),
+        "_verification/ending": ("ending",),
     },
 }
 """package → room → the tests that must notice when it is changed."""

@@ -10,6 +10,7 @@ from stage.flavours import both
 
 from licclient import ClientSettings, LicenseClient, Quota, Reason, Trust, explain
 from licclient._core.responses import Reply
+from licclient._uses.fake import use
 from licclient._uses.protocol import Usage, read_consume
 from licclient.errors import (
     InvalidRequestError,
@@ -234,3 +235,16 @@ async def test_a_damaged_record_reads_as_nothing(license_service, sold):
         license_service.storage.change(name, lambda _, wrong=wrong: wrong)
         with license_service.offline(), pytest.raises(ServiceUnavailableError):
             client.uses.consume("exports")
+
+
+@pytest.mark.parametrize(
+    ("per", "ends"), [("day", (2030, 1, 16)), ("month", (2030, 2, 1)), ("year", (2031, 1, 1))]
+)
+def test_the_fake_service_counts_by_calendar(per, ends):
+    """In UTC; what a license does not grant is not counted."""
+    uses, fields = {}, {"name": "exports", "amount": 1, "use_id": "a"}
+    now = datetime(2030, 1, 15, 12, tzinfo=UTC)
+    status, body = use(uses, Quota(5, per), fields, now)
+    assert (status, body["remaining"]) == (200, 4)
+    assert uses == {"a": ("exports", datetime(*ends, tzinfo=UTC), 1)}
+    assert use(uses, None, fields, now)[1]["error"] == "not_entitled"

@@ -11,6 +11,7 @@ import pytest
 from licclient import LicenseClient, Reason, Trust, explain
 from licclient._core.clock import uptime
 from licclient._core.responses import Reply
+from licclient._seats.fake import FakeSeats
 from licclient._seats.protocol import HeldSeat, read_seat
 from licclient._seats.renewal import Lost, Pause, Renew, next_step, retry_at
 from licclient.errors import (
@@ -307,3 +308,11 @@ def test_a_refusal_loses_a_seat_at_once(problem, is_lost):
 def test_a_renewal_that_failed_is_repeated_before_the_seat_ends():
     """Eight times between two renewals."""
     assert (retry_at(120, 40, 50), retry_at(120, 40, 118), retry_at(120, 40, 130)) == (55, 120, 135)
+
+
+def test_the_fake_service_has_licenses_without_seats():
+    """As a service does: no seat is there to be taken."""
+    assert FakeSeats().respond({"seat": "0" * 32}, NOW) == (
+        403,
+        {"error": "not_floating", "message": "This license has no floating seats."},
+    )

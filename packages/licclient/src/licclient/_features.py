@@ -90,7 +90,7 @@ class Features:
         "_uses.client", "Uses", 'Count uses, as `client.uses.consume("exports")` does.'
     )
     seats: "Feature[Seats]" = Feature(
-        "_seats.client", "Seats", "Hold floating seats: `with client.seats.take()`."
+        "_seats.client", "Seats", "Take floating seats, as `with client.seats.take()` does."
     )
     license_file: "Feature[LicenseFileInstaller]" = Feature(
         "_offline.client", "LicenseFileInstaller", "The license file of a computer without a network."

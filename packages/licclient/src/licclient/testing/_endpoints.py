@@ -13,11 +13,12 @@ from urllib.parse import quote
 import httpx
 from packaging.version import Version
 
-from licclient._core.model import Entitlements, Quota, read_entitlements, write_entitlements
+from licclient._core.model import Entitlements, read_entitlements, write_entitlements
 from licclient._core.policy import is_newer, is_version
 from licclient._core.responses import MANIFEST_HEADER
 from licclient._core.settings import read_slug
 from licclient._core.typed_key import is_license_key
+from licclient._uses.fake import use
 from licclient.testing._clients import LicenseClock, Misbehaviour
 from licclient.testing._signing import Signer
 
@@ -233,22 +234,9 @@ class Endpoints:
             license_.domains.add(domain)  # where the key was entered before the test
         if domain not in license_.domains:
             raise RefusedError(403, "not_activated", "The license is not activated here.")
-        name, amount, use_id = str(fields["name"]), int(fields["amount"]), str(fields["use_id"])
-        quota = (license_.entitlements or {}).get(name)
-        if not isinstance(quota, Quota):
-            raise RefusedError(403, "not_entitled", "The license has no quota of this name.")
-        resets_at = _end_of_period(quota.per, self.clock())
-        used = sum(use[2] for use in license_.uses.values() if use[:2] == (name, resets_at))
-        is_new = use_id not in license_.uses
-        fits = not is_new or used + amount <= quota.limit
-        if is_new and fits:
-            license_.uses[use_id] = name, resets_at, amount
-            used += amount
-        usage: dict[str, Any] = {"used": used, "limit": quota.limit, "remaining": max(0, quota.limit - used)}
-        usage["resets_at"] = _format(resets_at)
-        if not fits:
-            raise RefusedError(403, "quota_exceeded", f"{used} of {quota.limit} are used", **usage)
-        return httpx.Response(200, json={"name": name, **usage})
+        quota = (license_.entitlements or {}).get(str(fields["name"]))
+        status, body = use(license_.uses, quota, fields, self.clock())
+        return httpx.Response(status, json=body)
 
     def rolled_back(self, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a report of a version that was rolled back; `SeenRequest` has its fields."""
@@ -371,14 +359,6 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self:
             yield part
-
-
-def _end_of_period(per: str, now: datetime) -> datetime:
-    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if per == "day":
-        return day + timedelta(days=1)
-    day = day.replace(day=1)
-    return (day + timedelta(days=31)).replace(day=1) if per == "month" else day.replace(day.year + 1, 1)
 
 
 def _find_missing(fields: Mapping[str, str]) -> dict[str, list[str]]:
