@@ -10,6 +10,7 @@ import pytest
 from stage.flavours import both
 
 from licclient import Source
+from licclient._worker import Refresh
 from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 
 KEY_PARTS = re.compile("ABC123|DEF456|MNO345")
@@ -105,6 +106,23 @@ async def test_a_worker_logs_when_it_goes_on(license_service, records, eventuall
     assert planned
     assert all(before != after for before, after in pairwise(planned))
     assert planned[-1][0].startswith("2030-01-16")
+
+
+async def test_what_keeps_a_refresh_from_being_made_is_logged(license_service, records, monkeypatch):
+    """It is no answer, and nobody waits for one: without a record it would be lost."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert Refresh(refuse).wait(10) is None
+    license_service.issue("Notes", activated=True)
+    client = license_service.async_client()
+    await client.require()
+    with monkeypatch.context() as patch:
+        patch.setattr("licclient._core.network.start_thread", refuse)
+        await client._verify_quietly()
+    record = """The license was not refreshed in the background: RuntimeError("can't start new thread")"""
+    assert records().count(record) == 2
 
 
 def test_a_start_loads_no_logging():

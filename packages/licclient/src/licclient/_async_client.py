@@ -1,7 +1,6 @@
 """`AsyncLicenseClient`: the methods of `LicenseClient`, with the same flows run for an event loop."""
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from os import PathLike
@@ -28,6 +27,7 @@ from licclient._base_client import (
 )
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
+from licclient._core.log import NOT_REFRESHED, debug
 from licclient._core.model import License
 from licclient.errors import LicclientError
 
@@ -96,9 +96,13 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         return check_entitled(known, entitlement)
 
     async def _verify_quietly(self) -> None:
-        with suppress(LicclientError, OSError, RuntimeError):
-            flow = _features.verification.verify(self._own_session, None, force=False, is_background=True)
+        flow = _features.verification.verify(self._own_session, None, force=False, is_background=True)
+        try:
             await self._run(flow)
+        except LicclientError:
+            pass  # logged where it came from, and the next answer tries again
+        except (OSError, RuntimeError) as problem:  # as in `_worker.Refresh`
+            debug(NOT_REFRESHED, problem)
 
     async def _confirm(self, seconds: float | None) -> License:
         if seconds is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Never, Self
 from licclient._core.arguments import refuse_copies
 from licclient._core.foreign import is_failure
 from licclient._core.lazy import lazy
-from licclient._core.log import debug
+from licclient._core.log import NOT_REFRESHED, debug
 from licclient._core.model import License
 from licclient._core.records import read_update_check
 from licclient._core.runners import STOP_SECONDS, Flow, Notify, Wait, run, run_async
@@ -296,12 +296,14 @@ class Refresh:
             self._thread.start()
 
     def _run(self) -> None:
-        with suppress(OSError, RuntimeError):
-            try:
-                self._outcome = self._verify()
-            except LicclientError as problem:
-                self._outcome = problem
-        atexit.unregister(self.join)
+        try:
+            self._outcome = self._verify()
+        except LicclientError as problem:
+            self._outcome = problem
+        except (OSError, RuntimeError) as problem:  # the disk, no more threads, a client that was closed
+            debug(NOT_REFRESHED, problem)
+        finally:
+            atexit.unregister(self.join)
 
     @property
     def is_running(self) -> bool:

@@ -4,12 +4,14 @@ Nothing in them may be or contain a license key, so no addresses with a query an
 """
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import logging
 
     from licclient.errors import LicclientError
+
+NOT_REFRESHED: Final = "The license was not refreshed in the background: %r"
 
 _found: "list[logging.Logger]" = []
 """The logger; to look it up takes 1 µs, at each answer from the cache."""
