@@ -66,9 +66,11 @@ class Part(Protocol):
 
     def respond(self, fields: Mapping[str, Any], now: datetime) -> tuple[int, dict[str, Any]]:
         """Return status and body of a response; the license holds."""
+        ...
 
     def release(self, fields: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         """Return the response to a request with `release`, which a license that has ended gets as well."""
+        ...
 
 
 @dataclass(slots=True)
