@@ -169,6 +169,14 @@ def test_what_is_wrong_with_csv(text):
     assert message in problems[0].message
 
 
+def test_a_name_occurs_once_in_a_document():
+    """The last value counted, of two columns of CSV none; the licenses before it are read."""
+    rows = read_rows("json", ['{"product": "app"}', '{"product": "app", "slots": 1, "slots": 99}'], ASSUMED)
+    (_, first), (line, problem) = rows
+    assert isinstance(first, LicenseRow)
+    assert (line, problem.message) == (2, "occurs twice: slots")
+
+
 def test_all_problems_of_a_header_are_shown_at_once():
     """Unknown fields, a field that occurs twice, and the terms for which there is no column."""
     ((_, problem),) = read_rows("csv", ["product,slug,product\n"], Conversion(now=ASSUMED.now))
@@ -189,6 +197,9 @@ BAD_JSON = {
     '{"slug": "app"}': "there is no field 'slug'",
     '{"product": 1}': "product: must be text",
     '{"product": "app", "license_key": 7}': "license_key: must be text",
+    '{"product": "app", "slots": 1, "slots": 99}': "occurs twice: slots",
+    '{"product": "app", "CP-A": 1, "CP-A": 2}': "occurs twice: a name in an object",
+    '{"product": "app", "activations": [{"ip": "x", "ip": "y"}]}': "occurs twice: a name in an object",
     '{"product": "app", "slots": "10000000000"}': "slots: must be a whole number",
     '{"product": "app", "floating_seats": "unlimited"}': "floating_seats: must be a whole number from 1",
     '{"product": "app", "slots": true}': "slots: must be a whole number",

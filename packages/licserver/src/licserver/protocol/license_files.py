@@ -362,7 +362,7 @@ def _split_texts(values: dict[str, Any]) -> str | None:
             values[name] = [entry for entry in text.splitlines() if entry.strip()]
     if isinstance(text := values.get("activations"), str) and text.strip():
         try:
-            values["activations"] = json.loads(text)
+            values["activations"] = json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError):
             return "activations: must be JSON, as `licserver export` writes it"
     return None
@@ -377,11 +377,14 @@ def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Li
         if size > MAX_DOCUMENTS:
             yield 1, InvalidLine(1, f"longer than {MAX_DOCUMENTS >> 20} MiB; split it")
             return
-    text, decoder = "".join(pieces), json.JSONDecoder()
+    text, decoder = "".join(pieces), json.JSONDecoder(object_pairs_hook=_unique)
     place, number = _start_of_document(text, 0), 0
     while place < len(text):
         try:
             document, end = decoder.raw_decode(text, place)
+        except _RepeatedNameError as repeated:
+            yield number + 1, InvalidLine(number + 1, str(repeated))
+            return
         except (ValueError, RecursionError):
             yield number + 1, InvalidLine(number + 1, "from here on not a JSON document")
             return
@@ -390,6 +393,19 @@ def _read_documents(lines: Iterable[str], conversion: Conversion) -> Iterator[Li
         for item in items if isinstance(items, list) else [items]:
             number += 1
             yield number, _read_item(number, item, conversion)
+
+
+class _RepeatedNameError(ValueError):
+    """A name occurs twice in an object, and each reader would choose another value of it."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of a JSON object; the message names only fields: other names may be keys."""
+    counts = Counter(name for name, _ in pairs)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        named = ", ".join(name for name in twice if name in FIELDS)
+        raise _RepeatedNameError(f"occurs twice: {named or 'a name in an object'}")
+    return dict(pairs)
 
 
 def _read_item(line: int, item: Any, conversion: Conversion) -> LicenseRow | InvalidLine | SkippedLine:
@@ -417,7 +433,10 @@ def _read_json_lines(lines: Iterable[str], conversion: Conversion) -> Iterator[L
         if not text.strip():
             continue
         try:
-            record = json.loads(text) if len(text) <= MAX_LINE else None
+            record = json.loads(text, object_pairs_hook=_unique) if len(text) <= MAX_LINE else None
+        except _RepeatedNameError as repeated:
+            yield line, InvalidLine(line, str(repeated))
+            continue
         except (ValueError, RecursionError):
             record = None
         yield line, _read_item(line, record, conversion)
