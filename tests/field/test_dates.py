@@ -54,12 +54,19 @@ DOUBTFUL = ["1970-01-01", "1970-01-01 00:00:00", "1899-12-30", "1899-12-31", "19
 
 
 @pytest.mark.sampled(3, "column")
-@pytest.mark.parametrize("column", ["expires_on", "support_until"])
+@pytest.mark.parametrize("column", ["expires_on", "support_until", "issued_at", "revoked_at"])
 @pytest.mark.parametrize("day", DOUBTFUL)
 def test_a_date_that_stands_for_none_is_warned_of(shop: Cli, tmp_path: Path, day: str, column: str) -> None:
     """grokability/snipe-it#19310: its export has 1970-01-01 where there was a date that it could not read."""
     shop("import", write(tmp_path / "keys.csv", day, column))
     assert f"line 2: warning: {column}: is {day[:10]}, which programs write" in shop.errors
+
+
+@pytest.mark.parametrize("column", ["issued_at", "revoked_at"])
+def test_an_instant_that_has_not_come_is_warned_of(shop: Cli, tmp_path: Path, column: str) -> None:
+    """None public: a clock that was ahead has written it, or a column was taken for another one."""
+    shop("import", write(tmp_path / "keys.csv", "2999-01-01 10:00:00", column))
+    assert f"line 2: warning: {column}: is 2999-01-01, which has not come yet" in shop.errors
 
 
 def test_a_right_date_is_not_warned_of(shop: Cli, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import enum
 import heapq
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -48,6 +48,7 @@ from licserver.services.subscriptions import SubscriptionService
 
 MAX_CHANGES: Final = 1_000  # of an import: other writers wait for its transaction
 MAX_PROBLEMS: Final = 100  # listed problems; a file with more has the same problem in all lines
+_CLOCKS: Final = timedelta(days=1)  # by which another system may be ahead without a warning
 _FIXED: Final = {"product_id", "subscription_id"}  # columns that cannot be changed
 _COLUMNS: Final = {"product_id": "product", "subscription_id": "subscription"}
 _FIELDS: Final = {field: column for column, field in _COLUMNS.items()}
@@ -224,6 +225,13 @@ class LicenseImport:
         self._stage(line, row)
         for field in ("expires_on", "support_until"):
             if doubt := describe_doubtful_date(getattr(row, field)):
+                self._add_warning(line, doubt, field)
+        for field in ("issued_at", "revoked_at"):
+            at: datetime | None = getattr(row, field)
+            doubt = describe_doubtful_date(at and at.date())
+            if at is not None and at > self._now + _CLOCKS:
+                doubt = f"is {at.date()}, which has not come yet"
+            if doubt:
                 self._add_warning(line, doubt, field)
         if row.license_key is not None:
             self._digit_keys.add(line, row.license_key)
