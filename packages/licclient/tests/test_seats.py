@@ -281,6 +281,8 @@ def test_seats_of_the_fake_service_are_taken_back(license_service):
         (35, None, Pause(5.0)),
         (40, None, Renew(10.0)),
         (115, ServiceUnavailableError(), Renew(5.0)),
+        (119.5, ServiceUnavailableError(), Renew(0.5)),
+        (120, ServiceUnavailableError(), Renew(10.0)),
         (125, ServiceUnavailableError(), Renew(10.0)),
     ],
 )
@@ -307,7 +309,7 @@ def test_a_refusal_loses_a_seat_at_once(problem, is_lost):
 
 def test_a_renewal_that_failed_is_repeated_before_the_seat_ends():
     """Eight times between two renewals."""
-    assert (retry_at(120, 40, 50), retry_at(120, 40, 118), retry_at(120, 40, 130)) == (55, 120, 135)
+    assert [retry_at(120, 40, now) for now in (50, 118, 120, 130)] == [55, 120, 125, 135]
 
 
 def test_the_fake_service_has_licenses_without_seats():
