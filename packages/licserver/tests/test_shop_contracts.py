@@ -405,6 +405,24 @@ def test_an_item_that_is_removed_stays_what_it_was_for_last() -> None:
     assert second.revoked is None
 
 
+@pytest.mark.parametrize(
+    ("found", "key"), [(line("a", item="1"), "item:1"), (line("a", id_="1"), "line:5/1")]
+)
+@pytest.mark.parametrize("last", ["a", "b"])
+def test_an_item_of_two_products_that_is_removed(found: Line, key: str, last: str) -> None:
+    """The license of the product that was paid last is paid no more; the other one was replaced before."""
+    vendor = Vendor("standard", {**mapped("a", "c"), **mapped("b", product="suite")})
+    others = line("c", id_="2"), line("c", id_="3")
+    vendor.take([order(subscriptions=("s",)), lines(found), items(line("a", id_="1"), *others)])
+    vendor.take([items(line("b", id_="1"), *others, days=1)])
+    vendor.take([items(line(last, id_="1"), *others, days=2)])
+    vendor.take([items(*others, days=3)])
+    fewer, replaced = "fewer are paid than were issued", "another product is paid instead"
+    app, suite = (replaced, fewer) if last == "b" else (fewer, replaced)
+    known = {one.key: one.revoked for one in vendor.licenses}
+    assert known == {key: app, f"{key}@suite": suite, "item:2": None, "item:3": None}
+
+
 def test_lines_of_one_item_are_one() -> None:
     """They add up, and what follows them in the order is sold as well."""
     found = lines(line("a", item="1"), line("a", 2, item="1"), line("b", item="2"))
@@ -613,6 +631,14 @@ def test_a_renewal_of_a_license_that_a_person_has_issued() -> None:
     vendor = Vendor("standard", mapped("a"))
     vendor.licenses.append(by_hand())
     vendor.take([RENEWAL])
+    assert vendor.asked == ["PERIOD"]
+
+
+def test_a_renewal_of_a_license_of_before() -> None:
+    """The subscription names its order, of which nothing else is known."""
+    vendor = Vendor("standard", mapped("a"))
+    vendor.licenses.append(earlier(1, "a", "9"))
+    vendor.take([report(SubscriptionState.ACTIVE, orders=("9",)), RENEWAL])
     assert vendor.asked == ["PERIOD"]
 
 
