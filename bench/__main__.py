@@ -87,12 +87,12 @@ def _measure_size(
         others: list[Target] = []
         for make in databases:
             print(f"{size:,} licenses: filling …", file=sys.stderr)
-            one = make(size)
-            others.append(stack.enter_context(servers.product(one, options.workers)))
-            known[one.name] = one.keys
+            stocked = make(size)
+            others.append(stack.enter_context(servers.product(stocked, options.workers)))
+            known[stocked.name] = stocked.keys
         besides = [_beside(text) for text in options.beside]
         if options.keys:
-            known |= {one.name: options.keys.read_text().split() for one in besides}
+            known |= {target.name: options.keys.read_text().split() for target in besides}
         for load in LOADS:
             if options.loads and load.name not in options.loads:
                 continue

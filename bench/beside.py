@@ -91,7 +91,7 @@ def main() -> None:
                 server = stack.enter_context(databases.postgresql(kept))
                 stocked = server.stocked(folder, options.licenses)
             pairs = _measure(stocked, folder, options)
-            lines += [_row(stocked.name, str(number), one) for number, one in enumerate(pairs, 1)]
+            lines += [_row(stocked.name, str(number), pair) for number, pair in enumerate(pairs, 1)]
             lines.append(_row(stocked.name, "**median**", _median(pairs)))
     page = "\n".join(lines) + "\n"
     print(page)
@@ -272,10 +272,10 @@ _HEAD: Final = (
 )
 
 
-def _row(name: str, number: str, one: Pair) -> str:
-    did = f"{one.imports}, {one.backups}, {one.pages} in {one.seconds:.0f} s"
-    quiet, busy = ("{:.2f} / {:.2f}".format(*window) for window in (one.quiet, one.busy))
-    return f"| {name} | {number} | {quiet} | {busy} | {one.ratio:.1f} | {did} | {one.page_ms:.0f} ms |"
+def _row(name: str, number: str, pair: Pair) -> str:
+    did = f"{pair.imports}, {pair.backups}, {pair.pages} in {pair.seconds:.0f} s"
+    quiet, busy = ("{:.2f} / {:.2f}".format(*window) for window in (pair.quiet, pair.busy))
+    return f"| {name} | {number} | {quiet} | {busy} | {pair.ratio:.1f} | {did} | {pair.page_ms:.0f} ms |"
 
 
 def _conditions(options: argparse.Namespace) -> str:
@@ -297,14 +297,14 @@ def _median(pairs: list[Pair]) -> Pair:
     """Take the median of each column; that of the ratios is not the ratio of the others."""
     middle = statistics.median
     return Pair(
-        (middle(one.quiet[0] for one in pairs), middle(one.quiet[1] for one in pairs)),
-        (middle(one.busy[0] for one in pairs), middle(one.busy[1] for one in pairs)),
-        middle(one.ratio for one in pairs),
-        middle(one.seconds for one in pairs),
-        round(middle(one.imports for one in pairs)),
-        round(middle(one.backups for one in pairs)),
-        round(middle(one.pages for one in pairs)),
-        middle(one.page_ms for one in pairs),
+        (middle(pair.quiet[0] for pair in pairs), middle(pair.quiet[1] for pair in pairs)),
+        (middle(pair.busy[0] for pair in pairs), middle(pair.busy[1] for pair in pairs)),
+        middle(pair.ratio for pair in pairs),
+        middle(pair.seconds for pair in pairs),
+        round(middle(pair.imports for pair in pairs)),
+        round(middle(pair.backups for pair in pairs)),
+        round(middle(pair.pages for pair in pairs)),
+        middle(pair.page_ms for pair in pairs),
     )
 
 

@@ -114,9 +114,9 @@ def postgresql(folder: Path | None) -> Iterator[Postgres]:
     if folder is None:
         with (
             tempfile.TemporaryDirectory(prefix="licserver-bench-pg-") as temporary,
-            postgresql(Path(temporary)) as one,
+            postgresql(Path(temporary)) as cluster,
         ):
-            yield one
+            yield cluster
         return
     server = Postgres(folder)
     try:

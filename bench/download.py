@@ -56,8 +56,8 @@ sync() if flavour == "sync" else asyncio.run(twin())
 def main() -> None:
     """Measure, and print a table."""
     options = _options()
-    with tempfile.TemporaryDirectory(prefix="bench-download-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="bench-download-") as temporary:
+        folder = Path(temporary)
         digest = _make_file(folder / "served.bin", options.mebibytes)
         port = free_port()
         command = [
@@ -80,7 +80,9 @@ def main() -> None:
         for figure in range(2):
             values = [run[figure] for run in measured]
             ratios = [run[figure] / curl[figure] for run, curl in zip(measured, runs["curl"], strict=True)]
-            cells += [f"{statistics.median(some):.2f} ({min(some):.2f})" for some in (values, ratios)]
+            cells += [
+                f"{statistics.median(numbers):.2f} ({min(numbers):.2f})" for numbers in (values, ratios)
+            ]
         print(f"| {name} | {' | '.join(cells)} | {max(run[2] for run in measured) / 1024:.1f} MiB |")
 
 

@@ -178,10 +178,10 @@ class Attacker:
         await self._send("POST", "/account/sign-in", data=form, headers=_OWN_FORM)
         page = await self._send("GET", "/account")
         fields = r'name="csrf" value="([^"]+)"', r'name="license" value="([0-9a-f]{32})"'
-        found = [re.search(one, page) for one in fields]
-        if not all(found):
+        matches = [re.search(pattern, page) for pattern in fields]
+        if not all(matches):
             return
-        csrf, license_id = (one[1] for one in found if one)
+        csrf, license_id = (match[1] for match in matches if match)
         base = {"csrf": csrf, "license": license_id}
         await self._send("POST", "/account/key", data=base, headers=_OWN_FORM)
         await self._send("POST", "/account/take-back", data={**base, "seat": seat}, headers=_OWN_FORM)
@@ -220,8 +220,8 @@ async def attack(url: str, keys: dict[str, Any], data: Path, seconds: float) -> 
         sizes = [measure_size(data)]
         budgets = [attacker.activate] * 4 + [attacker.use] * 4
         await repeat(budgets, lambda: attacker.has_used_up() or time.monotonic() > gives_up)
-        for some in (seconds / 4, seconds):  # first for what is stored once a day
-            await repeat(ways * 2, _when_over(some))
+        for duration in (seconds / 4, seconds):  # first for what is stored once a day
+            await repeat(ways * 2, _when_over(duration))
             await asyncio.sleep(_SETTLE)  # what is written in batches
             sizes.append(measure_size(data))
         start, used_up, end = sizes

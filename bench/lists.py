@@ -121,32 +121,32 @@ def _write(services: Services, new: list[IssuedLicense], batch: int) -> None:
     services.repositories.licenses.add_all(new)
     rows = [
         {
-            "license_id": one.id,
+            "license_id": license_.id,
             "domain": f"site{batch * BATCH + at}.customer.example",
             "ip": "192.0.2.1",
-            "activated_at": one.issued_at,
-            "last_seen_at": one.issued_at,
+            "activated_at": license_.issued_at,
+            "last_seen_at": license_.issued_at,
         }
-        for at, one in enumerate(new)
+        for at, license_ in enumerate(new)
     ]
     with services.database.writing() as connection:
         connection.execute(insert(activations), rows)
-    for one in new[: BATCH // 500]:
-        services.licenses.revoke(one.id.hex(), "refund")
+    for license_ in new[: BATCH // 500]:
+        services.licenses.revoke(license_.id.hex(), "refund")
 
 
 @contextmanager
 def served(services: Services) -> Iterator[int]:
     """Serve the vendor on a free port, in a thread."""
     ready = threading.Event()
-    found: dict[str, Any] = {}
+    server: dict[str, Any] = {}
 
     async def run() -> None:
         runner = Runner(create_app(services), services.settings, shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         stop = asyncio.Event()
-        found.update(port=runner.addresses[0][1], loop=asyncio.get_running_loop(), stop=stop)
+        server.update(port=runner.addresses[0][1], loop=asyncio.get_running_loop(), stop=stop)
         ready.set()
         await stop.wait()
         await runner.cleanup()
@@ -155,9 +155,9 @@ def served(services: Services) -> Iterator[int]:
     thread.start()
     ready.wait()
     try:
-        yield found["port"]
+        yield server["port"]
     finally:
-        found["loop"].call_soon_threadsafe(found["stop"].set)
+        server["loop"].call_soon_threadsafe(server["stop"].set)
         thread.join()
 
 

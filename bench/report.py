@@ -35,25 +35,27 @@ def markdown(results: list[Sized], *, rounds: int, seconds: float) -> str:
         _HEADINGS,
         "|---:|---|---|---:|---|---:|---:|---:|---:|---:|",
     ]
-    for size, one in results:
+    for size, result in results:
         ratio = (
-            "1" if one.target == "floor" else f"{one.ratio:.2f} ({one.ratio_min:.2f} … {one.ratio_max:.2f})"
+            "1"
+            if result.target == "floor"
+            else f"{result.ratio:.2f} ({result.ratio_min:.2f} … {result.ratio_max:.2f})"
         )
         lines.append(
-            f"| {size:,} | {one.load.name} | {one.target} | {one.requests_per_second:,.0f} | {ratio} "
-            f"| {one.p50_ms:.1f} | {one.p99_ms:.1f} | {one.p99_ratio:.1f} "
-            f"| {one.cpu_us:.0f} | {one.peak_mib:.0f} |"
+            f"| {size:,} | {result.load.name} | {result.target} | {result.requests_per_second:,.0f} "
+            f"| {ratio} | {result.p50_ms:.1f} | {result.p99_ms:.1f} | {result.p99_ratio:.1f} "
+            f"| {result.cpu_us:.0f} | {result.peak_mib:.0f} |"
         )
-    busiest = max((one.generator_cpu for _, one in results), default=0.0)
+    busiest = max((result.generator_cpu for _, result in results), default=0.0)
     lines += ["", f"The load generator never used more than {busiest:.0%} of its core."]
     return "\n".join(lines) + "\n"
 
 
 def plot(results: list[Sized]) -> str:
     """Draw the ratios as bars, with whiskers from the lowest to the highest; the line at 1 is the floor."""
-    bars = [(size, one) for size, one in results if one.target != "floor"]
-    names = list(dict.fromkeys(one.target for _, one in bars))
-    top = max([1.0, *(one.ratio_max for _, one in bars)]) * 1.05
+    bars = [(size, result) for size, result in results if result.target != "floor"]
+    names = list(dict.fromkeys(result.target for _, result in bars))
+    top = max([1.0, *(result.ratio_max for _, result in bars)]) * 1.05
     scale = (_WIDTH - _LEFT - 60) / top
     height = len(bars) * (_BAR + _GAP) + 60
     parts = [
@@ -61,17 +63,17 @@ def plot(results: list[Sized]) -> str:
         "<style>text { font: 12px sans-serif } .floor { stroke: black; stroke-dasharray: 4 }</style>",
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
     ]
-    for row, (size, one) in enumerate(bars):
+    for row, (size, result) in enumerate(bars):
         y = 30 + row * (_BAR + _GAP)
         middle = y + _BAR / 2
-        colour = _COLOURS[names.index(one.target) % len(_COLOURS)]
-        low, high = _LEFT + one.ratio_min * scale, _LEFT + one.ratio_max * scale
-        label = escape(f"{one.target}, {one.load.name}, {size:,}")
+        colour = _COLOURS[names.index(result.target) % len(_COLOURS)]
+        low, high = _LEFT + result.ratio_min * scale, _LEFT + result.ratio_max * scale
+        label = escape(f"{result.target}, {result.load.name}, {size:,}")
         parts += [
             f'<text x="{_LEFT - 8}" y="{middle + 4}" text-anchor="end">{label}</text>',
-            f'<rect x="{_LEFT}" y="{y}" width="{one.ratio * scale:.1f}" height="{_BAR}" fill="{colour}"/>',
+            f'<rect x="{_LEFT}" y="{y}" width="{result.ratio * scale:.1f}" height="{_BAR}" fill="{colour}"/>',
             f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}" stroke="black"/>',
-            f'<text x="{high + 6:.1f}" y="{middle + 4}">{one.ratio:.2f}</text>',
+            f'<text x="{high + 6:.1f}" y="{middle + 4}">{result.ratio:.2f}</text>',
         ]
     at_one = _LEFT + scale
     parts += [

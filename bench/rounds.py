@@ -79,11 +79,12 @@ def measure(
         for target in [floor, *others]:
             before = target.cpu_seconds()
             adjusted = replace(load, what="known") if target is floor and load.what == "signed" else load
-            one = _play(target, adjusted, keys.get(target.name, any_keys), number)
+            measured = _play(target, adjusted, keys.get(target.name, any_keys), number)
             spent = target.cpu_seconds() - before
-            share = one.seconds / (one.seconds + load.warm_up)  # the warm-up costs as much a second
-            cpu[target.name].append(spent * share / max(1, one.requests) * 1e6)
-            seen[target.name].append(one)
+            # The warm-up costs as much a second.
+            share = measured.seconds / (measured.seconds + load.warm_up)
+            cpu[target.name].append(spent * share / max(1, measured.requests) * 1e6)
+            seen[target.name].append(measured)
     return [_sum_up(target, load, seen, cpu) for target in [floor, *others]]
 
 
@@ -98,17 +99,21 @@ def _play(target: Target, load: Load, keys: list[str], number: int) -> Seen:
     if done.returncode:
         raise RuntimeError(f"{target.name}, {load.what}: {done.stderr.decode()[-500:]}")
     raw: dict[str, Any] = json.loads(done.stdout)
-    one = Seen(**raw)
-    if one.bad:
-        raise RuntimeError(f"{target.name}, {load.what}: {one.bad} bad answers, the first: {one.first_bad}")
-    return one
+    measured = Seen(**raw)
+    if measured.bad:
+        raise RuntimeError(
+            f"{target.name}, {load.what}: {measured.bad} bad answers, the first: {measured.first_bad}"
+        )
+    return measured
 
 
 def _sum_up(target: Target, load: Load, seen: dict[str, list[Seen]], cpu: dict[str, list[float]]) -> Result:
     mine, floors = seen[target.name], seen["floor"]
-    speeds = [one.requests / one.seconds for one in mine]
-    ratios = [speed / (one.requests / one.seconds) for speed, one in zip(speeds, floors, strict=True)]
-    p99s = [_percentile(one, 99) for one in mine]
+    speeds = [measured.requests / measured.seconds for measured in mine]
+    ratios = [
+        speed / (measured.requests / measured.seconds) for speed, measured in zip(speeds, floors, strict=True)
+    ]
+    p99s = [_percentile(measured, 99) for measured in mine]
     return Result(
         target=target.name,
         load=load,
@@ -116,16 +121,16 @@ def _sum_up(target: Target, load: Load, seen: dict[str, list[Seen]], cpu: dict[s
         ratio=statistics.median(ratios),
         ratio_min=min(ratios),
         ratio_max=max(ratios),
-        p50_ms=statistics.median(_percentile(one, 50) for one in mine) * 1e3,
+        p50_ms=statistics.median(_percentile(measured, 50) for measured in mine) * 1e3,
         p99_ms=statistics.median(p99s) * 1e3,
         p99_ratio=statistics.median(
-            own / _percentile(one, 99) for own, one in zip(p99s, floors, strict=True)
+            own / _percentile(measured, 99) for own, measured in zip(p99s, floors, strict=True)
         ),
         cpu_us=statistics.median(cpu[target.name]),
         peak_mib=target.peak_mebibytes(),
-        generator_cpu=max(one.cpu_seconds / one.seconds for one in mine),
+        generator_cpu=max(measured.cpu_seconds / measured.seconds for measured in mine),
     )
 
 
-def _percentile(one: Seen, percent: int) -> float:
-    return statistics.quantiles(one.latencies, n=100)[percent - 1]
+def _percentile(measured: Seen, percent: int) -> float:
+    return statistics.quantiles(measured.latencies, n=100)[percent - 1]

@@ -79,11 +79,11 @@ class Window:
             # select and not epoll: its times are finer than a millisecond
             watched: list[socket.socket | int] = [*self._busy, *([end] if due < last else [])]
             ready, _, _ = select.select(watched, [], [], max(0.0, due - time.perf_counter()))
-            for one in ready:
-                if isinstance(one, int):
+            for source in ready:
+                if isinstance(source, int):
                     last = due
                 else:
-                    self._read(one, seen, begin)
+                    self._read(source, seen, begin)
         seen.seconds = due - begin
         for sock in self._idle:
             sock.close()

@@ -78,7 +78,7 @@ def _issue(services: Services, count: int) -> Iterator[list[str]]:
         new = [services.licenses.prepare(product, terms, key, now) for key in keys]
         services.repositories.licenses.add_all(new)
         rows: list[dict[str, Any]] = [
-            {"license_id": one.id, "domain": DOMAIN, "ip": PEER, "activated_at": now} for one in new
+            {"license_id": license_.id, "domain": DOMAIN, "ip": PEER, "activated_at": now} for license_ in new
         ]
         with services.database.writing() as connection:
             connection.execute(insert(activations), sorted(rows, key=lambda row: row["license_id"]))

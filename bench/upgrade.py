@@ -98,15 +98,15 @@ def beside(url: str) -> Iterator[tuple[Waiting, Waiting]]:
     database = connect(url)
     with database.reading() as connection:
         licenses = _tables(connection)["licenses"]
-        one = connection.scalar(select(licenses.c.id).limit(1))
+        license_id = connection.scalar(select(licenses.c.id).limit(1))
 
     def read() -> None:
         with database.reading() as connection:
-            connection.execute(select(licenses.c.slots).where(licenses.c.id == one)).one()
+            connection.execute(select(licenses.c.slots).where(licenses.c.id == license_id)).one()
 
     def write() -> None:
         with database.writing() as connection:
-            connection.execute(licenses.update().where(licenses.c.id == one).values(slots=3))
+            connection.execute(licenses.update().where(licenses.c.id == license_id).values(slots=3))
 
     stop = threading.Event()
     waiting = Waiting(read), Waiting(write)
@@ -147,7 +147,7 @@ def _to(database: Database, revision: str) -> None:
 def _row(engine: str, step: tuple[str, float, Waiting, Waiting]) -> str:
     name, took, *others = step
     # Who gave up, as everybody does after five to ten seconds, would have waited on.
-    waits = " | ".join("to the end" if one.failures else f"{one.longest:.2f} s" for one in others)
+    waits = " | ".join("to the end" if waiting.failures else f"{waiting.longest:.2f} s" for waiting in others)
     return f"| {engine} | {name} | {took:.1f} s | {waits} |"
 
 

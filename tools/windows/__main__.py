@@ -96,9 +96,9 @@ def run_tests(windows: Windows, part: str, *arguments: str, workers: int = 3) ->
 
 def add(pieces: Sequence[Counts]) -> Counts:
     """Return the counts of a part that ran in pieces."""
-    outcomes = sum((one.outcomes for one in pieces), Counter[str]())
-    reasons = sum((one.reasons for one in pieces), Counter[str]())
-    seconds, is_failed = sum(one.seconds for one in pieces), any(one.is_failed for one in pieces)
+    outcomes = sum((piece.outcomes for piece in pieces), Counter[str]())
+    reasons = sum((piece.reasons for piece in pieces), Counter[str]())
+    seconds, is_failed = sum(piece.seconds for piece in pieces), any(piece.is_failed for piece in pieces)
     return Counts(pieces[0].part, seconds, outcomes, reasons, is_failed)
 
 
