@@ -91,16 +91,16 @@ class Modules:
         """
         for node, is_late in _walk(self.trees[name], is_late=False):
             if isinstance(node, ast.Import):
-                yield from ((one.name, node.lineno, is_late) for one in node.names)
+                yield from ((alias.name, node.lineno, is_late) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module:
-                for one in node.names:
-                    whole = f"{node.module}.{one.name}"
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
                     yield (whole if whole in self.trees else node.module), node.lineno, is_late
 
     def late_imports(self) -> list[str]:
         """List the imports inside functions."""
-        found = ((name, line) for name in self.trees for _, line, is_late in self.imports(name) if is_late)
-        return [f"{name}:{line}" for name, line in sorted(set(found))]
+        late = ((name, line) for name in self.trees for _, line, is_late in self.imports(name) if is_late)
+        return [f"{name}:{line}" for name, line in sorted(set(late))]
 
     def circles(self) -> list[str]:
         """List the groups of modules that import each other, late imports counted."""
@@ -132,8 +132,10 @@ class Modules:
 
     def naming(self, pattern: str) -> list[str]:
         """List the files whose text matches."""
-        found = re.compile(pattern, re.IGNORECASE)
-        return [name for name, path in self.paths.items() if found.search(path.read_text(encoding="utf-8"))]
+        expression = re.compile(pattern, re.IGNORECASE)
+        return [
+            name for name, path in self.paths.items() if expression.search(path.read_text(encoding="utf-8"))
+        ]
 
 
 def _is_ours(path: Path) -> bool:
@@ -202,15 +204,21 @@ def _is_own(tree: ast.Module, name: str) -> bool:
     """Return whether only classes without a base use `self.name`, or such that set it in `__init__`."""
 
     def uses(node: ast.AST, *, stored: bool = False) -> bool:
-        found = (one for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr == name)
-        return any(isinstance(one.ctx, ast.Store) or not stored for one in found)
+        attributes = (
+            part for part in ast.walk(node) if isinstance(part, ast.Attribute) and part.attr == name
+        )
+        return any(isinstance(use.ctx, ast.Store) or not stored for use in attributes)
 
     def sets(user: ast.ClassDef) -> bool:
-        methods = (one for one in user.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
-        return any(uses(one, stored=True) for one in methods)
+        methods = (
+            statement
+            for statement in user.body
+            if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
+        )
+        return any(uses(method, stored=True) for method in methods)
 
     users = [node for node in tree.body if isinstance(node, ast.ClassDef) and uses(node)]
-    return bool(users) and all(not one.bases or sets(one) for one in users)
+    return bool(users) and all(not user.bases or sets(user) for user in users)
 
 
 def upper_pin() -> list[str]:
@@ -225,7 +233,20 @@ def lost_nouns(modules: Modules) -> list[str]:
         name: len(LOST_NOUNS.findall(path.read_text(encoding="utf-8")))
         for name, path in modules.paths.items()
     }
-    return [f"{name}: {count}" for name, count in sorted(counts.items(), key=lambda one: -one[1]) if count]
+    return [f"{name}: {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1]) if count]
+
+
+def bindings_of_one(modules: Modules) -> list[str]:
+    """List where a variable or an argument is called `one`: the element has a noun."""
+    lines = set[str]()
+    for name, tree in modules.trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id="one", ctx=ast.Store()) | ast.arg(arg="one"):
+                    lines.add(f"{name}:{node.lineno}")
+                case _:
+                    pass
+    return sorted(lines)
 
 
 def _total(counted: Iterable[str]) -> int:
@@ -255,6 +276,8 @@ def server_measures() -> Iterator[Measure]:
     yield Measure("names of classes and limits of licserver with two meanings", len(repeated), 0, repeated)
     words = lost_nouns(server)
     yield Measure("words of licserver in place of a noun", _total(words), 0, words)
+    bound = bindings_of_one(server)
+    yield Measure("variables and arguments of licserver called `one`", len(bound), 0, bound)
 
 
 def client_measures() -> Iterator[Measure]:
@@ -276,12 +299,14 @@ def client_measures() -> Iterator[Measure]:
     yield Measure("names of classes and limits of licclient with two meanings", len(repeated), 0, repeated)
     words = lost_nouns(client)
     yield Measure("words of licclient in place of a noun", _total(words), 0, words)
+    bound = bindings_of_one(client)
+    yield Measure("variables and arguments of licclient called `one`", len(bound), 0, bound)
 
 
 def allowed_indirect_imports(contract: str) -> list[str]:
     """List the modules of a contract that may import by others what they must not import themselves."""
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    found = next(one for one in tool["importlinter"]["contracts"] if one["id"] == contract)
+    found = next(table for table in tool["importlinter"]["contracts"] if table["id"] == contract)
     return list(found["source_modules"]) if found.get("allow_indirect_imports") else []
 
 
@@ -289,9 +314,9 @@ def _exported(client: Modules) -> list[str]:
     for node in client.trees["licclient"].body:
         targets = getattr(node, "targets", [getattr(node, "target", None)])
         value = getattr(node, "value", None)
-        is_all = any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets)
+        is_all = any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
         if is_all and isinstance(value, (ast.List, ast.Tuple)):
-            return [str(one.value) for one in value.elts if isinstance(one, ast.Constant)]
+            return [str(element.value) for element in value.elts if isinstance(element, ast.Constant)]
     return []
 
 
@@ -300,7 +325,7 @@ def _arguments(client: Modules) -> list[str]:
     for module in ("licclient._client", "licclient._base_client"):
         for node in ast.walk(client.trees[module]):
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                arguments = [one.arg for one in (*node.args.args[1:], *node.args.kwonlyargs)]
+                arguments = [argument.arg for argument in (*node.args.args[1:], *node.args.kwonlyargs)]
                 if len(arguments) > 1:
                     return arguments
     return []

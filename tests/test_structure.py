@@ -58,3 +58,9 @@ def test_a_feature_is_attached_by_three_statements(feature: str) -> None:
         or (isinstance(node, ast.AnnAssign) and feature in ast.unparse(node.value or node))
     ]
     assert len(attached) == STATEMENTS
+
+
+@pytest.mark.parametrize("package", ["licclient", "licconform"])
+def test_no_variable_is_called_one(package: str) -> None:
+    """The name is the noun of the element: `license_`, `row`, `candidate`."""
+    assert structure.bindings_of_one(structure.Modules(package)) == []
