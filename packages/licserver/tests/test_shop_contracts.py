@@ -585,6 +585,13 @@ def test_licenses_of_before_belong_to_lines_that_have_none() -> None:
     ]
 
 
+def test_a_line_that_was_edited() -> None:
+    """It is itself: its license is for what it sells now, with the terms that it was issued with."""
+    vendor = sell(order(), lines(line("a", id_="1")), names="a b")
+    vendor.take([lines(line("b", id_="1"), days=1)])
+    assert [(one.key, one.item) for one in vendor.licenses] == [("line:5/1", "b")]
+
+
 def test_a_license_of_before_without_anything_that_was_stored() -> None:
     """It has a key of its order."""
     vendor = Vendor("standard", mapped("a"))

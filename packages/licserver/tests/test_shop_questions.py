@@ -279,6 +279,7 @@ def test_the_most_that_is_issued() -> None:
     many = [line("a", 1_000, str(number)) for number in range(10)]
     vendor = sell(order(), lines(*many, line("a", 1, "x"), line("a", 0, "y")))
     assert (len(vendor.valid), vendor.asked) == (10_000, ["MANY"])
+    assert vendor.attention[0].text.startswith("order 5: 1 of a were bought; 1000 for a line and 10000 ")
     vendor = sell(order(), lines(line("a", 10**9), line("a", 2, "2"), line("x", 10**9, "3")))
     assert (len(vendor.valid), vendor.asked) == (2, ["MANY", "UNMAPPED"])
     free = Vendor("standard", {**mapped("a"), **mapped("free", product=None)})
