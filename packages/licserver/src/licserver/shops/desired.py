@@ -1,7 +1,7 @@
 """Derive the licenses that should exist from the facts of a contract."""
 
-import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -379,9 +379,9 @@ class _Derivation:
             self._ask_to_map(unit)
             return
         taken = set(numbers.values())
-        free = (one for one in itertools.count(1) if one not in taken)
+        free = (one for one in range(1, len(order) + quantity + 1) if one not in taken)
         key = next((one.key for one in current.issued if one.key and has_key(one)), unit.key)
-        self._add_new(unit, itertools.islice(free, missing), terms or self._make_terms(unit, mapping), key)
+        self._add_new(unit, islice(free, missing), terms or self._make_terms(unit, mapping), key)
 
     def _may_reduce(self, unit: Unit, paid: Sequence[Issued], quantity: int, question: str) -> bool:
         """Return whether licenses that are not paid any more may be revoked; otherwise a person is asked."""
