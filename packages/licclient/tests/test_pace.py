@@ -63,6 +63,17 @@ def test_starting_over_wins_no_patience():
     assert patience.left == 10
 
 
+def test_patience_is_renewed_at_the_least_pace_and_not_below():
+    """Measured from the last mark; bytes that had been there before bring back only what was left then."""
+    coming = Patience(10, mark=6000, best=6000, waited=3, waited_at_mark=1)
+    assert coming.at(6000) == coming
+    slow = coming.at(11_000)
+    assert (slow.left, slow.best, slow.mark) == (7, 11_000, 6000)
+    assert coming.at(6000 + 10 * LEAST_PACE).left == 10
+    again = Patience(10, mark=0, best=10 * LEAST_PACE, waited=5, waited_at_mark=2)
+    assert again.at(10 * LEAST_PACE).left == 8
+
+
 def test_a_download_that_comes_in_pieces_goes_on_at_once():
     """Until there were too many requests; what brings nothing waits, and is given up after three."""
     tries = Tries(0)
@@ -94,6 +105,15 @@ def test_speed_is_of_the_last_seconds():
         last = speed.at(second, 6000 + (second - 1) * 100)
     assert last == 100
     assert speed.at(20, 0) == 0
+
+
+def test_a_file_that_pauses_keeps_its_speed():
+    """It is averaged over three seconds, and known after a tenth of a second."""
+    assert Speed(0, 0).at(0.1, 100) == 1000
+    speed = Speed(0, 0)
+    assert [speed.at(1, 1000), speed.at(2, 1000)] == [1000, 500]
+    speed = Speed(0, 0)
+    assert [speed.at(1, 1000), speed.at(4, 1300)] == [1000, 100]
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 10**9)), min_size=2))

@@ -109,9 +109,9 @@ class Patience:
 
     def at(self, done: int) -> "Patience":
         """Return the patience when there are so many bytes."""
-        best = max(self.best, done)
         if done < self.mark:  # the file starts over
-            return replace(self, best=best, mark=done, waited_at_mark=self.waited)
+            return replace(self, mark=done, waited_at_mark=self.waited)
+        best = max(self.best, done)
         if done - self.mark < LEAST_PACE * self.seconds:
             return replace(self, best=best)
         waited = 0.0 if done > self.best else self.waited_at_mark
