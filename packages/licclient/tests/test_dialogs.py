@@ -23,6 +23,7 @@ from licclient import (
     Update,
     dialogs,
 )
+from licclient._core.lazy import PROGRAM_GONE
 from licclient._core.texts import LANGUAGES, TABLES, amount, format_date, span, text_of
 from licclient.dialogs._driver import colour_of, marked, split_mnemonic
 from licclient.dialogs._states import (
@@ -40,6 +41,7 @@ from licclient.dialogs._states import (
     View,
     links_for,
     say_problem,
+    without_browser,
 )
 from licclient.errors import (
     DownloadCancelledError,
@@ -51,6 +53,7 @@ from licclient.errors import (
     NotActivatedError,
     NotEntitledError,
     ServiceUnavailableError,
+    StateUnreadableError,
 )
 
 NOTES = ClientSettings("https://licenses.example.com", product="Notes", version="1.0.0")
@@ -518,6 +521,23 @@ def test_problems_speak_the_language():
     assert say_problem(REFUSED, "zh") == "此许可证已被吊销。请联系技术支持。"
     assert say_problem(OSError(28, "Kein Platz"), "de").endswith("gespeichert werden. Kein Platz")
     assert KEY not in say_problem(ValueError(KEY), "fr")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_program_that_is_gone_is_to_be_started_again(language):
+    """An upgrade, or a cleaner of temporary folders, has removed its files: the disk is not the problem."""
+    said = say_problem(StateUnreadableError(PROGRAM_GONE), language)
+    assert said == text_of("error.program_gone", language)
+    assert said != say_problem(StateUnreadableError("Permission denied"), language)
+
+
+def test_the_address_is_shown_if_no_browser_opens_it():
+    """So that a person can type it elsewhere."""
+    shown = without_browser(ActivationState("en", settings=URLS).view(), "https://x/buy", "en")
+    assert (shown.message, shown.tone) == (
+        "No browser could be opened. The address is: https://x/buy",
+        Tone.BAD,
+    )
 
 
 @pytest.mark.parametrize(
