@@ -307,7 +307,8 @@ class _Derivation:
         self._resize(unit, current, count, mapping, terms)
 
     def _derive_new(self, unit: Unit, mapping: ItemMapping | None) -> None:
-        if unit.quantity == 0 or not self._may_issue(unit) or self._is_issued_by_hand(unit):
+        order = unit.order
+        if order is None or unit.quantity == 0 or not self._may_issue(unit) or self._is_issued_by_hand(unit):
             return
         if mapping is None:
             self._ask_to_map(unit)
@@ -315,7 +316,7 @@ class _Derivation:
             known = (unit.quantity, unit.ordered, mapping.quantity)
             quantity = next((one for one in known if one is not None), None)
             if quantity is None:
-                self._ask_for_quantity(unit)
+                self._ask_for_quantity(unit, order)
             elif quantity > MAX_QUANTITY:
                 self._ask_about_many(unit, quantity)
             else:
@@ -499,13 +500,13 @@ class _Derivation:
         text = f"{_name(unit.about)}: {unit.name} is not mapped; map it with `licserver source map`"
         self._ask(f"unmapped:{unit.key}:{unit.sold}", AttentionKind.UNMAPPED, text, unit.about, unit.ids)
 
-    def _ask_for_quantity(self, unit: Unit) -> None:
+    def _ask_for_quantity(self, unit: Unit, order: OrderFacts) -> None:
         text = (
             f"{_name(unit.about)}: how many of {unit.name} were bought is not in the report; give the source "
             "an API key, map it with `--quantity`, or issue by hand"
         )
         self._ask(f"quantity:{unit.key}", AttentionKind.QUANTITY, text, unit.about, unit.ids)
-        self._fetch("lines", unit.order)
+        self._fetch("lines", order)
 
     def _ask_about_many(self, unit: Unit, quantity: int) -> None:
         text = (
@@ -528,10 +529,9 @@ class _Derivation:
         self._ask(f"lines:{order.id}", AttentionKind.LINES, text, about)
         self._fetch("lines", order)
 
-    def _fetch(self, kind: str, order: OrderFacts | None) -> None:
+    def _fetch(self, kind: str, order: OrderFacts) -> None:
         """Note what the shop's API may know of an order; it may know it by any of its names."""
-        if order is not None:
-            self._note(*(Fetch(kind, name, f"order:{order.id}") for name in sorted(order.names)))
+        self._note(*(Fetch(kind, name, f"order:{order.id}") for name in sorted(order.names)))
 
     def _note(self, *fetches: Fetch) -> None:
         """Note what the shop's API may know, each once."""
