@@ -30,6 +30,7 @@ from licclient._core.policy import (
     later,
     mark,
     next_check,
+    unless_unreadable,
 )
 from licclient._core.proof import Proof
 from licclient._core.update_model import Listing, Manifest, UpdateCheckRecord
@@ -38,6 +39,7 @@ from licclient.errors import (
     LicenseRefusedError,
     NotActivatedError,
     ServiceUnavailableError,
+    StateUnreadableError,
     UntrustedResponseError,
 )
 
@@ -432,3 +434,11 @@ def test_what_ended_the_last_license_is_added_to_the_failure(failure):
     assert isinstance(error, ServiceUnavailableError)
     assert str(error) == "x The last confirmed license has run out."
     assert error.retry_after == getattr(failure, "retry_after", None)
+
+
+def test_an_outage_gives_way_to_a_success_that_cannot_be_read():
+    """It might hold; an answer of the server stands."""
+    problem, refused = StateUnreadableError("Permission denied"), LicenseRefusedError(Reason.REVOKED, "")
+    assert unless_unreadable(OUTAGE, problem) is problem
+    assert unless_unreadable(OUTAGE, None) is OUTAGE
+    assert unless_unreadable(refused, problem) is refused
