@@ -44,49 +44,54 @@ class ShopRow(NamedTuple):
 
 
 ROWS: Final[Mapping[ShopKind, ShopRow]] = {
-    ShopKind.STRIPE: ShopRow("Stripe", stripe, lambda one: one.startswith("whsec_"), "begin with whsec_"),
+    ShopKind.STRIPE: ShopRow(
+        "Stripe", stripe, lambda secret: secret.startswith("whsec_"), "begin with whsec_"
+    ),
     ShopKind.PADDLE: ShopRow(
         "Paddle",
         paddle,
-        lambda one: one.startswith("pdl_ntfset_"),
+        lambda secret: secret.startswith("pdl_ntfset_"),
         "begin with pdl_ntfset_",
         test_is_marked=False,
     ),
     ShopKind.LEMONSQUEEZY: ShopRow(
         "Lemon Squeezy",
         lemonsqueezy,
-        lambda one: len(one) <= lemonsqueezy.MAX_SECRET,
+        lambda secret: len(secret) <= lemonsqueezy.MAX_SECRET,
         f"have at most {lemonsqueezy.MAX_SECRET} characters",
     ),
     ShopKind.WOOCOMMERCE: ShopRow(
         "WooCommerce",
         woocommerce,
-        lambda one: "&" not in one,
+        lambda secret: "&" not in secret,
         "have no &, which WooCommerce may replace",
         test_is_marked=False,
     ),
     ShopKind.POLAR: ShopRow(
         "Polar",
         polar,
-        lambda one: one.startswith(polar.PREFIXES),
+        lambda secret: secret.startswith(polar.PREFIXES),
         "begin with polar_whs_ or whsec_",
         test_is_marked=False,
     ),
     ShopKind.DODO: ShopRow(
         "Dodo Payments",
         dodo,
-        lambda one: one.startswith("whsec_") and bool(standard.read_key(one)),
+        lambda secret: secret.startswith("whsec_") and bool(standard.read_key(secret)),
         "be base64 after whsec_",
         test_is_marked=False,
     ),
     ShopKind.GUMROAD: ShopRow(
         "Gumroad",
         gumroad,
-        lambda one: len(one) >= gumroad.MIN_SECRET and one.isascii() and one.isalnum(),
+        lambda secret: len(secret) >= gumroad.MIN_SECRET and secret.isascii() and secret.isalnum(),
         f"have at least {gumroad.MIN_SECRET} letters and digits, since it is part of the address",
     ),
     ShopKind.STANDARD: ShopRow(
-        "Standard Webhooks", standard, lambda one: bool(standard.read_key(one)), "be base64 after whsec_"
+        "Standard Webhooks",
+        standard,
+        lambda secret: bool(standard.read_key(secret)),
+        "be base64 after whsec_",
     ),
 }
 

@@ -49,7 +49,7 @@ def adopt(
     issuing = [place for place in issuing if not matching.take_by_product(place, find_product(lines[place]))]
     unmapped = [place for place in issuing if find_product(lines[place]) is None]
     issuing = matching.take_by_quantity(issuing, unmapped)
-    left = [one for of_item in matching.left.values() for one in of_item]
+    left = [license_ for of_item in matching.left.values() for license_ in of_item]
     return Adoption(matching.taken, left, frozenset(issuing) if left else frozenset())
 
 
@@ -67,16 +67,16 @@ class _Matching:
         self.left = dict[str, list[Issued]]()
         self.taken = dict[int, list[Issued]]()
         self._last = dict[str, int]()  # stored id → the line that has taken of it last
-        for one in issued:
-            self.left.setdefault(one.item or "", []).append(one)
+        for license_ in issued:
+            self.left.setdefault(license_.item or "", []).append(license_)
 
     def take_by_id(self, place: int, ids: Sequence[str]) -> bool:
         """Take as many licenses of an id as the line has; return False if there are none."""
-        return any(self.left.get(one) and self._take(place, one) for one in ids)
+        return any(self.left.get(id_) and self._take(place, id_) for id_ in ids)
 
     def take_by_product(self, place: int, product: str | None) -> bool:
         """Take the licenses of an id that has the line's product and quantity."""
-        fits = [one for one in self._of_quantity(place) if self.left[one][0].product == product]
+        fits = [id_ for id_ in self._of_quantity(place) if self.left[id_][0].product == product]
         return bool(fits) and self._take(place, fits[0])
 
     def take_by_quantity(self, places: Sequence[int], unmapped: Sequence[int]) -> list[int]:
@@ -84,7 +84,9 @@ class _Matching:
         done = set[int]()
         for place in unmapped:
             quantity = self._lines[place].quantity
-            rivals = [one for one in unmapped if self._lines[one].quantity == quantity and one not in done]
+            rivals = [
+                other for other in unmapped if self._lines[other].quantity == quantity and other not in done
+            ]
             fits = self._of_quantity(place)
             if fits and len(rivals) <= len(fits):
                 self._take(place, fits[0])
@@ -93,11 +95,11 @@ class _Matching:
 
     def close_taken(self) -> None:
         """Give what is left of an id to the line that has taken of it last: its quantity was reduced."""
-        for one, place in self._last.items():
-            self.taken[place] += self.left.pop(one, [])
+        for id_, place in self._last.items():
+            self.taken[place] += self.left.pop(id_, [])
 
     def _of_quantity(self, place: int) -> list[str]:
-        return [one for one, of_item in self.left.items() if len(of_item) == self._lines[place].quantity]
+        return [id_ for id_, of_item in self.left.items() if len(of_item) == self._lines[place].quantity]
 
     def _take(self, place: int, id_: str) -> bool:
         of_item, quantity = self.left[id_], self._lines[place].quantity

@@ -163,43 +163,52 @@ def _read_payment(at: datetime, fields: dict[str, Any]) -> list[Fact]:
         ),
     ]
     if payment.product_cart and not subscriptions:  # the subscription reports its own items
-        lines = [Line(None, (one.product_id,), one.product_id, one.quantity) for one in payment.product_cart]
+        lines = [
+            Line(None, (item.product_id,), item.product_id, item.quantity) for item in payment.product_cart
+        ]
         facts.append(Lines(order_id=payment.payment_id, reported_at=at, lines=tuple(lines)))
     return facts
 
 
 def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
-    found = parse(_Subscription, fields)
-    state = _SUBSCRIPTION_STATES.get(found.status, SubscriptionState.UNKNOWN)
-    next_at, is_over = found.next_billing_date, state is SubscriptionState.ENDED
-    if is_over and found.cancel_at_next_billing_date and next_at is not None and next_at > at:
+    subscription = parse(_Subscription, fields)
+    state = _SUBSCRIPTION_STATES.get(subscription.status, SubscriptionState.UNKNOWN)
+    next_at, is_over = subscription.next_billing_date, state is SubscriptionState.ENDED
+    if is_over and subscription.cancel_at_next_billing_date and next_at is not None and next_at > at:
         state, is_over = SubscriptionState.ACTIVE, False  # it was cancelled, and is paid until then
     ended_at = None
     if is_over:
-        ended_at = min(found.expires_at or at, at) if found.status == "expired" else found.cancelled_at or at
-    items = [(found.product_id, found.quantity), *((one.addon_id, one.quantity) for one in found.addons)]
+        ended_at = (
+            min(subscription.expires_at or at, at)
+            if subscription.status == "expired"
+            else subscription.cancelled_at or at
+        )
+    items = [
+        (subscription.product_id, subscription.quantity),
+        *((addon.addon_id, addon.quantity) for addon in subscription.addons),
+    ]
     return [
         Subscription(
-            id=found.subscription_id,
+            id=subscription.subscription_id,
             reported_at=at,
             state=state,
-            shop_state=found.status,
-            starts_at=found.previous_billing_date,
+            shop_state=subscription.status,
+            starts_at=subscription.previous_billing_date,
             ends_at=next_at,
-            period=format_period(found.interval, found.interval_count),
-            cancels_at=next_at if found.cancel_at_next_billing_date and not is_over else None,
+            period=format_period(subscription.interval, subscription.interval_count),
+            cancels_at=next_at if subscription.cancel_at_next_billing_date and not is_over else None,
             ended_at=ended_at,
         ),
         Lines(
-            subscription_id=found.subscription_id,
+            subscription_id=subscription.subscription_id,
             reported_at=at,
             lines=tuple(Line(None, (name,), name, quantity) for name, quantity in items),
         ),
         Contact(
-            id=f"subscription:{found.subscription_id}",
+            id=f"subscription:{subscription.subscription_id}",
             reported_at=at,
-            subscriptions=(found.subscription_id,),
-            email=found.email,
+            subscriptions=(subscription.subscription_id,),
+            email=subscription.email,
         ),
     ]
 

@@ -65,8 +65,8 @@ def read_order(order_id: str, refund: int, dispute: int, subscription_id: str | 
 
 
 def _make_refund(order_id: str, at: datetime, *, is_full: bool | None) -> Refund:
-    id_, made = f"{_PREFIX}{order_id}", RefundState.MADE
-    return Refund(id=id_, reported_at=at, state=made, orders=(order_id,), is_full=is_full)
+    id_, state = f"{_PREFIX}{order_id}", RefundState.MADE
+    return Refund(id=id_, reported_at=at, state=state, orders=(order_id,), is_full=is_full)
 
 
 def read_subscription(
@@ -83,7 +83,7 @@ def read_subscription(
     """Return what was known of a subscription: how it goes on, and to when it was paid."""
     is_renewed = purchased_at is not None and end_reported_at is not None and purchased_at > end_reported_at
     is_over = ended_at is not None and not is_renewed
-    reported = [one for one in (change_reported_at, end_reported_at) if one is not None]
+    reported = [instant for instant in (change_reported_at, end_reported_at) if instant is not None]
     yield Subscription(
         id=id_,
         reported_at=max(reported, default=LONG_AGO),
@@ -92,7 +92,9 @@ def read_subscription(
         ended_at=ended_at if is_over else None,
         period=period,
     )
-    if paid := max((one for one in (paid_through, purchased_at) if one is not None), default=None):
+    if paid := max(
+        (instant for instant in (paid_through, purchased_at) if instant is not None), default=None
+    ):
         yield Order(
             id=f"{_PREFIX}{id_}",
             reported_at=LONG_AGO,

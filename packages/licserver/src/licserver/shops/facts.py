@@ -239,7 +239,7 @@ def links_of(fact: Fact) -> tuple[str, ...]:
 
 
 def _links(orders: tuple[str, ...] = (), subscriptions: tuple[str, ...] = ()) -> tuple[str, ...]:
-    return (*(f"order:{one}" for one in orders), *(f"subscription:{one}" for one in subscriptions))
+    return (*(f"order:{id_}" for id_ in orders), *(f"subscription:{id_}" for id_ in subscriptions))
 
 
 def is_newer(known: Fact, new: Fact) -> bool:

@@ -64,8 +64,8 @@ def verify(
     """Return whether the address has one of the secrets."""
     sent = headers.get(SECRET, "").encode("utf-8", "surrogateescape")
     # All are compared, so that the time does not depend on which one matches.
-    found = [hmac.compare_digest(sent, one.encode()) for one in secrets if len(one) >= MIN_SECRET]
-    return any(found)
+    matches = [hmac.compare_digest(sent, secret.encode()) for secret in secrets if len(secret) >= MIN_SECRET]
+    return any(matches)
 
 
 class _Sale(ShopObject):
@@ -95,7 +95,7 @@ class _Sale(ShopObject):
         """The names and the id of the product; the id, which stays, is the last."""
         address = (self.product_permalink or "").partition("?")[0].rstrip("/").rpartition("/")[2]
         named = (self.short_product_id, self.permalink, address, self.product_id)
-        return tuple(dict.fromkeys(one for one in named if one))
+        return tuple(dict.fromkeys(id_ for id_ in named if id_))
 
 
 class _Subscription(ShopObject):
@@ -152,7 +152,7 @@ def _parse_fields(body: bytes) -> dict[str, Any]:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise UnreadableDeliveryError("the body: not a form of Gumroad") from None
-    found = dict[str, Any]()
+    fields = dict[str, Any]()
     # Gumroad writes the answers of a buyer to the vendor's questions among its own fields as well.
     answers = {(name[len(_ANSWER) : -1], value) for name, value in pairs if name.startswith(_ANSWER)}
     names = Counter(name for name, _ in pairs)
@@ -163,12 +163,12 @@ def _parse_fields(body: bytes) -> dict[str, Any]:
         if value == "":
             continue
         *folders, last = name.replace("]", "").split("[")
-        inner = found
+        inner = fields
         for folder in folders:
             next_ = inner.setdefault(folder, {})
             inner = next_ if isinstance(next_, dict) else {}
         inner[last] = value
-    return found
+    return fields
 
 
 class _Fields(ShopObject, extra="allow"):
@@ -182,7 +182,7 @@ def _to_line(sale: _Sale) -> Line:
     ids = sale.product_ids
     if not named:
         return Line(_LINE, ids, sale.product_id, sale.quantity)
-    versions = tuple(to_name(f"{one}:{named}") for one in ids)
+    versions = tuple(to_name(f"{id_}:{named}") for id_ in ids)
     return Line(_LINE, versions + ids, versions[-1], sale.quantity)
 
 
@@ -221,13 +221,13 @@ def _read_sale(fields: dict[str, Any]) -> tuple[Reading, bool]:
 
 
 def _read_subscription(name: str, fields: dict[str, Any]) -> Reading:
-    found = parse(_Subscription, fields)
+    subscription = parse(_Subscription, fields)
     if name == "subscription_updated":
-        return _read_change(found)
+        return _read_change(subscription)
     at = {
-        "cancellation": found.find_cancellation(),
-        "subscription_ended": found.ended_at,
-        "subscription_restarted": found.restarted_at,
+        "cancellation": subscription.find_cancellation(),
+        "subscription_ended": subscription.ended_at,
+        "subscription_restarted": subscription.restarted_at,
     }[name]
     state = {
         # It goes on until what was paid is over, and no further payment is awaited.
@@ -236,8 +236,8 @@ def _read_subscription(name: str, fields: dict[str, Any]) -> Reading:
         "subscription_restarted": SubscriptionState.ACTIVE,
     }[name]
     report = Subscription(
-        id=found.subscription_id,
-        reported_at=at or found.created_at,
+        id=subscription.subscription_id,
+        reported_at=at or subscription.created_at,
         state=state,
         shop_state=name,
         ended_at=at if state is SubscriptionState.ENDED else None,
@@ -245,16 +245,20 @@ def _read_subscription(name: str, fields: dict[str, Any]) -> Reading:
     return [report]
 
 
-def _read_change(found: _Subscription) -> Reading:
-    if found.type != "upgrade":
+def _read_change(subscription: _Subscription) -> Reading:
+    if subscription.type != "upgrade":
         return "a lower plan: it applies from the next payment, which reports it"
-    tier = found.new_plan.get("tier")
+    tier = subscription.new_plan.get("tier")
     name = tier.get("name") if isinstance(tier, dict) else None
-    quantity = parse(_Quantity, {"quantity": found.new_plan.get("quantity")}).quantity
-    ids = (to_name(f"{found.product_id}:{name}"), found.product_id) if name else (found.product_id,)
+    quantity = parse(_Quantity, {"quantity": subscription.new_plan.get("quantity")}).quantity
+    ids = (
+        (to_name(f"{subscription.product_id}:{name}"), subscription.product_id)
+        if name
+        else (subscription.product_id,)
+    )
     line = Line(None, ids, ids[0], quantity)
-    at = found.effective_as_of or found.created_at
-    return [Lines(subscription_id=found.subscription_id, reported_at=at, lines=(line,))]
+    at = subscription.effective_as_of or subscription.created_at
+    return [Lines(subscription_id=subscription.subscription_id, reported_at=at, lines=(line,))]
 
 
 class _Quantity(ShopObject):
@@ -282,7 +286,7 @@ def _guess(fields: Mapping[str, Any]) -> str:
         "cancelled_at": "cancellation",
     }
     is_sale = "sale_id" in fields or "id" in fields
-    return "sale" if is_sale else next((names[one] for one in names if one in fields), "")
+    return "sale" if is_sale else next((names[field] for field in names if field in fields), "")
 
 
 class _Found(ShopObject):

@@ -161,25 +161,29 @@ def _read_order(order_id: str, fields: dict[str, Any]) -> Reading:
 
 def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
     """Read the state of a subscription; it also names the order that it belongs to."""
-    found = parse(_Subscription, fields)
-    at, starts_at, ends_at = found.updated_at, None, found.renews_at
+    subscription = parse(_Subscription, fields)
+    at, starts_at, ends_at = subscription.updated_at, None, subscription.renews_at
     cancels_at = ended_at = None
-    match found.status:
+    match subscription.status:
         case "active" | "on_trial":
             state = SubscriptionState.ACTIVE
         case "cancelled":  # but paid until then
-            state, ends_at, cancels_at = SubscriptionState.ACTIVE, found.ends_at, found.ends_at
+            state, ends_at, cancels_at = SubscriptionState.ACTIVE, subscription.ends_at, subscription.ends_at
         case "expired":
-            state, ended_at = SubscriptionState.ENDED, found.ends_at or at
+            state, ended_at = SubscriptionState.ENDED, subscription.ends_at or at
         case "past_due":
             # The payment that is missing was for a time that began at the latest now.
-            state, starts_at = SubscriptionState.UNPAID, min(found.renews_at or at, at)
+            state, starts_at = SubscriptionState.UNPAID, min(subscription.renews_at or at, at)
         case "unpaid":  # and no further payment is tried
-            state, ends_at = SubscriptionState.PAUSED, min(found.renews_at or at, at)
+            state, ends_at = SubscriptionState.PAUSED, min(subscription.renews_at or at, at)
         case "paused":
-            is_free = found.pause_mode == "free"
+            is_free = subscription.pause_mode == "free"
             state = SubscriptionState.ACTIVE if is_free else SubscriptionState.PAUSED
-            ends_at = found.resumes_at or found.renews_at if is_free else min(found.renews_at or at, at)
+            ends_at = (
+                subscription.resumes_at or subscription.renews_at
+                if is_free
+                else min(subscription.renews_at or at, at)
+            )
         case _:
             state = SubscriptionState.UNKNOWN
     facts: list[Fact] = [
@@ -187,21 +191,21 @@ def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
             id=subscription_id,
             reported_at=at,
             state=state,
-            shop_state=found.status,
-            orders=(found.order_id,),
+            shop_state=subscription.status,
+            orders=(subscription.order_id,),
             starts_at=starts_at,
             ends_at=ends_at,
             cancels_at=cancels_at,
             ended_at=ended_at,
         ),
         # Refunds of its first payment name the subscription, and not the order.
-        Payment(id=_name_first(subscription_id), reported_at=at, orders=(found.order_id,)),
+        Payment(id=_name_first(subscription_id), reported_at=at, orders=(subscription.order_id,)),
     ]
-    if found.variant_id is not None:
-        item = found.first_subscription_item
+    if subscription.variant_id is not None:
+        item = subscription.first_subscription_item
         quantity = None if item is None else item.quantity
-        ids = _ids(found.variant_id, found.product_id)
-        line = Line(None, ids, found.variant_id, quantity)
+        ids = _ids(subscription.variant_id, subscription.product_id)
+        line = Line(None, ids, subscription.variant_id, quantity)
         facts.append(Lines(subscription_id=subscription_id, reported_at=at, lines=(line,)))
     return facts
 
@@ -307,9 +311,9 @@ def fetch_path(fetch: Fetch) -> str | None:
 def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
     """Read the items of an order, or a subscription."""
     if fetch.kind == "subscription":
-        found = parse(_Found, body)
-        reading = _read_subscription(found.id, found.attributes)
+        document = parse(_Found, body)
+        reading = _read_subscription(document.id, document.attributes)
         return () if isinstance(reading, str) else reading
-    items = [parse(_OrderItem, one.get("attributes", {})) for one in parse(_Items, body).data]
-    lines = tuple(one.to_line(number) for number, one in enumerate(items, 1))
+    items = [parse(_OrderItem, document.get("attributes", {})) for document in parse(_Items, body).data]
+    lines = tuple(item.to_line(number) for number, item in enumerate(items, 1))
     return (Lines(order_id=fetch.id, reported_at=at, lines=lines),) if lines else ()

@@ -67,13 +67,13 @@ class OrderFacts:
     @property
     def lines(self) -> Lines | None:
         """All lines; None if no report lists them."""
-        parts = [self.parts[one] for one in sorted(self.parts)]
+        parts = [self.parts[key] for key in sorted(self.parts)]
         if len(parts) <= 1:
             return parts[0] if parts else None
         return replace(
-            max(parts, key=lambda one: one.reported_at),
-            lines=tuple(line for one in parts for line in one.lines),
-            is_complete=all(one.is_complete for one in parts),
+            max(parts, key=lambda part: part.reported_at),
+            lines=tuple(line for part in parts for line in part.lines),
+            is_complete=all(part.is_complete for part in parts),
         )
 
     def find_paid_at(self) -> datetime | None:
@@ -101,7 +101,7 @@ class OrderFacts:
 
     def is_disputed(self) -> bool:
         """Return whether a dispute is open or lost; each counts, and a reversal takes back one open one."""
-        states = [one.state for one in self.disputes]
+        states = [dispute.state for dispute in self.disputes]
         # A reversal may have changed the state of the dispute itself as well.
         reversed_ = max(0, states.count(DisputeState.REVERSAL) - states.count(DisputeState.WON))
         is_open = states.count(DisputeState.OPEN) > reversed_
@@ -109,30 +109,38 @@ class OrderFacts:
 
     def find_refunded_share(self) -> Share:
         """Return how much was refunded, by all refunds that hold."""
-        made = [one for one in self.refunds if one.state is RefundState.MADE]
-        if any(one.is_full for one in made):
+        refunds = [refund for refund in self.refunds if refund.state is RefundState.MADE]
+        if any(refund.is_full for refund in refunds):
             return Share.ALL
-        refunded, total = self._add_up(made), self._find_total()
+        refunded, total = self._add_up(refunds), self._find_total()
         if total is not None and refunded >= total > 0:
             return Share.ALL
-        return Share.PART if refunded > 0 or made else Share.NONE
+        return Share.PART if refunded > 0 or refunds else Share.NONE
 
     def has_unknown_share(self) -> bool:
         """Return whether a refund is known, and not how much of the order it is."""
-        made = [one for one in self.refunds if one.state is RefundState.MADE and one.is_full is None]
-        return bool(made) and (self._find_total() is None or any(one.amount is None for one in made))
+        refunds = [
+            refund for refund in self.refunds if refund.state is RefundState.MADE and refund.is_full is None
+        ]
+        return bool(refunds) and (
+            self._find_total() is None or any(refund.amount is None for refund in refunds)
+        )
 
     def _find_total(self) -> Decimal | None:
         # A charge is refunded in its own currency, which may be another one than the order's.
-        totals = [one.total for one in self.payments if one.total is not None]
+        totals = [payment.total for payment in self.payments if payment.total is not None]
         if totals or self.order is None:
             return sum(totals, Decimal(0)) if totals else None
         return self.order.total
 
-    def _add_up(self, made: Sequence[Refund]) -> Decimal:
+    def _add_up(self, refunds: Sequence[Refund]) -> Decimal:
         """Return the sum of refunds, of which some are known one by one and others by their sum alone."""
-        single = sum((one.amount for one in made if one.amount is not None), Decimal(0))
-        sums = [(one.reported_at, one.refunded) for one in self.payments if one.refunded is not None]
+        single = sum((refund.amount for refund in refunds if refund.amount is not None), Decimal(0))
+        sums = [
+            (payment.reported_at, payment.refunded)
+            for payment in self.payments
+            if payment.refunded is not None
+        ]
         if self.order is not None and self.order.refunded is not None:
             sums = [(self.order.reported_at, self.order.refunded)]
         if not sums:
@@ -140,23 +148,25 @@ class OrderFacts:
         reported_at, sum_ = max(at for at, _ in sums), sum((amount for _, amount in sums), Decimal(0))
         # A sum of before a refund failed contains it.
         failed = [
-            one for one in self.refunds if one.state is RefundState.VOID and one.reported_at >= reported_at
+            refund
+            for refund in self.refunds
+            if refund.state is RefundState.VOID and refund.reported_at >= reported_at
         ]
-        lost = sum((one.amount for one in failed if one.amount is not None), Decimal(0))
+        lost = sum((refund.amount for refund in failed if refund.amount is not None), Decimal(0))
         return single + max(Decimal(0), sum_ - single - lost)
 
 
 def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[OrderFacts]:
     """Return the orders that facts are about; of those in `order_ids` nothing may be known."""
     known = [fact for fact in facts if not isinstance(fact, Subscription)]  # it names different orders
-    groups: dict[str, OrderFacts] = {one: OrderFacts({one}) for one in order_ids}
+    groups: dict[str, OrderFacts] = {id_: OrderFacts({id_}) for id_ in order_ids}
     for fact in known:
         _join(groups, _names_of(fact))
     for fact in known:
         names = _names_of(fact)
         if names:
             _add(groups[names[0]], fact)
-    return sorted({id(one): one for one in groups.values()}.values(), key=lambda one: one.id)
+    return sorted({id(order): order for order in groups.values()}.values(), key=lambda order: order.id)
 
 
 _OrderFact = Order | Payment | Lines | Refund | Dispute | Contact
@@ -175,7 +185,7 @@ def _names_of(fact: _OrderFact) -> tuple[str, ...]:
 
 
 def _join(groups: dict[str, OrderFacts], names: tuple[str, ...]) -> None:
-    joined = set(names).union(*(groups[one].names for one in names if one in groups))
+    joined = set(names).union(*(groups[name].names for name in names if name in groups))
     group = OrderFacts(joined)
     for name in joined:
         groups[name] = group

@@ -52,7 +52,7 @@ def verify(
     timestamp = fields.get("ts", [""])[0]
     if not is_recent(timestamp, now, tolerance):
         return False
-    signatures = [from_hex(one) for one in fields.get("h1", ())]
+    signatures = [from_hex(signature) for signature in fields.get("h1", ())]
     return has_signed(f"{timestamp}:".encode() + body, signatures, encode_keys(secrets))
 
 
@@ -77,7 +77,7 @@ class _Item(ShopObject):
 
     def to_line(self) -> Line:
         """Return the line; neither transactions nor subscriptions have ids of their items that stay."""
-        ids = tuple(one for one in (self.price_id, self.product_id) if one)
+        ids = tuple(id_ for id_ in (self.price_id, self.product_id) if id_)
         return Line(None, ids, self.price_id, self.quantity)
 
 
@@ -191,7 +191,7 @@ def _read_transaction(at: datetime, fields: dict[str, Any]) -> Reading:
     )
     facts: list[Fact] = [order, contact]
     if reason is OrderReason.PURCHASE or transaction.origin == "subscription_recurring":
-        lines = tuple(one.to_line() for one in transaction.items)
+        lines = tuple(item.to_line() for item in transaction.items)
         as_of = transaction.billed_at or at
         facts.append(Lines(order_id=transaction.id, reported_at=at, as_of=as_of, lines=lines))
     return facts
@@ -204,7 +204,7 @@ def _read_adjustment(at: datetime, fields: dict[str, Any]) -> Reading:
     state = _REFUND_STATES.get(adjustment.status, RefundState.PENDING)
     if action == "refund":
         types = [adjustment.type] if adjustment.type else [item.get("type") for item in adjustment.items]
-        is_whole = bool(types) and all(one == "full" for one in types)
+        is_whole = bool(types) and all(type_ == "full" for type_ in types)
         if adjustment.type is None and adjustment.total is not None:
             is_whole = False  # the lines that it is about, of an order that may have more of them
         amount, is_full = adjustment.total, True if is_whole else None
@@ -225,34 +225,41 @@ def _read_adjustment(at: datetime, fields: dict[str, Any]) -> Reading:
 
 
 def _read_subscription(at: datetime, fields: dict[str, Any]) -> Reading:
-    found = parse(_Subscription, fields)
-    change, cycle = found.scheduled_change, found.billing_cycle
-    state = _SUBSCRIPTION_STATES.get(found.status or "active", SubscriptionState.UNKNOWN)
+    subscription = parse(_Subscription, fields)
+    change, cycle = subscription.scheduled_change, subscription.billing_cycle
+    state = _SUBSCRIPTION_STATES.get(subscription.status or "active", SubscriptionState.UNKNOWN)
     period = None if cycle is None else format_period(cycle.interval, cycle.frequency)
     is_going = state is not SubscriptionState.ENDED
     facts: list[Fact] = [
         Subscription(
-            id=found.id,
+            id=subscription.id,
             reported_at=at,
             state=state,
-            shop_state=found.status or "",
-            orders=(found.transaction_id,) if found.transaction_id else (),
-            starts_at=found.starts_at,
-            ends_at=found.next_billed_at or found.ends_at,
+            shop_state=subscription.status or "",
+            orders=(subscription.transaction_id,) if subscription.transaction_id else (),
+            starts_at=subscription.starts_at,
+            ends_at=subscription.next_billed_at or subscription.ends_at,
             # A pause is an end until the subscription is resumed.
             cancels_at=change.effective_at
             if is_going and change is not None and change.action in {"cancel", "pause"}
             else None,
-            ended_at=None if is_going else found.canceled_at or at,
+            ended_at=None if is_going else subscription.canceled_at or at,
             period=period,
         )
     ]
-    if found.items:
-        lines = [one.to_line() for one in found.items if one.recurring and one.status != "inactive"]
-        facts.append(Lines(subscription_id=found.id, reported_at=at, lines=tuple(lines)))
-    if found.customer_id is not None and _CUSTOMER.fullmatch(found.customer_id):
+    if subscription.items:
+        lines = [
+            item.to_line() for item in subscription.items if item.recurring and item.status != "inactive"
+        ]
+        facts.append(Lines(subscription_id=subscription.id, reported_at=at, lines=tuple(lines)))
+    if subscription.customer_id is not None and _CUSTOMER.fullmatch(subscription.customer_id):
         facts.append(
-            Contact(id=found.id, reported_at=at, subscriptions=(found.id,), customer_id=found.customer_id)
+            Contact(
+                id=subscription.id,
+                reported_at=at,
+                subscriptions=(subscription.id,),
+                customer_id=subscription.customer_id,
+            )
         )
     return facts
 

@@ -16,10 +16,10 @@ def is_period(text: str) -> bool:
 
 def add_period(day: date, period: str) -> date:
     """Return the day so much later; in a month that is too short, the last one."""
-    found = _PERIOD.fullmatch(period)
-    if found is None:
+    match = _PERIOD.fullmatch(period)
+    if match is None:
         raise ValueError(period)
-    number, unit = int(found[1]), found[2]
+    number, unit = int(match[1]), match[2]
     if unit == "d":
         return day + timedelta(days=min(number, (date.max - day).days))
     months = day.month - 1 + number * (_MONTHS if unit == "y" else 1)

@@ -176,26 +176,28 @@ def _read_order(at: datetime, fields: dict[str, Any]) -> list[Fact]:
 
 
 def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
-    found = parse(_Subscription, fields)
-    state = _SUBSCRIPTION_STATES.get(found.status, SubscriptionState.UNKNOWN)
+    subscription = parse(_Subscription, fields)
+    state = _SUBSCRIPTION_STATES.get(subscription.status, SubscriptionState.UNKNOWN)
     is_over = state is SubscriptionState.ENDED
-    if is_over and found.ended_at is None and found.ends_at is not None:
+    if is_over and subscription.ended_at is None and subscription.ends_at is not None:
         state, is_over = SubscriptionState.ACTIVE, False  # it was cancelled, and is paid until then
-    cancels_at = found.ends_at or (found.current_period_end if found.cancel_at_period_end else None)
-    line = Line(None, (found.product_id,), found.product_id, found.find_quantity())
+    cancels_at = subscription.ends_at or (
+        subscription.current_period_end if subscription.cancel_at_period_end else None
+    )
+    line = Line(None, (subscription.product_id,), subscription.product_id, subscription.find_quantity())
     return [
         Subscription(
-            id=found.id,
+            id=subscription.id,
             reported_at=at,
             state=state,
-            shop_state=found.status,
-            starts_at=found.current_period_start,
-            ends_at=found.current_period_end,
-            period=found.period,
+            shop_state=subscription.status,
+            starts_at=subscription.current_period_start,
+            ends_at=subscription.current_period_end,
+            period=subscription.period,
             cancels_at=None if is_over else cancels_at,
-            ended_at=(found.ended_at or at) if is_over else None,
+            ended_at=(subscription.ended_at or at) if is_over else None,
         ),
-        Lines(subscription_id=found.id, reported_at=at, lines=(line,)),
+        Lines(subscription_id=subscription.id, reported_at=at, lines=(line,)),
     ]
 
 

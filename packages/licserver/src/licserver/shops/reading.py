@@ -178,7 +178,7 @@ def format_period(unit: str, count: int) -> str | None:
 
 def to_name(text: str) -> str:
     """Return a name that a vendor has chosen as it can be mapped: a line of bounded length."""
-    line = "".join(one if is_printable(one) else " " for one in text[: 4 * _MAX_NAME])
+    line = "".join(character if is_printable(character) else " " for character in text[: 4 * _MAX_NAME])
     return " ".join(line.split())[:_MAX_NAME].rstrip()
 
 
@@ -215,9 +215,9 @@ _NO_DATE: Final = "0000-00-00"  # as databases of shops write that there is no d
 def _drop_empty(value: Any) -> Any:
     """Return JSON without members that are null, empty, or not a date."""
     if isinstance(value, dict):
-        return {name: _drop_empty(one) for name, one in value.items() if not _is_empty(one)}
+        return {name: _drop_empty(element) for name, element in value.items() if not _is_empty(element)}
     if isinstance(value, list):
-        return [_drop_empty(one) for one in value if not _is_empty(one)]
+        return [_drop_empty(element) for element in value if not _is_empty(element)]
     return value
 
 

@@ -16,8 +16,8 @@ def has_signed(message: bytes, signatures: Iterable[bytes], keys: Iterable[bytes
     """Return whether one of the signatures is the HMAC-SHA256 of the message by one of the keys."""
     expected = [hmac.digest(key, message, hashlib.sha256) for key in keys]
     # All are compared, so that the time does not depend on which one matches.
-    found = [hmac.compare_digest(one, sent) for one in expected for sent in signatures]
-    return any(found)
+    matches = [hmac.compare_digest(signature, sent) for signature in expected for sent in signatures]
+    return any(matches)
 
 
 def encode_keys(secrets: Iterable[str]) -> list[bytes]:

@@ -60,7 +60,7 @@ def verify(
     timestamp = fields.get("t", [""])[0]
     if not is_recent(timestamp, now, tolerance):
         return False
-    signatures = [from_hex(one) for one in fields.get("v1", ())]
+    signatures = [from_hex(signature) for signature in fields.get("v1", ())]
     return has_signed(f"{timestamp}.".encode() + body, signatures, encode_keys(secrets))
 
 
@@ -132,7 +132,7 @@ class _Line(ShopObject):
         """Return what was bought, by price and product; None if the line does not name it."""
         price = self.price or self.plan
         ids = (self.new_price, self.new_product) if price is None else (price.id, price.product)
-        named = tuple(one for one in ids if one)
+        named = tuple(id_ for id_ in ids if id_)
         return Line(id_, named, named[0], self.quantity, item_id) if named else None
 
 
@@ -163,10 +163,10 @@ class _Session(ShopObject):
         quantity = None
         if QUANTITY_FIELD in metadata:
             quantity = parse(_Quantity, {"quantity": metadata[QUANTITY_FIELD]}).quantity
-        names = tuple(one for one in (item, self.payment_link) if one)
+        names = tuple(name for name in (item, self.payment_link) if name)
         if self.line_items is not None and self.line_items.data:
             numbered = enumerate(self.line_items.data, 1)
-            lines = [line for number, one in numbered if (line := one.to_line(str(number)))]
+            lines = [line for number, of_session in numbered if (line := of_session.to_line(str(number)))]
             if len(lines) == 1 and not self.line_items.has_more:
                 # A link, or the vendor's own field, names the line only if there is no other one.
                 line = lines[0]
@@ -191,7 +191,7 @@ class _InvoicePayment(ShopObject):
 
     def to_payment(self, at: datetime) -> Payment:
         """Return the link between an invoice and what has paid it, which refunds and disputes name."""
-        names = tuple(one for one in (self.invoice, self.intent, self.charge) if one)
+        names = tuple(name for name in (self.invoice, self.intent, self.charge) if name)
         return Payment(id=self.id, reported_at=at, orders=names)
 
 
@@ -218,7 +218,7 @@ class _Invoice(ShopObject):
     @model_validator(mode="after")
     def _settle_nothing_at_first(self) -> "_Invoice":
         if self.billing_reason == "subscription_create":
-            self.lines.data = tuple(one.as_first() for one in self.lines.data)
+            self.lines.data = tuple(line.as_first() for line in self.lines.data)
         return self
 
     def find_reason(self) -> OrderReason:
@@ -227,7 +227,7 @@ class _Invoice(ShopObject):
             return OrderReason.PURCHASE
         if self.billing_reason in {None, "subscription"}:  # old API versions do not say which one it is
             return OrderReason.UNKNOWN
-        is_period = any(not one.is_credit and one.end is not None for one in self.lines.data)
+        is_period = any(not line.is_credit and line.end is not None for line in self.lines.data)
         is_regular = self.billing_reason in {"subscription_cycle", "subscription_update"}
         return OrderReason.RENEWAL if is_period and is_regular else OrderReason.CHANGE
 
@@ -358,17 +358,19 @@ def _read_invoice(created: datetime, fields: dict[str, Any]) -> Reading:
     if subscription_id is None:
         return "an invoice without a subscription"
     reason = invoice.find_reason()
-    paying = [one for one in invoice.lines.data if not one.is_credit and one.end is not None]
-    period = max(paying, key=lambda one: (one.start or one.end, one.end), default=None)
-    paid = [one for one in invoice.payments.data if one.invoice or one.intent or one.charge]
-    names = [invoice.payment_intent, invoice.charge, *(one.intent or one.charge for one in paid)]
+    paying = [line for line in invoice.lines.data if not line.is_credit and line.end is not None]
+    period = max(paying, key=lambda line: (line.start or line.end, line.end), default=None)
+    paid = [
+        payment for payment in invoice.payments.data if payment.invoice or payment.intent or payment.charge
+    ]
+    names = [invoice.payment_intent, invoice.charge, *(payment.intent or payment.charge for payment in paid)]
     order = Order(
         id=invoice.id,
         reported_at=created,
         state=OrderState.PAID,
         shop_state="paid",
         reason=reason,
-        names=tuple(dict.fromkeys(one for one in names if one)),
+        names=tuple(dict.fromkeys(name for name in names if name)),
         subscriptions=(subscription_id,),
         paid_at=invoice.paid_at or created,
         starts_at=None if period is None else period.start,
@@ -386,8 +388,8 @@ def _read_invoice_lines(
     invoice: _Invoice, reason: OrderReason, created: datetime, subscription_id: str
 ) -> Lines:
     lines = list[Line]()
-    for number, one in enumerate(invoice.lines.data, 1):
-        line = None if one.is_credit else one.to_line(str(number), one.item)
+    for number, invoice_line in enumerate(invoice.lines.data, 1):
+        line = None if invoice_line.is_credit else invoice_line.to_line(str(number), invoice_line.item)
         if line is None:
             continue
         if reason is OrderReason.UNKNOWN and line.item_id is None:
@@ -408,7 +410,7 @@ def _read_invoice_payment(created: datetime, fields: dict[str, Any]) -> Reading:
 
 def _read_charge(created: datetime, fields: dict[str, Any]) -> Reading:
     charge = parse(_Charge, fields)
-    names = tuple(one for one in (charge.payment_intent, charge.invoice) if one)
+    names = tuple(name for name in (charge.payment_intent, charge.invoice) if name)
     if not names:
         return "a charge without a payment intent"
     if charge.amount is None or charge.amount_refunded is None:
@@ -432,7 +434,7 @@ def _read_charge(created: datetime, fields: dict[str, Any]) -> Reading:
 
 def _read_refund(created: datetime, fields: dict[str, Any]) -> Reading:
     refund = parse(_Refund, fields)
-    names = tuple(one for one in (refund.payment_intent, refund.charge) if one)
+    names = tuple(name for name in (refund.payment_intent, refund.charge) if name)
     if not names:
         return "a refund without a payment"
     state = _REFUND_STATES.get(refund.status or "", RefundState.MADE)
@@ -441,7 +443,7 @@ def _read_refund(created: datetime, fields: dict[str, Any]) -> Reading:
 
 def _read_dispute(created: datetime, fields: dict[str, Any]) -> Reading:
     dispute = parse(_Dispute, fields)
-    names = tuple(one for one in (dispute.payment_intent, dispute.charge) if one)
+    names = tuple(name for name in (dispute.payment_intent, dispute.charge) if name)
     if not names:
         return "a dispute without a payment"
     default = DisputeState.INQUIRY if dispute.status.startswith("warning_") else DisputeState.OPEN
@@ -453,36 +455,38 @@ def _read_dispute(created: datetime, fields: dict[str, Any]) -> Reading:
 
 def _read_subscription(created: datetime, fields: dict[str, Any], status: str = "active") -> Reading:
     """Read the state of a subscription; `status` is that of events which do not contain it."""
-    found = parse(_Subscription, fields)
-    items = [] if found.items is None else [one for one in found.items.data if not one.deleted]
-    start = found.start or max((one.start for one in items if one.start is not None), default=None)
-    end = found.end or max((one.end for one in items if one.end is not None), default=None)
-    state = _SUBSCRIPTION_STATES.get(found.status or status, SubscriptionState.UNKNOWN)
-    is_paused = found.pause == "void"  # the other kinds of pause go on for free
+    subscription = parse(_Subscription, fields)
+    items = (
+        [] if subscription.items is None else [item for item in subscription.items.data if not item.deleted]
+    )
+    start = subscription.start or max((item.start for item in items if item.start is not None), default=None)
+    end = subscription.end or max((item.end for item in items if item.end is not None), default=None)
+    state = _SUBSCRIPTION_STATES.get(subscription.status or status, SubscriptionState.UNKNOWN)
+    is_paused = subscription.pause == "void"  # the other kinds of pause go on for free
     if is_paused and state is SubscriptionState.ACTIVE:
         state = SubscriptionState.PAUSED
     report = Subscription(
-        id=found.id,
+        id=subscription.id,
         reported_at=created,
         state=state,
-        shop_state=found.status or "",
+        shop_state=subscription.status or "",
         starts_at=start,
         ends_at=None if is_paused else end,
-        cancels_at=found.cancel_at or (end if found.cancel_at_period_end else None),
-        ended_at=(found.ended_at or created) if state is SubscriptionState.ENDED else None,
+        cancels_at=subscription.cancel_at or (end if subscription.cancel_at_period_end else None),
+        ended_at=(subscription.ended_at or created) if state is SubscriptionState.ENDED else None,
     )
     if not items:
         return [report]
-    prices = [(one, one.price or one.plan) for one in items]
+    prices = [(item, item.price or item.plan) for item in items]
     lines = Lines(
-        subscription_id=found.id,
+        subscription_id=subscription.id,
         reported_at=created,
         lines=tuple(
-            Line(one.id, tuple(name for name in (price.id, price.product) if name), price.id, one.quantity)
-            for one, price in prices
+            Line(item.id, tuple(name for name in (price.id, price.product) if name), price.id, item.quantity)
+            for item, price in prices
             if price is not None
         ),
-        is_complete=found.items is not None and not found.items.has_more,
+        is_complete=subscription.items is not None and not subscription.items.has_more,
     )
     return [report, lines]
 
@@ -558,21 +562,21 @@ def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
             reading = _read_subscription(at, parse(_Object, body).model_dump())
             return () if isinstance(reading, str) else reading
         case _:
-            return [one.to_payment(at) for one in parse(_InvoicePayments, body).data]
+            return [payment.to_payment(at) for payment in parse(_InvoicePayments, body).data]
 
 
 class _Object(ShopObject, extra="allow"):
     id: str
 
 
-def _read_lines(id_: str, found: _Lines, at: datetime) -> Lines:
-    numbered = [(str(number), one) for number, one in enumerate(found.data, 1) if not one.is_credit]
-    lines = [line for number, one in numbered if (line := one.to_line(number, one.item))]
-    starts = [one.start for _, one in numbered if one.start is not None]
+def _read_lines(id_: str, line_items: _Lines, at: datetime) -> Lines:
+    numbered = [(str(number), item) for number, item in enumerate(line_items.data, 1) if not item.is_credit]
+    lines = [line for number, item in numbered if (line := item.to_line(number, item.item))]
+    starts = [item.start for _, item in numbered if item.start is not None]
     return Lines(
         order_id=id_,
         reported_at=at,
         as_of=max(starts, default=at),
         lines=tuple(lines),
-        is_complete=not found.has_more,
+        is_complete=not line_items.has_more,
     )

@@ -59,8 +59,8 @@ class SubscriptionFacts:
     def find_items(self) -> tuple[Line, ...] | None:
         """Return what it consists of, as the newest report has it; None if no report does."""
         known = [self.items] if self.items is not None and self.items.is_complete else []
-        for one in reversed(self.orders):
-            lines, order = one.lines, one.order
+        for order_facts in reversed(self.orders):
+            lines, order = order_facts.lines, order_facts.order
             if lines is None or order is None or not lines.is_complete:
                 continue
             of_items = tuple(line for line in lines.lines if line.item_id is not None)
@@ -72,7 +72,7 @@ class SubscriptionFacts:
         if not known:
             return None
         # Of the same instant its own report counts, and then that of its latest order.
-        return max(known, key=lambda one: one.as_of or one.reported_at).lines
+        return max(known, key=lambda listing: listing.as_of or listing.reported_at).lines
 
     def find_course(self, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]) -> Course:
         """Return when it ends, and whether it holds.
@@ -83,16 +83,16 @@ class SubscriptionFacts:
         """
         held, refused, revived_at = list[_Period](), list[tuple[_Period, str]](), list[datetime]()
         unknown, lasting = list[_Period](), list[_Period]()
-        for one in self.orders:
-            period = self._find_period(one, rules, find_mapped)
+        for order_facts in self.orders:
+            period = self._find_period(order_facts, rules, find_mapped)
             if period is None:
                 continue
-            refusal = one.find_refusal(rules)
+            refusal = order_facts.find_refusal(rules)
             if refusal is not None:
                 refused.append((period, refusal))
                 continue
             held.append(period)
-            order = one.order
+            order = order_facts.order
             is_purchase = order is not None and order.reason is OrderReason.PURCHASE
             # What was bought as a subscription is paid, until the shop reports for how long.
             if period.ends_at or (is_purchase and order is not None and self.id in order.subscriptions):
@@ -104,20 +104,25 @@ class SubscriptionFacts:
         reported = self._find_reported(held, refused)
         end = self._find_end([*lasting, *reported], revived_at, rules)
         is_refused = bool(refused) and not (held or reported)
-        known = [one.starts_at for one in (*held, *reported) if one.ends_at is not None]
-        has_unknown = any(not known or one.starts_at > max(known) for one in unknown)
+        known = [period.starts_at for period in (*held, *reported) if period.ends_at is not None]
+        has_unknown = any(not known or period.starts_at > max(known) for period in unknown)
         return Course(end, max(refused, key=_by_start)[1] if is_refused else None, has_unknown)
 
     def _find_period(
-        self, one: OrderFacts, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]
+        self, order_facts: OrderFacts, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]
     ) -> _Period | None:
         """Return the period that an order pays, or paid before that was taken back."""
-        order, at = one.order, one.find_paid_at()
-        if order is None or at is None or order.reason is OrderReason.CHANGE or not one.was_paid(rules):
+        order, at = order_facts.order, order_facts.find_paid_at()
+        if (
+            order is None
+            or at is None
+            or order.reason is OrderReason.CHANGE
+            or not order_facts.was_paid(rules)
+        ):
             return None
         length = None if self.report is None else self.report.period
         if length is None and order.reason is OrderReason.RENEWAL:
-            length = find_mapped(one)
+            length = find_mapped(order_facts)
         starts_at = order.starts_at or at
         if order.ends_at is None and length is not None:
             return _Period(starts_at, at, add_period_to_instant(starts_at, length), is_counted=True)
@@ -132,14 +137,14 @@ class SubscriptionFacts:
             return []
         if report.state is SubscriptionState.UNPAID and report.starts_at is not None:
             # It was in order until then. The period itself holds once an order has paid it.
-            if any(one.starts_at >= report.starts_at for one in held):
+            if any(period.starts_at >= report.starts_at for period in held):
                 return []
             reported = _Period(report.starts_at, report.reported_at, report.starts_at)
         elif report.state in {SubscriptionState.ACTIVE, SubscriptionState.PAUSED} and report.ends_at:
             reported = _Period(report.starts_at or report.reported_at, report.reported_at, report.ends_at)
         else:
             return []
-        return [] if any(_covers(one, reported, held) for one, _ in refused) else [reported]
+        return [] if any(_covers(period, reported, held) for period, _ in refused) else [reported]
 
     def _find_end(self, held: Sequence[_Period], revived_at: Sequence[datetime], rules: Rules) -> End | None:
         report, newest = self.report, _find_newest(held)
@@ -147,7 +152,7 @@ class SubscriptionFacts:
             # Only a purchase begins it again: a late payment of an old invoice does not.
             if not any(at > report.reported_at for at in revived_at):
                 return End(report.ended_at or report.reported_at, is_final=True)
-            newest = _find_newest([one for one in held if one.as_of > report.reported_at])
+            newest = _find_newest([period for period in held if period.as_of > report.reported_at])
         cancels_at = None if report is None else report.cancels_at
         if newest is None:
             return None if cancels_at is None else End(cancels_at, is_final=True)
@@ -174,21 +179,23 @@ def _at(lines: Lines, items: list[Line]) -> Lines:
 
 def _covers(refused: _Period, reported: _Period, held: Sequence[_Period]) -> bool:
     """Return whether the period that a subscription reports is the one whose payment was taken back."""
-    if any(one.starts_at > refused.starts_at for one in held):
+    if any(period.starts_at > refused.starts_at for period in held):
         return False
     return refused.ends_at is None or (reported.ends_at or reported.starts_at) - refused.ends_at < SAME
 
 
 def _find_newest(periods: Sequence[_Period]) -> _Period | None:
-    known = [one for one in periods if one.ends_at is not None] or list(periods)
+    known = [period for period in periods if period.ends_at is not None] or list(periods)
     if not known:
         return None
-    newest = max(known, key=lambda one: (one.starts_at, one.as_of, one.ends_at or one.starts_at))
+    newest = max(
+        known, key=lambda period: (period.starts_at, period.as_of, period.ends_at or period.starts_at)
+    )
     end = newest.ends_at
     if end is None:
         return newest
-    counted = [one.ends_at for one in known if one.is_counted and one.ends_at is not None]
-    return newest._replace(ends_at=max([end, *(one for one in counted if abs(one - end) < SAME)]))
+    counted = [period.ends_at for period in known if period.is_counted and period.ends_at is not None]
+    return newest._replace(ends_at=max([end, *(end_ for end_ in counted if abs(end_ - end) < SAME)]))
 
 
 def group_subscriptions(facts: Iterable[Fact], orders: Sequence[OrderFacts]) -> list[SubscriptionFacts]:
@@ -203,14 +210,15 @@ def group_subscriptions(facts: Iterable[Fact], orders: Sequence[OrderFacts]) -> 
             find(fact.id).report = fact
         elif isinstance(fact, Lines) and fact.subscription_id is not None:
             find(fact.subscription_id).items = fact
-    for one in orders:
-        for id_ in () if one.order is None else one.order.subscriptions:
+    for order_facts in orders:
+        for id_ in () if order_facts.order is None else order_facts.order.subscriptions:
             find(id_)
     for group in groups.values():
         named = () if group.report is None else group.report.orders
         group.orders = [
-            one
-            for one in orders
-            if (one.order is not None and group.id in one.order.subscriptions) or one.names & set(named)
+            order_facts
+            for order_facts in orders
+            if (order_facts.order is not None and group.id in order_facts.order.subscriptions)
+            or order_facts.names & set(named)
         ]
-    return [groups[one] for one in sorted(groups)]
+    return [groups[id_] for id_ in sorted(groups)]

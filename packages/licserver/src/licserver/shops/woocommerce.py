@@ -73,7 +73,7 @@ class _Line(ShopObject):
         """Return the line: by variation, article number and product."""
         variation = "" if self.variation_id == "0" else self.variation_id
         product = "" if self.product_id == "0" else self.product_id  # it was deleted in the shop
-        ids = tuple(one for one in (variation, to_name(self.sku or ""), product) if one)
+        ids = tuple(id_ for id_ in (variation, to_name(self.sku or ""), product) if id_)
         return Line(self.id, ids, variation or product or None, self.quantity)
 
 
@@ -118,12 +118,12 @@ class _Order(ShopObject):
     def language(self) -> str | None:
         """The language in which it was bought, as WPML notes it."""
         noted = (meta.value for meta in self.meta_data if meta.key == "wpml_language")
-        return find_language(next((one for one in noted if isinstance(one, str)), None))
+        return find_language(next((value for value in noted if isinstance(value, str)), None))
 
     def find_named(self, *keys: str) -> tuple[str, ...]:
         """Return the subscriptions that fields of these names contain."""
         values = {str(meta.value) for meta in self.meta_data if meta.key in keys}
-        return tuple(sorted(one for one in values if _ID.fullmatch(one)))
+        return tuple(sorted(id_ for id_ in values if _ID.fullmatch(id_)))
 
     def find_reason(self, options: ReadOptions) -> tuple[OrderReason, tuple[str, ...]]:
         """Return why the order exists, and the subscriptions that it names."""
@@ -187,7 +187,7 @@ def _read_order(order: _Order, options: ReadOptions) -> list[Fact]:
         # By hand, or for nothing. The date of the last change would move what is counted from it.
         paid_at = order.date_created_gmt or at
     reason, subscriptions = order.find_reason(options)
-    refunded = sum((abs(one.total) for one in order.refunds), Decimal(0))
+    refunded = sum((abs(refund.total) for refund in order.refunds), Decimal(0))
     return [
         Order(
             id=order.id,
@@ -204,17 +204,21 @@ def _read_order(order: _Order, options: ReadOptions) -> list[Fact]:
             order_id=order.id,
             reported_at=at,
             as_of=order.date_created_gmt or paid_at or at,
-            lines=tuple(one.to_line() for one in order.line_items),
+            lines=tuple(item.to_line() for item in order.line_items),
         ),
         Contact(id=order.id, reported_at=at, orders=(order.id,), email=order.email, language=order.language),
     ]
 
 
-def _read_subscription(found: _Subscription) -> list[Fact]:
+def _read_subscription(subscription: _Subscription) -> list[Fact]:
     """Read the state of a subscription; it also names its first order."""
-    at, ends_at, end = found.date_modified_gmt, found.next_payment_date_gmt, found.end_date_gmt
+    at, ends_at, end = (
+        subscription.date_modified_gmt,
+        subscription.next_payment_date_gmt,
+        subscription.end_date_gmt,
+    )
     starts_at = cancels_at = ended_at = None
-    match found.status:
+    match subscription.status:
         case "active":
             state = SubscriptionState.ACTIVE
             if ends_at is None:  # the last payment was made
@@ -233,24 +237,26 @@ def _read_subscription(found: _Subscription) -> list[Fact]:
             state = SubscriptionState.UNKNOWN
     facts: list[Fact] = [
         Subscription(
-            id=found.id,
+            id=subscription.id,
             reported_at=at,
             state=state,
-            shop_state=found.status,
-            orders=() if found.parent_id == "0" else (found.parent_id,),
+            shop_state=subscription.status,
+            orders=() if subscription.parent_id == "0" else (subscription.parent_id,),
             starts_at=starts_at,
             ends_at=ends_at,
             cancels_at=cancels_at,
             ended_at=ended_at,
-            period=found.period,
+            period=subscription.period,
         )
     ]
-    if found.line_items is not None:
-        lines = tuple(one.to_line() for one in found.line_items)
-        facts.append(Lines(subscription_id=found.id, reported_at=at, lines=lines))
-    if found.email:
-        id_ = f"subscription:{found.id}"
-        facts.append(Contact(id=id_, reported_at=at, subscriptions=(found.id,), email=found.email))
+    if subscription.line_items is not None:
+        lines = tuple(item.to_line() for item in subscription.line_items)
+        facts.append(Lines(subscription_id=subscription.id, reported_at=at, lines=lines))
+    if subscription.email:
+        id_ = f"subscription:{subscription.id}"
+        facts.append(
+            Contact(id=id_, reported_at=at, subscriptions=(subscription.id,), email=subscription.email)
+        )
     return facts
 
 
