@@ -86,14 +86,19 @@ class _Derivation:
     ) -> None:
         self._mappings, self._rules, self._answers = mappings, rules, answers
         self._by_hand = tuple(id_ for id_, answer in answers.items() if answer is Answer.ISSUED)
-        self._issued = sorted(issued, key=lambda one: (one.key or "", one.number, one.license_id))
-        self._unmatched = [one for one in self._issued if not has_key(one)]  # with no order yet
-        self._keyed = {find_base_key(one.key) for one in issued if one.key is not None}
-        orders = group_orders(facts, {one.order_id for one in issued if one.order_id is not None})
+        self._issued = sorted(
+            issued, key=lambda license_: (license_.key or "", license_.number, license_.license_id)
+        )
+        # Licenses with no order yet.
+        self._unmatched = [license_ for license_ in self._issued if not has_key(license_)]
+        self._keyed = {find_base_key(license_.key) for license_ in issued if license_.key is not None}
+        orders = group_orders(
+            facts, {license_.order_id for license_ in issued if license_.order_id is not None}
+        )
         self._orders = sorted(orders, key=_by_payment)
         self._subscriptions = group_subscriptions(facts, self._orders)
-        contacts = [one for one in facts if isinstance(one, Contact)]
-        self._contacts = sorted(contacts, key=lambda one: (one.reported_at, one.id), reverse=True)
+        contacts = [fact for fact in facts if isinstance(fact, Contact)]
+        self._contacts = sorted(contacts, key=lambda contact: (contact.reported_at, contact.id), reverse=True)
         self._courses: dict[str, Course] = {}
         self._units: dict[str, Unit] = {}
         self._licenses: list[DesiredLicense] = []
@@ -104,7 +109,9 @@ class _Derivation:
     def run(self) -> Desired:
         """Derive all."""
         # First those whose lines are known: a license may have been stored for the order or its subscription.
-        for order in sorted(self._orders, key=lambda one: not one.sells or one.lines is None):
+        for order in sorted(
+            self._orders, key=lambda candidate: not candidate.sells or candidate.lines is None
+        ):
             self._add_units(order)
         self._attach_keyed()
         for subscription in self._subscriptions:
@@ -118,7 +125,9 @@ class _Derivation:
             self._check_subscription(subscription)
         ends = {name: course.end for name, course in self._courses.items() if course.end is not None}
         over = {Answer.LEAVE, Answer.ISSUED}
-        attention = [one for one in self._attention.values() if self._answers.get(one.id) not in over]
+        attention = [
+            question for question in self._attention.values() if self._answers.get(question.id) not in over
+        ]
         return Desired(
             licenses=tuple(self._licenses),
             ends=ends,
@@ -134,17 +143,17 @@ class _Derivation:
         names = set(order.names)
         if order.order is not None and order.order.reason is OrderReason.UNKNOWN:
             names.update(order.order.subscriptions)  # as the order of all its charges was called before
-        own = [one for one in self._unmatched if one.order_id in names]
-        self._unmatched = [one for one in self._unmatched if one.order_id not in names]
+        own = [license_ for license_ in self._unmatched if license_.order_id in names]
+        self._unmatched = [license_ for license_ in self._unmatched if license_.order_id not in names]
         if not order.sells or order.lines is None:
             self._add_earlier(order, own)
             return
         units = self._read_lines(order, order.lines)
         by_key = {unit.key: unit for unit in units}
         left: list[Issued] = []
-        for one in own:
-            unit = None if one.line_id is None else by_key.get(make_line_key(order, one.line_id))
-            (left if unit is None else unit.issued).append(one)
+        for license_ in own:
+            unit = None if license_.line_id is None else by_key.get(make_line_key(order, license_.line_id))
+            (left if unit is None else unit.issued).append(license_)
         served = {place for place, unit in enumerate(units) if unit.issued or unit.key in self._keyed}
         lines = [Line(None, unit.ids, unit.sold, unit.quantity) for unit in units]
         adoption = adopt(lines, served, left, self._find_product)
@@ -177,21 +186,24 @@ class _Derivation:
 
     def _add_earlier(self, order: OrderFacts, issued: Iterable[Issued]) -> None:
         """Add licenses of an order of whose line nothing is known."""
-        for one in issued:
-            key = one.key or f"{EARLIER}{escape(order.id)}/{escape(one.line_id or one.item or '')}"
-            unit = Unit(key, sold=one.item, order=order, is_described=False)
-            self._units.setdefault(key, unit).issued.append(one)
+        for license_ in issued:
+            key = (
+                license_.key
+                or f"{EARLIER}{escape(order.id)}/{escape(license_.line_id or license_.item or '')}"
+            )
+            unit = Unit(key, sold=license_.item, order=order, is_described=False)
+            self._units.setdefault(key, unit).issued.append(license_)
 
     def _attach_keyed(self) -> None:
         """Attach licenses to what they were issued for; of a line that is gone, nothing is paid any more."""
-        orders = {name: one for one in self._orders for name in one.names}
-        subscriptions = {one.id: one for one in self._subscriptions}
-        for one in self._issued:
-            if one.key is None or not has_key(one):
+        orders = {name: order_facts for order_facts in self._orders for name in order_facts.names}
+        subscriptions = {subscription.id: subscription for subscription in self._subscriptions}
+        for license_ in self._issued:
+            if license_.key is None or not has_key(license_):
                 continue
-            key = find_base_key(one.key)
+            key = find_base_key(license_.key)
             if key not in self._units:
-                order = orders.get(one.order_id or "")
+                order = orders.get(license_.order_id or "")
                 is_item = key.startswith("item:")
                 lines = None if order is None or not order.sells or is_item else order.lines
                 is_gone = lines is not None and lines.is_complete
@@ -199,11 +211,11 @@ class _Derivation:
                     key,
                     quantity=0 if is_gone else None,
                     order=order,
-                    subscription=subscriptions.get(one.subscription_id or ""),
+                    subscription=subscriptions.get(license_.subscription_id or ""),
                     is_item=is_item,
                     is_described=is_gone,
                 )
-            self._units[key].issued.append(one)
+            self._units[key].issued.append(license_)
 
     def _match_items(self, subscription: SubscriptionFacts) -> None:
         """Match the items of a subscription with what its first orders have sold."""
@@ -229,12 +241,12 @@ class _Derivation:
             assign_item(self._units.setdefault(key, Unit(key, order=payer)), item, subscription)
 
     def _is_bought(self, subscription: SubscriptionFacts) -> bool:
-        return any(one.sells and one.was_paid(self._rules) for one in subscription.orders)
+        return any(order.sells and order.was_paid(self._rules) for order in subscription.orders)
 
     # --- what it is worth
 
     def _find_mapping(self, ids: Iterable[str]) -> ItemMapping | None:
-        return next((self._mappings[one] for one in ids if one in self._mappings), None)
+        return next((self._mappings[id_] for id_ in ids if id_ in self._mappings), None)
 
     def _find_product(self, line: Line) -> str | None:
         mapping = self._find_mapping(line.external_ids)
@@ -243,8 +255,12 @@ class _Derivation:
     def _find_period(self, order: OrderFacts) -> str | None:
         """Return the period that is mapped for the lines of a renewal."""
         lines = () if order.lines is None else order.lines.lines
-        found = [self._find_mapping(line.external_ids) for line in lines]
-        periods = {one.expires_in for one in found if one is not None and one.expires_in is not None}
+        mappings = [self._find_mapping(line.external_ids) for line in lines]
+        periods = {
+            mapping.expires_in
+            for mapping in mappings
+            if mapping is not None and mapping.expires_in is not None
+        }
         return periods.pop() if len(periods) == 1 else None
 
     def _find_refusal(self, unit: Unit) -> str | None:
@@ -287,7 +303,7 @@ class _Derivation:
         current = self._find_current(unit, mapping)
         terms = None if current.mapping is None else self._make_terms(unit, current.mapping)
         is_replaced = terms is not None and terms.product != current.issued[0].product
-        paid = sum(1 for one in current.issued if one.revoked != FEWER)
+        paid = sum(1 for license_ in current.issued if license_.revoked != FEWER)
         count = paid if unit.quantity is None else unit.quantity
         is_ignored = mapping is not None and mapping.product is None
         if count > max(paid, MAX_QUANTITY):
@@ -300,7 +316,7 @@ class _Derivation:
                 key = f"{unit.key}@{terms.product}"
                 self._add_new(unit, range(1, count + 1), terms, key)
             return
-        others = [one for one in unit.issued if one not in current.issued]
+        others = [license_ for license_ in unit.issued if license_ not in current.issued]
         self._add_issued(unit, others, REPLACED)
         if not unit.is_described or (is_ignored and count):
             count = paid
@@ -314,7 +330,7 @@ class _Derivation:
             self._ask_to_map(unit)
         elif mapping.product is not None:
             known = (unit.quantity, unit.ordered, mapping.quantity)
-            quantity = next((one for one in known if one is not None), None)
+            quantity = next((count for count in known if count is not None), None)
             if quantity is None:
                 self._ask_for_quantity(unit, order)
             elif quantity > MAX_QUANTITY:
@@ -332,12 +348,12 @@ class _Derivation:
     def _find_current(self, unit: Unit, mapping: ItemMapping | None) -> _Current:
         """Return the licenses for what is sold now, or was sold last."""
         products: dict[str, list[Issued]] = {}
-        for one in reversed(unit.issued):
-            products.setdefault(one.product, []).insert(0, one)
+        for license_ in reversed(unit.issued):
+            products.setdefault(license_.product, []).insert(0, license_)
         if not unit.is_item or not unit.ids:
             return _Current(next(iter(products.values())), is_same=True)
         for of_product in products.values():
-            if any(one.item is None or one.item in unit.ids for one in of_product):
+            if any(license_.item is None or license_.item in unit.ids for license_ in of_product):
                 return _Current(of_product, is_same=True)
         latest = next(iter(products.values()))
         if mapping is None:
@@ -364,15 +380,15 @@ class _Derivation:
         terms: Terms | None,
     ) -> None:
         """Give a line or an item the number of licenses that is paid."""
-        paid = [one for one in current.issued if one.revoked != FEWER]
+        paid = [license_ for license_ in current.issued if license_.revoked != FEWER]
         count, question = len(paid), f"quantity:{unit.key}:{quantity}"
         is_refused = quantity < count and not self._may_reduce(unit, paid, quantity, question)
         if is_refused or (quantity > count and not self._may_add(unit, count, quantity, question)):
             quantity = count
         order = sorted(current.issued, key=by_need)
         numbers = find_numbers(current.issued)
-        for revoked, some in ((self._find_refusal(unit), order[:quantity]), (FEWER, order[quantity:])):
-            self._add_issued(unit, some, revoked, terms, numbers, is_same=current.is_same)
+        for revoked, licenses in ((self._find_refusal(unit), order[:quantity]), (FEWER, order[quantity:])):
+            self._add_issued(unit, licenses, revoked, terms, numbers, is_same=current.is_same)
         missing = quantity - len(order)
         if missing <= 0 or not self._may_issue(unit):
             return
@@ -380,13 +396,15 @@ class _Derivation:
             self._ask_to_map(unit)
             return
         taken = set(numbers.values())
-        free = (one for one in range(1, len(order) + quantity + 1) if one not in taken)
-        key = next((one.key for one in current.issued if one.key and has_key(one)), unit.key)
+        free = (number for number in range(1, len(order) + quantity + 1) if number not in taken)
+        key = next(
+            (license_.key for license_ in current.issued if license_.key and has_key(license_)), unit.key
+        )
         self._add_new(unit, islice(free, missing), terms or self._make_terms(unit, mapping), key)
 
     def _may_reduce(self, unit: Unit, paid: Sequence[Issued], quantity: int, question: str) -> bool:
         """Return whether licenses that are not paid any more may be revoked; otherwise a person is asked."""
-        in_use = sum(1 for one in paid if one.in_use)
+        in_use = sum(1 for license_ in paid if license_.in_use)
         if self._answers.get(question) is Answer.FOLLOW or (in_use <= quantity and self._follows(question)):
             return True
         text = (
@@ -414,11 +432,11 @@ class _Derivation:
         is_same: bool = False,
     ) -> None:
         """Add licenses that exist; `is_same`: they are for what is sold now."""
-        for one in issued:
-            key = one.key if one.key is not None and has_key(one) else unit.key
-            number = numbers.get(one.license_id, one.number)
-            item = unit.sold or one.item if is_same else one.item
-            self._add(unit, one.license_id, key, number, item=item, revoked=revoked, terms=terms)
+        for license_ in issued:
+            key = license_.key if license_.key is not None and has_key(license_) else unit.key
+            number = numbers.get(license_.license_id, license_.number)
+            item = unit.sold or license_.item if is_same else license_.item
+            self._add(unit, license_.license_id, key, number, item=item, revoked=revoked, terms=terms)
 
     def _add_new(self, unit: Unit, numbers: Iterable[int], terms: Terms, key: str) -> None:
         new = list(numbers)
@@ -464,17 +482,20 @@ class _Derivation:
         orders = set() if unit.order is None else set(unit.order.names)
         subscription = unit.subscription
         if subscription is not None:
-            orders = orders.union(*(one.names for one in subscription.orders))
+            orders = orders.union(*(order.names for order in subscription.orders))
         known = [
-            one
-            for one in self._contacts
-            if orders & set(one.orders) or (subscription is not None and subscription.id in one.subscriptions)
+            contact
+            for contact in self._contacts
+            if orders & set(contact.orders)
+            or (subscription is not None and subscription.id in contact.subscriptions)
         ]
-        email = next((one.email for one in known if one.email), None)
+        email = next((contact.email for contact in known if contact.email), None)
         if email is None and is_new:
-            customers = (Fetch("customer", one.customer_id, unit.about) for one in known if one.customer_id)
+            customers = (
+                Fetch("customer", contact.customer_id, unit.about) for contact in known if contact.customer_id
+            )
             self._note(*list(customers)[:1])
-        return email, next((one.language for one in known if one.language), None)
+        return email, next((contact.language for contact in known if contact.language), None)
 
     # --- what a person has to look at
 
@@ -540,7 +561,7 @@ class _Derivation:
     def _check_order(self, order: OrderFacts) -> None:
         about = f"order:{order.id}"
         is_served = any(unit.issued for unit in self._units.values() if unit.order is order)
-        is_served = is_served or any(one.order_id in order.names for one in self._issued)
+        is_served = is_served or any(license_.order_id in order.names for license_ in self._issued)
         if order.order is None:
             if not is_served and (order.find_refunded_share() is not Share.NONE or order.is_disputed()):
                 # Most such payments have nothing to do with licenses: they need no decision.
@@ -560,7 +581,7 @@ class _Derivation:
         elif order.sells and order.lines is None:
             # The items of a subscription may be known by itself.
             named = set(order.order.subscriptions)
-            if not any(one.items is not None for one in self._subscriptions if one.id in named):
+            if not any(other.items is not None for other in self._subscriptions if other.id in named):
                 self._ask_for_lines(order)
         elif order.order.reason is OrderReason.RENEWAL and not order.order.subscriptions:
             self._ask_for_purchase(
@@ -569,14 +590,14 @@ class _Derivation:
 
     def _check_subscription(self, subscription: SubscriptionFacts) -> None:
         about, course = f"subscription:{subscription.id}", self._courses[subscription.id]
-        by_hand = any(one.subscription_id == subscription.id for one in self._issued)
+        by_hand = any(license_.subscription_id == subscription.id for license_ in self._issued)
         has_licenses = by_hand or any(
             unit.issued for unit in self._units.values() if unit.subscription is subscription
         )
         paid = [
-            one
-            for one in subscription.orders
-            if one.was_paid(self._rules) and one.find_refusal(self._rules) is None
+            order
+            for order in subscription.orders
+            if order.was_paid(self._rules) and order.find_refusal(self._rules) is None
         ]
         if paid and not has_licenses and not self._is_bought(subscription):
             self._ask_for_purchase(f"{_name(about)} was paid, and its purchase is not known", about, *paid)
@@ -598,7 +619,7 @@ class _Derivation:
         return ""
 
     def _ask_for_purchase(self, what: str, about: str, *orders: OrderFacts) -> None:
-        lines = [line for one in orders if one.lines is not None for line in one.lines.lines]
+        lines = [line for order in orders if order.lines is not None for line in order.lines.lines]
         if lines and all(self._find_product(line) == "" for line in lines):
             return  # what issues no license anyway
         text = f"{what}; use `licserver source sync`, or extend or issue its license by hand"
@@ -617,5 +638,5 @@ def _name(about: str) -> str:
 
 def _find_payer(subscription: SubscriptionFacts, rules: Rules) -> OrderFacts | None:
     """Return the latest order that paid the subscription."""
-    paid = [one for one in subscription.orders if one.was_paid(rules)]
+    paid = [order for order in subscription.orders if order.was_paid(rules)]
     return paid[-1] if paid else None

@@ -34,7 +34,7 @@ class Unit:
     @property
     def is_valid(self) -> bool:
         """Whether it has licenses that were not removed."""
-        return any(one.revoked not in {FEWER, REPLACED} for one in self.issued)
+        return any(license_.revoked not in {FEWER, REPLACED} for license_ in self.issued)
 
     @property
     def about(self) -> str:
@@ -57,14 +57,14 @@ class Unit:
 _Matcher = Callable[[Unit, Line], bool]
 
 
-def by_need(one: Issued) -> tuple[bool, bool, int, bytes]:
+def by_need(license_: Issued) -> tuple[bool, bool, int, bytes]:
     """Order licenses: first those in use, last those that were not paid before."""
-    return one.revoked == FEWER, not one.in_use, one.number, one.license_id
+    return license_.revoked == FEWER, not license_.in_use, license_.number, license_.license_id
 
 
-def has_key(one: Issued) -> bool:
+def has_key(license_: Issued) -> bool:
     """Return whether a license has a key of a line that is known."""
-    return one.key is not None and not one.key.startswith(EARLIER)
+    return license_.key is not None and not license_.key.startswith(EARLIER)
 
 
 def escape(text: str) -> str:
@@ -86,12 +86,14 @@ def find_numbers(issued: Sequence[Issued]) -> dict[bytes, int]:
     """Return numbers for licenses: those that they have, and free ones where two have the same."""
     numbers: dict[bytes, int] = {}
     taken = set[int]()
-    for one in sorted(issued, key=lambda one: (not has_key(one), one.number, one.license_id)):
-        number = one.number
+    for license_ in sorted(
+        issued, key=lambda license_: (not has_key(license_), license_.number, license_.license_id)
+    ):
+        number = license_.number
         while number in taken:
             number += 1
         taken.add(number)
-        numbers[one.license_id] = number
+        numbers[license_.license_id] = number
     return numbers
 
 
@@ -112,7 +114,7 @@ def match_items(
     kept = (_has_id, _if_kept(_is_current), _if_kept(_is_sold), has_product)
     for matches in (*kept, _is_current, _is_sold, _shares_id):
         for item in list(open_):
-            unit = next((one for one in left if matches(one, item)), None)
+            unit = next((candidate for candidate in left if matches(candidate, item)), None)
             if unit is not None:
                 left.remove(unit)
                 open_.remove(item)
@@ -142,11 +144,11 @@ def _merge(items: Sequence[Line]) -> list[Line]:
     return list(merged.values())
 
 
-def add_quantities(one: Unit | Line, other: Line) -> int | None:
+def add_quantities(unit: Unit | Line, other: Line) -> int | None:
     """Return how many both are; None if either is not known."""
-    if one.quantity is None or other.quantity is None:
+    if unit.quantity is None or other.quantity is None:
         return None
-    return one.quantity + other.quantity
+    return unit.quantity + other.quantity
 
 
 def _if_kept(matches: _Matcher) -> _Matcher:
@@ -158,12 +160,12 @@ def may_belong(unit: Unit, subscription: SubscriptionFacts) -> bool:
     """Return whether a unit may be an item of a subscription."""
     if unit.subscription is not None:
         return unit.subscription is subscription
-    return any(unit.order is one for one in subscription.orders)
+    return any(unit.order is order for order in subscription.orders)
 
 
 def is_assigned(unit: Unit, subscription: SubscriptionFacts) -> bool:
     """Return whether its licenses were issued for the subscription."""
-    return any(has_key(one) and one.subscription_id == subscription.id for one in unit.issued)
+    return any(has_key(license_) and license_.subscription_id == subscription.id for license_ in unit.issued)
 
 
 def _is_sale(unit: Unit, *, is_alone: bool) -> bool:
@@ -173,7 +175,7 @@ def _is_sale(unit: Unit, *, is_alone: bool) -> bool:
     """
     if unit.order is None or not (unit.order.sells or unit.order.order is None):
         return False
-    return is_alone or not any(has_key(one) for one in unit.issued)
+    return is_alone or not any(has_key(license_) for license_ in unit.issued)
 
 
 def _has_id(unit: Unit, item: Line) -> bool:
@@ -201,4 +203,7 @@ def assign_item(unit: Unit, item: Line, subscription: SubscriptionFacts) -> None
 
 def find_last_item(issued: Sequence[Issued]) -> str | None:
     """Return what licenses were for last."""
-    return next((one.item for one in reversed(issued) if one.item and one.revoked != REPLACED), None)
+    return next(
+        (license_.item for license_ in reversed(issued) if license_.item and license_.revoked != REPLACED),
+        None,
+    )
