@@ -60,7 +60,7 @@ def test_a_feature_is_attached_by_three_statements(feature: str) -> None:
     assert len(attached) == STATEMENTS
 
 
-@pytest.mark.parametrize("package", ["licclient", "licconform"])
+@pytest.mark.parametrize("package", ["licclient", "licconform", "licserver"])
 def test_no_variable_is_called_one(package: str) -> None:
     """The name is the noun of the element: `license_`, `row`, `candidate`."""
     assert structure.bindings_of_one(structure.Modules(package)) == []
