@@ -97,6 +97,7 @@ BAD = [
     ({"clock": datetime(2026, 1, 1, tzinfo=UTC)}, TypeError, "clock"),
     ({"storage": 5}, TypeError, "storage must be the path of a folder, or have load.* not int"),
     ({"storage": b"state"}, TypeError, "storage must be .* not bytes"),
+    ({"storage": __file__}, ValueError, "storage must be the path of a folder, and there is a file"),
     *(({"storage": blank}, ValueError, "storage must be the path of a folder") for blank in ("", " ", "a\0")),
     ({"download_origins": "https://cdn.example"}, TypeError, "download_origins"),
     ({"download_origins": [7]}, TypeError, "download_origins"),
