@@ -198,8 +198,9 @@ class BaseClient(Generic[_W, _T]):
             expected = "the path of a folder, or have load, change and folder as a Storage"
             raise wrong_type("storage", expected, given.storage)
         folder = storage_module.read_folder("storage", given.storage)
-        if folder.is_file():  # on some systems it would look as if nothing had been stored yet
-            raise ValueError("storage must be the path of a folder, and there is a file")
+        with suppress(OSError):  # what cannot be looked at is found unreadable by the first call
+            if folder.is_file():  # on some systems it would look as if nothing had been stored yet
+                raise ValueError("storage must be the path of a folder, and there is a file")
         return storage_module.StateFolder(folder, patience=patience)
 
     def _renew(self) -> None:
