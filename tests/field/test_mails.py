@@ -18,6 +18,7 @@ from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerm
 from licserver.jobs.mail import register_mail
 from licserver.jobs.worker import BackgroundWorker
 from licserver.services.mail import QUEUES
+from licserver.services.validation import find_email, read_email
 
 Opened = tuple[World, Mailbox, Callable[[], Awaitable[Sequence[Job]]]]
 Open = Callable[..., Opened]
@@ -232,3 +233,12 @@ def test_keys_of_many_orders_of_one_customer_all_arrive(open_mailing: Open) -> N
         world.services.mail.send_keys([sell(world)[0]])
     world.clock.forward(minutes=1)
     assert len(world.repositories.queue.claim("mail-keys", world.clock(), timedelta(days=1), 1_000)) == 50
+
+
+@pytest.mark.parametrize("around", ["\u202e", "\u200b", "\ufeff", " \u202c ", "\u2068"])
+def test_an_address_is_copied_with_invisible_characters(around: str) -> None:
+    """They are left out around it; within it the address would not be the one that is shown."""
+    assert read_email(f"{around}ann@example.com{around}") == "ann@example.com"
+    assert find_email(f"an{around}n@example.com") is None
+    assert find_email(f"ann@exam{around}ple.com") is None
+    assert find_email(around) is None

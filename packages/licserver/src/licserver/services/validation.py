@@ -1,6 +1,7 @@
 """Validation of values of several subjects: text, ids, domains, addresses."""
 
 import re
+import unicodedata
 from typing import Final
 
 from licserver.domain.environments import (
@@ -24,6 +25,10 @@ MAX_LINE_CHARS: Final = 500  # characters of text without a special rule
 
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+
+
+_MAX_INVISIBLE: Final = 8  # characters around an address
+_JOINERS: Final = "\u200c\u200d"
 
 
 _LINE_BREAKS: Final = {ord(char): None for char in "\t\r\n"}
@@ -74,13 +79,26 @@ def find_ip(text: str, ipv6_prefix: int) -> str | None:
 
 
 def read_email(text: str | None) -> str | None:
-    """Validate a customer's e-mail address; return None for blank text."""
-    text = (text or "").strip()
-    if not text:
-        return None
-    if len(text) > MAX_EMAIL or not is_printable(text) or _EMAIL.fullmatch(text) is None:
+    """Validate a customer's e-mail address; return None for blank text.
+
+    Invisible characters around it are left out: programs copy them with an address. Within it they are
+    refused: what is shown would be another address.
+    """
+    given = (text or "").strip()
+    if len(given) <= MAX_EMAIL + _MAX_INVISIBLE:
+        shown = [at for at, char in enumerate(given) if not (char.isspace() or _is_invisible(char))]
+        if not shown:
+            return None
+        given = given[shown[0] : shown[-1] + 1]
+    is_plain = len(given) <= MAX_EMAIL and is_printable(given) and not any(map(_is_invisible, given))
+    if not is_plain or _EMAIL.fullmatch(given) is None:
         raise InvalidInputError("a customer's e-mail must look like name@example.com")
-    return text
+    return given
+
+
+def _is_invisible(char: str) -> bool:
+    """Return whether a character has no shape, such as a mark of direction; joiners shape letters."""
+    return unicodedata.category(char) == "Cf" and char not in _JOINERS
 
 
 def find_email(text: str | None) -> str | None:
