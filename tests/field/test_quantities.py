@@ -1,4 +1,4 @@
-"""Quantities as shops report them: fractions, uses, and more than anybody sells licenses of.
+"""Quantities as shops report them: fractions, uses, and more than a person buys at once.
 
 An order with such a line was unreadable as a whole: the customer got no key, and the vendor was not asked.
 Reports: woocommerce/woocommerce#52198, XiaoFaye/WooCommerce.NET#286, better-auth/better-auth#8926.
