@@ -187,6 +187,7 @@ async def test_silent_endpoints_delay_no_other_one(make_world):
     async def be_silent(_request):
         held.count = getattr(held, "count", 0) + 1
         await held.wait()
+        return web.Response()
 
     async with receiver(accept) as url, receiver(be_silent) as silent:
         for _ in range(3):
