@@ -298,8 +298,8 @@ def windows(session: nox.Session) -> None:
     tool = ("python", "-m", "tools.windows", *session.posargs)
     place = {"PYTHONPATH": "tests"}  # the virtual screen
     command = ("uv", "run", "--quiet", "--locked", "--group", "test", *tool)
-    if lacks := session.run(*command, "--missing", env=place, external=True, silent=True):
-        session.skip(f"nothing ran under wine, as this machine lacks {str(lacks).strip()}")
+    if lacks := str(session.run(*command, "--missing", env=place, external=True, silent=True)).strip():
+        session.skip(f"nothing ran under wine, as this machine lacks {lacks}")
     session.run(*command, env=place, external=True)
 
 
