@@ -101,6 +101,17 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
             id="not mapped",
         ),
         pytest.param(
+            [order(), lines(line("x", 3))],
+            Attention(
+                "unmapped:line:5/1:x",
+                AttentionKind.UNMAPPED,
+                "order 5: 3 of x are not mapped; map it with `licserver source map`",
+                "order:5",
+                ("x",),
+            ),
+            id="several that are not mapped",
+        ),
+        pytest.param(
             [order(), lines(Line("1", ("x", "y"), "y", 1))],
             Attention(
                 "unmapped:line:5/1:y",

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -43,6 +43,8 @@ def _parse_number(text: str, word: str) -> int | None:
         raise click.BadParameter(f"{text!r} is not a whole number or {word!r}")
     return int(text)
 
+
+MAX_FOR_SALE: Final = 10_000  # licenses: they are written in one transaction
 
 SLOTS: Any = {
     "type": lambda text: _parse_number(text, "unlimited"),
@@ -107,19 +109,25 @@ KEY is a license key, the id that `license list` shows, or - to read one from st
     metavar="ID",
     help="Of `source problems`: take over customer, note and mapping of its sale, and settle it.",
 )
-@click.option("--count", type=click.IntRange(min=1), default=1, help="How many keys.")
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    help="How many keys; default: 1, and with --problem as many as were bought.",
+)
 @click.option("--mail", is_flag=True, help="Mail the keys to the address of --email, all in one mail.")
 def issue(
     services: Services,
     printer: Printer,
     slug: str,
     problem_id: int | None,
-    count: int,
+    count: int | None,
     *,
     mail: bool,
     **terms: Any,
 ) -> None:
     """Issue license keys for the product SLUG, and print them, one a line."""
+    if count is None:
+        count = 1 if problem_id is None else _find_quantity(services, problem_id)
     _warn_of_useless(LicenseTerms(**terms), services.now())
     if terms["support_until"] is not None:
         warn_of_unused_support(services, slug)
@@ -150,12 +158,17 @@ def _warn_of_useless(terms: LicenseTerms, now: datetime) -> None:
         echo("warning: without slots and an allow-list no computer can use the license", err=True)
 
 
+def _find_quantity(services: Services, problem_id: int) -> int:
+    problems = services.sale_problems
+    return problems.find_quantity(problems.get(problem_id)) or 1
+
+
 def _issue_for_sale(
     services: Services, slug: str, problem_id: int, count: int, *, is_mailed: bool, terms: dict[str, Any]
 ) -> Iterator[list[str]]:
     """Issue licenses for the sale of a problem, and settle it in the same transaction."""
-    if count > ISSUE_BATCH:
-        raise InvalidInputError(f"at most {ISSUE_BATCH} keys are issued for a sale at once")
+    if count > MAX_FOR_SALE:
+        raise InvalidInputError(f"at most {MAX_FOR_SALE} keys are issued for a sale at once")
     with services.transaction() as tx:
         known = tx.sale_problems.find_terms(tx.sale_problems.get(problem_id), slug)
         known.pop("product", None)

@@ -22,7 +22,15 @@ from licserver.cli.common import (
 )
 from licserver.cli.licenses import SEATS, SLOTS
 from licserver.cli.output import echo
-from licserver.database.repositories.sales import CHANGES, STATES, Problem, Source, SourceMapping, StoredEvent
+from licserver.database.repositories.sales import (
+    CHANGES,
+    DEAD,
+    STATES,
+    Problem,
+    Source,
+    SourceMapping,
+    StoredEvent,
+)
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services import Services
@@ -289,7 +297,15 @@ def replay(services: Services, printer: Printer, event_ids: Sequence[int]) -> No
 def list_problems(services: Services, printer: Printer, limit: int) -> None:
     """List what you have to look at, the latest first."""
     problems = services.sale_problems.list_open(limit=limit).items
-    printer.table(map(_problem_record, problems), (6, 16, 24, 22, 14, 0), "nothing needs you")
+    dead = [
+        source.name
+        for source in services.sources.list_all()
+        if services.sources.list_events(source.name, DEAD, limit=1).items
+    ]
+    empty = "no sale waits for an answer" if dead else "nothing needs you"
+    printer.table(map(_problem_record, problems), (6, 16, 24, 22, 14, 0), empty)
+    for name in dead if not problems else ():
+        echo(f"deliveries could not be processed: licserver source events {name} --state dead", err=True)
 
 
 def _problem_record(problem: Problem) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import MailService
 from licserver.services.validation import to_line
 from licserver.shops.contract import Answer, Attention
-from licserver.shops.facts import CONTACT, Contact, load_fact
+from licserver.shops.facts import CONTACT, Contact, Lines, load_fact
 from licserver.shops.periods import add_period
 
 SCAN_SECONDS: Final = 60.0
@@ -67,6 +67,23 @@ class ProblemService(Service):
         if mapping.support is not None:
             terms["support_until"] = add_period(today, mapping.support)
         return terms
+
+    def find_quantity(self, problem: Problem) -> int | None:
+        """Return how many of what a problem is about were bought; None if the shop has not reported it."""
+        ids = {*json.loads(problem.external_ids or "[]")}
+        kind, _, id_ = problem.object.partition(":")
+        rows, _ = self._context.repositories.sales.load_contract(problem.source, [problem.object])
+        facts = [load_fact(row.content, row.customer_email) for row in rows if row.kind == "lines"]
+        owned = [
+            fact
+            for fact in facts
+            if isinstance(fact, Lines) and id_ == (fact.order_id if kind == "order" else fact.subscription_id)
+        ]
+        quantities = [
+            line.quantity for fact in owned for line in fact.lines if ids.intersection(line.external_ids)
+        ]
+        known = [quantity for quantity in quantities if quantity is not None]
+        return sum(known) if known and len(known) == len(quantities) else None
 
     def _find_mapping(self, problem: Problem) -> SourceMapping | None:
         """Return the mapping of a problem's purchase, if the mapping issues licenses."""

@@ -518,7 +518,9 @@ class _Derivation:
             text = f"{_name(unit.about)}: which product was bought is not in the report; issue by hand"
             self._ask(f"lines:{unit.key}", AttentionKind.LINES, text, unit.about)
             return
-        text = f"{_name(unit.about)}: {unit.name} is not mapped; map it with `licserver source map`"
+        several = unit.quantity is not None and unit.quantity > 1
+        what = f"{unit.quantity} of {unit.name} are" if several else f"{unit.name} is"
+        text = f"{_name(unit.about)}: {what} not mapped; map it with `licserver source map`"
         self._ask(f"unmapped:{unit.key}:{unit.sold}", AttentionKind.UNMAPPED, text, unit.about, unit.ids)
 
     def _ask_for_quantity(self, unit: Unit, order: OrderFacts) -> None:

@@ -63,8 +63,11 @@ def parse_problem_id(text: str) -> int:
 
 def describe_sale(services: Services, problem_id: int) -> dict[str, str]:
     """Return the fields of the form that issues a license by hand, for the sale of a problem."""
-    terms = services.sale_problems.find_terms(services.sale_problems.get(problem_id))
-    return {field: _format(name, terms[name]) for name, field in _FIELDS.items() if name in terms}
+    problems = services.sale_problems
+    problem = problems.get(problem_id)
+    terms, quantity = problems.find_terms(problem), problems.find_quantity(problem)
+    fields = {field: _format(name, terms[name]) for name, field in _FIELDS.items() if name in terms}
+    return fields | ({} if quantity is None else {"count": str(quantity)})
 
 
 def _format(name: str, value: Any) -> str:
