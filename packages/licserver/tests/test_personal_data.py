@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from harness import sales, shops
 from harness.engines import both_engines
 from licserver.database.repositories.personal_data import OTHERS, PERSON, is_text, person_columns
 from licserver.database.repositories.tokens import IdempotencyKey
@@ -468,3 +469,27 @@ async def test_the_console_asks_before_it_erases(world, alice):
     text = await alice.post("/console/customers/erase", email=ANN, sure="yes")
     assert "All data of the customer is erased." in text
     assert holding(world, ANN) == []
+
+
+@both_engines
+def test_sales_that_are_called_by_an_address_stay_apart(world, monkeypatch):
+    """A shop of one's own may take the address as the number of an order or a subscription.
+
+    Erased by the same word, a second order of the kind could not be erased at all, and the subscriptions of
+    two people became one: its end ended both.
+    """
+    monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
+    sales.add(world, "standard")
+    people = ("ka@zed.example", "kb@zed.example")
+    for person in people:
+        names = {"customer_email": person, "external_id": "app", "subscription_id": person}
+        for order in (person, f"{person}-2"):
+            body = shops.standard("purchase.completed", order_id=order, **names)
+            sales.process(world, "standard", body)
+    assert len(sales.licenses(world)) == 4
+    for person in people:
+        assert world.services.personal_data.erase(person, keep_licenses=True)
+    by_subscription = {}
+    for license_ in sales.licenses(world):
+        by_subscription.setdefault(license_.subscription_id, []).append(license_)
+    assert sorted(map(len, by_subscription.values())) == [2, 2]

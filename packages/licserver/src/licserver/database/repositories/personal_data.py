@@ -296,7 +296,8 @@ def erase_person(
     """Erase the data of `find_person`; return the number of rows that were changed or deleted, by table.
 
     Args:
-        token: Takes the place of the address in keys, which stay different from each other.
+        token: Takes the place of the address everywhere: an order that is called by it keeps one name in all
+            tables, and orders of different people keep different names.
         kept: Ids of licenses that stay, without the person; others are deleted.
     """
     gone = frozenset(person.license_ids) - frozenset(kept)
@@ -350,12 +351,7 @@ def _erased_values(table: sa.Table, row: Row, pattern: AddressPattern, token: st
     values = {}
     for column in person_columns(table):
         if pattern.is_in(row[column.key]):
-            is_key = column.primary_key or any(
-                column.name in constraint.columns
-                for constraint in table.constraints
-                if isinstance(constraint, sa.UniqueConstraint)
-            )
-            erased = pattern.erase(row[column.key], token if is_key else ERASED)
+            erased = pattern.erase(row[column.key], token)
             values[column.key] = None if column.name == "customer_email" else erased
     return values
 
