@@ -143,14 +143,21 @@ async def test_terms_are_taken_over_and_chosen(unmapped, alice):
     assert "selected" in page
 
 
-async def test_the_page_of_a_license_names_what_was_kept_and_by_whom(world, alice, monkeypatch):
-    """A revocation that was taken back, and the end of a subscription."""
+@pytest.fixture
+def subscribed(world, monkeypatch):
+    """A license of a subscription; it comes before the server, which would process the delivery as well."""
     monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
     sales.add(world, "standard")
     bought = {"order_id": "5", "external_id": "app", "subscription_id": "s"}
     paid = shops.standard("purchase.completed", **bought, paid_through="2026-07-15T12:00:00Z")
     sales.process(world, "standard", paid)
     (license_,) = world.services.licenses.list_all()
+    return license_
+
+
+async def test_the_page_of_a_license_names_what_was_kept_and_by_whom(subscribed, world, alice):
+    """A revocation that was taken back, and the end of a subscription."""
+    license_ = subscribed
     page = f"/console/licenses/{license_.id.hex()}"
     assert "Changed by hand" not in await alice.get(page)
     person = world.services.acting_as(Actor(ActorKind.USER, "bea"))

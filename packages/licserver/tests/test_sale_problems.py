@@ -128,10 +128,16 @@ def test_check_and_metrics_count_them(world):
     assert sizes["sales"].problems == 1
 
 
-async def test_the_console_shows_and_mends_them(world, alice):
-    """From the overview to the list, and from there by one click."""
+@pytest.fixture
+def unmapped(world, shop_secrets):
+    """Two sales that wait; they come before the server, which would process deliveries as well."""
     add(world, "standard", mapped=False)
     process(world, "standard", bought("<b>1</b>"), bought("2", "other"))
+
+
+@pytest.mark.usefixtures("unmapped")
+async def test_the_console_shows_and_mends_them(world, alice):
+    """From the overview to the list, and from there by one click."""
     assert "2 sales need you" in await alice.get("/console")
     assert "2 sales need you" in await alice.get("/console/sources")
     page = await alice.get("/console/sales")
@@ -152,14 +158,20 @@ async def test_the_console_shows_and_mends_them(world, alice):
     assert len(licenses(world)) == 1
 
 
-async def test_the_page_of_a_license_shows_what_was_left(world, alice):
-    """What a person has set stays, and the page says so."""
+@pytest.fixture
+def left(world, shop_secrets):
+    """A license that a person has reinstated after its refund, which came again; as above."""
     add(world, "standard")
     process(world, "standard", bought(), shops.standard("purchase.refunded", order_id="1"))
     (license_,) = licenses(world)
     world.services.licenses.reinstate(license_.id.hex())
     process(world, "standard", shops.standard("purchase.refunded", order_id="1", customer_language="de"))
-    assert "revoked: the order was refunded" in await alice.get(f"/console/licenses/{license_.id.hex()}")
+    return license_
+
+
+async def test_the_page_of_a_license_shows_what_was_left(left, alice):
+    """What a person has set stays, and the page says so."""
+    assert "revoked: the order was refunded" in await alice.get(f"/console/licenses/{left.id.hex()}")
 
 
 def sell_unmapped(cli, monkeypatch, body):
