@@ -231,6 +231,21 @@ def test_as_many_are_issued_by_hand_as_were_bought(cli, monkeypatch):
     assert len(cli("license", "issue", "app", "--problem", problem).split()) == 3
 
 
+@both_engines
+def test_a_sale_that_has_licenses_says_not_how_many_are_missing(world):
+    """Its item became one that is not mapped: three more would be six."""
+    add(world, "standard")
+    bought_three = {"external_id": "app", "quantity": 3, "subscription_id": "s"}
+    process(world, "standard", shops.standard("purchase.completed", order_id="1", **bought_three))
+    world.clock.forward(seconds=60)
+    changed = {"subscription_id": "s", "external_id": "other", "quantity": 3}
+    stamp = f"{world.clock():%Y-%m-%dT%H:%M:%SZ}"
+    process(world, "standard", shops.standard("subscription.changed", stamp, **changed))
+    (problem,) = problems(world)
+    assert (problem.kind, len(licenses(world))) == ("not mapped", 3)
+    assert world.services.sale_problems.find_quantity(problem) is None
+
+
 def test_the_command_line_maps_and_goes_on(cli, monkeypatch):
     """It names what waits; with --go-on the server processes it."""
     sell_unmapped(cli, monkeypatch, shops.standard("purchase.completed", order_id="1", external_id="a"))

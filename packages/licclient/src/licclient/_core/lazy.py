@@ -14,7 +14,7 @@ _Mark = tuple[int, int] | None
 
 
 def _mark(path: str) -> _Mark:
-    """Return by what a file is known again; None if there is none."""
+    """Return what identifies a file; None for a file that does not exist."""
     try:
         info = os.stat(path)  # noqa: PTH116 - pathlib is loaded later, if at all
     except OSError:

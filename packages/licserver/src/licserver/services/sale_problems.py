@@ -12,7 +12,7 @@ from licserver.services.context import Service
 from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import MailService
 from licserver.services.validation import to_line
-from licserver.shops.contract import Answer, Attention
+from licserver.shops.contract import Answer, Attention, AttentionKind
 from licserver.shops.facts import CONTACT, Contact, Lines, load_fact
 from licserver.shops.periods import add_period
 
@@ -69,18 +69,22 @@ class ProblemService(Service):
         return terms
 
     def find_quantity(self, problem: Problem) -> int | None:
-        """Return how many of what a problem is about were bought; None if the shop has not reported it."""
-        ids = {*json.loads(problem.external_ids or "[]")}
+        """Return how many licenses are missing, if a product is not mapped and its sale has no license yet.
+
+        None if that is not so, or the shop has not reported it: then a person has to know.
+        """
         kind, _, id_ = problem.object.partition(":")
-        rows, _ = self._context.repositories.sales.load_contract(problem.source, [problem.object])
+        sales, ids = self._context.repositories.sales, {*json.loads(problem.external_ids or "[]")}
+        rows, objects = sales.load_contract(problem.source, [problem.object])
+        if problem.kind != AttentionKind.UNMAPPED or sales.list_sold(problem.source, objects, ()):
+            return None
         facts = [load_fact(row.content, row.customer_email) for row in rows if row.kind == "lines"]
-        owned = [
-            fact
+        quantities = [
+            line.quantity
             for fact in facts
             if isinstance(fact, Lines) and id_ == (fact.order_id if kind == "order" else fact.subscription_id)
-        ]
-        quantities = [
-            line.quantity for fact in owned for line in fact.lines if ids.intersection(line.external_ids)
+            for line in fact.lines
+            if ids.intersection(line.external_ids)
         ]
         known = [quantity for quantity in quantities if quantity is not None]
         return sum(known) if known and len(known) == len(quantities) else None
