@@ -66,28 +66,11 @@ WHOLLY_MARKED = re.compile(
 """In a file of which the default selection has no test."""
 
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of the test's user is made in it
-MEMORY_BYTES = 4 << 30
-"""What a run of everything may need; a default run has 0.9 GiB."""
-
-
-def _put_files_in_memory() -> None:
-    """Have `tmp_path` in memory where there is room: on a disk each commit of a test waits for 1 to 6 ms."""
-    try:
-        shared = os.statvfs(MEMORY)
-    except (OSError, AttributeError):  # another system
-        return
-    is_executable = not shared.f_flag & os.ST_NOEXEC  # tests start programs that they write
-    if is_executable and shared.f_bavail * shared.f_frsize > MEMORY_BYTES and os.access(MEMORY, os.W_OK):
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end the run, and each worker begin to collect in another folder.
 
     In a fresh clone all test files are compiled first: five seconds, in each worker.
     """
-    _put_files_in_memory()
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % len(config.args)
         config.args = config.args[number:] + config.args[:number]
