@@ -30,7 +30,7 @@ from bench.databases import Stocked
 from bench.servers import Target, product
 from bench.steady import Watched
 from bench.stock import DOMAIN, SLUG
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import StandaloneSettings
 
 PASSWORD: Final = "four words of a sentence"

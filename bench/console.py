@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.lists import TIMES, served
 from bench.shops import RARE, shops
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.shops import ShopKind
 from licserver.web.app import create_app
 

@@ -28,7 +28,7 @@ from bench.databases import Stocked
 from bench.servers import product
 from bench.stock import SLUG
 from licserver.protocol.webhooks import EventType, format_secret, signed_headers
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import StandaloneSettings
 from licserver.shops import ShopKind
 

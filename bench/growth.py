@@ -28,7 +28,7 @@ from licserver.clock import system_clock
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import StandaloneSettings
 
 ADDRESS: Final = "203.0.113.7"

@@ -28,7 +28,7 @@ from licserver.database.engine import connect
 from licserver.database.tables.licenses import activations, licenses
 from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import IssuedLicense, LicenseTerms, Scope
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.serving.connections import Runner
 from licserver.settings import StandaloneSettings
 from licserver.web.app import create_app

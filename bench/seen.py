@@ -22,7 +22,7 @@ from licserver.database.engine import Database, connect
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import StandaloneSettings
 
 _ROUNDS: Final = ((10_000, True), (200_000, True), (200_000, False), (200_000, False), (10_000, True))

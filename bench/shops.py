@@ -22,7 +22,7 @@ from licserver.database.engine import connect
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.database.tables.licenses import audit, licenses
 from licserver.domain.decisions import version_key
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.settings import StandaloneSettings
 
 _BATCH: Final = 20_000

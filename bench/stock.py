@@ -16,7 +16,7 @@ from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.response_signatures import live_keys
 from licserver.security.secrets_file import add_signing_key, signing_keys
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.settings import Settings
 
 SLUG: Final = "bench-notes"

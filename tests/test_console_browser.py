@@ -13,7 +13,7 @@ from harness.chromium import DESK, PHONE, Visitor, visiting
 from harness.console_shop import EVIL, add_alice, stock_long_names, stock_shop
 from harness.world import Server, World
 from licserver.domain.decisions import generate_license_key
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 
 pytestmark = [
     pytest.mark.browser,

@@ -28,7 +28,7 @@ from licserver.database.tables.licenses import activations
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.settings import StandaloneSettings
 
 SECONDS = float(os.environ.get("LICENSING_HOSTILE_SECONDS", "20"))

@@ -20,7 +20,7 @@ from harness.engines import Postgres
 from harness.programs import licserver, serving_process
 from licserver.database import migrate, schema
 from licserver.database.engine import Database, connect
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import StandaloneSettings
 
 ROWS = int(os.environ.get("LICENSING_UPGRADE_ROWS", "100000"))  # `nox -s upgrade` asks for ten million

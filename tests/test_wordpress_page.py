@@ -17,7 +17,7 @@ import pytest
 from harness.world import MovableClock, Server, World, utc
 from licserver.artifacts import ArtifactFolder
 from licserver.domain.records import EnvironmentPolicy, WordPressFields
-from licserver.services import Services
+from licserver.services.installation import Services
 
 ROOT: Final = Path(__file__).parents[1]
 PHP: Final = shutil.which("php") or ""

@@ -27,7 +27,7 @@ from harness.redis_server import Redis
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol.public_api import VERIFY_PATH
 from licserver.security.secrets_file import open_vault
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.settings import Settings
 
 DRAIN_DELAY = 3

@@ -13,8 +13,8 @@ from harness.world import World
 from licserver.database.repositories.webhooks import DELIVERIES
 from licserver.domain.decisions import license_state
 from licserver.domain.records import LicenseState, LicenseTerms
-from licserver.services import open_services
 from licserver.services.backup import write_backup
+from licserver.services.installation import open_services
 from licserver.services.restore import restore_backup
 from licserver.settings import StandaloneSettings
 

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from harness.engines import create_sqlite
 from licserver.cli import main
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 

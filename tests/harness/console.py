@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from licserver.services import Services
+from licserver.services.installation import Services
 
 NAME, PASSWORD = "alice", "four words of a sentence"
 

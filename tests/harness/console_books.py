@@ -4,7 +4,7 @@ import csv
 import io
 from typing import Any
 
-from licserver.services import AuditFilter
+from licserver.database.repositories.audit import AuditFilter
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% raw %}'
 """What nobody's browser may run."""

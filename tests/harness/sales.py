@@ -9,7 +9,7 @@ import pytest
 from harness import shops
 from licserver.domain.records import IssuedLicense
 from licserver.errors import BuryJobError
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 from licserver.services.sources import Receipt
 from licserver.shops import ShopKind
 

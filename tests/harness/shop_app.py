@@ -16,7 +16,7 @@ from harness.world import World
 from licclient import LicenseClient, Reason
 from licclient.errors import LicenseRefusedError
 from licserver.domain.records import EnvironmentPolicy
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 from licserver.shops import ShopKind
 
 Open = Callable[..., "Shop"]

@@ -31,7 +31,7 @@ from licserver.domain.records import (
 )
 from licserver.domain.seats import Seat
 from licserver.protocol import public_api
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.serving.connections import Runner
 from licserver.serving.server import create_app_with_jobs
 from licserver.settings import StandaloneSettings

@@ -34,7 +34,7 @@ from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerm
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import sign_with_keys
 from licserver.security.secrets_file import SECRETS_FILE
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.serving.access_log import AccessLogger
 from licserver.serving.connections import Runner
 from licserver.serving.server import create_app_with_jobs

@@ -17,7 +17,7 @@ from pathlib import Path
 import licserver
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import sign_with_keys
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import load_settings
 
 _STATEMENTS = {"commit", "execute"}

@@ -20,7 +20,7 @@ from licserver.domain.seats import SeatRequest
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.license_files import read_rows
 from licserver.protocol.release_manifests import sign_with_keys
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.shops import ShopKind
 from licserver.web.console.pages.audit import ACTIONS
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from licserver.database.repositories.audit import AuditFilter
 from licserver.database.tables.licenses import audit
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import SYSTEM, Actor, ActorKind, EnvironmentPolicy, LicenseTerms, Scope
 from licserver.errors import InvalidInputError, NotFoundError, StoreUnavailableError
-from licserver.services import AuditFilter
 
 ANN = Actor(ActorKind.USER, "ann")
 

@@ -15,7 +15,7 @@ from harness.commands import list_processes
 from licserver.database.repositories.webhooks import DELIVERIES
 from licserver.jobs import process
 from licserver.jobs.worker import POLL_SECONDS
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.services.queues import measure_queues
 from licserver.settings import Settings
 

@@ -20,8 +20,8 @@ from licserver.database.hot_path.store import BatchStore
 from licserver.database.tables import metadata
 from licserver.domain.records import LicenseTerms
 from licserver.errors import ArtifactsError, BackupError, InvalidInputError
-from licserver.services import Services, open_services
 from licserver.services.backup import write_backup
+from licserver.services.installation import Services, open_services
 from licserver.services.restore import restore_backup
 from licserver.settings import Settings
 

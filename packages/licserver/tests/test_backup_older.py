@@ -19,8 +19,9 @@ from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.decisions import mask_key
 from licserver.domain.records import ActorKind, Scope
 from licserver.errors import BackupError
-from licserver.services import LicenseFilter, open_services
 from licserver.services.backup import write_backup
+from licserver.services.installation import open_services
+from licserver.services.license_search import LicenseFilter
 from licserver.services.restore import restore_backup
 from licserver.services.tokens import Response
 from licserver.settings import Settings

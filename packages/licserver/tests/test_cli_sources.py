@@ -6,7 +6,7 @@ import os
 import pytest
 
 from harness import shops
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 

@@ -12,7 +12,8 @@ from harness.console_books import rows
 from harness.engines import both_engines
 from licserver.domain.records import Actor, ActorKind, LicenseTerms
 from licserver.errors import StoreUnavailableError
-from licserver.services import MAX_PAGE, LicenseFilter
+from licserver.services.license_search import LicenseFilter
+from licserver.services.lists import MAX_PAGE
 
 CELL = "=cmd|' /C calc'!A0"
 

@@ -10,8 +10,8 @@ import pytest
 from harness.console_books import EVIL, audit_log
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.domain.records import LicenseState
-from licserver.services import LicenseFilter
 from licserver.services.context import CUSTOMER
+from licserver.services.license_search import LicenseFilter
 from licserver.web.statistics import STATISTICS
 
 

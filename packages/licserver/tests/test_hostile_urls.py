@@ -13,7 +13,7 @@ from licserver.cli import main
 from licserver.domain.environments import normalise_domain
 from licserver.errors import InvalidInputError, LicserverError
 from licserver.jobs.shop_apis import _read_address
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.services.self_check import check_installation
 from licserver.settings import StandaloneSettings
 from licserver.web.app import create_app

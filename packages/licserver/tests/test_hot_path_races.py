@@ -87,7 +87,7 @@ from licserver.settings import Settings
 from licserver.database.hot_path.activations import ActivationRequest
 from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.store import BatchStore
-from licserver.services import open_services
+from licserver.services.installation import open_services
 now = datetime(2026, 6, 15, tzinfo=UTC)
 services = open_services(Settings(data_dir=Path(sys.argv[1])))  # the database's URL is in the environment
 store = BatchStore(services.database)

@@ -10,7 +10,7 @@ import pytest
 from licserver.database.schema import open_database
 from licserver.errors import SecretsError, StoreError
 from licserver.security.secrets_file import change_secrets, new_secrets, open_vault, other_secrets, read_vault
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 KEY = "CP-ABCDEF-012345-GHIJKL-6789MN-OPQRST"

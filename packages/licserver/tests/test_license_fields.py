@@ -16,8 +16,8 @@ from licserver.database.tables.licenses import licenses
 from licserver.domain.records import TERMS, IssuedLicense, LicenseTerms
 from licserver.protocol import license_files
 from licserver.protocol.license_files import FORMATS, read_rows, to_line, write_head, write_row
-from licserver.services import open_services
 from licserver.services.backup import write_backup
+from licserver.services.installation import open_services
 from licserver.services.license_imports import Existing
 from licserver.services.restore import restore_backup
 from licserver.settings import Settings

@@ -10,12 +10,13 @@ import pytest
 
 from harness import engines
 from licserver.database.repositories import license_search
+from licserver.database.repositories.audit import AuditFilter
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.decisions import generate_license_key, is_support_over, license_state, mask_key
 from licserver.domain.records import Environment, LicenseState, LicenseTerms
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.protocol.license_files import LicenseRow
-from licserver.services import AuditFilter, LicenseFilter
+from licserver.services.license_search import LicenseFilter
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 

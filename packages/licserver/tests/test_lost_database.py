@@ -10,7 +10,7 @@ import pytest
 from harness.engines import postgresql_only
 from licserver.errors import StoreError
 from licserver.security.secrets_file import new_secrets
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 FILE = "licserver.sqlite3"

@@ -10,8 +10,8 @@ from harness import engines
 from licserver.database.repositories.statistics import Seen, note_seen
 from licserver.domain.records import Environment, EnvironmentPolicy, Machine
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
-from licserver.services import open_services
 from licserver.services.backup import write_backup
+from licserver.services.installation import open_services
 from licserver.services.restore import restore_backup
 from licserver.settings import Settings
 from licserver.web.statistics import STATISTICS

@@ -14,7 +14,7 @@ from licserver.domain.decisions import is_imported_key, mask_key
 from licserver.protocol.conversion import Conversion
 from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import read_rows
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 
 UUIDS = [
     str(UUID(int=(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC834 % 2**128)) for number in range(10_000)

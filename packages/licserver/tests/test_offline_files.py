@@ -18,7 +18,7 @@ from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.offline_files import BEGIN, END
 from licserver.security.secrets_file import format_signing_key, new_secrets
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.offline_files import RefusedFileError
 
 NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from licserver.artifacts import ArtifactFolder
 from licserver.domain.records import Artifact
 from licserver.errors import ArtifactsError, SecretsError, StoreError
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 SERVER = 65534  # nobody

@@ -21,7 +21,7 @@ from licserver.domain.personal_data import AddressPattern, fold_address, is_addr
 from licserver.domain.records import ActorKind
 from licserver.errors import NotFoundError
 from licserver.services.personal_data import FILE
-from licserver.services.tokens import Response, run_once
+from licserver.services.tokens import Response
 
 ANN = "Ann.Jones@example.com"
 BOB = "bob@example.com"
@@ -284,7 +284,7 @@ def test_what_is_encrypted_is_found_as_well(make_world):
     with world.services.database.reading() as connection:
         token_id = connection.scalar(sa.select(metadata.tables["tokens"].c.id))
     key = IdempotencyKey(ActorKind.TOKEN, token_id, "order", b"d" * 32)
-    run_once(world.services, key, lambda: None, lambda *_: Response(201, json.dumps({"email": ANN}).encode()))
+    world.services.run_once(key, lambda: None, lambda *_: Response(201, json.dumps({"email": ANN}).encode()))
     world.services.personal_data.erase(ANN, keep_licenses=True)
     assert rows_of(world, account_codes) == []
     assert rows_of(world, idempotency_keys) == []

@@ -15,7 +15,7 @@ import pytest
 
 from licserver.artifacts import ArtifactFolder
 from licserver.protocol import release_manifests
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import load_settings
 
 pytestmark = pytest.mark.crash

@@ -18,7 +18,7 @@ from licserver.database.hot_path.updates import UpdateQuery
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import Manifest, read, sign, sign_with_keys, use_signed
-from licserver.services import open_services
+from licserver.services.installation import open_services
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 KEY, OTHER = PrivateKey(b"1" * 32), PrivateKey(b"2" * 32)

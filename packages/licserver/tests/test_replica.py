@@ -13,7 +13,8 @@ from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.store import BatchStore
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms
 from licserver.errors import SettingsError
-from licserver.services import LicenseFilter, open_services
+from licserver.services.installation import open_services
+from licserver.services.license_search import LicenseFilter
 from licserver.services.self_check import Level, check_installation
 from licserver.settings import Settings, load_settings
 

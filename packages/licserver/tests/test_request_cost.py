@@ -15,7 +15,7 @@ from harness.programs import serving_process
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.protocol import public_api, rollbacks, seats, trials, uses
 from licserver.protocol.feeds import SPARKLE_PATH, TAURI_PATH, VELOPACK_PATH
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import StandaloneSettings
 from licserver.shops import ShopKind
 from licserver.web.app import create_app

@@ -16,8 +16,8 @@ from licserver.database.repositories.statistics import Seen, note_refusals, note
 from licserver.database.tables.licenses import refusals, seats
 from licserver.domain.records import Environment
 from licserver.errors import SettingsError
-from licserver.services import Services, open_services
 from licserver.services.backup import write_backup
+from licserver.services.installation import Services, open_services
 from licserver.services.restore import restore_backup
 from licserver.settings import Settings, load_settings
 

@@ -19,8 +19,8 @@ from licserver.database.migrations import online
 from licserver.database.schema import open_database
 from licserver.domain.records import LicenseTerms
 from licserver.errors import LicserverError, StoreError
-from licserver.services import open_services
 from licserver.services.backup import write_backup
+from licserver.services.installation import open_services
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, online steps
 

@@ -13,7 +13,7 @@ from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import EVENTS
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
 from licserver.protocol.webhooks import EventType
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.services.queues import measure_queues
 from licserver.services.self_check import Level, check_installation
 from licserver.settings import Settings

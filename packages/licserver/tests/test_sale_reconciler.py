@@ -10,8 +10,8 @@ import pytest
 from harness import shops
 from harness.engines import both_engines
 from harness.sales import add, licenses, process, receive, states, work
+from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.records import Actor, ActorKind
-from licserver.services import AuditFilter
 from licserver.services import sale_reconciler as module
 from licserver.services.sale_reconciler import SaleReconciler
 

@@ -11,7 +11,7 @@ import pytest
 from harness import shops
 from harness.engines import both_engines
 from harness.sales import BOUGHT, ORDER, REFUNDED, add, licenses, process, receive, states, work
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 kinds = pytest.mark.parametrize("kind", list(BOUGHT))

@@ -13,7 +13,7 @@ import pytest
 from harness import shops
 from harness.commands import kill_all
 from licserver.database.repositories.queue import JobState
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 from licserver.shops import ShopKind
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 from harness import shops
 from harness.engines import both_engines
 from licserver.errors import BuryJobError
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 from licserver.services.sale_reconciler import SaleReconciler
 from licserver.shops import ShopKind
 

@@ -14,7 +14,7 @@ import pytest
 from harness.engines import both_engines
 from licserver.domain.seats import GrantedSeat, NoSeat, Seat, SeatRefusal, SeatRequest
 from licserver.errors import InvalidInputError, NotFoundError
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 PATH = "/api/v1/licenses/seat"

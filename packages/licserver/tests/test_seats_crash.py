@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from harness.engines import both_engines
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 pytestmark = pytest.mark.crash

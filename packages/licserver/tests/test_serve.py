@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from harness.memory import needs_proc, peak_of, run_and_peak
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.serving.server import bind
 from licserver.settings import Settings
 

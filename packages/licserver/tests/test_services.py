@@ -13,7 +13,8 @@ from harness.engines import sqlite_only
 from licserver.domain.decisions import is_license_key
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.errors import InvalidInputError, SettingsError
-from licserver.services import ISSUE_BATCH, open_services
+from licserver.services.installation import open_services
+from licserver.services.licenses import ISSUE_BATCH
 from licserver.services.releases import MAX_CHANGELOG
 from licserver.settings import Settings
 

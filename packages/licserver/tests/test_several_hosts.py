@@ -12,7 +12,7 @@ from harness.standstill import Standstill
 from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.errors import StoreUnavailableError
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.services.self_check import Level, check_installation
 from licserver.serving.waiting import may_return
 

@@ -21,7 +21,7 @@ from harness.shop_machine import Machine
 from harness.shop_model import BEGINNING, PLANS, ShopModel, StripeShop, WooShop
 from licserver.domain.records import IssuedLicense
 from licserver.errors import BuryJobError
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.settings import StandaloneSettings
 from licserver.shops import ShopKind
 from licserver.shops.contract import AttentionKind

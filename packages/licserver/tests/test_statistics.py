@@ -17,7 +17,7 @@ from licserver.database.tables.licenses import totals
 from licserver.domain.decisions import Offer
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import StoreUnavailableError
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 from licserver.web import statistics as tally_room
 from licserver.web.statistics import STATISTICS, StatisticsCounter
 

@@ -20,7 +20,7 @@ from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import ConflictError, StoreUnavailableError
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 
 engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, types, COPY, dumps
 

@@ -17,7 +17,7 @@ from licserver.domain.trials import TrialRefusal
 from licserver.errors import ConflictError, NotFoundError
 from licserver.protocol.trials import TRIAL_PATH
 from licserver.protocol.webhooks import EventType
-from licserver.services import LicenseFilter
+from licserver.services.license_search import LicenseFilter
 
 LAST_DAY = date(2026, 6, 29)  # 14 days after the world's day
 

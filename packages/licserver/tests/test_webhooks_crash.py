@@ -18,7 +18,7 @@ from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.domain.records import LicenseTerms
 from licserver.jobs.webhooks import register_webhooks
 from licserver.jobs.worker import BackgroundWorker
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.settings import Settings
 
 pytestmark = pytest.mark.crash

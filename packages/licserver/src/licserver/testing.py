@@ -25,7 +25,7 @@ from aiohttp import web
 
 from licserver.clock import Clock, system_clock
 from licserver.domain.records import DEFAULT_POLICY, EnvironmentPolicy, LicenseTerms, Product, Release
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.serving.connections import Runner
 from licserver.serving.server import create_app_with_jobs
 from licserver.settings import StandaloneSettings

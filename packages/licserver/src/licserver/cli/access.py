@@ -26,6 +26,7 @@ from licserver.cli.common import (
 )
 from licserver.cli.output import echo
 from licserver.clock import system_clock
+from licserver.database.repositories.audit import AuditFilter
 from licserver.database.repositories.tokens import Token
 from licserver.domain.records import Role, Scope
 from licserver.domain.text import format_details
@@ -35,7 +36,7 @@ from licserver.protocol.response_signatures import live_keys
 from licserver.security import link_secrets, secrets_file
 from licserver.security.redaction import mask
 from licserver.security.secrets_file import open_vault
-from licserver.services import AuditFilter, Services
+from licserver.services.installation import Services
 from licserver.settings import Settings
 
 _LONGEST_SECRETS = 1 << 20

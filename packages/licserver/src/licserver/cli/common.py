@@ -18,7 +18,8 @@ from licserver.domain.environments import is_printable
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.security.private_files import become_owner
-from licserver.services import MAX_PAGE, Services, open_services
+from licserver.services.installation import Services, open_services
+from licserver.services.lists import MAX_PAGE
 from licserver.services.products import describe_unused_support
 from licserver.settings import Settings, load_settings
 

@@ -33,7 +33,7 @@ from licserver.domain.records import LicenseTerms
 from licserver.protocol.license_files import ActivationRow, LicenseRow
 from licserver.runtime.logging import set_up_logging
 from licserver.security.private_files import become_owner
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.serving import server
 from licserver.settings import StandaloneSettings, check_names
 

@@ -27,8 +27,8 @@ from licserver.clock import system_clock
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError, SettingsError, StoreUnavailableError
 from licserver.security.private_files import new_file
-from licserver.services import Services
 from licserver.services.backup import Summary, write_backup
+from licserver.services.installation import Services
 from licserver.services.restore import restore_backup
 from licserver.services.self_check import Finding, Level, check_installation, describe_clock
 from licserver.settings import Settings

@@ -32,7 +32,9 @@ from licserver.domain.offline_files import DEFAULT_DAYS, MAX_DAYS
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
-from licserver.services import ISSUE_BATCH, LicenseFilter, Services
+from licserver.services.installation import Services
+from licserver.services.license_search import LicenseFilter
+from licserver.services.licenses import ISSUE_BATCH
 from licserver.shops.contract import Answer
 
 

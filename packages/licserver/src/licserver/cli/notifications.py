@@ -10,7 +10,7 @@ from licserver.database.repositories.queue import Job, JobState
 from licserver.database.repositories.webhooks import WebhookEndpoint
 from licserver.errors import InvalidInputError
 from licserver.protocol.webhooks import EventType
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.mail import TEMPLATES
 from licserver.services.webhooks import parse_instant
 

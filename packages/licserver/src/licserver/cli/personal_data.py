@@ -11,7 +11,7 @@ from licserver.cli.output import echo
 from licserver.domain.characters import dump_json
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
-from licserver.services import Services
+from licserver.services.installation import Services
 
 email_argument = click.argument("email")
 

@@ -10,7 +10,7 @@ from licserver.cli.common import Printer, name_argument, pick, services_command,
 from licserver.domain.entitlements import Plan, format_grants, parse_grants
 from licserver.domain.records import CUSTOMER_MOVES, DEFAULT_POLICY, EnvironmentPolicy, Product
 from licserver.errors import InvalidInputError
-from licserver.services import Services
+from licserver.services.installation import Services
 
 _POLICIES = click.Choice([policy.value for policy in EnvironmentPolicy])
 

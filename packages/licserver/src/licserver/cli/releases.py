@@ -20,7 +20,7 @@ from licserver.domain.records import STABLE, Release, WordPressFields
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.release_manifests import ManifestSigner
-from licserver.services import Services
+from licserver.services.installation import Services
 
 _WORDPRESS: Final = {
     "requires": ("VERSION", "The lowest version of WordPress that it needs."),

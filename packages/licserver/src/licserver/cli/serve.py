@@ -16,7 +16,7 @@ from licserver.cli.common import data_dir_option, json_option, load_command_sett
 from licserver.cli.output import echo
 from licserver.errors import InvalidInputError, StoreUnavailableError
 from licserver.runtime.logging import set_up_logging
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.services.self_check import Level, check_settings
 from licserver.serving import server, waiting
 from licserver.settings import Settings, load_settings

@@ -33,7 +33,7 @@ from licserver.database.repositories.sales import (
 )
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.sources import describe_odd_secrets, missing_variables
 from licserver.shops import ShopKind
 from licserver.shops.contract import Answer

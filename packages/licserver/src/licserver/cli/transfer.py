@@ -17,7 +17,7 @@ from licserver.errors import InvalidInputError
 from licserver.protocol.conversion import Quantity
 from licserver.protocol.foreign_exports import PRESETS
 from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.license_imports import Action, Existing, LicenseImport
 from licserver.services.transfer import choose_format
 

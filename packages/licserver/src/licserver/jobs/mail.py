@@ -9,7 +9,7 @@ from licserver.domain.mail_addresses import parse_sender
 from licserver.errors import BuryJobError, RetryJobError
 from licserver.jobs.worker import BackgroundWorker
 from licserver.security.redaction import mask
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.mail import CODES, KEYS, NOTICES, SCAN_SECONDS
 from licserver.settings import MailTls, Settings
 

@@ -16,7 +16,7 @@ from licserver.database.repositories.queue import Job
 from licserver.errors import LicserverError
 from licserver.jobs.worker import BackgroundWorker
 from licserver.runtime.logging import set_up_logging
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.services.releases import PATCHES
 from licserver.settings import Settings
 

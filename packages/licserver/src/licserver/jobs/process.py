@@ -33,7 +33,7 @@ from licserver.jobs.worker import CANCEL_SECONDS, DRAIN_SECONDS, KEPT, SWEEP_SEC
 from licserver.runtime.logging import set_up_logging
 from licserver.runtime.periodic import CLOCK_SECONDS
 from licserver.runtime.shutdown import ProcessEnd
-from licserver.services import Services, open_services
+from licserver.services.installation import Services, open_services
 from licserver.settings import Settings
 
 END_SECONDS: Final = DRAIN_SECONDS + CANCEL_SECONDS + 1.0

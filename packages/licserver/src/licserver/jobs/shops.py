@@ -7,7 +7,7 @@ from licserver.database.repositories.queue import Job
 from licserver.database.repositories.sales import QUEUE
 from licserver.jobs import shop_apis
 from licserver.jobs.worker import BackgroundWorker
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.sale_problems import SCAN_SECONDS
 from licserver.shops.facts import Fact
 

@@ -7,7 +7,7 @@ from licserver.database.repositories.queue import Job
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.jobs.outbound import post
 from licserver.jobs.worker import KEPT, SWEEP_SECONDS, BackgroundWorker
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.webhooks import SCAN_SECONDS
 
 AT_ONCE: Final = 64  # requests of a process

@@ -20,7 +20,7 @@ from licserver.domain.text import plural
 from licserver.errors import LicserverError
 from licserver.runtime.worker_threads import WorkerThreads
 from licserver.security.redaction import mask
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.settings import LogFormat, Settings
 
 HEADER: Final = "X-Request-ID"

@@ -23,7 +23,7 @@ from licserver.database.dump import take_snapshot
 from licserver.domain.records import Artifact
 from licserver.errors import BackupError
 from licserver.security.secrets_file import SECRETS_FILE, read_secrets
-from licserver.services import Services
+from licserver.services.installation import Services
 
 FORMAT: Final = 1
 HEADER: Final = "licserver-backup.json"

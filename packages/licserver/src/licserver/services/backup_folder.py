@@ -14,8 +14,8 @@ from typing import IO, Any, Final, NamedTuple, cast
 from licserver import libraries
 from licserver.errors import BackupError, ConflictError, InvalidInputError, LicserverError, NotFoundError
 from licserver.security.private_files import new_file, remove_leftovers
-from licserver.services import Services
 from licserver.services.backup import write_backup
+from licserver.services.installation import Services
 
 _log = logging.getLogger("licserver.backup")
 

@@ -23,8 +23,9 @@ from licserver.security.secrets_file import (
     read_secrets_file,
     read_vault,
 )
-from licserver.services import backup, open_services
+from licserver.services import backup
 from licserver.services.backup import Reader, Summary
+from licserver.services.installation import open_services
 from licserver.services.personal_data import load_erasures
 from licserver.settings import Settings
 

@@ -1,9 +1,9 @@
 """Tokens of the admin API, and operations with idempotency keys (D-93, D-130)."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
@@ -14,9 +14,6 @@ from licserver.security.redaction import TOKEN_PREFIX
 from licserver.services.context import Service
 from licserver.services.users import digest_token
 from licserver.services.validation import check_line
-
-if TYPE_CHECKING:
-    from licserver.services import Services
 
 MAX_TOKEN_NAME: Final = 100
 _TOKEN_BYTES: Final = 32
@@ -94,8 +91,6 @@ def is_valid(token: Token, now: datetime) -> bool:
 
 RESPONSES_KEPT: Final = timedelta(days=1)
 
-Prepared = TypeVar("Prepared")
-
 
 class IdempotencyConflictError(ConflictError):
     """The key was used for another request within the last day."""
@@ -109,7 +104,7 @@ class Response(NamedTuple):
 
 
 class IdempotentResult(NamedTuple):
-    """The result of `run_once`; a replayed response is from an earlier request."""
+    """The result of `Services.run_once`; a replayed response is from an earlier request."""
 
     response: Response
     is_replayed: bool
@@ -148,37 +143,6 @@ class IdempotencyService(Service):
             raise ConflictError(
                 "a request with this Idempotency-Key is in progress; look at what exists before you retry"
             )
-
-
-def run_once(
-    services: "Services",
-    key: IdempotencyKey,
-    prepare: Callable[[], Prepared],
-    operation: Callable[["Services", Prepared], Response],
-) -> IdempotentResult:
-    """Run an operation and record its response in a single transaction, or replay the recorded response.
-
-    Args:
-        services: The services of the acting user.
-        key: Identifies the operation.
-        prepare: Slow work before the transaction, such as storing a file.
-        operation: Runs within the transaction, with services bound to it and the result of `prepare`; if it
-            raises, nothing is changed or recorded.
-    """
-    recorded = services.idempotency.find(key)
-    if recorded is None:
-        try:
-            prepared = prepare()
-            with services.transaction() as tx:
-                response = operation(tx, prepared)
-                tx.idempotency.record(key, response)
-            return IdempotentResult(response, is_replayed=False)
-        except InvalidInputError:
-            # The same request, sent twice at once, may have caused this: return its response.
-            recorded = services.idempotency.find(key)
-            if recorded is None:
-                raise
-    return IdempotentResult(recorded, is_replayed=True)
 
 
 def open_response(vault: KeyVault, row: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from licserver.runtime.logging import REQUEST_IDS
 from licserver.runtime.metrics import Meters
 from licserver.runtime.shutdown import END_SECONDS, ProcessEnd, exit_at_next_signal
 from licserver.runtime.worker_threads import WorkerThreads
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.queues import QueueState, measure_queues
 from licserver.serving.access_log import access_logger
 from licserver.serving.connections import OpenConnections, Runner

@@ -29,7 +29,7 @@ from licserver.jobs.process import END_SECONDS as BACKGROUND_SECONDS
 from licserver.jobs.process import BackgroundProcess
 from licserver.runtime.logging import make_formatter
 from licserver.runtime.shutdown import END_SECONDS, exit_at_next_signal
-from licserver.services import open_services
+from licserver.services.installation import open_services
 from licserver.serving.connections import Runner
 from licserver.serving.server import make_runner, open_metrics, tune_interpreter
 from licserver.settings import LogFormat, Settings

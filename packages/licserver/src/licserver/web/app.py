@@ -20,7 +20,7 @@ from licserver.runtime.metrics import METER, Meter
 from licserver.runtime.periodic import CLOCK_SECONDS, PeriodicWork
 from licserver.runtime.worker_threads import WorkerThreads
 from licserver.security.link_secrets import watch_link_secrets
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.settings import Settings
 from licserver.web.account.app import create_account
 from licserver.web.admin.app import create_admin_api

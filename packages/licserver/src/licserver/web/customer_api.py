@@ -29,8 +29,8 @@ from licserver.protocol import public_api, rollbacks, seats, trials, uses
 from licserver.protocol.public_api import ApiResponse, InvalidRequest
 from licserver.protocol.uses import ConsumeRefusal
 from licserver.security.redaction import mask
-from licserver.services import Services
 from licserver.services.context import CUSTOMER
+from licserver.services.installation import Services
 from licserver.services.uses import OtherUseError, QuotaExceededError
 from licserver.web.client_addresses import ClientAddress
 from licserver.web.public import TOO_MANY_WRITES, PublicEndpoints

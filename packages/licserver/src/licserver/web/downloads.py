@@ -27,7 +27,7 @@ from licserver.protocol.downloads import (
     read_patch_base,
     redirect_headers,
 )
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.web.public import PublicEndpoints
 from licserver.web.responses import send, send_content, send_unavailable
 

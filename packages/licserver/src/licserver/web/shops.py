@@ -14,7 +14,7 @@ from licserver.errors import NotFoundError
 from licserver.limits import MAX_DELIVERY_BODY_BYTES
 from licserver.protocol import public_api
 from licserver.runtime.worker_threads import WorkerThreads
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.sources import BadSignatureError
 from licserver.web.rate_limits import MISS_DELAY, Limits
 from licserver.web.responses import ApiError, read_body, send, send_too_many

@@ -27,9 +27,9 @@ from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError,
 from licserver.limits import MAX_ACCOUNT_BODY_BYTES
 from licserver.runtime.metrics import ACCOUNT
 from licserver.runtime.worker_threads import WorkerThreads
-from licserver.services import Services
 from licserver.services.context import CUSTOMER
 from licserver.services.customer_sign_in import CODE_TIME, SESSION_TIME
+from licserver.services.installation import Services
 from licserver.services.offline_files import RefusedFileError
 from licserver.web.account.pages import HOME, Look, Texts, describe_all, load_texts
 from licserver.web.console import sessions

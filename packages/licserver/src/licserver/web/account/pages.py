@@ -21,7 +21,8 @@ from licserver.domain.records import (
 )
 from licserver.domain.seats import Seat
 from licserver.errors import SettingsError
-from licserver.services import MAX_PAGE, Services
+from licserver.services.installation import Services
+from licserver.services.lists import MAX_PAGE
 from licserver.settings import Settings
 from licserver.web.console.responses import Asset, create_asset
 

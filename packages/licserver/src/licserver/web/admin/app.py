@@ -22,8 +22,8 @@ from licserver.protocol import release_manifests
 from licserver.runtime.logging import FailureReport
 from licserver.runtime.metrics import ADMIN
 from licserver.runtime.worker_threads import WorkerThreads
-from licserver.services import Services
-from licserver.services.tokens import Response, run_once
+from licserver.services.installation import Services
+from licserver.services.tokens import Response
 from licserver.services.users import TOKEN_FORBIDDEN, TOKEN_REFUSED
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.schemas import RELEASE_FORM
@@ -167,7 +167,7 @@ def _run_once(
     """Run an operation; with an idempotency key only once, and replay its response."""
     if key is None:
         return operation(services, prepare())
-    return run_once(services, key, prepare, operation).response
+    return services.run_once(key, prepare, operation).response
 
 
 def _idempotency_key(request: web.Request, token: Token, content: bytes) -> IdempotencyKey | None:

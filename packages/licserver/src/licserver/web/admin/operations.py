@@ -9,11 +9,14 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
+from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.decisions import is_license_key, license_state
 from licserver.domain.entitlements import Plan
 from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product, Release, Scope
 from licserver.errors import InvalidInputError, NotFoundError
-from licserver.services import AuditFilter, LicenseFilter, Page, Services, page_of
+from licserver.services.installation import Services
+from licserver.services.license_search import LicenseFilter
+from licserver.services.lists import Page, page_of
 from licserver.services.releases import RolloutStatus
 from licserver.services.validation import has_id_shape
 from licserver.web.admin import schemas

@@ -16,7 +16,7 @@ from licserver.domain.records import (
     LicenseState,
 )
 from licserver.protocol.offline_files import MAX_REQUEST
-from licserver.services import MAX_PAGE
+from licserver.services.lists import MAX_PAGE
 from licserver.web.admin.fields import (
     Day,
     Entitlement,

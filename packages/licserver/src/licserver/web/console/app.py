@@ -16,7 +16,7 @@ from licserver.domain.records import Role
 from licserver.runtime.logging import FailureReport
 from licserver.runtime.metrics import CONSOLE
 from licserver.runtime.worker_threads import WorkerThreads
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.users import Needs, SignedIn
 from licserver.web.console import sessions
 from licserver.web.console.handlers import Console

@@ -16,7 +16,7 @@ from licserver.domain.records import Actor, ActorKind, Role
 from licserver.errors import ArtifactsError, InvalidInputError
 from licserver.runtime.worker_threads import WorkerThreads
 from licserver.security.redaction import contains_key
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.users import Needs, SignedIn
 from licserver.services.validation import has_id_shape
 from licserver.web.console import sessions

@@ -19,7 +19,7 @@ from licserver.domain.environments import provider_network
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import InvalidInputError
 from licserver.runtime.logging import FailureReport
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.users import (
     CODE_FAILED,
     SESSION_TIME,

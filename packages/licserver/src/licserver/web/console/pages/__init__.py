@@ -15,9 +15,10 @@ from urllib.parse import urlencode
 from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.domain.records import ActorKind, Product
 from licserver.errors import ConflictError, InvalidInputError
-from licserver.services import IdempotencyConflictError, Page, Services
+from licserver.services.installation import Services
 from licserver.services.licenses import MAX_REASON_CHARS
-from licserver.services.tokens import Response, run_once
+from licserver.services.lists import Page
+from licserver.services.tokens import IdempotencyConflictError, Response
 from licserver.services.users import SignedIn
 from licserver.web.console.sessions import CSRF_FIELD
 
@@ -218,7 +219,7 @@ def do_once(
         return Response(303, json.dumps(operation(tx, prepared)).encode())
 
     try:
-        response, is_replayed = run_once(context.services, key, prepare, operate)
+        response, is_replayed = context.services.run_once(key, prepare, operate)
     except IdempotencyConflictError:
         raise ConflictError(
             "this form was sent before with other fields: that was done, and this was not; "

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from licserver.database.repositories.audit import Entry
+from licserver.database.repositories.audit import AuditFilter, Entry
 from licserver.domain.records import ActorKind
 from licserver.domain.text import format_details
-from licserver.services import MAX_PAGE, AuditFilter
+from licserver.services.lists import MAX_PAGE
 from licserver.web.console.formatting import license_name
 from licserver.web.console.pages import Csv, HtmlPage, PageContext, in_pages, with_query
 

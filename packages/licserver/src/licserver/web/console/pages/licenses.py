@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
+from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.decisions import add_year, license_state
 from licserver.domain.entitlements import format_grants
 from licserver.domain.offers import latest_by_channel
@@ -13,7 +14,9 @@ from licserver.domain.records import STABLE, Environment, IssuedLicense, License
 from licserver.domain.text import find_reference, parse_key_part, plural
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
-from licserver.services import MAX_PAGE, AuditFilter, LicenseFilter, Services, SortOrder
+from licserver.services.installation import Services
+from licserver.services.license_search import LicenseFilter, SortOrder
+from licserver.services.lists import MAX_PAGE
 from licserver.services.validation import has_id_shape
 from licserver.shops.contract import Answer
 from licserver.web.console.formatting import (

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.statistics import Total
 from licserver.domain.records import Product
-from licserver.services import LicenseFilter, Services
+from licserver.services.installation import Services
+from licserver.services.license_search import LicenseFilter
 from licserver.services.self_check import Finding, Level, check_installation
 from licserver.web.console.formatting import number
 from licserver.web.console.pages import HtmlPage, PageContext, with_query

@@ -18,7 +18,8 @@ from licserver.domain.records import (
 )
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
-from licserver.services import MAX_PAGE, Services
+from licserver.services.installation import Services
+from licserver.services.lists import MAX_PAGE
 from licserver.services.releases import StagedRelease
 from licserver.web.console.formatting import choose, parse_grant_lines
 from licserver.web.console.pages import (

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from licserver.database.repositories.sales import Problem
-from licserver.services import Services
+from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
 from licserver.shops.contract import Answer
 from licserver.web.console.formatting import FIELDS, parse_number
