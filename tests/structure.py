@@ -171,14 +171,16 @@ def _strongly_connected(edges: dict[str, set[str]]) -> list[set[str]]:
 
 
 def subject_names(modules: Modules, subject: str, pattern: str) -> list[str]:
-    """List the names of modules, across the layers, in which classes of a subject are."""
+    """List the names of modules or folders, across the layers, in which classes of a subject are."""
     begins = re.compile(pattern)
-    found = defaultdict(set)
+    places = defaultdict(set)
     for module, name in modules.classes():
-        layer, _, leaf = module.removeprefix(f"{modules.package}.").rpartition(".")
-        if layer in LAYERS and begins.match(name):
-            found[leaf].add(f"{layer}.{name}")
-    return [f"{leaf}: {' '.join(sorted(each))}" for leaf, each in sorted(found.items())] or [subject]
+        path = module.removeprefix(f"{modules.package}.")
+        layer = next((layer for layer in LAYERS if path.startswith(f"{layer}.")), None)
+        if layer and begins.match(name):
+            module_or_folder = path.removeprefix(f"{layer}.").partition(".")[0]
+            places[module_or_folder].add(f"{layer}.{name}")
+    return [f"{place}: {' '.join(sorted(each))}" for place, each in sorted(places.items())] or [subject]
 
 
 def private_names(modules: Modules) -> list[str]:

@@ -10,7 +10,7 @@ from harness.transfer import ASSUMED
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.license_files import read_rows
 from licserver.services.license_imports import Existing
-from licserver.services.sale_rows import dump_content
+from licserver.services.sales.rows import dump_content
 from licserver.shops import ShopKind
 from licserver.shops.facts import Line, Lines, Order, OrderState
 

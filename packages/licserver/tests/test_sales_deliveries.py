@@ -149,7 +149,7 @@ def test_what_fails_for_good_is_rolled_back_and_shown(world, monkeypatch):
     world.services.sources.map("standard", "app", "app", slots=1)
     fail = InvalidInputError("the terms are wrong")
     monkeypatch.setattr(
-        "licserver.services.sale_reconciler.SaleReconciler._end_subscriptions",
+        "licserver.services.sales.reconciler.SaleReconciler._end_subscriptions",
         lambda *_: (_ for _ in ()).throw(fail),
     )
     bought = {"order_id": "1", "external_id": "app", "subscription_id": "s1", "paid_through": "2026-07-15"}

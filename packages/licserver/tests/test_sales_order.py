@@ -20,7 +20,7 @@ from harness import shops
 from harness.engines import both_engines
 from licserver.errors import BuryJobError
 from licserver.services.license_search import LicenseFilter
-from licserver.services.sale_reconciler import SaleReconciler
+from licserver.services.sales.reconciler import SaleReconciler
 from licserver.shops import ShopKind
 
 LEASE, GRACE = timedelta(minutes=1), timedelta(days=7)

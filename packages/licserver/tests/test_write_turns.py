@@ -8,7 +8,7 @@ import pytest
 from harness import shops
 from harness.sales import add, receive
 from licserver.database.write_turns import MOST_HELD, PAUSE, WriteTurns
-from licserver.services.sale_reconciler import SaleReconciler
+from licserver.services.sales.reconciler import SaleReconciler
 
 
 class Clock:
@@ -72,7 +72,7 @@ def test_a_thread_that_leaves_gaps_never_pauses() -> None:
 def test_other_writers_have_their_turns_while_an_order_of_1000_keys_is_issued(world, monkeypatch) -> None:
     """Another one writes after a few of its transactions, and does not wait for all of them."""
     monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
-    monkeypatch.setattr("licserver.services.sale_reconciler.ISSUE_BATCH", 25)
+    monkeypatch.setattr("licserver.services.sales.reconciler.ISSUE_BATCH", 25)
     add(world, "standard")
     receive(
         world,

@@ -8,7 +8,7 @@ from licserver.database.repositories.sales import QUEUE
 from licserver.jobs import shop_apis
 from licserver.jobs.worker import BackgroundWorker
 from licserver.services.installation import Services
-from licserver.services.sale_problems import SCAN_SECONDS
+from licserver.services.sales.problems import SCAN_SECONDS
 from licserver.shops.facts import Fact
 
 MAX_ROUNDS: Final = 3

@@ -27,8 +27,8 @@ from licserver.services.patches import PatchService
 from licserver.services.personal_data import PersonalDataService
 from licserver.services.products import PlanService, ProductService
 from licserver.services.releases import ReleaseService, RolloutService
-from licserver.services.sale_problems import ProblemService
-from licserver.services.sales import SaleService
+from licserver.services.sales.deliveries import SaleService
+from licserver.services.sales.problems import ProblemService
 from licserver.services.seats import SeatService
 from licserver.services.second_factors import SecondFactorService
 from licserver.services.sources import SourceService

@@ -9,7 +9,7 @@ from licserver.database.repositories.audit import AuditFilter, Entry
 from licserver.domain.records import ActorKind, IssuedLicense
 from licserver.services.context import Service
 from licserver.services.license_lookups import audit_object
-from licserver.services.sale_rows import load_applied
+from licserver.services.sales.rows import load_applied
 from licserver.shops.changes import REVOKED
 
 _MAX_LINES: Final = 1_000  # of the audit log about a license

@@ -29,8 +29,8 @@ from licserver.services.context import Context, Service
 from licserver.services.license_terms import check_lifetime, check_seats, check_slots
 from licserver.services.lists import Page, page_by_id
 from licserver.services.products import check_plans, find_product
-from licserver.services.sale_problems import ProblemService
-from licserver.services.sale_rows import dump_content
+from licserver.services.sales.problems import ProblemService
+from licserver.services.sales.rows import dump_content
 from licserver.services.validation import MAX_INDEXED, check_line, to_line
 from licserver.shops import ROWS, SHOPS, ShopKind
 from licserver.shops.contract import MAX_QUANTITY

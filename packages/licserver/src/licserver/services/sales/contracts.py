@@ -14,7 +14,7 @@ from licserver.database.repositories.sales import (
     SubscriptionRow,
 )
 from licserver.domain.records import IssuedLicense
-from licserver.services.sale_rows import (
+from licserver.services.sales.rows import (
     find_earlier,
     find_earlier_revocation,
     join_objects,

@@ -21,9 +21,9 @@ from licserver.services.licenses import LicenseService, add_licenses, reinstate_
 from licserver.services.mail import MailService
 from licserver.services.manual_changes import is_changed_by_hand
 from licserver.services.products import find_product
-from licserver.services.sale_contracts import Contract, load_contract
-from licserver.services.sale_problems import ProblemService
-from licserver.services.sale_rows import (
+from licserver.services.sales.contracts import Contract, load_contract
+from licserver.services.sales.problems import ProblemService
+from licserver.services.sales.rows import (
     dump_applied,
     find_object,
     find_stored,

@@ -8,8 +8,8 @@ from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import BuryJobError, InvalidInputError
 from licserver.services.context import Context, Service
-from licserver.services.sale_reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
-from licserver.services.sale_rows import load_content, load_objects
+from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
+from licserver.services.sales.rows import load_content, load_objects
 from licserver.settings import Settings
 from licserver.shops import SHOPS, ShopKind, paddle
 from licserver.shops.contract import Fetch

@@ -12,8 +12,8 @@ from harness.engines import both_engines
 from harness.sales import add, licenses, process, receive, states, work
 from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.records import Actor, ActorKind
-from licserver.services import sale_reconciler as module
-from licserver.services.sale_reconciler import SaleReconciler
+from licserver.services.sales import reconciler as module
+from licserver.services.sales.reconciler import SaleReconciler
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 MAIL = {"mail_host": "mail.example", "mail_sender": "shop@example.com"}

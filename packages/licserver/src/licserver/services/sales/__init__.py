@@ -1,0 +1,1 @@
+"""Sales: deliveries of shops are stored, and licenses become what should exist."""
