@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import inspect
 import json
 import os
 import re
@@ -15,6 +14,8 @@ import click
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from licserver.settings import describe_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools.repository_address import read_address
@@ -114,35 +115,21 @@ def list_argparse_help(parsers: dict[str, argparse.ArgumentParser]) -> Iterator[
 
 
 class SettingsDirective(SphinxDirective):
-    """Describe each environment variable of a pydantic settings class in a section, by its docstring."""
-
-    required_arguments = 1
+    """Describe each setting of `licserver` in a section."""
 
     def run(self) -> list[nodes.Node]:
         """Return a section for each setting, so that it can be linked to and is found by its name."""
-        module, _, name = self.arguments[0].rpartition(".")
-        settings = getattr(importlib.import_module(module), name)
-        listed = inspect.cleandoc(settings.__doc__).partition("Args:\n")[2]
-        texts = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE))
         result: list[nodes.Node] = []
-        for field, info in settings.model_fields.items():
-            text = " ".join(texts[field].split())
-            if info.default_factory is None and info.default not in (None, ()):
-                text += f" Default: ``{format_default(info.default)}``."
-            variable = f"{settings.model_config['env_prefix']}{field.upper()}"
+        for setting in describe_settings():
             section = nodes.section(
-                ids=[nodes.make_id(variable)], names=[nodes.fully_normalize_name(variable)]
+                ids=[nodes.make_id(setting.variable)], names=[nodes.fully_normalize_name(setting.variable)]
             )
-            section += nodes.title(text=variable)
-            section += self.parse_text_to_nodes(text)
+            section += nodes.title(text=setting.variable)
+            default = f" Default: `{setting.default}`." if setting.default else ""
+            section += self.parse_text_to_nodes(setting.text + default)
             self.state.document.note_explicit_target(section)
             result.append(section)
         return result
-
-
-def format_default(value: object) -> str:
-    """Return a setting's default as one would write it into the environment."""
-    return str(value).lower() if isinstance(value, bool) else str(getattr(value, "value", value))
 
 
 class WebhooksDirective(SphinxDirective):

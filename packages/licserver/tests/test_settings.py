@@ -1,13 +1,22 @@
 """Settings: read once, refused with the variable's name."""
 
+import json
+import os
+import re
+from importlib.resources import files
 from ipaddress import ip_network
 from pathlib import Path
 
 import pydantic
 import pytest
 
+from licserver.cli import main
+from licserver.cli.settings import format_setting
 from licserver.errors import SettingsError
-from licserver.settings import Settings, StandaloneSettings, load_settings
+from licserver.settings import Settings, StandaloneSettings, describe_settings, load_settings
+
+SAMPLE = Path(str(files("licserver") / "deploy_files/licserver.env"))
+DOCS = Path(__file__).parents[3] / "docs"
 
 GOOD = {
     "LICSERVER_DATA_DIR": ("/srv/licenses", "data_dir", Path("/srv/licenses")),
@@ -92,6 +101,63 @@ def test_every_setting_is_shown_here():
     secret |= {"LICSERVER_MAIL_PASSWORD", "LICSERVER_PADDLE_API_KEY", "LICSERVER_REPLICA_URL"}
     others = {"LICSERVER_MAIL_HOST"}  # needs another one
     assert {f"LICSERVER_{name.upper()}" for name in Settings.model_fields} == set(GOOD) | secret | others
+
+
+def test_each_setting_is_described():
+    """The settings page, `licserver settings` and the sample file have this text; there is no other."""
+    for setting in describe_settings():
+        assert re.fullmatch(r"[A-Z`].*\.", setting.text), setting.variable
+        assert "\n" not in setting.text
+
+
+def test_the_sample_file_describes_settings_in_the_same_words():
+    """`LICENSING_WRITE_SETTINGS=1` writes the comments above its lines."""
+    described = {setting.variable: setting for setting in describe_settings()}
+    text = SAMPLE.read_text("utf-8")
+    head, *parts = text.rstrip("\n").split("\n\n")
+    lines = [part.splitlines()[-1] for part in parts]
+    settings = [described[line.removeprefix("# ").partition("=")[0]] for line in lines]
+    expected = "\n\n".join([head, *map(format_setting, settings, lines)]) + "\n"
+    if os.environ.get("LICENSING_WRITE_SETTINGS"):
+        SAMPLE.write_text(expected, "utf-8")
+    assert SAMPLE.read_text("utf-8") == expected
+
+
+def test_tables_of_the_documentation_have_the_defaults():
+    """A row that begins with a variable and a number."""
+    defaults = {setting.variable: setting.default for setting in describe_settings()}
+    rows = [
+        row
+        for page in sorted(DOCS.rglob("*.md"))
+        for row in re.findall(r"^\| `(LICSERVER_\w+)` \| ([0-9.]+)\b", page.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert rows
+    assert rows == [(variable, defaults[variable]) for variable, _ in rows]
+
+
+def test_the_command_prints_a_file_that_changes_nothing(capsys, monkeypatch, tmp_path):
+    """All settings are comments; without the #, each default is a value that the setting accepts."""
+    with pytest.raises(SystemExit) as ended:
+        main(["settings"])
+    printed = capsys.readouterr().out
+    assert ended.value.code == 0
+    lines = [line for line in printed.splitlines() if line.startswith("# LICSERVER_")]
+    assert [line.removeprefix("# ").partition("=")[0] for line in lines] == [
+        f"LICSERVER_{name.upper()}" for name in Settings.model_fields
+    ]
+    assert all(line.startswith("#") for line in printed.splitlines() if line)
+    defaults = load_settings()
+    for line in lines:
+        name, _, value = line.removeprefix("# ").partition("=")
+        monkeypatch.setenv(name, value)
+    assert load_settings() == defaults
+
+
+def test_the_command_has_the_same_for_programs(capsys):
+    """Name, text and default of each."""
+    with pytest.raises(SystemExit):
+        main(["settings", "--json"])
+    assert json.loads(capsys.readouterr().out) == [setting._asdict() for setting in describe_settings()]
 
 
 def test_mail_needs_a_sender_and_a_password_needs_encryption(monkeypatch):

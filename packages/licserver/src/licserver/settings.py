@@ -6,11 +6,12 @@ import ipaddress
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from licserver.domain.languages import LANGUAGES
@@ -56,139 +57,333 @@ class MailTls(enum.StrEnum):
 
 
 class Settings(BaseSettings):
-    """The server's settings: the environment variable of each is ``LICSERVER_`` and its name in capitals.
-
-    Args:
-        data_dir: The folder of the database, the secrets and the artifacts.
-        database_url: SQLAlchemy URL of a SQLite or PostgreSQL database, with ``?pooler=transaction`` behind a
-            PgBouncer that pools by transaction; default: a file in the data folder.
-        replica_url: URL of a standby of the PostgreSQL database, for lists and exports; default: none.
-        base_url: The address that customers use, without a trailing slash; part of every download link.
-            Default: the ``Host`` of each request, which is safe only if no stranger can reach the server.
-        allowed_hosts: Further names, separated by commas, besides that of the base URL, such as one that a
-            proxy sends as ``Host``; requests for other names are refused with 421.
-        trusted_proxies: Addresses and networks, separated by commas, whose ``X-Forwarded-For`` counts.
-        ipv6_prefix: The leading bits of an IPv6 address that distinguish environments.
-        backup_dir: The folder of the backups that the console makes; default: `backups` in the data folder.
-        secrets: The content of the secrets file, to keep it elsewhere.
-        artifacts_url: The bucket of the artifacts, ``s3://bucket/prefix``, with credentials in the ``AWS_*``
-            variables; default: a folder in the data folder.
-        artifacts_redirect: Whether downloads are redirected to presigned addresses of the bucket.
-        access_log: Whether every request is logged (without its query).
-        log_format: ``text``, or ``json`` with an object a line.
-        log_limit: Equal warnings or errors that a process logs in a minute, before it counts them; 0 for
-            no limit.
-        metrics_listen: The address for Prometheus, ``127.0.0.1:9464``; default: no metrics.
-        activation_days: A slot that was not seen for so many days is freed; 0 for never, otherwise at least
-            30.
-        unlimited_activation_days: The same, of licenses with unlimited slots, which lose nothing by it.
-        activation_limit: New activations in a day of a license with unlimited slots, half of them at once; 0
-            for no limit.
-        use_limit: Uses of metered entitlements in a day, of a license, half of them at once; 0 for no limit.
-        last_seen_days: A machine's "last seen" is stored every so many days, 1 to 7.
-        audit_days: Lines of the audit log are deleted after so many days; 0 for never.
-        body_timeout: Seconds until a request's body must have arrived.
-        header_timeout: Seconds from a connection to the end of its first request's head.
-        send_timeout: Seconds in which a client must receive some of a response, and a MiB of a file.
-        miss_limit: Guesses of an address in a minute; 0 for no limit.
-        flood_limit: Requests of an address in a minute; 0 for no limit.
-        write_limit: Requests of an address in a minute that write, such as those for floating seats; 0 for no
-            limit, also for each license.
-        connection_limit: Connections of an address in a process; 0 for no limit.
-        trial_address_limit: New trials of a product in a day, from one address or IPv6 /64; 0 for no limit.
-        trial_network_limit: The same, from one network (IPv4 /24, IPv6 /48).
-        trial_limit: New trials of a product in a day; 0 for no limit.
-        redis_url: Where several servers count guesses and floods together, ``redis://host:6379/0``; default:
-            each process counts its own.
-        admin_listen: The address of admin API and console, ``host:port``; default: the public one.
-        second_factor_required: Whether every console user needs a second factor.
-        session_idle_minutes: Minutes without a request until a console session ends.
-        seat_lease: Seconds after which a floating seat is free if its app does not renew it.
-        account: Whether customers see their licenses at ``/account``.
-        account_name: The vendor's name on that page.
-        account_color: The color of its header and buttons, ``#1a5fb4``.
-        account_file_days: Validity of license files that customers make there, in days; 0 for none.
-        account_logo: An SVG or PNG file of at most 1 MiB that the page shows.
-        upload_limit: Bytes of a file that is uploaded through the admin API.
-        patch_limit: Bytes of the largest file that patches are made for, in three times as much memory; 0 for
-            no patches.
-        webhook_networks: Addresses and networks, separated by commas, that webhooks may be sent to although
-            they are not public.
-        mail_host: The SMTP server for mail to customers; default: no mail is sent.
-        mail_port: Default: 587 with ``starttls``, 465 with ``tls``, 25 with ``none``.
-        mail_tls: ``starttls``, ``tls`` from the first byte, or ``none``.
-        mail_user: Name to log in with; needs encryption.
-        mail_password: Its password.
-        mail_sender: The sender's address, ``Example Software <licenses@example.com>``.
-        mail_language: Of mails to customers whose language is not known, such as ``de``.
-        mail_ending_days: Days before its end that a license's customer gets a mail; 0 for none.
-        mail_activations: Whether customers get a mail when a new computer is activated.
-        mail_admin: Where a mail goes when a webhook endpoint was disabled; default: nowhere.
-        paddle_api_key: Key of Paddle's API, to look up the e-mail addresses of customers.
-        drain_delay: Seconds in which a stopping server still accepts connections, while ``/readyz`` returns
-            503 for load balancers; 0 for none.
-        drain_timeout: Seconds for running requests and downloads after that.
-    """
+    """The server's settings: the environment variable of each is ``LICSERVER_`` and its name in capitals."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
-    data_dir: Path = Field(default_factory=lambda: platformdirs.user_data_path("licserver", appauthor=False))
-    database_url: SecretStr | None = None  # may contain a password
-    replica_url: SecretStr | None = None  # as above
-    base_url: str | None = None
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
-    ipv6_prefix: int = Field(default=128, ge=1, le=128)
-    backup_dir: Path | None = None
-    secrets: SecretStr | None = None
-    artifacts_url: str | None = None
-    artifacts_redirect: bool = True
-    access_log: bool = False
-    log_format: LogFormat = LogFormat.TEXT
-    log_limit: int = Field(default=10, ge=0)
-    metrics_listen: str | None = None
-    activation_days: int = Field(default=0, ge=0, le=36_500)
-    unlimited_activation_days: int = Field(default=90, ge=0, le=36_500)
-    activation_limit: int = Field(default=1_000, ge=0)
-    use_limit: int = Field(default=10_000, ge=0)
-    last_seen_days: int = Field(default=1, ge=1, le=7)
-    audit_days: int = Field(default=730, ge=0, le=36_500)
-    body_timeout: float = Field(default=MAX_BODY_SECONDS, gt=0, le=600)
-    header_timeout: float = Field(default=10.0, gt=0, le=600)
-    send_timeout: float = Field(default=300.0, gt=0, le=3600)
-    miss_limit: int = Field(default=60, ge=0)
-    flood_limit: int = Field(default=12_000, ge=0)
-    write_limit: int = Field(default=1_800, ge=0)
-    connection_limit: int = Field(default=256, ge=0)
-    trial_address_limit: int = Field(default=5, ge=0)
-    trial_network_limit: int = Field(default=50, ge=0)
-    trial_limit: int = Field(default=1_000, ge=0)
-    redis_url: SecretStr | None = None  # may contain a password
-    admin_listen: str | None = None
-    second_factor_required: bool = False
-    session_idle_minutes: int = Field(default=60, ge=1, le=720)
-    seat_lease: int = Field(default=120, ge=15, le=3600)
-    account: bool = False
-    account_name: str | None = Field(default=None, max_length=100)
-    account_color: str = "#1a5fb4"
-    account_file_days: int = Field(default=365, ge=0, le=3650)
-    account_logo: Path | None = None
-    upload_limit: int = Field(default=8 << 30, ge=0)
-    patch_limit: int = Field(default=256 << 20, ge=0, le=512 << 20)  # clients apply none to larger files
-    webhook_networks: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = ()
-    mail_port: int | None = Field(default=None, ge=1, le=_LAST_PORT)
-    mail_tls: MailTls = MailTls.STARTTLS
-    mail_user: str | None = None
-    mail_password: SecretStr | None = None
-    mail_sender: str | None = None
-    mail_host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.:-]{1,253}$")
-    mail_ending_days: int = Field(default=14, ge=0, le=365)
-    mail_activations: bool = False
-    mail_language: str = Field(default=LANGUAGES[0], pattern=r"^[a-z]{2,3}$")
-    mail_admin: str | None = Field(default=None, pattern=r"^[^@\s,;<>]{1,64}@[^@\s,;<>]{1,180}$")
-    paddle_api_key: SecretStr | None = None
-    drain_delay: float = Field(default=0.0, ge=0, le=600)
-    drain_timeout: float = Field(default=30.0, ge=0, le=3600)
+    data_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_data_path("licserver", appauthor=False),
+        description="The folder of the database, the secrets and the artifacts.",
+    )
+    database_url: SecretStr | None = Field(  # may contain a password
+        default=None,
+        description=(
+            "SQLAlchemy URL of a SQLite or PostgreSQL database, with `?pooler=transaction` behind a "
+            "PgBouncer that pools by transaction; default: a file in the data folder."
+        ),
+    )
+    replica_url: SecretStr | None = Field(  # as above
+        default=None,
+        description="URL of a standby of the PostgreSQL database, for lists and exports; default: none.",
+    )
+    base_url: str | None = Field(
+        default=None,
+        description=(
+            "The address that customers use, without a trailing slash; part of every download link. "
+            "Default: the `Host` of each request, which is safe only if no stranger can reach the "
+            "server."
+        ),
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description=(
+            "Further names, separated by commas, besides that of the base URL, such as one that a "
+            "proxy sends as `Host`; requests for other names are refused with 421."
+        ),
+    )
+    trusted_proxies: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = Field(
+        default=(),
+        description="Addresses and networks, separated by commas, whose `X-Forwarded-For` counts.",
+    )
+    ipv6_prefix: int = Field(
+        default=128,
+        ge=1,
+        le=128,
+        description="The leading bits of an IPv6 address that distinguish environments.",
+    )
+    backup_dir: Path | None = Field(
+        default=None,
+        description=(
+            "The folder of the backups that the console makes; default: `backups` in the data folder."
+        ),
+    )
+    secrets: SecretStr | None = Field(
+        default=None,
+        description="The content of the secrets file, to keep it elsewhere.",
+    )
+    artifacts_url: str | None = Field(
+        default=None,
+        description=(
+            "The bucket of the artifacts, `s3://bucket/prefix`, with credentials in the `AWS_*` "
+            "variables; default: a folder in the data folder."
+        ),
+    )
+    artifacts_redirect: bool = Field(
+        default=True,
+        description="Whether downloads are redirected to presigned addresses of the bucket.",
+    )
+    access_log: bool = Field(
+        default=False,
+        description="Whether every request is logged (without its query).",
+    )
+    log_format: LogFormat = Field(
+        default=LogFormat.TEXT,
+        description="Format of the log: `text`, or `json` with an object a line.",
+    )
+    log_limit: int = Field(
+        default=10,
+        ge=0,
+        description=(
+            "Equal warnings or errors that a process logs in a minute, before it counts them; 0 for no limit."
+        ),
+    )
+    metrics_listen: str | None = Field(
+        default=None,
+        description="The address for Prometheus, `127.0.0.1:9464`; default: no metrics.",
+    )
+    activation_days: int = Field(
+        default=0,
+        ge=0,
+        le=36_500,
+        description=(
+            "A slot whose environment was not seen for so many days is freed; 0 for never, otherwise "
+            "at least 30."
+        ),
+    )
+    unlimited_activation_days: int = Field(
+        default=90,
+        ge=0,
+        le=36_500,
+        description=(
+            "A slot of a license with unlimited slots whose environment was not seen for so many days "
+            "is freed; 0 for never, otherwise at least 30."
+        ),
+    )
+    activation_limit: int = Field(
+        default=1_000,
+        ge=0,
+        description=(
+            "New activations in a day of a license with unlimited slots, half of them at once; 0 for "
+            "no limit."
+        ),
+    )
+    use_limit: int = Field(
+        default=10_000,
+        ge=0,
+        description=(
+            "Uses of metered entitlements in a day, of a license, half of them at once; 0 for no limit."
+        ),
+    )
+    last_seen_days: int = Field(
+        default=1,
+        ge=1,
+        le=7,
+        description="The instant at which a machine was last seen is stored every so many days, 1 to 7.",
+    )
+    audit_days: int = Field(
+        default=730,
+        ge=0,
+        le=36_500,
+        description="Lines of the audit log are deleted after so many days; 0 for never.",
+    )
+    body_timeout: float = Field(
+        default=MAX_BODY_SECONDS,
+        gt=0,
+        le=600,
+        description="Seconds until a request's body must have arrived.",
+    )
+    header_timeout: float = Field(
+        default=10.0,
+        gt=0,
+        le=600,
+        description="Seconds from a connection to the end of its first request's head.",
+    )
+    send_timeout: float = Field(
+        default=300.0,
+        gt=0,
+        le=3600,
+        description="Seconds in which a client must receive some of a response, and a MiB of a file.",
+    )
+    miss_limit: int = Field(
+        default=60,
+        ge=0,
+        description="Guesses of an address in a minute; 0 for no limit.",
+    )
+    flood_limit: int = Field(
+        default=12_000,
+        ge=0,
+        description="Requests of an address in a minute; 0 for no limit.",
+    )
+    write_limit: int = Field(
+        default=1_800,
+        ge=0,
+        description=(
+            "Requests of an address in a minute that write, such as those for floating seats; 0 for "
+            "no limit, also for each license."
+        ),
+    )
+    connection_limit: int = Field(
+        default=256,
+        ge=0,
+        description="Connections of an address in a process; 0 for no limit.",
+    )
+    trial_address_limit: int = Field(
+        default=5,
+        ge=0,
+        description="New trials of a product in a day, from one address or IPv6 /64; 0 for no limit.",
+    )
+    trial_network_limit: int = Field(
+        default=50,
+        ge=0,
+        description=(
+            "New trials of a product in a day, from one network (IPv4 /24, IPv6 /48); 0 for no limit."
+        ),
+    )
+    trial_limit: int = Field(
+        default=1_000,
+        ge=0,
+        description="New trials of a product in a day; 0 for no limit.",
+    )
+    redis_url: SecretStr | None = Field(  # may contain a password
+        default=None,
+        description=(
+            "Where several servers count guesses and floods together, `redis://host:6379/0`; default: "
+            "each process counts its own."
+        ),
+    )
+    admin_listen: str | None = Field(
+        default=None,
+        description="The address of admin API and console, `host:port`; default: the public one.",
+    )
+    second_factor_required: bool = Field(
+        default=False,
+        description="Whether every console user needs a second factor.",
+    )
+    session_idle_minutes: int = Field(
+        default=60,
+        ge=1,
+        le=720,
+        description="Minutes without a request until a console session ends.",
+    )
+    seat_lease: int = Field(
+        default=120,
+        ge=15,
+        le=3600,
+        description="Seconds after which a floating seat is free if its app does not renew it.",
+    )
+    account: bool = Field(
+        default=False,
+        description="Whether customers see their licenses at `/account`.",
+    )
+    account_name: str | None = Field(
+        default=None,
+        max_length=100,
+        description="The vendor's name on the customer's page.",
+    )
+    account_color: str = Field(
+        default="#1a5fb4",
+        description="The color of the header and the buttons of the customer's page, `#1a5fb4`.",
+    )
+    account_file_days: int = Field(
+        default=365,
+        ge=0,
+        le=3650,
+        description="Validity of license files that customers make at `/account`, in days; 0 for none.",
+    )
+    account_logo: Path | None = Field(
+        default=None,
+        description="An SVG or PNG file of at most 1 MiB that the customer's page shows.",
+    )
+    upload_limit: int = Field(
+        default=8 << 30,
+        ge=0,
+        description="Bytes of a file that is uploaded through the admin API.",
+    )
+    patch_limit: int = Field(  # clients apply none to larger files
+        default=256 << 20,
+        ge=0,
+        le=512 << 20,
+        description=(
+            "Bytes of the largest file that patches are made for, in three times as much memory; 0 "
+            "for no patches."
+        ),
+    )
+    webhook_networks: Annotated[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], NoDecode] = Field(
+        default=(),
+        description=(
+            "Addresses and networks, separated by commas, that webhooks may be sent to although they "
+            "are not public."
+        ),
+    )
+    mail_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=_LAST_PORT,
+        description="Port of the SMTP server. Default: 587 with `starttls`, 465 with `tls`, 25 with `none`.",
+    )
+    mail_tls: MailTls = Field(
+        default=MailTls.STARTTLS,
+        description="Encryption of mail: `starttls`, `tls` from the first byte, or `none`.",
+    )
+    mail_user: str | None = Field(
+        default=None,
+        description="Name for the SMTP server; needs encryption.",
+    )
+    mail_password: SecretStr | None = Field(
+        default=None,
+        description="Password for the SMTP server.",
+    )
+    mail_sender: str | None = Field(
+        default=None,
+        description="The sender's address of mails, `Example Software <licenses@example.com>`.",
+    )
+    mail_host: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9.:-]{1,253}$",
+        description="The SMTP server for mail to customers; default: no mail is sent.",
+    )
+    mail_ending_days: int = Field(
+        default=14,
+        ge=0,
+        le=365,
+        description="Days before its end that a license's customer gets a mail; 0 for none.",
+    )
+    mail_activations: bool = Field(
+        default=False,
+        description="Whether customers get a mail when a new computer is activated.",
+    )
+    mail_language: str = Field(
+        default=LANGUAGES[0],
+        pattern=r"^[a-z]{2,3}$",
+        description="Language of mails to customers whose language is not known, such as `de`.",
+    )
+    mail_admin: str | None = Field(
+        default=None,
+        pattern=r"^[^@\s,;<>]{1,64}@[^@\s,;<>]{1,180}$",
+        description=(
+            "Where mails to the vendor go, about a disabled webhook endpoint or sales that need a "
+            "decision; default: nowhere."
+        ),
+    )
+    paddle_api_key: SecretStr | None = Field(
+        default=None,
+        description="Key of Paddle's API, to look up the e-mail addresses of customers.",
+    )
+    drain_delay: float = Field(
+        default=0.0,
+        ge=0,
+        le=600,
+        description=(
+            "Seconds in which a stopping server still accepts connections, while `/readyz` returns "
+            "503 for load balancers; 0 for none."
+        ),
+    )
+    drain_timeout: float = Field(
+        default=30.0,
+        ge=0,
+        le=3600,
+        description="Seconds for running requests and downloads after `LICSERVER_DRAIN_DELAY`.",
+    )
 
     @field_validator("allowed_hosts", "trusted_proxies", "webhook_networks", mode="before")
     @classmethod
@@ -325,6 +520,36 @@ class StandaloneSettings(Settings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read the arguments only."""
         return (init_settings,)
+
+
+class SettingDescription(NamedTuple):
+    """A setting for readers: on the settings page, by `licserver settings` and in the sample file."""
+
+    variable: str
+    text: str
+    """One or two sentences; code is in backticks."""
+    default: str
+    """As it is written into the environment; empty if the text describes it."""
+
+
+def describe_settings() -> list[SettingDescription]:
+    """Describe each setting, in the order of the class."""
+    return [
+        SettingDescription(PREFIX + name.upper(), field.description or "", _format_default(field.default))
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _format_default(value: object) -> str:
+    if value in (None, (), PydanticUndefined):
+        return ""
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def check_names() -> None:

@@ -60,6 +60,7 @@ _COMMANDS: Final = {  # name → module and function in this package, and help
     "token": ("access:token_group", "Manage tokens of the admin API."),
     "webhook": ("notifications:webhook_group", "Notify your programs of events."),
     "mail": ("notifications:mail_group", "Show mails to customers, and try the settings."),
+    "settings": ("settings:settings", "Show all settings, as a file of environment variables."),
     "deploy-files": ("deploy_files:deploy_files", "Write files for systemd, proxies and containers."),
     "audit": ("access:audit", "Show changes and their authors."),
     "db": ("database:database_group", "Create, upgrade, check and count the database."),
