@@ -174,7 +174,7 @@ def test_within_the_tolerance_the_latest_instant_seen_counts():
 def test_the_mark_moves_when_it_is_worth_a_write(later, moves):
     """After five minutes, and not before."""
     held = CachedLicense(Verified("Notes", None, lifetime=False), START, START)
-    assert mark(held, START + later, settings()) == (replace(held, seen_at=START + later) if moves else held)
+    assert mark(held, START + later, settings()) == (held._replace(seen_at=START + later) if moves else held)
 
 
 def test_the_mark_moves_when_an_end_was_crossed():
@@ -242,7 +242,7 @@ def test_when_a_success_is_confirmed_next_and_until_when_it_holds():
         (date(2026, 12, 24), START + 96 * HOUR),
         (LAST_DAY.date(), datetime(2026, 11, 22, 23, 59, 59, tzinfo=UTC)),
     ]:
-        assert holds_until(replace(held, verified=replace(held.verified, expiry=expiry)), settings()) == end
+        assert holds_until(held._replace(verified=held.verified._replace(expiry=expiry)), settings()) == end
     last = datetime.max.replace(tzinfo=UTC)
     assert (later(last - HOUR, HOUR), later(last, HOUR)) == (last, last)
 

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
@@ -226,7 +225,7 @@ def test_what_cannot_be_sent_is_no_key(typed, flaw):
 def test_a_request_for_a_seat(options, release, more):
     """Taken with product and label, given up with neither."""
     own = settings(**{name: value for name, value in options.items() if name == "slug"})
-    own = replace(own, machine={"label": options["label"]} if "label" in options else None)
+    own = own._replace(machine={"label": options["label"]} if "label" in options else None)
     call = seat_call(own, KEY, "d", "0" * 32, release=release)
     assert (call.method, call.url) == ("POST", "https://store.example/api/v1/licenses/seat")
     assert json.loads(call.body) == {"license_key": KEY, "domain": "d", "seat": "0" * 32, **more}
@@ -285,7 +284,7 @@ def test_what_became_of_a_slot(status, body, kind, retry_at):
 
 def test_a_manifest_is_read_if_keys_are_pinned():
     """From the header of the answer."""
-    pinned = replace(SETTINGS, release_keys=("any",))
+    pinned = SETTINGS._replace(release_keys=("any",))
     came = reply(200, OFFER, **{"release-manifest": "signed"})
     assert [read_update(came, own, "notes", KEY).manifest for own in (SETTINGS, pinned)] == [None, "signed"]
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -123,7 +122,7 @@ def test_a_question_without_a_body_is_signed_as_one_of_no_bytes():
     headers = {name.lower(): value for name, value in answered.headers.items()}
     call = Call("GET", url, {}, None, 1000)
     assert read(headers, call=call) == NOON
-    assert read(headers, call=replace(call, url=url.replace("%20", "+"))) == UNFIT
+    assert read(headers, call=call._replace(url=url.replace("%20", "+"))) == UNFIT
 
 
 def without(name: str) -> dict[str, str]:
@@ -202,7 +201,7 @@ def test_what_does_not_hold_says_why(headers, words):
 )
 def test_an_answer_to_another_request_does_not_fit(other):
     """The request is what *we* sent, whatever the answer says about it; its query is not repeated."""
-    assert read(GOOD, call=replace(CALL, **other)) == UNFIT
+    assert read(GOOD, call=CALL._replace(**other)) == UNFIT
 
 
 def test_the_status_is_part_of_it():
@@ -225,8 +224,7 @@ def test_a_request_names_each_key_and_its_digest():
         f'sig{at}=({covered});created;expires;nonce="n";alg="ed25519";tag="licensing-answer";keyid="{key.id}"'
         for at, key in enumerate(KEYS)
     ]
-    assert asking == replace(
-        CALL,
+    assert asking == CALL._replace(
         headers={
             "Accept": "application/json",
             "Accept-Signature": ", ".join(members),
@@ -234,7 +232,7 @@ def test_a_request_names_each_key_and_its_digest():
         },
         nonce="n",
     )
-    empty = request_signature(replace(CALL, body=None), KEYS, "n")
+    empty = request_signature(CALL._replace(body=None), KEYS, "n")
     assert empty.headers["Content-Digest"] == digest(b"")
 
 
@@ -255,7 +253,7 @@ def test_a_signature_has_a_day_on_both_sides(seconds, words):
 
 # --- successes that are remembered ------------------------------------------------------------
 
-PINNED = replace(settings("https://x.example"), public_keys=tuple(KEYS))
+PINNED = settings("https://x.example")._replace(public_keys=tuple(KEYS))
 SUCCESS = json.dumps({"valid": True, "product": "Notes", "expiry": None, "lifetime": False}).encode()
 
 
@@ -314,18 +312,18 @@ def test_a_record_that_was_changed_is_none(changed):
         assert held.slow_by == timedelta(0)
 
 
-ELSEWHERE = replace(PINNED, server="https://y.example")
+ELSEWHERE = PINNED._replace(server="https://y.example")
 
 
 def test_only_what_was_signed_is_remembered_as_signed():
     """And without pinned keys nothing is required."""
     unsigned = Reply(200, SUCCESS, {})
     call = verify_call(PINNED, "k", "d", "192.0.2.1", {})
-    plain = read_trusted_verify(call, unsigned, "k", replace(PINNED, public_keys=()), NOON)
+    plain = read_trusted_verify(call, unsigned, "k", PINNED._replace(public_keys=()), NOON)
     assert isinstance(plain, Verified)
     with pytest.raises(ValueError, match="signed"):
         write_signed_success(CachedLicense(plain, NOON, NOON))
-    refused = read_trusted_verify(replace(call, nonce="n"), unsigned, "k", PINNED, NOON)
+    refused = read_trusted_verify(call._replace(nonce="n"), unsigned, "k", PINNED, NOON)
     assert isinstance(refused, UntrustedResponseError)
     outage = read_trusted_verify(call, Reply(503, b"", {}), "k", PINNED, NOON)
     assert isinstance(outage, ServiceUnavailableError)

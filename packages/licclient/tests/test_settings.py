@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from stage.releases import ALICE, Signer
 
 from licclient import AsyncLicenseClient, ClientSettings, LicenseClient, Trust, Updates
-from licclient._core.settings import GROUPS, read_server, read_settings
+from licclient._core.settings import GROUPS, _is_plain_server, _parse_server, read_server, read_settings
 from licclient.testing import MemoryStorage
 
 PIN = ALICE.pin
@@ -26,6 +28,22 @@ PIN = ALICE.pin
 def test_spellings_of_one_server_are_one(given, server):
     """Case, default ports and trailing slashes make no difference to what is remembered."""
     assert read_server(given) == server
+
+
+@given(
+    st.text("aA1.-/:@?#[]%_~ é", max_size=20) | st.sampled_from(["x/api/v1", "x/api/v1/", "x//", ".", "/"])
+)
+def test_a_plain_address_is_read_as_by_the_parser(place):
+    """The short way accepts nothing that the parser refuses, and reads it as the parser does."""
+    url = f"https://{place}"
+    if _is_plain_server(url):
+        assert read_server(url) == _parse_server(url)
+
+
+@pytest.mark.parametrize("url", ["https://store.example", "https://licenses.store.example/shop/v2/"])
+def test_a_usual_address_takes_the_short_way(url):
+    """It is read without `urllib.parse`, which a start from the cache needs for nothing else."""
+    assert _is_plain_server(url)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A clock that is slow, in an app that pins keys: what was signed counts by the service's clock (D-116)."""
 
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -68,7 +67,7 @@ def test_a_slow_clock_changes_no_promise(lag):
     for hours in range(0, 96, 5):
         now = START + timedelta(hours=hours)
         right = judge_status(held, None, now, RULES, key_hint=None, update=None)
-        slow = judge_status(replace(held, slow_by=lag), None, now - lag, RULES, key_hint=None, update=None)
+        slow = judge_status(held._replace(slow_by=lag), None, now - lag, RULES, key_hint=None, update=None)
         assert (slow.state, slow.source, slow.days_left) == (right.state, right.source, right.days_left)
         assert slow.next_check_at == right.next_check_at - lag
         assert slow.grace_ends_at == (right.grace_ends_at and right.grace_ends_at - lag)

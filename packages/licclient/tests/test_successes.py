@@ -1,7 +1,6 @@
 """The last success for a key, on the disk and in memory: found for its subject, marked, put and forgotten."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -141,7 +140,7 @@ def test_the_latest_instant_seen_is_written_down(make, held, kind, tmp_path, lat
     successes = make()
     subject = successes.subject(KEY, DOMAIN)
     successes.put(subject, held)
-    expected = replace(held, seen_at=NOW + marked)
+    expected = held._replace(seen_at=NOW + marked)
     assert successes.find_marked(subject, NOW + later) == expected
     assert make().find(subject) == expected
     assert seen_at(tmp_path, kind) == (NOW + marked).isoformat()
@@ -186,6 +185,6 @@ def test_what_another_process_does_meanwhile_counts(make, held, kind, tmp_path, 
 
     state.meddle = meddle
     found = here.find_marked(subject, NOW + HOUR)
-    assert found == (replace(held, seen_at=NOW + 2 * HOUR) if what == "has marked it" else None)
+    assert found == (held._replace(seen_at=NOW + 2 * HOUR) if what == "has marked it" else None)
     assert make().find(subject) == found
     assert path.exists() is (what != "forgets it")

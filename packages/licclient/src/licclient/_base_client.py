@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import wraps
 from os import PathLike
+from os.path import isfile
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
@@ -177,7 +178,7 @@ class BaseClient(Generic[_W, _T]):
             warnings.warn(f"{message}; use https", UserWarning, stacklevel=3)
         check_clock(clock)
         check_transport(transport, is_async=self._is_async)
-        self._own_session = _features.session.create_session(
+        self._own_session = _features.session.Session(
             settings, clock, self._open_storage(given, settings), open_license_files
         )
         self._is_closed = False
@@ -197,10 +198,10 @@ class BaseClient(Generic[_W, _T]):
         if not isinstance(given.storage, str | PathLike):
             expected = "the path of a folder, or have load, change and folder as a Storage"
             raise wrong_type("storage", expected, given.storage)
-        folder = storage_module.read_folder("storage", given.storage)
-        with suppress(OSError):  # what cannot be looked at is found unreadable by the first call
-            if folder.is_file():  # on some systems it would look as if nothing had been stored yet
-                raise ValueError("storage must be the path of a folder, and there is a file")
+        folder = storage_module.read_folder_path("storage", given.storage)
+        # On some systems it would look as if nothing had been stored yet.
+        if isfile(folder):  # noqa: PTH113 - a text
+            raise ValueError("storage must be the path of a folder, and there is a file")
         return storage_module.StateFolder(folder, patience=patience)
 
     def _renew(self) -> None:

@@ -10,8 +10,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
@@ -243,8 +242,7 @@ _FORGOTTEN: Final = {"forgotten": True}
 """Marks the place as empty when the activation of another app would be found there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Activation:
+class Activation(NamedTuple):
     """What is remembered of an activation.
 
     Attributes:
@@ -261,7 +259,10 @@ class Activation:
     domain: str
     license: str
     round: str | None
-    key: str | None = field(repr=False)
+    key: str | None
+
+    def __repr__(self) -> str:
+        return f"Activation({self.name!r}, hint={self.hint!r}, domain={self.domain!r})"
 
 
 class Activations:

@@ -157,7 +157,7 @@ def mark(held: CachedLicense, now: datetime, settings: Settings) -> CachedLicens
         return held
     schedule = _schedule(held, settings)
     crossed = _judge_by(schedule, at) is not _judge_by(schedule, held.seen_at)
-    return replace(held, seen_at=at) if crossed or at - held.seen_at > MARK_EVERY else held
+    return held._replace(seen_at=at) if crossed or at - held.seen_at > MARK_EVERY else held
 
 
 def apply_response(

@@ -8,12 +8,11 @@ damage and a file moved to another place. It is no signature: an editor of the f
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from functools import wraps
 from hashlib import sha256
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from licclient._core.lazy import lazy
 from licclient._core.model import (
@@ -157,8 +156,7 @@ _LONGEST: Final = 60
 _DEVICE: Final = r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)"  # no folder on Windows may be called so
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """Folders relative to the one for all apps: `app` of the product, or else of the vendor.
 
     `elsewhere` has the names of records that other apps may need as well, and their folders.

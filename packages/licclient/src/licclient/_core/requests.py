@@ -3,11 +3,8 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from licclient._core.arguments import MAX_TYPED, is_text, wrong_type
 from licclient._core.lazy import lazy
@@ -15,9 +12,13 @@ from licclient._core.model import Settings
 from licclient.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    import ipaddress
     import unicodedata
+    from urllib import parse
 else:
+    ipaddress = lazy("ipaddress")
     unicodedata = lazy("unicodedata")
+    parse = lazy("urllib.parse")
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"
 DEACTIVATE_PATH: Final = "/api/v1/licenses/deactivate"
@@ -37,17 +38,19 @@ MAX_KEY: Final = 1_024
 _JSON: Final = {"Accept": "application/json"}
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One request to one of the endpoints; what holds the license key is not in its repr."""
 
     method: str
-    url: str = field(repr=False)
+    url: str
     headers: Mapping[str, str]
-    body: bytes | None = field(repr=False)
+    body: bytes | None
     max_bytes: int
     nonce: str | None = None
     """What a signed response must repeat; None when no signature is requested."""
+
+    def __repr__(self) -> str:
+        return f"Call(method={self.method!r}, headers={self.headers!r}, max_bytes={self.max_bytes})"
 
 
 def path_of(url: str) -> str:
@@ -126,14 +129,14 @@ def update_call(
         fields["channels"] = ",".join(settings.channels)
     if is_manual:
         fields["manual"] = "1"
-    url = f"{settings.server}{UPDATE_CHECK_PATH}?{urlencode(fields, quote_via=quote)}"
+    url = f"{settings.server}{UPDATE_CHECK_PATH}?{parse.urlencode(fields, quote_via=parse.quote)}"
     return Call("GET", url, _JSON, None, MAX_UPDATE_BYTES)
 
 
 def shown_ip(address: str) -> str:
     """Return a socket's address as the `ip` of a verify: without a zone, `0.0.0.0` for none (D-45)."""
     try:
-        return str(ip_address(address.partition("%")[0]))
+        return str(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return "0.0.0.0"  # noqa: S104 - "no address" on the wire; nothing is bound to it
 
@@ -171,7 +174,7 @@ _LOOPBACK_NAMES: Final = frozenset(
 def origin(url: str) -> str | None:
     """Return scheme, host and port of an address, in one spelling; None when it is no plain http address."""
     try:
-        parts = urlsplit(url)
+        parts = parse.urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
@@ -196,20 +199,20 @@ def is_safe_link(link: str, settings: Settings) -> bool:
         return True
     if named is not None and place != origin(settings.server):
         return False
-    if is_loopback(urlsplit(link).hostname or ""):
-        return is_loopback(urlsplit(settings.server).hostname or "")
+    if is_loopback(parse.urlsplit(link).hostname or ""):
+        return is_loopback(parse.urlsplit(settings.server).hostname or "")
     return place.startswith("https://")
 
 
 def escape_link(link: str) -> str:
     """Return an address with its spaces and other characters encoded that no address may have (RFC 3986)."""
     try:
-        parts = urlsplit(link)
+        parts = parse.urlsplit(link)
     except ValueError:
         return link
     if not link.isprintable():  # line ends, which `urlsplit` removes
         return link
-    path, query = (quote(part, safe=_URL_CHARACTERS) for part in (parts.path, parts.query))
+    path, query = (parse.quote(part, safe=_URL_CHARACTERS) for part in (parts.path, parts.query))
     return parts._replace(path=path, query=query).geturl()
 
 
@@ -222,7 +225,7 @@ def is_protected(link: str, settings: Settings) -> bool:
 def redirect_target(link: str, location: str, settings: Settings) -> str | None:
     """Follow a redirect of a download: never from `https` to `http`, only to a safe address; else None."""
     try:
-        target = escape_link(urljoin(link, location.strip()))
+        target = escape_link(parse.urljoin(link, location.strip()))
     except ValueError:
         return None
     downgrade = link.startswith("https:") and not target.startswith("https:")
@@ -231,7 +234,7 @@ def redirect_target(link: str, location: str, settings: Settings) -> str | None:
 
 def is_in_the_clear(server: str) -> bool:
     """Return whether others on the way can read keys and forge responses: http, and not this machine."""
-    return server.startswith("http:") and not is_loopback(urlsplit(server).hostname or "")
+    return server.startswith("http:") and not is_loopback(parse.urlsplit(server).hostname or "")
 
 
 def is_loopback(host: str) -> bool:
@@ -242,7 +245,7 @@ def is_loopback(host: str) -> bool:
     if host in _LOOPBACK_NAMES or host.endswith(".localhost"):
         return True
     try:
-        address = ip_address(host.partition("%")[0] if ":" in host else _dotted(host))
+        address = ipaddress.ip_address(host.partition("%")[0] if ":" in host else _dotted(host))
     except ValueError:
         return False
     address = getattr(address, "ipv4_mapped", None) or address

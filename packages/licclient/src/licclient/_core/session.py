@@ -7,7 +7,6 @@ is created by `part`, once.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
@@ -140,9 +139,10 @@ class ClientAccess(Generic[T_co]):
         self.release_at_close = release_at_close
 
 
-@dataclass(eq=False)
 class Session:
     """What the features of one client share. Safe to share among threads.
+
+    Without a clock it reads the real one.
 
     Attributes:
         now: Returns the present instant; aware, UTC.
@@ -154,18 +154,22 @@ class Session:
         last_subject: What the license of the activation was found to be about, for a domain.
     """
 
-    settings: Settings
-    now: Callable[[], datetime]
-    storage: Storage
-    activations: Activations
-    successes: Successes
-    installation: str
-    installation_copy: str
-    worker_pause: float | None
-    open_license_files: "Callable[[Session], LicenseFileStore]"
-    failure: LastFailure = field(default_factory=LastFailure)
-    last_subject: tuple[Activation, str, Subject] | None = None
-    _parts: dict[Any, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None,
+        storage: Storage,
+        open_license_files: "Callable[[Session], LicenseFileStore]",
+    ) -> None:
+        self.settings, self.storage, self.open_license_files = settings, storage, open_license_files
+        self.now: Callable[[], datetime] = checked(clock)
+        self.worker_pause: float | None = getattr(clock, "worker_pause", None)
+        self.activations, self.successes = Activations(settings, storage), Successes(settings, storage)
+        self.installation = record_name("installation", settings.server)
+        self.installation_copy = record_name("installation_copy", settings.server)
+        self.failure = LastFailure()
+        self.last_subject: tuple[Activation, str, Subject] | None = None
+        self._parts: dict[Any, Any] = {}
 
     def load_optional(self, name: str) -> Document | None:
         """Return a record that can be done without; None also when it cannot be read."""
@@ -260,21 +264,6 @@ class Session:
         domain, slug = self.domain(), self.settings.slug
         checks = None if slug is None else check_name(self, key, slug)
         self.activations.remember(key, domain, self.successes.subject(key, domain).name, checks)
-
-
-def create_session(
-    settings: Settings,
-    clock: Clock | None,
-    storage: Storage,
-    open_license_files: Callable[[Session], LicenseFileStore],
-) -> Session:
-    """Create the session of a client; without a clock it reads the real one."""
-    activations, successes = Activations(settings, storage), Successes(settings, storage)
-    pause = getattr(clock, "worker_pause", None)
-    installation = record_name("installation", settings.server)
-    copy = record_name("installation_copy", settings.server)
-    names = installation, copy, pause
-    return Session(settings, checked(clock), storage, activations, successes, *names, open_license_files)
 
 
 def wait_for(lock: CallLock) -> Flow[None]:

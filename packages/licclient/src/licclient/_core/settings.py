@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from licclient._core.arguments import (
     check_flag,
@@ -22,12 +21,14 @@ from licclient._core.requests import hide_keys, is_in_the_clear, origin
 
 if TYPE_CHECKING:
     import difflib
+    from urllib import parse
 
     from licclient._core import public_keys as public_keys_module
     from licclient._core.public_keys import PublicKey
     from licclient._core.records import Storage
 else:
     difflib = lazy("difflib")
+    parse = lazy("urllib.parse")
     public_keys_module = lazy("licclient._core.public_keys")
 
 MIN_CACHE_FOR: Final = timedelta(hours=24)
@@ -65,6 +66,8 @@ _SLUG: Final = r"[A-Za-z0-9._~-]+"
 
 # What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
 _PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
+
+_PLAIN_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-/")
 
 _LINKS: Final = ("https://", "http://", "mailto:")
 """What a dialog opens: a program on the customer's computer must not be started by a link."""
@@ -247,6 +250,20 @@ def read_server(base_url: str) -> str:
         raise wrong_type("base_url", "a string", base_url)
     if len(base_url) > MAX_URL:
         raise ValueError(f"base_url must have at most {MAX_URL} characters")
+    return base_url.rstrip("/") if _is_plain_server(base_url) else _parse_server(base_url)
+
+
+def _is_plain_server(base_url: str) -> bool:
+    """Return whether an address needs no parser: `https`, a host, maybe a path, all in plain letters.
+
+    `urllib.parse` and the expressions of `_parse_server` cost each start 3 ms.
+    """
+    place = base_url.removeprefix("https://")
+    is_plain = place != base_url and _PLAIN_LETTERS.issuperset(place)
+    return is_plain and place[:1] not in ("", "/") and "/api/v1/" not in f"{place}/"
+
+
+def _parse_server(base_url: str) -> str:
     shown = _mask_url(base_url)
     if any(character.isspace() or not character.isprintable() for character in base_url):
         raise ValueError(f"base_url must not contain white space or control characters: {shown!r}")
@@ -254,7 +271,7 @@ def read_server(base_url: str) -> str:
         scheme = "https" if is_in_the_clear(f"http://{base_url}") else "http"
         raise ValueError(f"base_url {shown!r} has no scheme; type {f'{scheme}://{shown}'!r}")
     try:
-        parts = urlsplit(base_url)
+        parts = parse.urlsplit(base_url)
         host, port = parts.hostname, parts.port
     except ValueError:  # its message may contain the password
         raise ValueError(f"base_url {shown!r} is not a URL: its host or port cannot be read") from None

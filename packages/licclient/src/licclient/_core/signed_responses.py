@@ -12,7 +12,7 @@ import json
 import re
 from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
@@ -78,7 +78,7 @@ def request_signature(call: Call, keys: Sequence[PublicKey], nonce: str) -> Call
     parameters = f'({" ".join(COMPONENTS)});created;expires;nonce="{nonce}";alg="ed25519";tag="{TAG}"'
     accepted = ", ".join(f'sig{number}={parameters};keyid="{key.id}"' for number, key in enumerate(keys))
     headers = {"Accept-Signature": accepted, "Content-Digest": content_digest(call.body or b"")}
-    return replace(call, headers={**call.headers, **headers}, nonce=nonce)
+    return call._replace(headers={**call.headers, **headers}, nonce=nonce)
 
 
 def content_digest(content: bytes) -> str:
@@ -107,7 +107,7 @@ def read_trusted_verify(
     sent = json.loads(call.body or b"{}")
     machine = {name: sent[name] for name in _MACHINE if name in sent}
     proof = Proof(sent["ip"], kept, reply.body, signed.created_at, machine)
-    return replace(result, proof=proof)
+    return result._replace(proof=proof)
 
 
 def require_signature(
@@ -276,7 +276,7 @@ def read_signed_success(
     if not isinstance(signed, Signed) or not isinstance(result, Verified) or seen_at < signed.created_at:
         return None
     proof = Proof(ip, headers, reply.body, signed.created_at, machine)
-    return CachedLicense(replace(result, proof=proof), signed.created_at, seen_at, _slow_by(document))
+    return CachedLicense(result._replace(proof=proof), signed.created_at, seen_at, _slow_by(document))
 
 
 def _slow_by(document: Document) -> timedelta:

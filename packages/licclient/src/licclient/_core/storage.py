@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeGuard, TypeVar
 
@@ -22,7 +21,9 @@ from licclient.errors import StateUnreadableError
 
 if TYPE_CHECKING:
     import logging
+    import pathlib
     from io import BufferedReader
+    from pathlib import Path
 
     import filelock
     import platformdirs
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 else:
     filelock = lazy("filelock")
     logging = lazy("logging")
+    pathlib = lazy("pathlib")
     platformdirs = lazy("platformdirs")
 
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
@@ -86,14 +88,18 @@ class StateFolder:
     """
 
     def __init__(
-        self, folder: Path | None, places: Places = ONE_PLACE, patience: float | None = None
+        self,
+        folder: str | os.PathLike[str] | None,
+        places: Places = ONE_PLACE,
+        patience: float | None = None,
     ) -> None:
-        self._folder = folder
+        # Texts, not paths: to load `pathlib` costs a start that is answered from here 3 ms.
+        self._folder = None if folder is None else os.fspath(folder)
         self._patience = patience
         # One call writes several records: after a wait in vain it does not wait again for each of them.
         self._waited_at: float | None = None
         self._places = places
-        self._paths: dict[str, Path] = {}  # putting one together costs more than looking at the file
+        self._paths: dict[str, str] = {}  # putting one together costs more than looking at the file
         # name → what the file looked like, and what it said; also what could not be written.
         self._memory: dict[str, tuple[_Signature | None, Document | None]] = {}
         self._unwritten: set[str] = set()
@@ -198,22 +204,22 @@ class StateFolder:
     def _unreadable(self, name: str, problem: OSError) -> StateUnreadableError:
         return StateUnreadableError(_reason(problem), str(self._path(name)))
 
-    def folder(self) -> Path | None:
+    def folder(self) -> "Path | None":
         """Return the app's folder; None when there is no place for it."""
         root = self._root()
-        return None if root is None else root / self._places.app
+        return None if root is None else pathlib.Path(root, self._places.app)
 
-    def _root(self) -> Path | None:
+    def _root(self) -> str | None:
         if self._folder is None:
             with suppress(OSError, RuntimeError):  # such as: no home folder
-                self._folder = platformdirs.user_state_path("licclient", appauthor=False)
+                self._folder = str(platformdirs.user_state_path("licclient", appauthor=False))
         return self._folder
 
-    def _path(self, name: str) -> Path | None:
+    def _path(self, name: str) -> str | None:
         path = self._paths.get(name)
         if path is None and (root := self._root()) is not None:
-            folder = root / self._places.elsewhere.get(name, self._places.app)
-            path = self._paths[name] = folder / f"{name}.state"
+            folder = self._places.elsewhere.get(name, self._places.app)
+            path = self._paths[name] = os.path.join(root, folder, f"{name}.state")  # noqa: PTH118 - a text
         return path
 
     def _adopt(self, name: str) -> bytes | None:
@@ -221,10 +227,9 @@ class StateFolder:
 
         What other apps may need stays there, for those with an earlier version.
         """
-        root, path = self._root(), self._path(name)
-        if root is None or path is None:
+        old = self._shared_path(name)
+        if old is None:
             return None
-        old = root / path.name
         raw = read_private(old)
         if raw is None:
             return None
@@ -234,11 +239,16 @@ class StateFolder:
                 _discard(old)
         return raw
 
+    def _shared_path(self, name: str) -> "Path | None":
+        """Return where earlier versions kept a record, in one folder for all apps."""
+        root = self._root()
+        return None if root is None else pathlib.Path(root, f"{name}.state")
+
     @contextmanager
     def _alone(self, name: str) -> Iterator[bool]:
         """Hold the lock of a record's folder around the block; yields whether it may be written in it."""
         path = self._path(name)
-        guard = LOCKS.get(id(self) if path is None else str(path.parent))
+        guard = LOCKS.get(id(self) if path is None else os.path.dirname(path))  # noqa: PTH120 - a text
         if not guard.acquire(timeout=self._wait()):
             self._waited_at = monotonic()
             yield False
@@ -257,9 +267,11 @@ class StateFolder:
         return LOCK_SECONDS if self._patience is None else min(self._patience, LOCK_SECONDS)
 
     @contextmanager
-    def _file_lock(self, path: Path | None) -> Iterator[bool]:
+    def _file_lock(self, path: str | None) -> Iterator[bool]:
         try:
-            lock = None if path is None else take_lock(path.parent / "licclient.lock", self._wait())
+            lock = None
+            if path is not None:
+                lock = take_lock(pathlib.Path(path).parent / "licclient.lock", self._wait())
         except TimeoutError:
             yield False
             return
@@ -270,10 +282,11 @@ class StateFolder:
                 release_lock(lock)
 
     def _write(self, name: str, raw: bytes) -> bool:
-        path = self._path(name)
-        if path is None:
+        known = self._path(name)
+        if known is None:
             self._complain("there is no folder for it")
             return False
+        path = pathlib.Path(known)
         try:
             write_file(path, raw, path.with_suffix(".draft"), 0o600)
         except OSError as problem:
@@ -298,13 +311,14 @@ class StateFolder:
         With the lock the draft as well that a killed process left: a key may stand in it. What `_adopt` left
         where it was would be brought again.
         """
-        path, root = self._path(name), self._root()
-        if path is None:
+        known, shared = self._path(name), self._shared_path(name)
+        if known is None:
             return
+        path = pathlib.Path(known)
         with suppress(OSError):
             _patiently(path.unlink)
-        if self._places.app and root is not None:
-            _discard(root / path.name)
+        if self._places.app and shared is not None:
+            _discard(shared)
         if draft_too:
             _discard(path.with_suffix(".draft"))
 
@@ -323,7 +337,7 @@ def repeat(act: Callable[[], _T], pauses: Iterable[float] = REPLACE_PAUSES) -> _
     return act()
 
 
-def _discard(path: Path) -> None:
+def _discard(path: "Path") -> None:
     with suppress(OSError):
         path.unlink()
 
@@ -333,7 +347,12 @@ def is_storage(value: object) -> TypeGuard[Storage]:
     return all(callable(getattr(value, name, None)) for name in ("load", "change", "folder"))
 
 
-def read_folder(name: str, value: str | os.PathLike[str]) -> Path:
+def read_folder(name: str, value: str | os.PathLike[str]) -> "Path":
+    """Return the path of a folder; errors as of `read_folder_path`."""
+    return pathlib.Path(read_folder_path(name, value))
+
+
+def read_folder_path(name: str, value: str | os.PathLike[str]) -> str:
     """Read a folder's path, once: it stays the same folder wherever the app works later.
 
     Raise `TypeError` for no path of text, and `ValueError` for a blank one: that would be the working folder.
@@ -342,14 +361,25 @@ def read_folder(name: str, value: str | os.PathLike[str]) -> Path:
     if not isinstance(text, str):
         raise TypeError(f"{name} must be a path of text, not of {type(text).__name__}")
     try:
-        path = Path(disk_name(text))
+        path = disk_name(text)
     except UnicodeError:  # half of a surrogate pair
-        path, text = Path(), ""
+        path = text = ""
     if not text.strip() or "\0" in text or len(text) > MAX_PATH:
         raise ValueError(f"{name} must be the path of a folder")
+    return path if _is_plain_path(path) else _make_absolute(path)
+
+
+def _is_plain_path(path: str) -> bool:
+    """Return whether a path is absolute already and in its shortest spelling: that needs no `pathlib`."""
+    root, *parts = path.split("/")
+    return os.name != "nt" and root == "" and not {"", "."}.intersection(parts)
+
+
+def _make_absolute(text: str) -> str:
+    path = pathlib.Path(text)
     with suppress(RuntimeError):  # no home folder: then ~ is a name like any other
         path = path.expanduser()
-    return path.absolute()
+    return str(path.absolute())
 
 
 def disk_name(name: str) -> str:
@@ -361,18 +391,18 @@ def disk_name(name: str) -> str:
     return name
 
 
-def make_private(folder: Path) -> None:
+def make_private(folder: "Path") -> None:
     """Make a folder, and whatever is missing above it, for the user alone."""
     for missing in reversed([parent for parent in (folder, *folder.parents) if not parent.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: "Path") -> None:
     """Make a folder, and whatever is missing above it; what fails is repeated as in `read_patiently`."""
     repeat(lambda: folder.mkdir(parents=True, exist_ok=True))
 
 
-def write_file(path: Path, content: bytes, draft: Path, mode: int) -> None:
+def write_file(path: "Path", content: bytes, draft: "Path", mode: int) -> None:
     """Write a file durably and at one stroke, by way of a draft beside it; raise `OSError` with none left."""
     try:
         draft.unlink(missing_ok=True)  # of a process that was killed; its name is free for us alone
@@ -396,7 +426,7 @@ def sync_file(file: BinaryIO) -> None:
         _log_no_sync("A file", problem)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: "Path") -> None:
     """Make the names in a folder durable, where its file system can; Windows does so by itself.
 
     Never raises: the folder's files are whole with or without this.
@@ -417,7 +447,7 @@ def _log_no_sync(what: str, problem: OSError) -> None:
     logging.getLogger("licclient").info("%s cannot be synced: %s", what, _reason(problem))
 
 
-def replace_file(source: Path, target: Path, pauses: Iterable[float] = REPLACE_PAUSES) -> None:
+def replace_file(source: "Path", target: "Path", pauses: Iterable[float] = REPLACE_PAUSES) -> None:
     """Give a finished file its name at one stroke, over whatever file had it before.
 
     Raise `OSError` if that cannot be done, also not after waiting out another reader.
@@ -425,7 +455,7 @@ def replace_file(source: Path, target: Path, pauses: Iterable[float] = REPLACE_P
     _patiently(lambda: source.replace(target), pauses)
 
 
-def move_file(source: Path, target: Path) -> None:
+def move_file(source: "Path", target: "Path") -> None:
     """Give a file another name as `replace_file` does; on Windows only a free one, or `FileExistsError`."""
     _patiently(lambda: source.rename(target))
 
@@ -442,7 +472,7 @@ def _patiently(act: Callable[[], object], pauses: Iterable[float] = REPLACE_PAUS
     act()
 
 
-def _signature(path: Path | None) -> _Signature | None:
+def _signature(path: str | None) -> _Signature | None:
     """Return what a file looks like from outside; it changes whenever the file is replaced.
 
     None when there is no file. Raise `OSError` when that cannot be found out.
@@ -450,7 +480,7 @@ def _signature(path: Path | None) -> _Signature | None:
     if path is None:
         return None
     try:
-        status = os.lstat(path)  # `Path.lstat` costs 1 µs more, at each answer from the cache
+        status = os.lstat(path)
     except OSError as problem:
         if is_absence(problem):
             return None
@@ -465,7 +495,7 @@ def is_absence(problem: OSError) -> bool:
     return problem.errno in _ABSENT or getattr(problem, "winerror", None) == _INVALID_NAME
 
 
-def read_private(path: Path) -> bytes | None:
+def read_private(path: "str | Path") -> bytes | None:
     """Read a plain file of bearable size; None for a missing file, a link, a folder, a pipe or a device.
 
     Raise `OSError` when a file is there, or may be there, and cannot be read.
@@ -488,7 +518,7 @@ def read_private(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
-def open_plain(path: Path) -> "BufferedReader":
+def open_plain(path: "Path") -> "BufferedReader":
     """Open a file by a given name, to read it. Raise `OSError` for anything but a plain file.
 
     A pipe, which might have no writer for ever, is refused as well, and at once. Links are followed.
@@ -500,12 +530,12 @@ def open_plain(path: Path) -> "BufferedReader":
     return os.fdopen(descriptor, "rb")
 
 
-def read_patiently(path: Path) -> bytes | None:
+def read_patiently(path: "Path") -> bytes | None:
     """Read as `read_private` does; a read that fails is repeated for at most 0.4 s."""
     return repeat(lambda: read_private(path))
 
 
-def look_at(path: Path, *, follow_links: bool = False) -> os.stat_result | None:
+def look_at(path: "Path", *, follow_links: bool = False) -> os.stat_result | None:
     """Return the content at a path; None for nothing. Retry a failure for at most 0.4 s, then raise it."""
 
     def look() -> os.stat_result | None:
@@ -520,13 +550,13 @@ def look_at(path: Path, *, follow_links: bool = False) -> os.stat_result | None:
     return repeat(look)
 
 
-def is_folder(path: Path) -> bool:
+def is_folder(path: "Path") -> bool:
     """Return whether there is a folder, also behind a link; raise `OSError` as `look_at`."""
     status = look_at(path, follow_links=True)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
-def _is_plain(path: Path) -> bool:
+def _is_plain(path: "str | Path") -> bool:
     """Return whether there is a plain file. Raise `OSError` when that cannot be found out."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
@@ -536,7 +566,7 @@ def _is_plain(path: Path) -> bool:
         raise
 
 
-def create_lock(path: Path, seconds: float, **options: Any) -> "BaseFileLock":
+def create_lock(path: "Path", seconds: float, **options: Any) -> "BaseFileLock":
     """Return a lock of the operating system, which any thread may release; it is not taken yet.
 
     Taking it raises `filelock.Timeout`; or `OSError` or `NotImplementedError` on a file system without locks:
@@ -547,7 +577,7 @@ def create_lock(path: Path, seconds: float, **options: Any) -> "BaseFileLock":
     return filelock.FileLock(path, timeout=seconds, thread_local=False, **options)
 
 
-def take_lock(path: Path, seconds: float) -> "BaseFileLock | None":
+def take_lock(path: "Path", seconds: float) -> "BaseFileLock | None":
     """Take a lock of the operating system, which any thread may release.
 
     Raise `TimeoutError` if another process holds it. Return None on a file system without locks, or one that
@@ -568,7 +598,7 @@ def take_lock(path: Path, seconds: float) -> "BaseFileLock | None":
     return lock
 
 
-def _demand_file(path: Path) -> None:
+def _demand_file(path: "Path") -> None:
     """Raise `OSError` where no file can be made: filelock takes that for a held lock."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600))
@@ -577,7 +607,7 @@ def _demand_file(path: Path) -> None:
             raise
 
 
-def release_lock(lock: "BaseFileLock", path: Path | None = None) -> None:
+def release_lock(lock: "BaseFileLock", path: "Path | None" = None) -> None:
     """Release a lock; with its path, remove its file as well."""
     if path is not None:
         _discard(path)  # while it is held: a waiting process checks whether it is still the same file
@@ -612,7 +642,7 @@ class CallLock:
 
     pause = PAUSE
 
-    def __init__(self, name: object, lock: Path | None, patience: float) -> None:
+    def __init__(self, name: object, lock: "Path | None", patience: float) -> None:
         self._name = name
         self._path = lock
         self._patience = patience

@@ -4,10 +4,9 @@ A success is read from the disk again whenever the file has changed, and with pi
 then checked again (D-62). What has not changed is still in memory, and neither read nor checked twice.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from licclient._core.lazy import lazy
 from licclient._core.model import CachedLicense, Settings
@@ -31,13 +30,15 @@ _MOST_SUBJECTS: Final = 64
 """How many of them, and of their successes, are kept in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """What a success is for; without the key when it lies in a keyring that has not been asked."""
 
-    key: str | None = field(repr=False)
+    key: str | None
     domain: str
     name: str
+
+    def __repr__(self) -> str:
+        return f"Subject(domain={self.domain!r}, name={self.name!r})"
 
 
 class Successes:

@@ -281,7 +281,7 @@ class LicenseFiles:
         """Return the file as a success that stays fresh until its end, with the settings for that."""
         seen_at = max(_instant(document, "seen_at") or file.issued_at, file.issued_at)
         held = CachedLicense(file.verified, file.issued_at, seen_at)
-        return held, replace(self._settings, cache_for=file.ends_at - file.issued_at, grace=timedelta(0))
+        return held, self._settings._replace(cache_for=file.ends_at - file.issued_at, grace=timedelta(0))
 
 
 def _judge(
