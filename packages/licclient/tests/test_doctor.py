@@ -5,13 +5,16 @@ from urllib.parse import urlsplit
 
 import pytest
 import trustme
+from stage.faults import Files
 from stage.tls import secured
 
 from harness.oracle import Signer
 from licclient import Trust, Updates, _doctor
 from licclient._cli import main
+from licclient._core.records import SCHEMA, seal
 
 MISSING = {"error": "validation", "message": "…", "errors": {"license_key": ["…"]}}
+CHECK_PERMISSIONS = "check its permissions, or close the program that has it open, and try again"
 
 
 @pytest.fixture
@@ -40,8 +43,8 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     report = await client.diagnose()
     lines = _lines(report)
     assert list(lines) == [
-        "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "keyring",
-        "installation", "platform", "label", "license", "license file", "pinned keys",
+        "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "state files",
+        "keyring", "installation", "platform", "label", "license", "license file", "pinned keys",
     ]  # fmt: skip
     assert report.endswith("Nothing wrong was found.")
     assert lines["service"] == ("ok", "responds")
@@ -103,7 +106,7 @@ async def test_nobody_answers(make_client, dead_url):
     lines = _lines(await make_client(dead_url).diagnose())
     assert lines["service"] == ("!!", "The license service could not be reached.")
     assert lines["clock"] == ("", "could not be compared")
-    assert lines["license"] == ("", "not activated")
+    assert lines["license"] == ("", "not activated; enter the license key in the app")
 
 
 @pytest.mark.filterwarnings("ignore:base_url is http")
@@ -155,7 +158,7 @@ async def test_a_check_that_breaks_hides_no_other(client, well, monkeypatch):
     monkeypatch.setattr(_doctor, "_check_proxy", lambda _: 1 / 0)
     lines = _lines(await client.diagnose())
     assert lines["proxy"] == ("!!", "the check itself failed (ZeroDivisionError)")
-    assert lines["license"] == ("", "not activated")
+    assert lines["license"] == ("", "not activated; enter the license key in the app")
 
 
 @pytest.mark.usefixtures("verdicts")
@@ -182,3 +185,89 @@ def test_on_the_command_line(well, tmp_path, capsys, key):
         "message": "this is not a license service (HTTP status 500)",
     }
     assert found["name"]["message"].startswith(urlsplit(well.url).hostname)
+
+
+@pytest.mark.parametrize(
+    ("kind", "todo"),
+    [
+        ("activation", "enter the license key again"),
+        ("license", "connect to the internet and check the license again"),
+        ("installation", "nothing to do: there is a copy"),
+        ("call", "nothing to do: the next request writes it anew"),
+    ],
+)
+async def test_a_damaged_file_is_named_with_what_to_do(make_client, well, key, tmp_path, kind, todo):
+    """To a call it is a missing one; a report that calls all well would send a customer away."""
+    await make_client(storage=tmp_path).activate(key)
+    [path] = tmp_path.glob(f"{kind}-*.state")
+    path.write_bytes(path.read_bytes()[:-20])
+    report = await make_client(storage=tmp_path).diagnose()
+    mark, words = _lines(report)["state files"]
+    assert mark == "!!"
+    assert words == f"{path} is damaged, and counts as missing: {todo}"
+    assert report.splitlines()[-1].startswith("Look at: state files")
+
+
+async def test_a_file_of_a_later_version_is_not_called_damaged(make_client, well, key, tmp_path):
+    """It is good, and a version of the app that reads it is the way out."""
+    await make_client(storage=tmp_path).activate(key)
+    [path] = tmp_path.glob("license-*.state")
+    path.write_bytes(seal(path.stem, {"schema": SCHEMA + 1}))
+    _, words = _lines(await make_client(storage=tmp_path).diagnose())["state files"]
+    assert words.startswith(f"{path} was written by a later version of this app, and counts as missing: ")
+
+
+async def test_a_link_in_a_files_place_is_reported(make_client, well, key, tmp_path):
+    """It is not followed, so it counts as missing."""
+    await make_client(storage=tmp_path).activate(key)
+    [path] = tmp_path.glob("activation-*.state")
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    _, words = _lines(await make_client(storage=tmp_path).diagnose())["state files"]
+    assert words == f"{path} is not a plain file, and counts as missing: enter the license key again"
+
+
+async def test_an_unreadable_file_is_not_called_missing(make_client, well, key, tmp_path, monkeypatch):
+    """Nothing is lost, and nothing is entered again."""
+    await make_client(storage=tmp_path).activate(key)
+    client = make_client(storage=tmp_path)
+    [path] = tmp_path.glob("activation-*.state")
+    Files(monkeypatch, tmp_path).fail(lambda _, name: name == str(path), "EACCES")
+    lines = _lines(await client.diagnose())
+    assert lines["state files"] == (
+        "!!",
+        f"{path} cannot be read (Permission denied), and is left as it is: {CHECK_PERMISSIONS}",
+    )
+    mark, words = lines["license"]
+    assert mark == "!!"
+    assert "cannot be read (Permission denied" in words
+    assert "not activated" not in words
+    assert "last response" not in words, "no server said so"
+
+
+async def test_a_folder_that_cannot_be_listed(make_client, well, key, tmp_path, monkeypatch):
+    """Its files are neither missing nor damaged."""
+    await make_client(storage=tmp_path).activate(key)
+    client = make_client(storage=tmp_path)
+    Files(monkeypatch, tmp_path).fail(lambda _, name: name == str(tmp_path), "EIO")
+    _, words = _lines(await client.diagnose())["state files"]
+    assert (
+        words == f"{tmp_path} cannot be read (Input/output error), and is left as it is: {CHECK_PERMISSIONS}"
+    )
+
+
+async def test_nothing_stored_yet_is_nothing_wrong(make_client, well, tmp_path):
+    """Absent is neither damaged nor unreadable: the next step is to enter a key."""
+    lines = _lines(await make_client(storage=tmp_path / "new").diagnose())
+    assert "state files" not in lines
+    assert lines["license"] == ("", "not activated; enter the license key in the app")
+
+
+async def test_the_files_that_apps_share_are_looked_at(make_client, well, key, tmp_path, monkeypatch):
+    """The id of the installation lies in the vendor's folder, above the app's."""
+    monkeypatch.setattr("platformdirs.user_state_path", lambda *_, **__: tmp_path / "all")
+    await make_client(product="Notes", storage=None).activate(key)
+    [path] = (tmp_path / "all").glob("*/installation-*.state")
+    path.write_bytes(b"")
+    _, words = _lines(await make_client(product="Notes", storage=None).diagnose())["state files"]
+    assert words == f"{path} is damaged, and counts as missing: nothing to do: there is a copy"

@@ -4,6 +4,7 @@ Each check is independent. The license key appears masked and a proxy without it
 contains the key: a diagnosis takes no activation slot.
 """
 
+import itertools
 import os
 import platform
 import socket
@@ -25,12 +26,13 @@ from licclient._core.lazy import lazy
 from licclient._core.model import License, Settings
 from licclient._core.network import run_with_deadline, system_proxy
 from licclient._core.policy import is_version
+from licclient._core.records import find_flaw
 from licclient._core.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call, is_in_the_clear
 from licclient._core.responses import REDIRECTS, Reply
 from licclient._core.runners import run, send_with_retries
 from licclient._core.session import Session
 from licclient._core.status import LicenseState, LicenseStatus
-from licclient._core.storage import NEW_FILE, StateFolder
+from licclient._core.storage import NEW_FILE, StateFolder, read_patiently
 from licclient._status import status
 from licclient.errors import ServiceUnavailableError, StateUnreadableError
 
@@ -75,6 +77,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "service": lambda: _check_service(settings, agent, transport, session.now()),
         "version": lambda: _check_version(settings.version),
         "state folder": lambda: _check_folder(folder, session),
+        "state files": lambda: _check_records(session),
         "keyring": lambda: [_noted("keyring", "not used" if folder is None else describe_keyring())],
         "installation": lambda: [_noted("installation", session.domain())],
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
@@ -261,6 +264,58 @@ def _check_folder(folder: Path | None, session: Session) -> Iterator[Finding]:
     yield Finding("state folder", may_write, text)
 
 
+_AFTER_DAMAGE: Final = {
+    "activation": "enter the license key again",
+    "license": "connect to the internet and check the license again",
+    "signed": "connect to the internet and check the license again",
+    "file": "install the license file again",
+    "installation": "nothing to do: there is a copy",
+    "installation_copy": "nothing to do: it is a copy",
+    "quota": "uses that were not reported yet may be lost",
+}
+"""Kind of a record that counts as missing → what to do."""
+
+MOST_FLAWS: Final = 10
+"""How many files are named: each read that fails takes 0.4 s."""
+
+_MADE_ANEW: Final = "nothing to do: the next request writes it anew"
+
+
+def _check_records(session: Session) -> Iterator[Finding]:
+    """Look at each file by itself: for a call a damaged one is missing, and memory may stand in for it."""
+    if not isinstance(session.storage, StateFolder):
+        return
+    try:
+        files = session.storage.files()
+    except OSError as problem:
+        yield _wrong("state files", _describe_unreadable(session.storage.folder() or Path(), problem))
+        return
+    flaws = list(itertools.islice(filter(None, map(_find_file_flaw, files)), MOST_FLAWS))
+    yield from (_wrong("state files", flaw) for flaw in flaws)
+    if files and not flaws:
+        yield _fine("state files", f"all {len(files)} can be read")
+
+
+def _find_file_flaw(path: Path) -> str | None:
+    try:
+        raw = read_patiently(path)
+    except OSError as problem:
+        return _describe_unreadable(path, problem)
+    flaw = "is not a plain file" if raw is None else find_flaw(path.stem, raw)
+    if flaw is None or (raw is None and not os.path.lexists(path)):  # removed since it was listed
+        return None
+    todo = _AFTER_DAMAGE.get(path.name.partition("-")[0], _MADE_ANEW)
+    return f"{_shorten(path)} {flaw}, and counts as missing: {todo}"
+
+
+def _describe_unreadable(path: Path, problem: OSError) -> str:
+    cause = problem.strerror or type(problem).__name__
+    return (
+        f"{_shorten(path)} cannot be read ({cause}), and is left as it is: check its permissions,"
+        " or close the program that has it open, and try again"
+    )
+
+
 def _can_write(folder: Path) -> bool:
     """Return whether a file can be made in a folder; Windows knows only when it is tried."""
     probe = folder / f".licclient-{token_hex(8)}"
@@ -302,8 +357,12 @@ def _list_products(folder: Path | None, settings: Settings) -> list[str]:
 
 def _check_license(about: LicenseStatus, products: Sequence[str]) -> Finding:
     parts = [about.state.value.replace("_", " ")]
-    if products and about.state is LicenseState.NOT_ACTIVATED:
-        parts.append(f"pass the product to check one of these: {', '.join(products)}")
+    if about.state is LicenseState.NOT_ACTIVATED:
+        parts.append(
+            f"pass the product to check one of these: {', '.join(products)}"
+            if products
+            else "enter the license key in the app"
+        )
     if about.key_hint:
         parts.append(f"key {about.key_hint}")
     if about.product:
@@ -314,6 +373,6 @@ def _check_license(about: LicenseStatus, products: Sequence[str]) -> Finding:
     if about.grace_ends_at:
         parts.append(f"valid without the service until {about.grace_ends_at:%Y-%m-%d %H:%M} UTC")
     if about.message:
-        parts.append(f"last response: {about.message}")
+        parts.append(f"last response: {about.message}" if about.key_hint else about.message)
     is_fine = {LicenseState.VALID: True, LicenseState.NOT_ACTIVATED: None}.get(about.state, False)
     return Finding("license", is_fine, "; ".join(parts))

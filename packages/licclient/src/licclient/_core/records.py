@@ -99,13 +99,8 @@ def seal(name: str, document: Document) -> bytes:
 
 def unseal(name: str, raw: bytes) -> Document | None:
     """Read a record in today's schema; None for anything but what `seal` once wrote under this very name."""
-    checksum, _, rest = raw.partition(b"\n")
-    content = rest.removesuffix(b"\n")
-    if not rest.endswith(b"\n") or checksum != _sum(name, content):
-        return None
-    try:
-        document: Document = json.loads(content)
-    except (ValueError, RecursionError):
+    document = _unseal(name, raw)
+    if document is None:
         return None
     match document:
         case {"schema": int(written)} if 1 <= written <= SCHEMA:
@@ -114,6 +109,30 @@ def unseal(name: str, raw: bytes) -> Document | None:
             return document
         case _:
             return None
+
+
+def find_flaw(name: str, raw: bytes) -> str | None:
+    """Return why a record reads as nothing, in words; None for a good one."""
+    if unseal(name, raw) is not None:
+        return None
+    match _unseal(name, raw):
+        case {"schema": int(written)} if written > SCHEMA:
+            return "was written by a later version of this app"
+        case _:
+            return "is damaged"
+
+
+def _unseal(name: str, raw: bytes) -> Document | None:
+    """Return what stands in a record, in whatever schema."""
+    checksum, _, rest = raw.partition(b"\n")
+    content = rest.removesuffix(b"\n")
+    if not rest.endswith(b"\n") or checksum != _sum(name, content):
+        return None
+    try:
+        document: Document = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return document
 
 
 def _sum(name: str, content: bytes) -> bytes:

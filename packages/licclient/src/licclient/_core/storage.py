@@ -209,6 +209,17 @@ class StateFolder:
         root = self._root()
         return None if root is None else pathlib.Path(root, self._places.app)
 
+    def files(self) -> "list[Path]":
+        """Return the files of this app's records, also those that it shares; raise `OSError` as `look_at`."""
+        folder = self.folder()
+        if folder is None:
+            return []
+        names = repeat(lambda: os.listdir(folder)) if is_folder(folder) else []  # noqa: PTH208 - raises at once
+        files = {folder / name for name in names if name.endswith(".state")}
+        shared = [path for name in self._places.elsewhere if (path := self._path(name)) is not None]
+        files.update(pathlib.Path(path) for path in shared if look_at(pathlib.Path(path)) is not None)
+        return sorted(files)
+
     def _root(self) -> str | None:
         if self._folder is None:
             with suppress(OSError, RuntimeError):  # such as: no home folder
