@@ -3,16 +3,25 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+import licserver
 from harness.engines import sqlite_only
 from harness.transfer import ASSUMED
+from licserver.cli.licenses import change, issue
+from licserver.cli.sources import map_product
+from licserver.database.repositories.sales import SourceMapping
+from licserver.database.staging import COMPARED
 from licserver.database.tables.licenses import licenses
+from licserver.database.tables.sales import sale_mappings
 from licserver.domain.records import TERMS, IssuedLicense, LicenseTerms
 from licserver.protocol import license_files
 from licserver.protocol.license_files import FORMATS, read_rows, to_line, write_head, write_row
@@ -21,6 +30,7 @@ from licserver.services.installation import open_services
 from licserver.services.license_imports import Existing
 from licserver.services.restore import restore_backup
 from licserver.settings import Settings
+from licserver.shops import changes as shops_changes
 from licserver.web.admin import schemas
 from licserver.web.console.formatting import FIELDS
 
@@ -50,6 +60,112 @@ API_NAMES = {"subscription_id": "subscription", "product_slug": "product"}
 NOT_SHOWN = {"encrypted_key", "product_id"}
 NOT_IN_CONSOLE = {"lifetime", "subscription_id", "allowed", "trial"}
 """Not in the form: shown on the page; the allow-list has forms of its own, and a trial is converted."""
+
+
+NOT_ON_THE_ACCOUNT_PAGE = {
+    *("allowed", "customer_email", "customer_language", "note", "plan", "overrides"),
+    *("expires_on", "trial"),  # in the sentence of `find_term`
+}
+"""What customers do not see of their licenses, and what the page shows in another form."""
+NOT_IN_MAILS = {
+    *("slots", "lifetime", "support_until", "subscription_id", "allowed", "customer_email", "note"),
+    *("customer_language", "plan", "overrides", "trial", "floating_seats", "channels"),
+}
+"""What only templates of the vendor use: they get the whole record."""
+NOT_MAPPED = {
+    *("customer_email", "customer_language", "note", "subscription_id"),  # come with the sale
+    *("allowed", "channels", "overrides", "trial"),
+}
+"""What a mapping of a shop does not decide: licenses that are sold have the default."""
+MAPPED_AS = {"expires_on": "expires_in", "support_until": "support"}
+DOCS = Path(__file__).parents[3] / "docs"
+SOURCE = Path(licserver.__file__).parent
+
+
+def read(*paths: str) -> str:
+    """The text of files of the package."""
+    return "".join(path.read_text("utf-8") for pattern in paths for path in sorted(SOURCE.glob(pattern)))
+
+
+def options(command: click.Command) -> set[str]:
+    """The parameters of a command."""
+    return {str(parameter.name) for parameter in command.params}
+
+
+def places() -> dict[str, set[str]]:
+    """Each place that a term is added to by hand, with what it has, or leaves out on purpose."""
+    names = "|".join(TERMS)
+    template = read("web/console/templates/license.html")
+    account = read("web/account/pages.py", "web/account/app.py")
+    mapped = {name: MAPPED_AS.get(name, name) for name in TERMS if name not in NOT_MAPPED}
+    return {
+        "database/tables/licenses.py: a column": set(licenses.columns.keys()),
+        "database/migrations/versions: a step that adds the column": set(
+            re.findall(rf"Column\(\s*\"({names})\"", read("database/migrations/versions/*.py"))
+        ),
+        "web/admin/schemas.py, LicenseTermFields: what is sent": {
+            *schemas.LicenseTermFields.model_fields,
+            "subscription_id",
+        },
+        "web/admin/schemas.py, LicenseResponse: what is returned": {
+            *schemas.LicenseResponse.model_fields,
+            "subscription_id",
+        },
+        "cli/licenses.py: an option of `license issue`": options(issue),
+        "cli/licenses.py: an option of `license change`": options(change) | {"subscription_id", "allowed"},
+        "web/console/formatting.py, FIELDS: the forms": {field.term for field in FIELDS} | NOT_IN_CONSOLE,
+        "web/console/templates/license.html: the page": set(re.findall(rf"license\.({names})\b", template)),
+        "web/account/pages.py: the customer's page, or NOT_ON_THE_ACCOUNT_PAGE here": set(
+            re.findall(rf"license_\.({names})\b", account)
+        )
+        | NOT_ON_THE_ACCOUNT_PAGE,
+        "shops/contract.py, Terms: what a mapping decides, or NOT_MAPPED here": {
+            *shops_changes.TERMS,
+            *NOT_MAPPED,
+        },
+        "database/repositories/sales.py, SourceMapping, or NOT_MAPPED here": {
+            name for name, field in mapped.items() if field in {one.name for one in fields(SourceMapping)}
+        }
+        | NOT_MAPPED,
+        "database/tables/sales.py, sale_mappings, or NOT_MAPPED here": {
+            name for name, field in mapped.items() if field in sale_mappings.columns
+        }
+        | NOT_MAPPED,
+        "cli/sources.py: an option of `source map`, or NOT_MAPPED here": {
+            name for name, field in mapped.items() if field in options(map_product)
+        }
+        | NOT_MAPPED,
+        "services/mail_templates: our texts, or NOT_IN_MAILS here": set(
+            re.findall(rf"license\.({names})\b", read("services/mail_templates/*/*.txt"))
+        )
+        | NOT_IN_MAILS,
+        "docs/deploy.md, `import`: the field of a file": set(
+            re.findall(rf"`({names})`", (DOCS / "deploy.md").read_text("utf-8"))
+        )
+        | {"subscription_id"},
+        "docs/admin-api.md: the field": set(
+            re.findall(rf"`({names})`", (DOCS / "admin-api.md").read_text("utf-8"))
+        )
+        | {"subscription_id"},
+    }
+
+
+def derived() -> dict[str, set[str]]:
+    """Each place that follows from the record; here nothing is to be written."""
+    return {
+        "protocol/license_files.py: import and export": {*license_files.FIELDS, "subscription_id"},
+        "database/staging.py: what an import compares": set(COMPARED),
+    }
+
+
+def test_each_term_is_in_each_place():
+    """All that a new term needs, in one message."""
+    missing = {
+        place: left
+        for place, present in (places() | derived()).items()
+        if (left := sorted(set(TERMS) - present))
+    }
+    assert missing == {}
 
 
 def columns(record: IssuedLicense) -> dict[str, object]:

@@ -29,7 +29,7 @@ from licserver.clock import system_clock
 from licserver.domain.decisions import TERM_SENTENCES, find_term, license_state
 from licserver.domain.entitlements import format_grants, parse_grants
 from licserver.domain.offline_files import DEFAULT_DAYS, MAX_DAYS
-from licserver.domain.records import IssuedLicense, LicenseTerms
+from licserver.domain.records import LISTS, TERMS, IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
@@ -429,6 +429,14 @@ def _describe_term(license_: IssuedLicense, now: datetime) -> str:
     return TERM_SENTENCES[term].format(date="-" if end is None else f"{end:%Y-%m-%d}")
 
 
+def _list_terms(license_: IssuedLicense, *, overrides: Any) -> dict[str, Any]:
+    """Return the terms as they are printed."""
+    terms = pick(license_, *TERMS) | {"overrides": overrides}
+    terms |= {name: list(terms[name]) for name in LISTS}
+    terms |= {"slots": "unlimited" if license_.slots is None else license_.slots}
+    return {"subscription" if name == "subscription_id" else name: value for name, value in terms.items()}
+
+
 def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reveal: bool) -> None:
     now = system_clock()
     granted = services.plans.resolve(license_)
@@ -447,18 +455,11 @@ def _show(services: Services, printer: Printer, license_: IssuedLicense, *, reve
             "id": license_.id.hex(),
             "license_key": key,
             "product": license_.product_slug,
+            "product_name": license_.product_name,
             "state": license_state(license_, now) if printer.as_json else _describe_term(license_, now),
-            **pick(license_, "product_name", "issued_at", "expires_on", "lifetime"),
-            **pick(license_, "revoked_at", "revoked_reason"),
-            "slots": "unlimited" if license_.slots is None else license_.slots,
-            **pick(license_, "slots_used", "floating_seats", "support_until"),
-            **pick(license_, "customer_email", "customer_language", "note", "trial"),
-            "channels": list(license_.channels),
-            "subscription": license_.subscription_id,
-            **pick(license_, "subscription_ended_at"),
-            "allowed": list(license_.allowed),
-            "plan": license_.plan,
-            "overrides": grants[0],
+            "issued_at": license_.issued_at,
+            **_list_terms(license_, overrides=grants[0]),
+            **pick(license_, "slots_used", "subscription_ended_at", "revoked_at", "revoked_reason"),
             "entitlements": grants[1],
             "uses": uses,
             "customer_today": today,

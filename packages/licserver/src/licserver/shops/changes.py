@@ -5,11 +5,13 @@ differ, a person (or an import) has changed it since.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
-TERMS: Final = ("slots", "lifetime", "expires_on", "support_until", "plan", "floating_seats")
+from licserver.shops.contract import Terms
+
+TERMS: Final = tuple(term.name for term in fields(Terms) if term.name != "product")
 """What a mapping decides of a license."""
 
 REFUNDED: Final = "the order was refunded"

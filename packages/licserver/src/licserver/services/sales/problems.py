@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Final
 
 from licserver.database.repositories.sales import Problem, Source, SourceMapping
+from licserver.domain.records import TERMS
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.webhooks import EventType
 from licserver.services.context import Service
@@ -19,7 +21,8 @@ from licserver.shops.periods import add_period
 SCAN_SECONDS: Final = 60.0
 MAIL_EVERY: Final = timedelta(hours=1)
 MAX_NAME: Final = 500
-_MAPPED: Final = ("product", "slots", "lifetime", "plan", "floating_seats")
+_MAPPED: Final = tuple(field.name for field in fields(SourceMapping) if field.name in {"product", *TERMS})
+"""Terms that a mapping has as they are; the others are spans of time."""
 
 
 class ProblemService(Service):

@@ -10,7 +10,7 @@ from licserver.domain.decisions import add_year, license_state
 from licserver.domain.entitlements import format_grants
 from licserver.domain.offers import latest_by_channel
 from licserver.domain.offline_files import DEFAULT_DAYS, MAX_DAYS
-from licserver.domain.records import STABLE, Environment, IssuedLicense, LicenseState
+from licserver.domain.records import STABLE, TERMS, Environment, IssuedLicense, LicenseState
 from licserver.domain.text import find_reference, parse_key_part, plural
 from licserver.errors import InvalidInputError
 from licserver.security.redaction import contains_key
@@ -68,25 +68,37 @@ _FORMS: Final = (("slots", "change"), ("machine", "file"))
 
 BULK_ACTIONS: Final = {"export": "Export as CSV", "extend": "Extend by a year …", "revoke": "Revoke …"}
 
+_TERM_LABELS: Final = {
+    "customer_email": "customer e-mail",
+    "expires_on": "last day",
+    "overrides": "entitlements instead",
+    "subscription_id": "subscription",
+}
+"""Columns of the CSV file that are not called like the term."""
+
+
+def _read_term(term: str) -> Callable[[IssuedLicense, datetime], Any]:
+    """Return what makes the cell of a term."""
+
+    def read(license_: IssuedLicense, _: datetime) -> Any:
+        value = getattr(license_, term)
+        if term == "slots" and value is None:
+            return "unlimited"
+        if term == "overrides":
+            return ", ".join(format_grants(value))
+        return ", ".join(value) if isinstance(value, tuple) else value
+
+    return read
+
+
 _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
     "id": lambda license_, _: license_.id.hex(),
     "product": lambda license_, _: license_.product_slug,
     "product name": lambda license_, _: license_.product_name,
     "state": lambda license_, now: describe(license_, now).label,
-    "customer e-mail": lambda license_, _: license_.customer_email,
-    "customer language": lambda license_, _: license_.customer_language,
-    "note": lambda license_, _: license_.note,
     "issued at": lambda license_, _: license_.issued_at,
-    "last day": lambda license_, _: license_.expires_on,
-    "lifetime": lambda license_, _: license_.lifetime,
-    "trial": lambda license_, _: license_.trial,
-    "slots": lambda license_, _: "unlimited" if license_.slots is None else license_.slots,
+    **{_TERM_LABELS.get(term, term.replace("_", " ")): _read_term(term) for term in TERMS},
     "slots used": lambda license_, _: license_.slots_used,
-    "plan": lambda license_, _: license_.plan,
-    "entitlements instead": lambda license_, _: ", ".join(format_grants(license_.overrides)),
-    "subscription": lambda license_, _: license_.subscription_id,
-    "channels": lambda license_, _: ", ".join(license_.channels),
-    "support until": lambda license_, _: license_.support_until,
     "revoked at": lambda license_, _: license_.revoked_at,
     "revoked reason": lambda license_, _: license_.revoked_reason,
     "license key": lambda license_, _: license_name(license_),
