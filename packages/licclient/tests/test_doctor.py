@@ -44,7 +44,7 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     lines = _lines(report)
     assert list(lines) == [
         "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "state files",
-        "keyring", "installation", "platform", "label", "license", "license file", "pinned keys",
+        "keyring", "installation", "platform", "label", "license", "updates", "license file", "pinned keys",
     ]  # fmt: skip
     assert report.endswith("Nothing wrong was found.")
     assert lines["service"] == ("ok", "responds")
@@ -271,3 +271,17 @@ async def test_the_files_that_apps_share_are_looked_at(make_client, well, key, t
     path.write_bytes(b"")
     _, words = _lines(await make_client(product="Notes", storage=None).diagnose())["state files"]
     assert words == f"{path} is damaged, and counts as missing: nothing to do: there is a copy"
+
+
+async def test_a_mistyped_slug_is_in_the_report(make_client, well, key, tmp_path, http_answer):
+    """The last update check says so; without a key the service says nothing about products."""
+    client = make_client(storage=tmp_path, slug="ntoes", version="1.0")
+    await client.activate(key)
+    assert _lines(await client.diagnose())["updates"] == ("", "No update check has been made yet.")
+    script = well.script
+    well.responds(404, {"error": "product_not_found", "message": "There is no product with this slug."})
+    await client.check_for_update()
+    well.script = script
+    mark, words = _lines(await client.diagnose())["updates"]
+    assert mark == "!!"
+    assert words.endswith("refused: There is no product with this slug. The slug of this app is 'ntoes'.")

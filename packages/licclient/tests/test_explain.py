@@ -119,7 +119,7 @@ def test_an_update_that_failed_is_not_a_license_that_failed():
     problem = ServiceUnavailableError()
     assert explain(UpdateCheck(None, "", problem), "en").startswith("Updates could not be checked.")
     assert explain(problem, "en").startswith("The license service could not be reached.")
-    nothing = LicenseRefusedError(Reason.NO_VERSION, "There is no product with this slug.")
+    nothing = LicenseRefusedError(Reason.NO_VERSION, "The product has no published version yet.")
     assert explain(UpdateCheck(None, "", nothing), "de").startswith("Zurzeit wird keine Version dieser App")
     assert explain(LicenseStatus(LicenseState.UNCONFIRMED), "en").startswith("The license could not be conf")
 

@@ -323,7 +323,7 @@ def test_our_address_is_a_plain_one(address, shown):
         (UPDATE_REFUSALS, "license_expired", Reason.EXPIRED),
         (UPDATE_REFUSALS, "product_mismatch", Reason.OTHER_PRODUCT),
         (UPDATE_REFUSALS, "invalid_license", Reason.OTHER),
-        (UPDATE_REFUSALS, "product_not_found", Reason.NO_VERSION),
+        (UPDATE_REFUSALS, "product_not_found", Reason.UNKNOWN_PRODUCT),
         (UPDATE_REFUSALS, "no_versions", Reason.NO_VERSION),
         (UPDATE_REFUSALS, "news", None),
         (UPDATE_REFUSALS, "license_revoked", None),

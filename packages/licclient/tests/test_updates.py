@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.threads import call_at_once
-from licclient import LicenseClient, Updates
+from licclient import LicenseClient, Reason, Updates
 from licclient.errors import LicenseRefusedError, NotActivatedError, ServiceUnavailableError
 
 
@@ -234,3 +234,39 @@ async def test_looking_for_updates_without_a_key(client, service):
     assert not check
     assert isinstance(check.error, NotActivatedError)
     assert service.requests == []
+
+
+# --- a slip of the app's developer ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason", "words"),
+    [
+        (404, "product_not_found", Reason.UNKNOWN_PRODUCT, "There is no product with this slug."),
+        (403, "product_mismatch", Reason.OTHER_PRODUCT, "The license was issued for another product."),
+    ],
+)
+async def test_a_mistyped_slug_is_shown_to_the_developer(
+    make_client, service, key, caplog, status, code, reason, words
+):
+    """It was "no version at the moment", which a new product has as well."""
+    service.responds(status, {"error": code, "message": words})
+    client = make_client(slug="ntoes")
+    check = await client.check_for_update(key)
+    assert check.error.reason is reason
+    assert check.message == f"{words} The slug of this app is 'ntoes'."
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.getMessage() == (
+        f"The license service refused slug='ntoes': {words} Compare it with the slug of the product there."
+    )
+    again = await client.check_for_update(key)
+    assert again.message == f"The last update check was refused: {check.message}"
+    assert again.error.reason is reason
+
+
+async def test_a_product_without_versions_is_no_slip(make_client, service, key, caplog):
+    """Nothing is published yet: there is nothing to mend in the app."""
+    service.responds(404, {"error": "no_versions", "message": "The product has no published version yet."})
+    check = await make_client().check_for_update(key)
+    assert check.message == "The product has no published version yet."
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]

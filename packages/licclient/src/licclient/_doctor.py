@@ -34,7 +34,8 @@ from licclient._core.session import Session
 from licclient._core.status import LicenseState, LicenseStatus
 from licclient._core.storage import NEW_FILE, StateFolder, read_patiently
 from licclient._status import status
-from licclient.errors import ServiceUnavailableError, StateUnreadableError
+from licclient._updates.check import NOT_CHECKED, remembered_check
+from licclient.errors import LicenseRefusedError, ServiceUnavailableError, StateUnreadableError
 
 if TYPE_CHECKING:
     from licclient._core import transport as transport_module
@@ -83,6 +84,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
         "license": lambda: [_check_license(status(session), _list_products(folder, settings))],
+        "updates": lambda: [_check_updates(session)],
         "license file": lambda: [_check_file(session)],
         "pinned keys": lambda: [_noted("pinned keys", _format_keys(settings))],
     }
@@ -346,6 +348,17 @@ def _check_file(session: Session) -> Finding:
     if isinstance(file.result, License):
         return _fine("license file", until)
     return _wrong("license file", f"{until}; {file.result.message}")
+
+
+def _check_updates(session: Session) -> Finding:
+    """Report the last check of the activated key: without a key the service says nothing about products."""
+    settings = session.settings
+    if settings.slug is None or settings.version is None:
+        return _noted("updates", "not checked: the app passes no slug or no version")
+    activation = session.activations.find()
+    check = NOT_CHECKED if activation is None else remembered_check(session, activation)
+    is_refused = isinstance(check.error, LicenseRefusedError)
+    return _wrong("updates", check.message) if is_refused else _noted("updates", check.message)
 
 
 def _list_products(folder: Path | None, settings: Settings) -> list[str]:

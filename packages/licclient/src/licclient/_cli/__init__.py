@@ -271,7 +271,10 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
         case LicenseRefusedError():
             no = _NO.get(args.run, {"update": None})
             document = {**no, "reason": problem.reason.value, "message": problem.message}
-            is_update = problem.reason is Reason.NO_VERSION  # which does not concern the license
+            is_update = problem.reason in (
+                Reason.NO_VERSION,
+                Reason.UNKNOWN_PRODUCT,
+            )  # which does not concern the license
             output.result(document, problem.message if is_update else f"Refused: {problem.message}")
             return NO
         case DeactivationError():

@@ -129,6 +129,7 @@ class Reason(StrEnum):
     OTHER_PRODUCT = "other_product"
     SUPPORT_ENDED = "support_ended"
     NO_VERSION = "no_version"
+    UNKNOWN_PRODUCT = "unknown_product"
     TRIAL_NOT_OFFERED = "trial_not_offered"
     TRIAL_ENDED = "trial_ended"
     TRIAL_LIMIT = "trial_limit"

@@ -74,9 +74,11 @@ LICENSE_REFUSALS: Final[Refusals] = {"invalid_license": Reason.OTHER, "license_e
 UPDATE_REFUSALS: Final[Refusals] = {
     **LICENSE_REFUSALS,
     "product_mismatch": Reason.OTHER_PRODUCT,
-    "product_not_found": Reason.NO_VERSION,
+    "product_not_found": Reason.UNKNOWN_PRODUCT,
     "no_versions": Reason.NO_VERSION,
 }
+_WRONG_SLUG: Final = frozenset({"product_not_found", "product_mismatch"})
+
 DOWNLOAD_REFUSALS: Final[Refusals] = {"license_revoked": Reason.REVOKED}
 """D-31; of the link itself, any 403 or 404."""
 
@@ -205,6 +207,11 @@ def read_failure(reply: Reply, key: str, refusals: Refusals | None = None) -> Li
             return _read_invalid(errors, key)
         case _:
             return read_refusal(reply, key, refusals or {}) or unusable_reply(reply)
+
+
+def is_slug_refused(reply: Reply) -> bool:
+    """Return whether a refusal is about the slug: of no product, or of another than the license's."""
+    return (read_json_object(reply.body) or {}).get("error") in _WRONG_SLUG
 
 
 def read_refusal(reply: Reply, key: str, refusals: Refusals) -> LicenseRefusedError | None:

@@ -25,6 +25,7 @@ from licclient._core.successes import Subject, Successes
 from licclient.errors import (
     InvalidRequestError,
     LicclientError,
+    LicenseRefusedError,
     NotActivatedError,
     ServiceUnavailableError,
     StateUnreadableError,
@@ -32,6 +33,7 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
+    import logging
     import secrets
     import uuid
 
@@ -43,6 +45,7 @@ else:
     responses = lazy("licclient._core.responses")
     signed_responses = lazy("licclient._core.signed_responses")
     status = lazy("licclient._core.status")
+    logging = lazy("logging")
     secrets = lazy("secrets")
     uuid = lazy("uuid")
 
@@ -226,6 +229,13 @@ class Session:
         )
         if isinstance(result, LicclientError):
             debug("%s: %s", path_of(call.url), describe(result))
+        if isinstance(result, LicenseRefusedError) and responses.is_slug_refused(reply):
+            # A person reads "no updates" or "no trials": only the app's developer can know that it is a slip.
+            logging.getLogger("licclient").warning(
+                "The license service refused slug=%r: %s Compare it with the slug of the product there.",
+                self.settings.slug,
+                result.message,
+            )
         return result
 
     def lock(self, name: str) -> CallLock:

@@ -88,11 +88,13 @@ def _check(session: Session, typed: str | None, *, force: bool) -> Flow[UpdateCh
     if session.settings.report_rollbacks and not isinstance(answer, ServiceUnavailableError):
         with suppress(StateUnreadableError):
             yield from _report_rollbacks(session, key, slug)
-    result = _judge(answer, version, session.now(), force=force)
+    result = _judge(session, answer, version, force=force)
     return _logged(_require_minimum(result, read_update_check(session.storage.load(name)), version))
 
 
-def _judge(answer: Listing | LicclientError, installed: str, now: datetime, *, force: bool) -> UpdateCheck:
+def _judge(session: Session, answer: Listing | LicclientError, installed: str, *, force: bool) -> UpdateCheck:
+    if isinstance(answer, LicenseRefusedError):
+        return _refused(answer, session.settings)
     if isinstance(answer, LicclientError):
         return _failed(answer)
     if answer.download_url is None:
@@ -101,7 +103,7 @@ def _judge(answer: Listing | LicclientError, installed: str, now: datetime, *, f
         if not is_version(installed):
             logging.getLogger("licclient").warning(_no_version(installed))
         return _not_newer(installed, answer.version)
-    return _found(_update(answer, now), installed, force=force)
+    return _found(_update(answer, session.now()), installed, force=force)
 
 
 def installed_version(settings: "Settings | ClientSettings") -> tuple[str, str]:
@@ -147,18 +149,20 @@ def _remembered_result(session: Session, name: str, installed: str) -> UpdateChe
 
 
 def _judge_round(session: Session, last: UpdateCheckRecord | None, installed: str) -> UpdateCheck:
-    offered = None if last is None else last.listing
+    if last is None:
+        return NOT_CHECKED
+    offered = last.listing
     if offered is not None and is_newer(offered.version, installed, offered.channel):
         listing = session.part(SignedReleases).check(offered, session.now())
         if isinstance(listing, LicclientError):
             return _failed(listing)
         return _found(_update(listing, None), installed)
-    if last is not None and not last.answered:
+    if not last.answered:
         return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
-    if last is not None and last.refusal is not None:
-        refused = LicenseRefusedError(*last.refusal)
-        return UpdateCheck(None, f"The last update check was refused: {refused.message}", refused)
-    if last is not None and last.is_support_over:
+    if last.refusal is not None:
+        refused = _refused(LicenseRefusedError(*last.refusal), session.settings)
+        return replace(refused, message=f"The last update check was refused: {refused.message}")
+    if last.is_support_over:
         return _SUPPORT_OVER
     if offered is not None:
         return _not_newer(installed, offered.version)
@@ -269,6 +273,13 @@ def _found(update: Update, installed: str, *, force: bool = False) -> UpdateChec
 
 def _failed(error: LicclientError) -> UpdateCheck:
     return UpdateCheck(None, error.message, error)
+
+
+def _refused(error: LicenseRefusedError, settings: "Settings") -> UpdateCheck:
+    """Return a refusal; of a product that is unknown or another's with the slug, which may be mistyped."""
+    is_slug_refused = error.reason in (Reason.UNKNOWN_PRODUCT, Reason.OTHER_PRODUCT)
+    hint = f" The slug of this app is {settings.slug!r}." if is_slug_refused else ""
+    return UpdateCheck(None, f"{error.message}{hint}", error)
 
 
 def _require_minimum(check: UpdateCheck, last: UpdateCheckRecord | None, installed: str) -> UpdateCheck:

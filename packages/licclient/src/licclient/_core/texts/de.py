@@ -12,6 +12,7 @@ TEXTS: Final = {
     "reason.other_product": "Diese Lizenz gilt für ein anderes Produkt. Bitte geben Sie einen Schlüssel für dieses ein.",
     "reason.support_ended": "Der Supportzeitraum dieser Lizenz ist vorbei. Verlängern Sie ihn, um neuere Versionen zu erhalten.",
     "reason.no_version": "Zurzeit wird keine Version dieser App angeboten. Bitte versuchen Sie es später erneut.",
+    "reason.unknown_product": "Der Lizenzdienst kennt diese App nicht und kann keine Updates anbieten. Bitte wenden Sie sich an den Support.",
     "reason.trial_not_offered": "Für dieses Produkt gibt es keinen Testzeitraum. Bitte geben Sie einen Lizenzschlüssel ein.",
     "reason.trial_ended": "Der Testzeitraum auf diesem Computer ist vorbei. Bitte geben Sie einen Lizenzschlüssel ein.",
     "reason.trial_limit": "Heute sind keine weiteren Tests möglich. Versuchen Sie es morgen oder geben Sie einen Lizenzschlüssel ein.",

@@ -16,6 +16,7 @@ TEXTS: Final = {
     "reason.other_product": "This license is for another product. Please enter a key for this one.",
     "reason.support_ended": "The support period of this license is over. Please renew it to get newer versions.",
     "reason.no_version": "No version of this app is offered at the moment. Please try again later.",
+    "reason.unknown_product": "This app is unknown to its license service, so no updates can be offered. Please contact support.",
     "reason.trial_not_offered": "There are no trials of this product. Please enter a license key.",
     "reason.trial_ended": "The trial on this computer has ended. Please enter a license key.",
     "reason.trial_limit": "No more trials can be started today. Please try again tomorrow, or enter a license key.",

@@ -12,6 +12,7 @@ TEXTS: Final = {
     "reason.other_product": "Esta licencia es para otro producto. Introduzca una clave para este.",
     "reason.support_ended": "El período de soporte de esta licencia ha terminado. Renuévelo para obtener versiones nuevas.",
     "reason.no_version": "Ahora no se ofrece ninguna versión de esta aplicación. Inténtelo de nuevo más tarde.",
+    "reason.unknown_product": "El servicio de licencias no conoce esta aplicación y no puede ofrecer actualizaciones. Póngase en contacto con el soporte.",
     "reason.trial_not_offered": "Este producto no ofrece período de prueba. Introduzca una clave de licencia.",
     "reason.trial_ended": "El período de prueba en este equipo ha terminado. Introduzca una clave de licencia.",
     "reason.trial_limit": "Hoy no se pueden iniciar más pruebas. Inténtelo mañana o introduzca una clave de licencia.",

@@ -12,6 +12,7 @@ TEXTS: Final = {
     "reason.other_product": "Cette licence concerne un autre produit. Veuillez saisir une clé pour celui-ci.",
     "reason.support_ended": "L’assistance de cette licence est terminée. Renouvelez-la pour obtenir les nouvelles versions.",
     "reason.no_version": "Aucune version de cette application n’est proposée actuellement. Veuillez réessayer plus tard.",
+    "reason.unknown_product": "Le service de licences ne connaît pas cette application et ne peut pas proposer de mises à jour. Veuillez contacter l’assistance.",
     "reason.trial_not_offered": "Ce produit ne propose pas de période d’essai. Veuillez saisir une clé de licence.",
     "reason.trial_ended": "La période d’essai sur cet ordinateur est terminée. Veuillez saisir une clé de licence.",
     "reason.trial_limit": "Aucun autre essai n’est possible aujourd’hui. Réessayez demain ou saisissez une clé de licence.",

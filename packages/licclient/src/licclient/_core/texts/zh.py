@@ -12,6 +12,7 @@ TEXTS: Final = {
     "reason.other_product": "此许可证适用于其他产品。请输入本产品的密钥。",
     "reason.support_ended": "此许可证的支持期已结束。请续订以获取新版本。",
     "reason.no_version": "目前没有提供此应用的任何版本。请稍后重试。",
+    "reason.unknown_product": "许可证服务中没有此应用，因此无法提供更新。请联系技术支持。",
     "reason.trial_not_offered": "此产品不提供试用。请输入许可证密钥。",
     "reason.trial_ended": "此计算机上的试用已结束。请输入许可证密钥。",
     "reason.trial_limit": "今天无法再开始新的试用。请明天再试，或输入许可证密钥。",
