@@ -71,7 +71,7 @@ def events(number: object) -> dict[str, bytes]:
         "renewed": shops.standard(
             "subscription.renewed", RENEWED, **subscription, paid_through=PAID["renewed"]
         ),
-        "part": shops.standard(refund, **order, partial=True),
+        "part": shops.standard(refund, **order, refund_id=f"part-{number}", partial=True),
         "refunded": shops.standard(refund, **order),
         "ended": shops.standard("subscription.ended", ENDED, **subscription),
         "again": shops.standard(

@@ -8,7 +8,7 @@ import pytest
 
 from harness import shops
 from harness.engines import both_engines
-from harness.sales import REFUNDED, add, licenses, process, states, work
+from harness.sales import REFUNDED, add, licenses, process, receive, states, work
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import EVENTS
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
@@ -315,3 +315,36 @@ def test_a_refund_of_an_order_that_was_never_seen_asks_nobody(world, kind):
     (event,) = world.services.sources.list_events(kind).items
     assert (event.state, problems(world), licenses(world)) == ("done", [], [])
     assert "no license of order" in event.reason
+
+
+@both_engines
+def test_deliveries_that_cannot_be_read_are_one_problem_of_their_source(world):
+    """Each names its cause; once a person has looked, they are ignored, and the next one is asked again."""
+    add(world, "standard")
+    nameless = shops.standard("purchase.completed", external_id="app")
+    assert receive(world, "standard", nameless).status == "unreadable"
+    receive(world, "standard", shops.standard("purchase.refunded", order_id="1", amount=5), "msg_2")
+    (problem,) = problems(world)
+    assert (problem.kind, problem.object) == ("delivery not readable", "deliveries:unreadable")
+    assert "data.refund_id: Field required" in problem.message
+    assert describe_sale(world.services, problem.id) == {}
+    assert "note" not in world.services.sale_problems.find_terms(problem)
+    world.services.sources.answer(problem.id, "leave")
+    assert (problems(world), states(world, "standard")) == ([], ["ignored", "ignored"])
+    receive(world, "standard", shops.standard("purchase.completed", order_id="1"), "msg_3")
+    assert [one.id for one in problems(world)] == [problem.id]
+
+
+def test_a_field_that_is_not_read_is_named_in_the_response_and_at_the_delivery(world):
+    """A misspelled one issued one license where five were paid, and nothing said so."""
+    add(world, "standard")
+    typo = shops.standard("purchase.completed", order_id="1", external_id="app", quantiy=5)
+    note = "not read, because this format has no such fields: quantiy"
+    assert receive(world, "standard", typo) == ("accepted", note)
+    work(world)
+    (event,) = world.services.sources.list_events("standard").items
+    assert event.reason == f"issued 1 license of app; {note}"
+    world.services.sources.replay(event.id)
+    work(world)
+    (event,) = world.services.sources.list_events("standard").items
+    assert event.reason == f"nothing to change; {note}"

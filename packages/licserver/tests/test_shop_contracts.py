@@ -313,7 +313,7 @@ def test_ends(fields: dict[str, Any], end: datetime) -> None:
 
 
 def test_a_renewal_after_a_cancellation_and_a_purchase_after_an_end() -> None:
-    """The first goes on; the second begins again; a late charge of before does not."""
+    """The first goes on; the second begins again; a late charge of before does not, and a person is asked."""
     bought = order(subscriptions=("s",), starts_at=NOON, ends_at=NOON + 30 * DAY)
     sold, charge = lines(line("a")), {"reason": OrderReason.RENEWAL, "subscriptions": ("s",)}
     cancelled = report(SubscriptionState.ACTIVE, 5, cancels_at=NOON + 30 * DAY)
@@ -321,7 +321,12 @@ def test_a_renewal_after_a_cancellation_and_a_purchase_after_an_end() -> None:
     assert sell(bought, sold, cancelled, renewal).ends == [NOON + 60 * DAY + GRACE]
     ended = report(SubscriptionState.ENDED, 31)
     late = order("6", 32, starts_at=NOON + 30 * DAY, ends_at=NOON + 60 * DAY, **charge)
-    assert sell(bought, sold, ended, late).ends == [NOON + 31 * DAY]
+    vendor = sell(bought, sold, ended, late)
+    assert (vendor.ends, vendor.asked) == ([NOON + 31 * DAY], ["LATE"])
+    early = order("6", 30, starts_at=NOON + 30 * DAY, ends_at=NOON + 60 * DAY, **charge)
+    assert sell(bought, sold, ended, early).asked == []
+    without = order("6", 32, **charge)
+    assert sell(bought, sold, ended, without).asked == ["LATE"]
     again = order("7", 40, subscriptions=("s",), starts_at=NOON + 40 * DAY, ends_at=NOON + 70 * DAY)
     vendor = sell(bought, sold, ended, again, lines(line("a"), order_id="7"))
     assert set(vendor.ends) == {NOON + 70 * DAY + GRACE}

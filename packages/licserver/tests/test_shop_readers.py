@@ -807,6 +807,7 @@ ENDS = {"paid_through": "2026-07-14"}
                     subscriptions=("s1",),
                     paid_at=NOON,
                     ends_at=MONTH,
+                    resumes=True,
                 )
             ],
         ),
@@ -818,7 +819,7 @@ ENDS = {"paid_through": "2026-07-14"}
             )
             for name, data, expected in (
                 ("refunded", {}, {"id": "1042/all", "is_full": True}),
-                ("refunded", {"partial": True}, {"id": "1042/part", "is_full": False}),
+                ("refunded", {"refund_id": "r1", "partial": True}, {"id": "r1", "is_full": False}),
                 ("refunded", {"refund_id": "r1", "amount": "5"}, {"id": "r1", "amount": Decimal(5)}),
                 (
                     "refund_failed",
@@ -880,12 +881,26 @@ def test_standard_events(
         ("subscription.changed", {"subscription_id": "1"}, "^data.external_id: Field required$"),
         ("purchase.completed", {"order_id": "1", "external_id": "a", "quantity": 0}, "data.quantity"),
         ("subscription.ended", {"subscription_id": "1", "paid_through": "9999-12-31"}, "data.paid_through"),
+        ("purchase.refunded", {"order_id": "1", "amount": 5}, "^data.refund_id: Field required with amount"),
+        ("purchase.refunded", {"order_id": "1", "partial": True}, "^data.refund_id: Field required with"),
+        ("purchase.refund_failed", {"order_id": "1", "amount": 5}, "^data.refund_id: Field required with"),
     ],
 )
 def test_standard_missing_fields(type_: str, data: dict[str, Any], field: str) -> None:
     """The error names the field."""
     with pytest.raises(UnreadableDeliveryError, match=field):
         read("standard", shops.standard(type_, **data))
+
+
+def test_fields_that_the_format_does_not_have() -> None:
+    """They change nothing, and are named: one may be misspelled."""
+    delivery = read(
+        "standard", shops.standard("purchase.completed", order_id="1", external_id="a", quantiy=5)
+    )
+    assert delivery.note == "not read, because this format has no such fields: quantiy"
+    many = {f"{number}{'x' * 100}": 1 for number in range(10)}
+    note = read("standard", shops.standard("subscription.ended", subscription_id="1", **many)).note
+    assert note.endswith(", ".join(f"{number}{'x' * 49}" for number in range(5)))
 
 
 def test_other_bodies_that_are_signed_so() -> None:
@@ -1178,6 +1193,7 @@ def test_all_facts_of_a_sale_of_gumroad() -> None:
             ),
             Dispute(id="dispute of sale_1==", reported_at=NOON, state=DisputeState.OPEN, orders=orders),
         ),
+        "",
         "",
     )
     (plain, *_) = read("gumroad", shops.gumroad(recurrence="monthly")).facts

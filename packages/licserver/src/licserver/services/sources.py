@@ -29,7 +29,7 @@ from licserver.services.context import Context, Service
 from licserver.services.license_terms import check_lifetime, check_seats, check_slots
 from licserver.services.lists import Page, page_by_id
 from licserver.services.products import check_plans, find_product
-from licserver.services.sales.problems import ProblemService
+from licserver.services.sales.problems import UNREADABLE, ProblemService
 from licserver.services.sales.rows import dump_content
 from licserver.services.validation import MAX_INDEXED, check_line, to_line
 from licserver.shops import ROWS, SHOPS, ShopKind
@@ -257,8 +257,8 @@ class SourceService(Service):
         return self._store(source, delivery, WAITING if delivery.facts else IGNORED)
 
     def _store(self, source: Source, delivery: Delivery, state: str) -> Receipt:
-        now, reason = self._context.now(), to_line(delivery.reason)
-        content = dump_content(delivery.facts) if delivery.facts else None
+        now, reason, note = self._context.now(), to_line(delivery.reason), to_line(delivery.note)
+        content = dump_content(delivery.facts, note=note) if delivery.facts else None
         with self._context.transaction() as tx:
             event_id = tx.repositories.sales.add_event(
                 source.name,
@@ -275,7 +275,9 @@ class SourceService(Service):
                 return Receipt("duplicate")
             if state == WAITING:
                 tx.repositories.queue.add(QUEUE, f"{source.name}:{delivery.id}", {"event": event_id}, now)
-        return Receipt({WAITING: "accepted", DEAD: "unreadable"}.get(state, state), reason)
+            elif state == DEAD:
+                ProblemService(tx).add_unreadable(source.name, reason)
+        return Receipt({WAITING: "accepted", DEAD: "unreadable"}.get(state, state), reason or note)
 
     def list_events(
         self, name: str, state: str | None = None, cursor: str | None = None, limit: int = 50
@@ -290,7 +292,10 @@ class SourceService(Service):
         """Answer what a person was asked, and process the deliveries of the sale again."""
         with self._context.transaction() as tx:
             problem = ProblemService(tx).answer(problem_id, answer)
-            self._process_again(tx, problem.source, [problem.object])
+            if problem.object == UNREADABLE:
+                tx.repositories.sales.ignore_unreadable(problem.source)
+            else:
+                self._process_again(tx, problem.source, [problem.object])
 
     def map_and_go_on(self, problem_id: int, external_id: str, slug: str | None, **terms: Any) -> None:
         """Map what a problem names, and process all deliveries again that wait for it."""

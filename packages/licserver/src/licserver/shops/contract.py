@@ -156,7 +156,9 @@ class AttentionKind(enum.StrEnum):
     UNCLEAR = "licenses not matched"  # issue by hand what is missing
     SUBSCRIPTION = "subscription not known"  # fetch it, or extend by hand
     PERIOD = "period not known"  # fetch it, or extend by hand
+    LATE = "paid after its end"  # extend, reinstate or issue by hand, or refund
     REFUND = "share of a refund not known"  # revoke by hand
+    DELIVERY = "delivery not readable"  # correct the sender
 
 
 class Answer(enum.StrEnum):

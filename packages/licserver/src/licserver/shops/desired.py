@@ -264,9 +264,25 @@ class _Derivation:
         return periods.pop() if len(periods) == 1 else None
 
     def _find_refusal(self, unit: Unit) -> str | None:
-        if unit.subscription is not None:
-            return self._courses[unit.subscription.id].refusal
-        return None if unit.order is None else unit.order.find_refusal(self._rules)
+        own = None if unit.order is None else unit.order.find_refusal(self._rules)
+        if unit.subscription is None:
+            return own
+        refusal = self._courses[unit.subscription.id].refusal
+        return own if refusal is None and own is not None and self._is_sold_beside(unit) else refusal
+
+    def _is_sold_beside(self, unit: Unit) -> bool:
+        """Return whether its subscription was bought several times, and another purchase is paid."""
+        if unit.is_item or not _is_purchase(unit):
+            return False
+        return any(
+            other.subscription is unit.subscription
+            and other.order is not unit.order
+            and not other.is_item
+            and _is_purchase(other)
+            and other.order is not None
+            and other.order.find_refusal(self._rules) is None
+            for other in self._units.values()
+        )
 
     def _may_issue(self, unit: Unit) -> bool:
         """Return whether it was paid, and still is."""
@@ -572,6 +588,11 @@ class _Derivation:
         if is_served and order.has_unknown_share() and order.find_refusal(self._rules) is None:
             text = f"{_name(about)} was refunded, and it is not known whether in part or all"
             self._ask(f"refund:{order.id}", AttentionKind.REFUND, text, about)
+        if order.sells and order.find_refusal(self._rules) is not None and order.is_paid_again():
+            text = f"{_name(about)} was paid again after its refund or dispute; issue or reinstate by hand"
+            self._ask(
+                f"again:{order.id}:{order.order.paid_at:%Y-%m-%dT%H:%M:%SZ}", AttentionKind.LATE, text, about
+            )
         if is_served or not order.was_paid(self._rules) or order.find_refusal(self._rules):
             return
         if order.sells and order.find_state(self._rules) is OrderState.UNKNOWN:
@@ -608,6 +629,13 @@ class _Derivation:
             text = f"{_name(about)} was paid for a time that is not known; extend its licenses by hand"
             self._ask(f"period:{subscription.id}", AttentionKind.PERIOD, text, about)
             self._note(Fetch("subscription", subscription.id, about))
+        is_served = by_hand or any(license_.subscription_id == subscription.id for license_ in self._licenses)
+        for order_id in course.late if is_served else ():
+            text = (
+                f"{_name(about)} has ended, and order {order_id} was paid for it later; extend its licenses "
+                "by hand, or refund the order"
+            )
+            self._ask(f"late:{subscription.id}:{order_id}", AttentionKind.LATE, text, about)
 
     def _explain_nothing(self) -> str:
         """Return why no license is issued for the first order; empty if that is not known."""
@@ -636,6 +664,11 @@ def _by_payment(order: OrderFacts) -> tuple[float, str]:
 def _name(about: str) -> str:
     """Return an object for a sentence."""
     return about.replace(":", " ", 1)
+
+
+def _is_purchase(unit: Unit) -> bool:
+    order = None if unit.order is None else unit.order.order
+    return order is not None and order.reason is OrderReason.PURCHASE
 
 
 def _find_payer(subscription: SubscriptionFacts, rules: Rules) -> OrderFacts | None:

@@ -80,6 +80,7 @@ class Order:
     ends_at: datetime | None = None
     total: Decimal | None = None
     refunded: Decimal | None = None  # as the order itself reports it
+    resumes: bool = False  # of a renewal: the subscription goes on, even if its end was reported before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,14 @@
 """An order with all that is known of its payment, refunds and disputes."""
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
 from licserver.shops.contract import Rules
+from licserver.shops.earlier import is_earlier
 from licserver.shops.facts import (
     Contact,
     Dispute,
@@ -99,6 +100,17 @@ class OrderFacts:
             return REFUNDED
         return DISPUTED if self.is_disputed() else UNPAID.get(state)
 
+    def is_paid_again(self) -> bool:
+        """Return whether it was paid after all its refunds and disputes, whose instants are known."""
+        ends: list[Refund | Dispute] = [refund for refund in self.refunds if refund.state is RefundState.MADE]
+        ends += [
+            dispute for dispute in self.disputes if dispute.state in {DisputeState.OPEN, DisputeState.LOST}
+        ]
+        paid_at = None if self.order is None else self.order.paid_at
+        if paid_at is None or not ends or any(is_earlier(end) for end in ends):
+            return False
+        return paid_at > max(end.reported_at for end in ends)
+
     def is_disputed(self) -> bool:
         """Return whether a dispute is open or lost; each counts, and a reversal takes back one open one."""
         states = [dispute.state for dispute in self.disputes]
@@ -122,6 +134,9 @@ class OrderFacts:
         refunds = [
             refund for refund in self.refunds if refund.state is RefundState.MADE and refund.is_full is None
         ]
+        parts = [refund for refund in self.refunds if refund.state is RefundState.MADE and not refund.is_full]
+        if len(parts) > 1 and any(refund.amount is None for refund in parts):
+            return True
         return bool(refunds) and (
             self._find_total() is None or any(refund.amount is None for refund in refunds)
         )
@@ -159,11 +174,12 @@ class OrderFacts:
 def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[OrderFacts]:
     """Return the orders that facts are about; of those in `order_ids` nothing may be known."""
     known = [fact for fact in facts if not isinstance(fact, Subscription)]  # it names different orders
+    sold = {fact.id for fact in known if isinstance(fact, Order) and fact.reason is OrderReason.PURCHASE}
     groups: dict[str, OrderFacts] = {id_: OrderFacts({id_}) for id_ in order_ids}
     for fact in known:
-        _join(groups, _names_of(fact))
+        _join(groups, _names_of(fact, sold))
     for fact in known:
-        names = _names_of(fact)
+        names = _names_of(fact, sold)
         if names:
             _add(groups[names[0]], fact)
     return sorted({id(order): order for order in groups.values()}.values(), key=lambda order: order.id)
@@ -172,8 +188,11 @@ def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[O
 _OrderFact = Order | Payment | Lines | Refund | Dispute | Contact
 
 
-def _names_of(fact: _OrderFact) -> tuple[str, ...]:
+def _names_of(fact: _OrderFact, sold: Collection[str]) -> tuple[str, ...]:
     match fact:
+        case Order() if fact.reason is OrderReason.RENEWAL:
+            # It is never the order that has sold something, even if a sender names that.
+            return fact.id, *(name for name in fact.names if name not in sold)
         case Order():
             return fact.id, *fact.names
         case Payment():

@@ -43,7 +43,8 @@ class ShopObject(BaseModel, coerce_numbers_to_str=True):
 
 Id = Annotated[str, Field(min_length=1)]
 
-_MOST: Final = 10**9  # whatever is more is as much
+MOST: Final = 10**9
+"""A quantity; whatever is more is as much."""
 
 
 def _read_quantity(value: Any, read: Callable[[Any], int | None]) -> int | None:
@@ -55,7 +56,7 @@ def _read_quantity(value: Any, read: Callable[[Any], int | None]) -> int | None:
         quantity = read(value)
     except ValidationError:
         return None
-    return None if quantity is None or quantity < 0 else min(quantity, _MOST)
+    return None if quantity is None or quantity < 0 else min(quantity, MOST)
 
 
 Quantity = Annotated[int | None, WrapValidator(_read_quantity)]
@@ -83,6 +84,7 @@ class Delivery(NamedTuple):
         is_test: Whether it is of the shop's test mode; None if that is not known.
         facts: One for each object that it describes; empty if it describes none that matters here.
         reason: Why there are none.
+        note: What of it was not read, in a sentence, though the sender may have meant something by it.
     """
 
     id: str | None
@@ -90,6 +92,7 @@ class Delivery(NamedTuple):
     is_test: bool | None = None
     facts: tuple[Fact, ...] = ()
     reason: str = ""
+    note: str = ""
 
     @classmethod
     def of(cls, id_: str | None, type_: str, reading: Reading, *, is_test: bool | None = None) -> Self:

@@ -26,6 +26,7 @@ from licserver.shops.facts import (
     SubscriptionState,
 )
 from licserver.shops.reading import (
+    MOST,
     NO_OPTIONS,
     Delivery,
     Instant,
@@ -42,6 +43,8 @@ from licserver.shops.signatures import MAX_SIGNATURES, from_base64, has_signed, 
 HEADER: Final = "webhook-signature"
 
 _PREFIX: Final = "whsec_"
+_MAX_NAMES: Final = 5  # unknown fields that are named
+_MAX_NAMED: Final = 50  # characters of each
 
 _Id = Annotated[str, Field(min_length=1, max_length=255)]
 _Date = Annotated[date, AfterValidator(check_year)]
@@ -62,11 +65,16 @@ _Amount = Annotated[Decimal, Field(max_digits=20, ge=0)]
 class Data(BaseModel):
     """The data of a delivery; which fields are needed depends on its type."""
 
-    model_config = ConfigDict(title="SaleData", coerce_numbers_to_str=True)
+    model_config = ConfigDict(title="SaleData", coerce_numbers_to_str=True, extra="allow")
 
     order_id: _Id | None = Field(None, description="The order's id in the shop.")
     external_id: _Id | None = Field(None, description="The product's or price's id in the shop.")
-    quantity: int = Field(1, ge=1, le=MAX_QUANTITY, description="How many license keys.")
+    quantity: int = Field(
+        1,
+        ge=1,
+        le=MOST,
+        description=f"How many license keys; the vendor is asked about more than {MAX_QUANTITY}.",
+    )
     total: _Amount | None = Field(None, description="What the order cost; partial refunds add up to it.")
     customer_email: str | None = Field(None, max_length=254)
     customer_language: str | None = Field(
@@ -76,7 +84,9 @@ class Data(BaseModel):
     paid_through: _Through | None = Field(
         None, description="To when the subscription is paid; a date includes that day, in UTC."
     )
-    refund_id: _Id | None = Field(None, description="The refund's id, where an order can have several.")
+    refund_id: _Id | None = Field(
+        None, description="The refund's id; needed with `amount` or `partial`: refunds of an order add up."
+    )
     amount: _Amount | None = Field(None, description="What was refunded.")
     partial: bool = Field(default=False, description="Whether a refund is of a part of the order.")
     dispute_id: _Id | None = Field(None, description="The dispute's id, where an order can have several.")
@@ -149,11 +159,14 @@ def _read_purchase(at: datetime, data: Data) -> list[Fact]:
 def _read_renewal(at: datetime, data: Data) -> list[Fact]:
     ends_at = _find_end(data)
     order = Order(
-        id=data.order_id or f"{data.subscription_id}/{ends_at:%Y-%m-%dT%H:%M:%SZ}",
+        # Not the order's id alone: that may be another sale, or the first order of the subscription.
+        id=f"{data.subscription_id}/{data.order_id or format(ends_at, '%Y-%m-%dT%H:%M:%SZ')}",
         reported_at=at,
         state=OrderState.PAID,
         reason=OrderReason.RENEWAL,
+        names=_named(data.order_id),
         subscriptions=_named(data.subscription_id),
+        resumes=True,
         paid_at=at,
         ends_at=ends_at,
         total=data.total,
@@ -165,7 +178,7 @@ def _refund(state: RefundState) -> Callable[[datetime, Data], list[Fact]]:
     def read_refund(at: datetime, data: Data) -> list[Fact]:
         # By its amount, if that is given; by `partial` otherwise.
         refund = Refund(
-            id=data.refund_id or f"{data.order_id}/{'part' if data.partial else 'all'}",
+            id=data.refund_id or f"{data.order_id}/all",
             reported_at=at,
             state=state,
             orders=(data.order_id or "",),
@@ -192,7 +205,6 @@ def _subscription(state: SubscriptionState) -> Callable[[datetime, Data], list[F
             id=data.subscription_id or "",
             reported_at=at,
             state=state,
-            orders=_named(data.order_id),
             ends_at=None if is_over else ends_at,
             cancels_at=None if is_over else ends_at,
             ended_at=at if is_over else None,
@@ -215,6 +227,13 @@ def _read_resumption(at: datetime, data: Data) -> list[Fact]:
 def _read_change(at: datetime, data: Data) -> list[Fact]:
     line = Line(None, (data.external_id or "",), data.external_id, data.quantity)
     return [Lines(subscription_id=data.subscription_id, reported_at=at, lines=(line,))]
+
+
+def _note_unknown(data: Data) -> str:
+    """Return a sentence about fields that are not read: one may be misspelled. Empty without such fields."""
+    unknown = sorted(data.model_extra or ())
+    names = ", ".join(name[:_MAX_NAMED] for name in unknown[:_MAX_NAMES])
+    return f"not read, because this format has no such fields: {names}" if unknown else ""
 
 
 def _named(id_: str | None) -> tuple[str, ...]:
@@ -246,6 +265,8 @@ TYPES: Final[Mapping[str, tuple[Callable[[datetime, Data], list[Fact]], tuple[st
 }
 """The reader of each type, and the fields that it needs."""
 
+_REFUNDS: Final = frozenset({"purchase.refunded", "purchase.refund_failed"})
+
 
 def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPTIONS) -> Delivery:
     """Read a verified body."""
@@ -258,7 +279,18 @@ def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPT
     for name in needed:
         if getattr(event.data, name) is None:
             raise UnreadableDeliveryError(f"data.{name}: Field required")
-    return Delivery.of(delivery, type_, reader(event.timestamp, event.data), is_test=event.data.test)
+    if (
+        type_ in _REFUNDS
+        and event.data.refund_id is None
+        and (event.data.amount is not None or event.data.partial)
+    ):
+        raise UnreadableDeliveryError(
+            "data.refund_id: Field required with amount or partial, because refunds of an order add up"
+        )
+    facts = reader(event.timestamp, event.data)
+    return Delivery.of(delivery, type_, facts, is_test=event.data.test)._replace(
+        note=_note_unknown(event.data)
+    )
 
 
 fetch_path = no_path

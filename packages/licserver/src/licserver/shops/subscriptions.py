@@ -35,11 +35,13 @@ class Course(NamedTuple):
         end: When it ends; None if that is not known.
         refusal: Why the license is not valid; None if some period holds.
         has_unknown_period: Whether a renewal was paid, and not for how long.
+        late: The orders that were paid after its end, for a time after it, and do not let it go on.
     """
 
     end: End | None = None
     refusal: str | None = None
     has_unknown_period: bool = False
+    late: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -82,7 +84,7 @@ class SubscriptionFacts:
             find_mapped: Returns the period that is mapped for a renewal whose subscription does not name one.
         """
         held, refused, revived_at = list[_Period](), list[tuple[_Period, str]](), list[datetime]()
-        unknown, lasting = list[_Period](), list[_Period]()
+        unknown, lasting, late = list[_Period](), list[_Period](), list[str]()
         for order_facts in self.orders:
             period = self._find_period(order_facts, rules, find_mapped)
             if period is None:
@@ -97,16 +99,29 @@ class SubscriptionFacts:
             # What was bought as a subscription is paid, until the shop reports for how long.
             if period.ends_at or (is_purchase and order is not None and self.id in order.subscriptions):
                 lasting.append(period)
-            if is_purchase:
+            is_late = self._is_late(period)
+            if is_purchase or (is_late and order is not None and order.resumes):
                 revived_at.append(period.as_of)
-            elif period.ends_at is None:
+            elif is_late:
+                late.append(order_facts.id)
+            if not is_purchase and period.ends_at is None:
                 unknown.append(period)
         reported = self._find_reported(held, refused)
         end = self._find_end([*lasting, *reported], revived_at, rules)
         is_refused = bool(refused) and not (held or reported)
         known = [period.starts_at for period in (*held, *reported) if period.ends_at is not None]
         has_unknown = any(not known or period.starts_at > max(known) for period in unknown)
-        return Course(end, max(refused, key=_by_start)[1] if is_refused else None, has_unknown)
+        is_revived = self.report is not None and any(at > self.report.reported_at for at in revived_at)
+        refusal = max(refused, key=_by_start)[1] if is_refused else None
+        return Course(end, refusal, has_unknown, () if is_revived else tuple(late))
+
+    def _is_late(self, period: _Period) -> bool:
+        """Return whether a period was paid after the subscription has ended, for a time after that."""
+        report = self.report
+        if report is None or report.state is not SubscriptionState.ENDED:
+            return False
+        ended_at = report.ended_at or report.reported_at
+        return period.as_of > report.reported_at and (period.ends_at is None or period.ends_at > ended_at)
 
     def _find_period(
         self, order_facts: OrderFacts, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]
@@ -149,7 +164,7 @@ class SubscriptionFacts:
     def _find_end(self, held: Sequence[_Period], revived_at: Sequence[datetime], rules: Rules) -> End | None:
         report, newest = self.report, _find_newest(held)
         if report is not None and report.state is SubscriptionState.ENDED:
-            # Only a purchase begins it again: a late payment of an old invoice does not.
+            # A late payment of an old invoice does not begin it again: a person is asked.
             if not any(at > report.reported_at for at in revived_at):
                 return End(report.ended_at or report.reported_at, is_final=True)
             newest = _find_newest([period for period in held if period.as_of > report.reported_at])

@@ -309,6 +309,12 @@ class SaleRepository(Repository):
         values = {"state": state, "reason": reason, "finished_at": at}
         self._execute(update(sale_events).where(sale_events.c.id == event_id).values(**values))
 
+    def ignore_unreadable(self, source: str) -> None:
+        """Let dead deliveries without content be ignored: a person has looked at them."""
+        columns = sale_events.c
+        of_them = (columns.source == source) & (columns.state == DEAD) & columns.content.is_(None)
+        self._execute(update(sale_events).where(of_them).values(state=IGNORED))
+
     def list_events(
         self, source: str, state: str | None = None, before: int | None = None, limit: int = 50
     ) -> Sequence[StoredEvent]:

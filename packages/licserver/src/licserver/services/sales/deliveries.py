@@ -9,7 +9,7 @@ from licserver.domain.records import Actor, ActorKind
 from licserver.errors import BuryJobError, InvalidInputError
 from licserver.services.context import Context, Service
 from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
-from licserver.services.sales.rows import load_content, load_objects
+from licserver.services.sales.rows import load_content, load_note, load_objects
 from licserver.settings import Settings
 from licserver.shops import SHOPS, ShopKind, paddle
 from licserver.shops.contract import Fetch
@@ -106,6 +106,7 @@ def _apply_delivery(tx: Context, event_id: int, fetched: Sequence[Fact], report:
         return None
     problem = reconciler.problem()
     state, reason = (DEAD, problem) if problem else (DONE, str(report))
+    reason = "; ".join(filter(None, (reason, load_note(event))))
     sales.set_event(event_id, state, reason, tx.now())
     if not problem:
         reconciler.revive_dead()

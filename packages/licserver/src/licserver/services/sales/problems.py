@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Final
 
-from licserver.database.repositories.sales import Problem, Source, SourceMapping
+from licserver.database.repositories.sales import Problem, SourceMapping
 from licserver.domain.records import TERMS
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.webhooks import EventType
@@ -21,6 +21,8 @@ from licserver.shops.periods import add_period
 SCAN_SECONDS: Final = 60.0
 MAIL_EVERY: Final = timedelta(hours=1)
 MAX_NAME: Final = 500
+UNREADABLE: Final = "deliveries:unreadable"
+"""The object of the problem that a source has deliveries which could not be read: one for all of them."""
 _MAPPED: Final = tuple(field.name for field in fields(SourceMapping) if field.name in {"product", *TERMS})
 """Terms that a mapping has as they are; the others are spans of time."""
 
@@ -57,7 +59,8 @@ class ProblemService(Service):
         email, language = self._find_customer(problem)
         known = {"customer_email": email, "customer_language": language}
         terms: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
-        terms["note"] = f"{kind.capitalize()} {id_} ({problem.source})"
+        if problem.object != UNREADABLE:
+            terms["note"] = f"{kind.capitalize()} {id_} ({problem.source})"
         if kind == "subscription":
             terms["subscription_id"] = id_
         mapping = self._find_mapping(problem)
@@ -111,7 +114,7 @@ class ProblemService(Service):
 
     def update(
         self,
-        source: Source,
+        source: str,
         objects: Collection[str],
         attentions: Sequence[Attention],
         known: Sequence[Problem],
@@ -129,16 +132,23 @@ class ProblemService(Service):
                 "kind": attention.kind.value,
                 "answers": " ".join(attention.answers),
             }
-            id_, is_new = sales.put_problem(
-                source.name, attention.about, attention.id[:MAX_NAME], now, **values
-            )
+            id_, is_new = sales.put_problem(source, attention.about, attention.id[:MAX_NAME], now, **values)
             kept.append(id_)
             if is_new:
-                data = {"source": source.name, "object": attention.about, "problem": attention.kind.value}
+                data = {"source": source, "object": attention.about, "problem": attention.kind.value}
                 self._context.add_events(EventType.SALE_NEEDS_ATTENTION, data)
         if any(attention.closed_at is None and attention.id not in kept for attention in known):
-            sales.close_problems(source.name, objects, kept, now)
+            sales.close_problems(source, objects, kept, now)
         return [to_line(attention.text) for attention in attentions]
+
+    def add_unreadable(self, source: str, reason: str) -> None:
+        """Store the problem that a delivery cannot be read, in the transaction that stores the delivery."""
+        text = (
+            f"a delivery could not be read, and what it reports is not done: {reason}; correct the sender "
+            f"and send it again, then answer leave (`licserver source events {source} --state dead`)"
+        )
+        attention = Attention("unreadable", AttentionKind.DELIVERY, text, UNREADABLE)
+        self.update(source, [UNREADABLE], [attention], [])
 
     def answer(self, problem_id: int, answer: str) -> Problem:
         """Store the answer to a problem; `SourceService.answer` processes the sale again."""

@@ -137,7 +137,7 @@ class SaleReconciler:
         self._end_subscriptions(contract)
         attention = [question for question in result.attention if not self._is_endless(question)]
         self._problems += ProblemService(self._tx).update(
-            self._source, contract.objects, attention, contract.problems
+            name, contract.objects, attention, contract.problems
         )
         if not (contract.licenses or new):
             _describe_nothing(contract, self._report)

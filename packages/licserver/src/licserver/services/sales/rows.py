@@ -56,7 +56,13 @@ def load_objects(event: StoredEvent) -> list[str]:
     return content.get("objects", []) if isinstance(content, dict) else []
 
 
-def dump_content(facts: Sequence[Fact], objects: Sequence[str] = ()) -> str:
+def load_note(event: StoredEvent) -> str:
+    """Return what of a delivery was not read, in a sentence; empty if all was."""
+    content = json.loads(event.content or "{}")
+    return str(content.get("note", "")) if isinstance(content, dict) else ""
+
+
+def dump_content(facts: Sequence[Fact], objects: Sequence[str] = (), note: str = "") -> str:
     """Return the facts of a delivery, or objects whose contract is to be looked at, as they are stored."""
     emails = {
         str(place): fact.email
@@ -65,6 +71,7 @@ def dump_content(facts: Sequence[Fact], objects: Sequence[str] = ()) -> str:
     }
     content = {"facts": [*map(dump_fact, facts)], **({"emails": emails} if emails else {})}
     content |= {"objects": objects} if objects else {}
+    content |= {"note": note} if note else {}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -1,0 +1,162 @@
+"""What a shop of one's own reports, in any order: nothing that was paid is lost, nothing is taken over."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from harness import shops
+from harness.contracts import GRACE, License, Vendor, at, play, text
+
+
+def purchase(order: str, days: float = 0, **data: Any) -> bytes:
+    """Report an order, of the product `app`."""
+    item = {"external_id": "app", "order_id": order}
+    return shops.standard("purchase.completed", text(days), **{**item, **data})
+
+
+def report(type_: str, days: float, **data: Any) -> bytes:
+    """Report something else."""
+    return shops.standard(type_, text(days), **data)
+
+
+def renewal(days: float, paid_through: float, subscription: str = "s1", **data: Any) -> bytes:
+    """Report the renewal of a subscription."""
+    paid = {"subscription_id": subscription, "paid_through": text(paid_through)}
+    return report("subscription.renewed", days, **paid, **data)
+
+
+BOUGHT = purchase("1", subscription_id="s1", paid_through=text(30))
+ENDED = report("subscription.ended", 37, subscription_id="s1")
+
+
+def of_order(vendor: Vendor, order: str) -> License:
+    """Return the license of an order."""
+    return next(license_ for license_ in vendor.licenses if license_.order_id == order)
+
+
+# --- money that comes in after an end
+
+
+def test_a_renewal_after_the_end_goes_on() -> None:
+    """The customer pays again: his license holds until the next report of an end."""
+    for vendor in play("standard", "app", BOUGHT, ENDED, renewal(40, 70)):
+        assert (vendor.ends, vendor.asked) == ([at(70) + GRACE], [])
+    over = report("subscription.ended", 80, subscription_id="s1")
+    for vendor in play("standard", "app", BOUGHT, ENDED, renewal(40, 70), over):
+        assert (vendor.ends, vendor.asked) == ([at(80)], [])
+
+
+@pytest.mark.parametrize("paid", [renewal(40, 30), renewal(36, 70)], ids=["of before", "reported before"])
+def test_a_payment_of_what_is_over_does_not_go_on(paid: bytes) -> None:
+    """It pays a time before the end; or the end is what was reported later."""
+    for vendor in play("standard", "app", BOUGHT, ENDED, paid):
+        assert (vendor.ends, vendor.asked) == ([at(37)], [])
+
+
+def test_a_renewal_that_is_refunded_after_the_end() -> None:
+    """The end stands again."""
+    refund = report("purchase.refunded", 41, order_id="2")
+    for vendor in play("standard", "app", BOUGHT, ENDED, renewal(40, 70, order_id="2"), refund):
+        assert (vendor.ends, vendor.asked) == ([at(37)], [])
+
+
+def test_a_late_payment_of_what_was_cancelled_stays_cancelled() -> None:
+    """The payment is of the period that was cancelled for its end."""
+    cancelled = report("subscription.cancelled", 10, subscription_id="s1", paid_through=text(30))
+    for vendor in play("standard", "app", BOUGHT, cancelled, renewal(12, 30)):
+        assert vendor.ends == [at(30)]
+
+
+def test_an_order_that_is_paid_again_after_its_refund_is_asked_about() -> None:
+    """Nothing is reinstated by itself: a sender may have repeated an old report with a new instant."""
+    refund = report("purchase.refunded", 5, order_id="1")
+    for vendor in play("standard", "app", purchase("1"), refund, purchase("1", 9)):
+        assert (vendor.valid, vendor.asked) == ([], ["LATE"])
+    for vendor in play("standard", "app", purchase("1"), report("purchase.disputed", 5, order_id="1")):
+        assert (vendor.valid, vendor.asked) == ([], [])
+
+
+# --- orders that are named by others
+
+
+def test_a_renewal_that_names_the_order_of_another_sale_takes_nothing_over() -> None:
+    """Order 7 keeps its license without an end; the renewal counts for the subscription that it names."""
+    other = purchase("7")
+    for vendor in play("standard", "app", BOUGHT, other, renewal(30, 60, order_id="7")):
+        mine, bought = of_order(vendor, "1"), of_order(vendor, "7")
+        assert (mine.subscription_id, mine.ends_at, mine.revoked) == ("s1", at(60) + GRACE, None)
+        assert (bought.subscription_id, bought.ends_at, bought.revoked) == (None, None, None)
+
+
+def test_a_renewal_of_an_unknown_subscription_that_names_another_sale_is_asked_about() -> None:
+    """The order's license is not linked to it."""
+    for vendor in play("standard", "app", purchase("7"), renewal(30, 60, "s9", order_id="7")):
+        license_ = of_order(vendor, "7")
+        assert (license_.subscription_id, license_.ends_at, vendor.asked) == (None, None, ["SUBSCRIPTION"])
+
+
+def test_renewals_that_name_the_first_order() -> None:
+    """Some senders know no other one."""
+    renewals = [renewal(30, 60, order_id="1"), renewal(60, 90, order_id="1")]
+    for vendor in play("standard", "app", BOUGHT, *renewals):
+        assert (vendor.ends, vendor.asked) == ([at(90) + GRACE], [])
+
+
+@pytest.mark.parametrize("type_", ["subscription.cancelled", "subscription.ended"])
+def test_an_end_that_names_the_order_of_another_sale_ends_nothing_of_it(type_: str) -> None:
+    """Only a purchase links an order with its subscription."""
+    end = report(type_, 5, subscription_id="s9", order_id="7", paid_through=text(10))
+    for vendor in play("standard", "app", purchase("7"), end):
+        assert (of_order(vendor, "7").subscription_id, vendor.ends) == (None, [None])
+
+
+# --- several purchases of one subscription
+
+SECOND = purchase("2", 10, subscription_id="s1", paid_through=text(60))
+
+
+@pytest.mark.parametrize(
+    ("refunded", "kept", "end"),
+    [("2", "1", at(30) + GRACE), ("1", "2", at(60) + GRACE)],
+)
+def test_of_two_purchases_the_refunded_one_is_revoked(refunded: str, kept: str, end: datetime) -> None:
+    """The other one stays, to the end of what it has paid."""
+    refund = report("purchase.refunded", 12, order_id=refunded)
+    for vendor in play("standard", "app", BOUGHT, SECOND, refund):
+        assert [(license_.order_id, license_.ends_at) for license_ in vendor.valid] == [(kept, end)]
+    again = report("purchase.refund_failed", 13, order_id=refunded)
+    for vendor in play("standard", "app", BOUGHT, SECOND, refund, again):
+        assert len(vendor.valid) == 2
+
+
+def test_a_refund_of_the_only_purchase_leaves_what_was_renewed() -> None:
+    """The license goes on with the renewal, which was paid."""
+    refund = report("purchase.refunded", 32, order_id="1")
+    for vendor in play("standard", "app", BOUGHT, renewal(30, 60), refund):
+        assert vendor.ends == [at(60) + GRACE]
+
+
+# --- refunds in part, quantities
+
+
+def part(number: int, **data: Any) -> bytes:
+    """Report a refund in part."""
+    return report("purchase.refunded", number, order_id="1", refund_id=f"r{number}", **data)
+
+
+def test_refunds_in_part_add_up_or_ask() -> None:
+    """By their amounts; several without one may be all of it, and a person is asked."""
+    whole = purchase("1", total="20.00")
+    for vendor in play("standard", "app", whole, part(1, amount="5"), part(2, amount="15.00")):
+        assert (vendor.valid, vendor.asked) == ([], [])
+    for vendor in play("standard", "app", whole, part(1, partial=True)):
+        assert (len(vendor.valid), vendor.asked) == (1, [])
+    for vendor in play("standard", "app", whole, part(1, partial=True), part(2, partial=True)):
+        assert (len(vendor.valid), vendor.asked) == (1, ["REFUND"])
+
+
+def test_more_than_are_issued_for_a_line_is_asked_about() -> None:
+    """It was unreadable, and only the list of deliveries had it."""
+    for vendor in play("standard", "app", purchase("1", quantity=1_001)):
+        assert (vendor.licenses, vendor.asked) == ([], ["MANY"])
