@@ -12,6 +12,7 @@ from harness.oracle import Signer
 from licclient import Trust, Updates, _doctor
 from licclient._cli import main
 from licclient._core.records import SCHEMA, seal
+from licclient.errors import LicenseRefusedError
 
 MISSING = {"error": "validation", "message": "…", "errors": {"license_key": ["…"]}}
 CHECK_PERMISSIONS = "check its permissions, or close the program that has it open, and try again"
@@ -44,7 +45,8 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     lines = _lines(report)
     assert list(lines) == [
         "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "state files",
-        "keyring", "installation", "platform", "label", "license", "updates", "license file", "pinned keys",
+        "keyring", "installation", "platform", "label", "license", "product", "updates",
+        "license file", "pinned keys",
     ]  # fmt: skip
     assert report.endswith("Nothing wrong was found.")
     assert lines["service"] == ("ok", "responds")
@@ -285,3 +287,17 @@ async def test_a_mistyped_slug_is_in_the_report(make_client, well, key, tmp_path
     mark, words = _lines(await client.diagnose())["updates"]
     assert mark == "!!"
     assert words.endswith("refused: There is no product with this slug. The slug of this app is 'ntoes'.")
+
+
+@pytest.mark.parametrize(
+    ("product", "mark"), [("Notes Pro", "!!"), ("Paint", "")], ids=["a nearly right name", "another product"]
+)
+async def test_a_key_that_was_refused_for_its_product(make_client, well, key, tmp_path, product, mark):
+    """The key is not remembered, but its product is: support reads it beside the app's."""
+    client = make_client(storage=tmp_path, product=product)
+    assert _lines(await client.diagnose())["product"] == ("", product)
+    with pytest.raises(LicenseRefusedError):
+        await client.activate(key)
+    found, words = _lines(await client.diagnose())["product"]
+    assert found == mark
+    assert words.startswith(f"{product}; a key was entered for Notes, which is refused")

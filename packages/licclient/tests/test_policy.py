@@ -21,6 +21,7 @@ from licclient._core.policy import (
     fall_back,
     from_cache,
     holds_until,
+    is_alike,
     is_below,
     is_due,
     is_link_good,
@@ -31,6 +32,7 @@ from licclient._core.policy import (
     mark,
     next_check,
     unless_unreadable,
+    wrong_product,
 )
 from licclient._core.proof import Proof
 from licclient._core.update_model import Listing, Manifest, UpdateCheckRecord
@@ -442,3 +444,20 @@ def test_an_outage_gives_way_to_a_success_that_cannot_be_read():
     assert unless_unreadable(OUTAGE, problem) is problem
     assert unless_unreadable(OUTAGE, None) is OUTAGE
     assert unless_unreadable(refused, problem) is refused
+
+
+@pytest.mark.parametrize(
+    ("product", "other", "alike"),
+    [
+        ("Notes Pro", "Notes", True),
+        ("Notes Pro", "notes-pro", True),
+        ("Photo Studio", "Poto Stduio", True),
+        ("Notes", "Paint", False),
+        ("Notes" * 100, "Notes", False),
+    ],
+)
+def test_names_that_may_be_a_slip(product, other, alike):
+    """A developer finds the slip by the message; another product is not called one."""
+    assert is_alike(product, other) is alike
+    refusal = wrong_product(product, settings(product=other))
+    assert ("the app passes its name wrongly" in refusal.message) is alike

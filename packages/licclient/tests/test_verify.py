@@ -53,6 +53,28 @@ async def test_a_settings_page_says_that_the_key_is_for_another_product(make_cli
     assert status.message == "This license is for Paint, not for Notes."
 
 
+async def test_a_product_that_is_nearly_right_is_a_slip_of_the_app(make_client, service, key, clock, caplog):
+    """The service has given a slot by then; the key is not sent again at once, and both names are shown."""
+    service.grants("Notes Pro")
+    client = make_client(product="Notes")
+    words = "This license is for Notes Pro, not for Notes. If these are the same product, the app passes"
+    for _ in range(3):
+        with pytest.raises(LicenseRefusedError, match=words):
+            await client.activate(key)
+    assert service.count() == 1
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert (
+        "'Notes Pro' was refused, because this client was created with product='Notes'" in record.getMessage()
+    )
+    mended = make_client(product="Notes Pro")
+    assert (await mended.activate(key)).product == "Notes Pro", "the mended app need not wait"
+    clock.move(minutes=1)
+    for force in (True, False):
+        with pytest.raises(LicenseRefusedError):
+            await client.verify(key, force=force)
+    assert service.count() == 3
+
+
 async def test_recheck_asks_although_the_cache_is_fresh(client, service, key):
     """`recheck` goes to the server, and its answer is the new cache."""
     service.grants("Old")

@@ -25,13 +25,13 @@ from licclient._core.happy_eyeballs import connect
 from licclient._core.lazy import lazy
 from licclient._core.model import License, Settings
 from licclient._core.network import run_with_deadline, system_proxy
-from licclient._core.policy import is_version
+from licclient._core.policy import is_alike, is_version
 from licclient._core.records import find_flaw
 from licclient._core.requests import MAX_UPDATE_BYTES, UPDATE_CHECK_PATH, Call, is_in_the_clear
 from licclient._core.responses import REDIRECTS, Reply
 from licclient._core.runners import run, send_with_retries
 from licclient._core.session import Session
-from licclient._core.status import LicenseState, LicenseStatus
+from licclient._core.status import LicenseState, LicenseStatus, read_outcome
 from licclient._core.storage import NEW_FILE, StateFolder, read_patiently
 from licclient._status import status
 from licclient._updates.check import NOT_CHECKED, remembered_check
@@ -84,6 +84,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
         "license": lambda: [_check_license(status(session), _list_products(folder, settings))],
+        "product": lambda: [_check_product(session)],
         "updates": lambda: [_check_updates(session)],
         "license file": lambda: [_check_file(session)],
         "pinned keys": lambda: [_noted("pinned keys", _format_keys(settings))],
@@ -280,6 +281,9 @@ _AFTER_DAMAGE: Final = {
 MOST_FLAWS: Final = 10
 """How many files are named: each read that fails takes 0.4 s."""
 
+MOST_CALLS: Final = 100
+"""How many keys are looked at: a tool may have verified thousands."""
+
 _MADE_ANEW: Final = "nothing to do: the next request writes it anew"
 
 
@@ -348,6 +352,23 @@ def _check_file(session: Session) -> Finding:
     if isinstance(file.result, License):
         return _fine("license file", until)
     return _wrong("license file", f"{until}; {file.result.message}")
+
+
+def _check_product(session: Session) -> Finding:
+    """Compare the app's product with those of the keys that were verified here."""
+    product, storage = session.settings.product, session.storage
+    if product is None:
+        return _noted("product", "none: the app accepts keys of every product of this service")
+    files = storage.files() if isinstance(storage, StateFolder) else []
+    calls = [path.stem for path in files if path.name.startswith("call-")][:MOST_CALLS]
+    outcomes = [read_outcome(session.load_optional(name)) for name in calls]
+    others = sorted({outcome.product for outcome in outcomes if outcome and outcome.product} - {product})
+    if not others:
+        return _noted("product", product)
+    text = f"{product}; a key was entered for {', '.join(others)}, which is refused"
+    if not any(is_alike(product, other) for other in others):
+        return _noted("product", text)
+    return _wrong("product", f"{text}; if these are the same product, the app passes its name wrongly")
 
 
 def _check_updates(session: Session) -> Finding:

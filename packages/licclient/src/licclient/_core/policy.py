@@ -27,12 +27,15 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
+    import difflib
+
     from packaging import version as packaging_version
     from packaging.version import Version
 
     from licclient._core import update_model
     from licclient._core.update_model import Listing, UpdateCheckRecord
 else:
+    difflib = lazy("difflib")
     packaging_version = lazy("packaging.version")
     update_model = lazy("licclient._core.update_model")
 
@@ -56,6 +59,13 @@ MAX_SPREAD: Final = 0.1
 
 CHECK_AGAIN: Final = timedelta(minutes=30)
 """Least wait after an update check that got no answer; at most twice as long (D-50)."""
+
+
+MAX_NAME: Final = 200
+"""Longer names are not compared: that takes time, and a longer name is no slip."""
+
+ALIKE: Final = 0.8
+"""From which part of equal letters on two names count as alike: two swapped letters in ten have 0.9."""
 
 
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
@@ -239,7 +249,18 @@ def wrong_product(product: str, settings: Settings) -> LicenseRefusedError | Non
     if settings.product in (None, product):
         return None
     words = f"This license is for {product}, not for {settings.product}."
+    if is_alike(product, settings.product):
+        words += " If these are the same product, the app passes its name wrongly."
     return LicenseRefusedError(Reason.OTHER_PRODUCT, words)
+
+
+def is_alike(product: str, other: str) -> bool:
+    """Return whether one of two names may be meant for the other, such as `Notes` for `Notes Pro`."""
+    if max(len(product), len(other)) > MAX_NAME:
+        return False
+    name, other_name = ("".join(filter(str.isalnum, text.casefold())) for text in (product, other))
+    is_part = name in other_name or other_name in name
+    return is_part or difflib.SequenceMatcher(None, name, other_name).ratio() > ALIKE
 
 
 # --- updates ----------------------------------------------------------------------------------

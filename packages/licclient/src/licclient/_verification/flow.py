@@ -9,7 +9,13 @@ from licclient._core.arguments import check_flag
 from licclient._core.lazy import lazy
 from licclient._core.log import debug, describe
 from licclient._core.model import License, Reason, Source, Verified
-from licclient._core.policy import apply_response, fall_back, from_cache, unless_unreadable
+from licclient._core.policy import (
+    apply_response,
+    fall_back,
+    from_cache,
+    unless_unreadable,
+    wrong_product,
+)
 from licclient._core.records import Put, read_update_check
 from licclient._core.requests import Call, tidy_key, verify_call
 from licclient._core.runners import Flow, OwnAddress, send_with_retries
@@ -44,11 +50,14 @@ from licclient.errors import (
 )
 
 if TYPE_CHECKING:
+    import logging
+
     from licclient._core import responses, signed_responses, status
     from licclient._core.responses import Attempt
     from licclient._verification import ending as ending_module
     from licclient._verification.ending import Ending
 else:
+    logging = lazy("logging")
     responses = lazy("licclient._core.responses")
     signed_responses = lazy("licclient._core.signed_responses")
     status = lazy("licclient._core.status")
@@ -134,11 +143,22 @@ def _find_answer(
         debug("The license holds by the cache: confirmed %s.", known.checked_at)
         return known
     key = subject.key
+    if not force and (refusal := _other_product_lately(session, subject, now)) is not None:
+        debug("The server was asked less than a minute ago: %s", describe(refusal))
+        raise refusal
     if key is None and activation is not None:
         key = session.activations.key_of(activation)
     if key is not None:
         return session.successes.subject(key, domain), activation
     return license_or_raise(unless_unreadable(fall_back(no_key(), held, now, settings), problem))
+
+
+def _other_product_lately(session: Session, subject: Subject, now: datetime) -> LicenseRefusedError | None:
+    """Return the refusal of a key that was found to be another product's less than a minute ago (D-144)."""
+    failed = status.failed_lately(last_outcome(session, subject), now, session.settings)
+    if isinstance(failed, LicenseRefusedError) and failed.reason is Reason.OTHER_PRODUCT:
+        return failed
+    return None
 
 
 def _send(session: Session, subject: Subject, lock: CallLock) -> "Flow[tuple[Call, Attempt]]":
@@ -192,6 +212,14 @@ def _end(
     elif is_background and isinstance(answer, ServiceUnavailableError):
         name = _last_call(session, subject) or ""
     ending = ending_module.end_verify(answer, held, problem, name, now, session.settings)
+    if isinstance(answer, Verified) and wrong_product(answer.product, session.settings) is not None:
+        # A slip of the app refuses every customer, and only its developer can mend it.
+        logging.getLogger("licclient").warning(
+            "A license key of the product %r was refused, because this client was created with product=%r. If"
+            " these are the same product, pass the first name.",
+            answer.product,
+            session.settings.product,
+        )
     debug("Verify: %s", describe(answer) if isinstance(answer, LicclientError) else "licensed")
     if isinstance(known := ending.result, License) and known.source is not Source.SERVER:
         debug("The license holds without an answer (%s): confirmed %s.", known.source, known.checked_at)
