@@ -5,8 +5,11 @@
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "modules-table.md"
@@ -46,3 +49,30 @@ def test_the_table_is_that_of_the_code() -> None:
     if os.environ.get("LICENSING_WRITE_MODULES"):
         FILE.write_text(make_table(), encoding="utf-8")
     assert FILE.read_text(encoding="utf-8") == make_table()
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_each_file_that_a_page_names_exists(page: str) -> None:
+    """A path in code, of the repository or below a package, and the name behind its dot."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+(?:/\w+)+)(?:\.(?:py|(\w+)))?(?:\.\w+)?/?`", text)
+    assert len(named) > 20
+    assert [path for path, name in named if not is_named_rightly(path, name)] == []
+
+
+def is_named_rightly(path: str, name: str) -> bool:
+    """Return whether a file or folder exists, and contains the name."""
+    sources = [ROOT, *(ROOT / "packages" / package / "src" / package for package in PACKAGES)]
+    for candidate in (source / path for source in sources):
+        files = [
+            candidate.with_suffix(suffix)
+            for suffix in (".py", ".md", ".toml", *([f".{name}"] if name else []))
+        ]
+        if candidate.is_dir():
+            files.append(candidate / "__init__.py")
+            if not name:
+                return True
+        for file in filter(Path.is_file, files):
+            if not name or file.suffix == f".{name}" or re.search(rf"\b{name}\b", file.read_text("utf-8")):
+                return True
+    return False

@@ -11,7 +11,9 @@ import pytest
 from harness.engines import both_engines
 from licserver.database.repositories.queue import JobState
 from licserver.errors import BuryJobError, RetryJobError, StoreUnavailableError
+from licserver.jobs.process import create_background
 from licserver.jobs.worker import BackgroundWorker
+from licserver.services.queues import QUEUES
 
 LEASE = timedelta(minutes=1)
 
@@ -41,6 +43,13 @@ def test_a_key_is_added_once_and_only_with_its_transaction(world, queue):
     assert [job.key for job in queue.list_page("mail")] == ["job-0"]
     assert queue.sweep(world.clock() + LEASE) == 1
     assert queue.list_page("mail") == []
+
+
+def test_each_queue_is_measured(make_world):
+    """A queue that nothing measures would fill without a metric, an alert or a line of `licserver check`."""
+    world = make_world(mail_host="mail.example", mail_sender="a@vendor.example")
+    worked = create_background(world.services, world.clock).queues
+    assert worked == {queue for queues in QUEUES.values() for queue in queues}
 
 
 @both_engines

@@ -4,6 +4,7 @@ import os
 import re
 import time
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -15,6 +16,7 @@ from licserver.services.queues import QueueState
 from licserver.serving.server import bind
 
 DASHBOARD = files("licserver") / "deploy_files" / "grafana-dashboard.json"
+PAGE = Path(__file__).parents[3] / "docs" / "deploy.md"
 ALERTS = files("licserver") / "deploy_files" / "prometheus-alerts.yml"
 
 
@@ -131,6 +133,21 @@ def test_an_address_that_is_taken_is_reported(bare_cli, monkeypatch):
         report = bare_cli("serve", "--port", "0", expect=1)
     assert f"cannot listen on 127.0.0.1:{port} for metrics" in report
     assert "Traceback" not in report
+
+
+def test_the_documentation_has_each_metric():
+    """With its labels, in the table of docs/deploy.md."""
+    rows = re.findall(r"^\| (`licserver_.*?`) \| (.*?) \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    documented = {
+        name.removesuffix("_total"): set(re.findall(r"`(\w+)`", labels))
+        for names, labels in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    families = [*MetricsSnapshot(Meters(), 1.0, [QueueState("sales", 0.0, 0, 0)], is_ready=True).collect()]
+    assert documented.keys() == {family.name for family in families}
+    for family in families:
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        assert labels <= documented[family.name], family.name
 
 
 def test_the_dashboard_asks_for_what_there_is():

@@ -5,13 +5,16 @@ import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 
 from harness import shops
 from harness.engines import both_engines
-from harness.sales import BOUGHT, ORDER, REFUNDED, add, licenses, process, receive, states, work
+from harness.sales import BOUGHT, EXTERNAL, ORDER, REFUNDED, add, licenses, process, receive, states, work
+from licserver.jobs.shop_apis import APIS
 from licserver.services.license_search import LicenseFilter
+from licserver.shops import ROWS, ShopKind
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 kinds = pytest.mark.parametrize("kind", list(BOUGHT))
@@ -207,3 +210,14 @@ def test_a_mistyped_address_does_not_prevent_a_license(world):
     body = shops.standard("purchase.completed", order_id="1", external_id="app", customer_email="ann at home")
     process(world, "standard", body)
     assert [one.customer_email for one in licenses(world)] == [None]
+
+
+def test_each_shop_is_wherever_shops_are_listed():
+    """In the tests of all shops, in the documentation, and in `source sync` if it has an API."""
+    kinds = {kind.value for kind in ShopKind}
+    assert ROWS.keys() == set(ShopKind)
+    for table in (shops.SECRETS, EXTERNAL, BOUGHT, REFUNDED, ORDER):
+        assert table.keys() == kinds
+    page = (Path(__file__).parents[3] / "docs/server/sales.md").read_text("utf-8")
+    assert [kind for kind in kinds if f"`{kind}`" not in page] == []
+    assert set(ShopKind) - APIS.keys() == {ShopKind.STANDARD}  # the vendor's own shop

@@ -75,6 +75,11 @@ class BackgroundWorker(PeriodicWork):
         self._running: dict[asyncio.Task[None], tuple[str, str | None]] = {}  # by queue and owner
         self._woken = asyncio.Event()
 
+    @property
+    def queues(self) -> frozenset[str]:
+        """The registered queues."""
+        return frozenset(self._queues)
+
     def register(
         self,
         queue: str,
