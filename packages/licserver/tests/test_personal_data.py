@@ -1,8 +1,11 @@
 """One person's data: found in every table, exported as one document, and erased for good."""
 
 import json
+import random
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,7 +13,11 @@ import sqlalchemy as sa
 
 from harness import sales, shops
 from harness.engines import both_engines
-from licserver.database.repositories.personal_data import OTHERS, PERSON, is_text, person_columns
+from licserver.database import engine
+from licserver.database.engine import Database
+from licserver.database.repositories import erasure
+from licserver.database.repositories.personal_columns import OTHERS, PERSON, is_text, person_columns
+from licserver.database.repositories.personal_data import PersonalDataRepository
 from licserver.database.repositories.tokens import IdempotencyKey
 from licserver.database.tables import metadata
 from licserver.database.tables.access import account_codes, idempotency_keys
@@ -18,13 +25,15 @@ from licserver.database.tables.events import jobs, webhook_events
 from licserver.database.tables.licenses import activations, audit, license_words, licenses, slot_moves, trials
 from licserver.database.tables.sales import sale_events
 from licserver.domain.personal_data import AddressPattern, fold_address, is_address, list_addresses
-from licserver.domain.records import ActorKind
+from licserver.domain.records import ActorKind, LicenseTerms
 from licserver.errors import NotFoundError
+from licserver.services import personal_data
 from licserver.services.personal_data import FILE
 from licserver.services.tokens import Response
 
 ANN = "Ann.Jones@example.com"
 BOB = "bob@example.com"
+TERMS = LicenseTerms(customer_email=ANN, slots=3)
 
 # --- the list of places -----------------------------------------------------------------------
 
@@ -493,3 +502,139 @@ def test_sales_that_are_called_by_an_address_stay_apart(world, monkeypatch):
     for license_ in sales.licenses(world):
         by_subscription.setdefault(license_.subscription_id, []).append(license_)
     assert sorted(map(len, by_subscription.values())) == [2, 2]
+
+
+# --- many licenses -------------------------------------------------------------------------------
+
+
+class KilledError(Exception):
+    """The process ends."""
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Three rows, and two licenses, in each transaction."""
+    monkeypatch.setattr(erasure, "BATCH", 3)
+    monkeypatch.setattr(personal_data, "BATCH", 3)
+    monkeypatch.setattr(personal_data, "_LICENSES", 2)
+
+
+def _kill_at(monkeypatch: pytest.MonkeyPatch, kill: int, *, is_committed: bool) -> None:
+    """End the process within or after one of the transactions that write."""
+    calls, writing = count(), Database.writing
+
+    @contextmanager
+    def dying(database: Database) -> Iterator[sa.Connection]:
+        is_last = next(calls) == kill
+        with writing(database) as connection:
+            yield connection
+            if is_last and not is_committed:
+                raise KilledError
+        if is_last:
+            raise KilledError
+
+    monkeypatch.setattr(Database, "writing", dying)
+
+
+@both_engines
+@pytest.mark.parametrize("keep", [False, True], ids=["all", "keep"])
+def test_an_erasure_that_is_killed_anywhere_goes_on(sold, monkeypatch, small_batches, keep):
+    """Within and after each of its transactions; the next one erases the rest, and nobody else's data."""
+    world, (first, second, other) = sold
+    ids = [world.services.licenses.get(key).id for key in (first, second)]
+    with world.services.database.writing() as connection:
+        position = {"source": "shop", "order_id": ANN, "item": "app", "number": 0}
+        connection.execute(metadata.tables["sale_licenses"].insert().values(**position, license_id=ids[1]))
+    others, kills = world.services.licenses.get(other), 0
+    for kill in range(0, 200, 3):
+        with monkeypatch.context() as patched, suppress(NotFoundError):
+            _kill_at(patched, kill // 2, is_committed=kill % 2 == 1)
+            try:
+                world.services.personal_data.erase(ANN, keep_licenses=keep)
+                break
+            except KilledError:
+                kills += 1
+    assert kills > 5
+    with suppress(NotFoundError):
+        world.services.personal_data.erase(ANN, keep_licenses=keep)
+    assert holding(world, ANN) == []
+    assert world.services.licenses.get(other) == others
+    hexes = [license_id.hex() for license_id in ids]
+    for place, text in all_texts(world):
+        if place in {"jobs.payload", "webhook_events.body"} and "license.revoked" not in text:
+            assert not any(hex_id in text for hex_id in hexes), place
+    lines = rows_of(world, audit, audit.c.object_id.in_(hexes), audit.c.action != "license.revoke")
+    assert {row["details"] for row in lines} <= {"{}"}
+    assert [row["license_id"] for row in rows_of(world, metadata.tables["sale_licenses"])] == [ids[1]]
+    assert ANN.casefold() not in (world.settings.data_dir / FILE).read_text("utf-8").casefold()
+
+
+@both_engines
+def test_an_erasure_of_many_licenses_takes_turns(world, activate, monkeypatch):
+    """No transaction has more than a batch of rows; what apps store meanwhile is erased as well."""
+    ((*keys,),) = world.services.licenses.issue_batches("app", TERMS, 250)
+    sizes, erase, slots = [], erasure.Erasure.erase, iter(keys)
+
+    def watched(worker, connection, table, rows):
+        sizes.append(len(rows))
+        return erase(worker, connection, table, rows)
+
+    erase_rows = PersonalDataRepository.erase
+
+    def beside(repository, table, rows, worker):
+        count_ = erase_rows(repository, table, rows, worker)
+        activate(next(slots), "late.example", "192.0.2.9")
+        return count_
+
+    monkeypatch.setattr(erasure.Erasure, "erase", watched)
+    monkeypatch.setattr(PersonalDataRepository, "erase", beside)
+    counts = world.services.personal_data.erase(ANN)
+    assert counts["licenses"] == 250
+    assert counts["activations"] == len(keys) - len(list(slots)) > 1
+    assert max(sizes) <= erasure.BATCH
+    assert rows_of(world, licenses) == rows_of(world, activations) == []
+
+
+def _sell_to_both(world: Any, count_: int) -> None:
+    """Sell to two customers in turns, so that rows of both share pages that are split."""
+    issue, draw = world.services.licenses.issue_batches, random.Random(1)
+    for number in range(count_):
+        for email in (ANN, BOB):
+            note = f"call {email} about {number}" + "x" * draw.randrange(300)
+            [*issue("app", LicenseTerms(customer_email=email, note=note), draw.randrange(1, 20))]
+
+
+def test_nothing_of_an_erased_person_is_in_the_files(world):
+    """Neither in free pages of the database nor in its log, nor in gaps of pages that were split."""
+    _sell_to_both(world, 100)
+    database = world.services.database.file
+    files = [database, database.with_name(f"{database.name}-wal")]
+    assert any(ANN.encode() in file.read_bytes() for file in files)
+    world.services.personal_data.erase(ANN)
+    for file in files:
+        content = file.read_bytes().lower()
+        assert ANN.casefold().encode() not in content, file.name
+        assert b"ann.jones" not in content, file.name
+    assert BOB.encode() in database.read_bytes()
+
+
+def test_a_large_file_is_not_written_anew_at_once(world, caplog, monkeypatch):
+    """Apps could not be activated meanwhile: the vendor chooses the minute."""
+    monkeypatch.setattr(personal_data, "_VACUUMED", 0)
+    _sell_to_both(world, 100)
+    world.services.personal_data.erase(ANN)
+    assert "VACUUM" in caplog.text
+    world.services.database.vacuum()
+    assert world.services.database.empty_log()
+    assert ANN.casefold().encode() not in world.services.database.file.read_bytes().lower()
+
+
+def test_a_reader_keeps_the_log(world, caplog, monkeypatch):
+    """What was erased stays in it until the reader ends, and that is logged."""
+    monkeypatch.setattr(engine, "_PATIENCE", 0.01)
+    world.key(customer_email=ANN)
+    with world.services.database.reading() as connection:
+        connection.execute(sa.select(licenses)).all()
+        world.services.personal_data.erase(ANN)
+    assert "write-ahead log still has what was erased" in caplog.text
+    assert world.services.database.empty_log()

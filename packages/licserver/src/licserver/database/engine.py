@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,8 +36,10 @@ _PATIENCE: Final = 10.0
 """Seconds that a service waits for another writer of a SQLite file; the hot path waits `RUN_LIMIT`."""
 
 _LOCK_INTERVAL: Final = 0.003
+_TRUNCATE: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 _NORMAL: Final = 1  # of `PRAGMA synchronous`: a commit does not wait for the disk
 _PROBE_BYTES: Final = 64 << 10
+_READ_BYTES: Final = 1 << 20
 _LOG_LIMIT: Final = 16 << 20  # bytes of SQLite's write-ahead log after a checkpoint
 _INVALID_PARAMETERS: Final = "LICSERVER_DATABASE_URL: invalid query parameters"
 
@@ -180,6 +182,7 @@ def _prepare_sqlite(patience: float, connection: sqlite3.Connection, _record: An
     if not tables or "facts" in tables:
         _retry(patience, 0.01, lambda: connection.execute("PRAGMA journal_mode = WAL"))
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")  # else it stays as large as it ever was
+    connection.execute("PRAGMA secure_delete = ON")  # what is erased leaves zeros; the default of few builds
     connection.execute("PRAGMA synchronous = FULL")  # an acknowledged activation survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
 
@@ -271,6 +274,47 @@ class Database:
         if self.file is not None:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def empty_log(self) -> bool:
+        """Move SQLite's write-ahead log into the file, and empty it; return False if readers prevent it.
+
+        Until then the log has what was erased in the file.
+        """
+        if self.file is None:
+            return True
+        with translated_errors(self.engine), contextlib.closing(self.engine.raw_connection()) as pooled:
+            driver: Any = pooled.driver_connection
+            driver.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of it, while others go on writing
+            driver.execute("PRAGMA busy_timeout = 0")  # while it waits for readers, nobody could write
+            try:
+                deadline = time.monotonic() + _PATIENCE
+                while (is_busy := driver.execute(_TRUNCATE).fetchone()[0]) and time.monotonic() < deadline:
+                    pause(_LOCK_INTERVAL)
+            finally:
+                driver.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
+        return not is_busy
+
+    def holds(self, texts: Collection[bytes]) -> bool:
+        """Return whether a SQLite file has one of some texts in lower case, also where nothing reads it.
+
+        `secure_delete` overwrites what is deleted, and not what was left when rows moved to another page.
+        """
+        longest, end = max(map(len, texts), default=0), b""
+        if self.file is None:
+            return False
+        with self.file.open("rb") as file:
+            while piece := file.read(_READ_BYTES):
+                lower = (end + piece).lower()
+                if any(text in lower for text in texts):
+                    return True
+                end = piece[-longest:]
+        return False
+
+    def vacuum(self) -> None:
+        """Write a SQLite file anew, without anything that was deleted; nobody else can write meanwhile."""
+        with translated_errors(self.engine), contextlib.closing(self.engine.raw_connection()) as pooled:
+            driver: Any = pooled.driver_connection
+            driver.execute("VACUUM")
 
     def check_disk(self) -> None:
         """Write beside a SQLite file, as much as an activation does; nothing is left of it.

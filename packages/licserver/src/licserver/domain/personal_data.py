@@ -3,9 +3,9 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import idna
 
@@ -52,9 +52,9 @@ class AddressPattern:
         """Return whether a text contains the address, not only a longer address around it."""
         return isinstance(text, str) and self._pattern.search(text) is not None
 
-    def erase(self, text: str, replacement: str = ERASED) -> str:
-        """Replace the address in a text; JSON stays valid."""
-        return self._pattern.sub(replacement, text)
+    def erase(self, text: str, name: Callable[[str], str] = lambda _: ERASED) -> str:
+        """Replace the address in a text by `name` of its spelling, without escapes; JSON stays valid."""
+        return self._pattern.sub(lambda match: name(unquote(_unescape(match[0]))), text)
 
 
 def _compose(text: str) -> set[str]:
@@ -94,10 +94,14 @@ def fold_address(email: str) -> str:
     return f"{local}@{spelled}".translate(lower)
 
 
+def _unescape(text: str) -> str:
+    """Return a text of JSON without its escapes."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else " ", text)
+
+
 def list_addresses(text: str) -> Iterator[str]:
     """Yield the possible mail addresses in a text, also in JSON and in URLs."""
-    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else " ", text)
-    for candidate in _CANDIDATE.findall(unicodedata.normalize("NFC", plain)):
+    for candidate in _CANDIDATE.findall(unicodedata.normalize("NFC", _unescape(text))):
         whole = candidate.replace("%40", "@").rstrip(".-")
         local, _, domain = whole.rpartition("@")
         # `mailto=jo@…` may be an address or a parameter, and 'jo@… a quoted one.

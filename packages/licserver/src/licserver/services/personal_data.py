@@ -1,28 +1,36 @@
 """Export and erasure of a customer's personal data (GDPR, articles 15, 17 and 20)."""
 
 import json
-import secrets
+import logging
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from licserver.database.engine import connect
 from licserver.database.repositories import Repositories
-from licserver.database.repositories.personal_data import Known, PersonalData, Row, to_plain
+from licserver.database.repositories.base import in_batches
+from licserver.database.repositories.erasure import BATCH, Erasure, list_batches
+from licserver.database.repositories.personal_columns import Row
+from licserver.database.repositories.personal_data import Known, PersonalData, to_plain
 from licserver.database.schema import read_version
 from licserver.database.timelines import Timelines
 from licserver.domain.personal_data import ERASED, AddressPattern, fold_address, is_address, list_addresses
 from licserver.errors import InvalidInputError, LicserverError, NotFoundError, SecretsError
 from licserver.security.private_files import new_file
-from licserver.services.context import Service
+from licserver.services.context import Context, Service
 from licserver.services.license_lookups import fold_email
-from licserver.services.licenses import LicenseService
+from licserver.services.licenses import revoke_licenses
 from licserver.services.mail import open_private
 from licserver.services.tokens import open_response
 from licserver.settings import Settings
+
+_log = logging.getLogger("licserver.personal_data")
 
 FORMAT: Final = 1
 FILE: Final = "erased-addresses.json"
@@ -30,6 +38,15 @@ FILE: Final = "erased-addresses.json"
 
 _JSON: Final = {"details", "payload", "body", "content"}  # columns whose text is JSON
 _HASH: Final = "erased address"
+_SPELLING: Final = "erased spelling"
+_NAME_DIGITS: Final = 12
+
+_LICENSES: Final = 100
+"""Licenses that are erased in a transaction."""
+
+_VACUUMED: Final = 64 << 20  # bytes of a SQLite file, which are written anew in half a second
+
+_ROUNDS: Final = 3  # what is stored while an erasure goes on is erased as well
 
 
 class ErasureRecord(NamedTuple):
@@ -85,18 +102,27 @@ class PersonalDataService(Service):
         """Erase all data of an address; return the number of changed and deleted rows, by table.
 
         Its licenses are deleted; licenses that a shop has sold are revoked, and kept without personal data.
-        With `keep_licenses` all licenses stay valid.
+        With `keep_licenses` all licenses stay valid. It is done in short transactions: after a kill at any
+        point, the same call erases the rest.
 
         Raises:
             NotFoundError: The address has no data.
         """
         address = _read(email)
         erasure = ErasureRecord(self._context.now(), keep_licenses)
-        counts = self._erase(address, erasure)
-        if not counts:
+        pattern, held = self._find(address)
+        if not held.rows:
+            self._clean_files([address])  # after an erasure that was killed before its last step
             raise _nothing(address)
         self._remember(address, erasure)
-        return counts
+        counts = Counter[str]()
+        for _ in range(_ROUNDS):
+            counts += self._erase(address, erasure, pattern, held)
+            pattern, held = self._find(address)
+            if not held.rows:
+                break
+        self._clean_files([address])
+        return dict(counts)
 
     def erase_again(self, further: Mapping[str, ErasureRecord] | None = None) -> int:
         """Repeat all erasures, as after a restore; return the number of addresses that had data.
@@ -106,11 +132,18 @@ class PersonalDataService(Service):
         erasures = {**self._list_erasures(), **_load_file(self._context.settings), **(further or {})}
         held = set[str]()
         for address in self._list_addresses() if erasures else ():
-            if (erasure := erasures.get(self._hash(address))) and self._erase(address, erasure):
-                held.add(fold_address(address))
+            if erasure := erasures.get(self._hash(address)):
+                pattern, found = self._find(
+                    address, None if erasure.at >= self._context.now() else erasure.at
+                )
+                if found.rows:
+                    self._erase(address, erasure, pattern, found)
+                    held.add(fold_address(address))
         with self._context.transaction() as tx:
             for name, erasure in erasures.items():
                 tx.repositories.personal_data.add_erasure(name, json.dumps(erasure.dump()).encode())
+        if held:
+            self._clean_files(held)
         return len(held)
 
     # --- finding
@@ -152,22 +185,58 @@ class PersonalDataService(Service):
 
     # --- erasing
 
-    def _erase(self, address: str, erasure: ErasureRecord) -> dict[str, int]:
-        now = self._context.now()
-        pattern, held = self._find(address, None if erasure.at >= now else erasure.at)
-        if not held.rows:
-            return {}
-        token = f"{ERASED} {secrets.token_hex(4)}"
-        with self._context.transaction() as tx:
-            sold = tx.repositories.personal_data.find_sold(held.license_ids)
-            kept = {*held.license_ids} if erasure.keep_licenses else sold
-            if not erasure.keep_licenses:
-                for license_id in sorted(sold):
-                    LicenseService(tx).revoke(license_id.hex())
-            counts = tx.repositories.personal_data.erase(held, pattern, token, now, kept)
-            details = {"rows": sum(counts.values()), "keep_licenses": erasure.keep_licenses}
+    def _erase(
+        self, address: str, record: ErasureRecord, pattern: AddressPattern, held: PersonalData
+    ) -> Counter[str]:
+        """Erase what was found, a batch in each transaction; return the numbers of rows, by table.
+
+        Licenses come last: by their address everything else is found again if this ends before.
+        """
+        now, ids = self._context.now(), held.license_ids
+        kept = {*ids} if record.keep_licenses else self._context.repositories.personal_data.find_sold(ids)
+        erasure = Erasure(pattern, self._name, now, frozenset(ids), frozenset(kept))
+        details = {"rows": _count(held), "keep_licenses": record.keep_licenses}
+        with self._context.transaction() as tx:  # first: it is known even if this ends before it is done
             tx.write_audit("customer.erase", self._object(address), **details)
-        return counts
+        counts = Counter[str]()
+        for table, keys in list_batches(held.rows, erasure.ids):
+            counts[table] += self._context.repositories.personal_data.erase(table, keys, erasure)
+        for batch in in_batches(sorted(ids), _LICENSES):
+            with self._context.transaction() as tx:
+                if not record.keep_licenses:
+                    _revoke(tx, [id_ for id_ in batch if id_ in kept])
+                counts.update(tx.repositories.personal_data.erase_licenses(batch, erasure))
+        later = self._context.repositories.personal_data.list_mentions(erasure.ids, now)
+        for table, mentions in groupby(later, itemgetter(0)):
+            for keys in in_batches([key for _, key in mentions], BATCH):
+                counts[table] += self._context.repositories.personal_data.erase(table, keys, erasure)
+        return +counts
+
+    def _clean_files(self, addresses: Iterable[str]) -> None:
+        """Remove what was erased from where SQLite no longer reads it."""
+        database = self._context.database
+        file, is_empty = database.file, database.empty_log()
+        forms = {form.lower().encode() for address in addresses for form in AddressPattern(address).forms}
+        if file is not None and database.holds(forms):
+            if file.stat().st_size > _VACUUMED:
+                _log.warning(
+                    "free space of %s still has what was erased: run `sqlite3 %s VACUUM` in a quiet minute, "
+                    "as no app can be activated while it runs",
+                    file.name,
+                    file.name,
+                )
+            else:
+                database.vacuum()
+                is_empty = database.empty_log()
+        if not is_empty:
+            _log.warning(
+                "SQLite's write-ahead log still has what was erased, because a program reads the database: "
+                "end it, and run `licserver customer erase` again"
+            )
+
+    def _name(self, spelling: str) -> str:
+        """Return what takes the place of an address: a keyed hash, as for its next delivery of a shop."""
+        return f"{ERASED} {self._context.vault.pseudonym(_SPELLING, spelling).hex()[:_NAME_DIGITS]}"
 
     def _remember(self, address: str, erasure: ErasureRecord) -> None:
         name, settings = self._hash(address), self._context.settings
@@ -188,6 +257,12 @@ class PersonalDataService(Service):
 
     def _object(self, address: str) -> tuple[str, str]:
         return "customer", self._hash(address)
+
+
+def _revoke(tx: Context, ids: Sequence[bytes]) -> None:
+    licenses = tx.repositories.licenses.find_all(ids, locked=True) if ids else []
+    if valid := [license_ for license_ in licenses if license_.revoked_at is None]:
+        revoke_licenses(tx, valid, None)
 
 
 def load_erasures(settings: Settings) -> dict[str, ErasureRecord]:

@@ -1,6 +1,6 @@
 """What all repositories share: a connection for each call or one transaction for all, and INSERTs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert
 
 Record = TypeVar("Record")
+Value = TypeVar("Value")
 
 BATCH: Final = 1_000  # rows that one transaction removes
 
@@ -67,6 +68,12 @@ def _upsert(dialect: str, table: Table, names: tuple[str, ...], added: str, kept
 def matching(table: Table, **values: Any) -> ColumnElement[bool]:
     """Return the condition that columns of a table have some values."""
     return and_(*(table.c[name] == value for name, value in values.items()))
+
+
+def in_batches(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    """Yield values, at most `size` at a time."""
+    for first in range(0, len(values), size):
+        yield values[first : first + size]
 
 
 def delete_free(table: Table, keys: Select[*tuple[Any, ...]]) -> Delete:

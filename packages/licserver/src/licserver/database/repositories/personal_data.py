@@ -1,7 +1,4 @@
-"""Where the database may hold a person: found by address and license, exported, erased.
-
-The lists name all columns with text, and a test compares them with the schema.
-"""
+"""A person's data in the database: found by address and license, exported, erased in batches."""
 
 import re
 from collections import defaultdict
@@ -10,99 +7,31 @@ from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, or_, select, update
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, true
 
-from licserver.database.repositories.base import Repository
+from licserver.database.repositories.base import Repository, in_batches
+from licserver.database.repositories.erasure import Erasure
 from licserver.database.repositories.licenses import lock_licenses
+from licserver.database.repositories.personal_columns import Key, Row, key_of, person_columns
 from licserver.database.tables import access, events, licenses, metadata, sales
-from licserver.domain.personal_data import ERASED, AddressPattern
-
-PERSON: Final[Mapping[str, str]] = {
-    "licenses": "revoked_reason allowed subscription_id customer_email note customer_language",
-    "license_words": "word",
-    "activations": "domain ip label app_version",
-    "refusals": "domain ip",
-    "moves": "domain ip",
-    "slot_moves": "domain ip",
-    "seats": "domain label",
-    "use_ids": "use_id",
-    "audit": "object_id details",
-    "jobs": "key payload last_error owner",
-    "webhook_endpoints": "disabled_reason",
-    "webhook_events": "body",
-    "webhook_deliveries": "answer",
-    "receipts": "key",
-    # What shops send, and what they name; any further text of theirs counts as well.
-    "sale_events": "delivery type content object reason",
-    "sale_facts": "id content customer_email",
-    "sale_links": "object id",
-    "sale_licenses": "order_id item line_id thing object applied",
-    "sale_problems": "object name message external_ids",
-    "sale_orders": "order_id subscription_id",
-    "sale_subscriptions": "subscription_id",
-}
-"""Table → columns with text that may hold a customer: names, addresses, computers, and what others wrote."""
-
-OTHERS: Final[Mapping[str, str]] = {
-    "licenses": "masked_key product_name plan overrides channels",
-    "refusals": "reason",
-    "uses": "name period",
-    "use_ids": "name",
-    # The vendor's own people, whom this is not about.
-    "audit": "actor_kind actor_name action object_kind",
-    "users": "name password_hash role",
-    "tokens": "name scope",
-    "failed_logins": "action subject",
-    "jobs": "queue state",
-    "webhook_endpoints": "id url types",
-    "webhook_events": "id type",
-    "webhook_deliveries": "endpoint_id event_id",
-    "facts": "name",
-    "totals": "name product label",
-    "products": "slug name environment_policy minimum_version",
-    "plans": "name entitlements",
-    "manifests": "document",
-    "releases": "version version_key changelog file_name platform channel rollout critical_below requires "
-    "tested requires_php details_url file_signatures",
-    "sale_sources": "name kind secret_env changes states renewal_field key_env url",
-    "sale_mappings": "source external_id expires_in support plan",
-    "sale_events": "source state",
-    "sale_facts": "source kind",
-    "sale_links": "source kind",
-    "sale_licenses": "source",
-    "sale_problems": "source kind answers answer",
-    "sale_orders": "source",
-    "sale_subscriptions": "source period",
-}
-"""Table → columns with text of the vendor, and of a fixed choice."""
-
-_SHOPS: Final = "sale_"
-_REMOVED: Final = {
-    *("license_words", "jobs", "webhook_events", "webhook_deliveries", "receipts", "account_codes"),
-    *("account_sessions", "daily_counts"),
-}
-"""Tables of which a row that holds the person is deleted: it is done with, or without meaning for others."""
-
-_BLANKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "licenses": ("customer_email", "note", "customer_language", "revoked_reason"),
-    "activations": ("label", "app_version"),
-    "seats": ("label",),
-}
-"""What is removed of a license that stays, besides each text with the address. Its slots go on holding."""
+from licserver.domain.personal_data import AddressPattern
+from licserver.protocol.webhooks import EventType
 
 _TIMES: Final = (
     *("issued_at", "at", "created_at", "received_at", "activated_at", "taken_at", "freed_at", "first_at"),
     *("sent_at", "stored_at", "found_at"),
 )
-_MENTIONS: Final = (events.jobs.c.payload, events.jobs.c.key, events.webhook_events.c.body)
+_MENTIONS: Final[Mapping[sa.Table, Sequence[sa.Column[str]]]] = {
+    events.jobs: (events.jobs.c.payload, events.jobs.c.key),
+    events.webhook_events: (events.webhook_events.c.body,),
+}
 """Where a license is named by its id within a text."""
+
+_ID: Final = re.compile("[0-9a-f]{32}")
 
 _LITERAL: Final = re.compile("[%_~]")  # what LIKE would not take as it is
 _CHUNK: Final = 50
 _FETCHED: Final = 1_000
-
-Row = Mapping[str, Any]
 
 
 class Known(NamedTuple):
@@ -121,26 +50,6 @@ class PersonalData(NamedTuple):
     rows: dict[str, list[Row]]
 
 
-def is_text(column: sa.Column[Any]) -> bool:
-    """Return whether a column has text, or JSON."""
-    return isinstance(_plain_type(column.type), sa.String)
-
-
-def person_columns(table: sa.Table) -> list[sa.Column[Any]]:
-    """Return the columns of a table that may hold a person."""
-    named, others = PERSON.get(table.name, "").split(), OTHERS.get(table.name, "").split()
-    is_shops = table.name.startswith(_SHOPS)  # a column that is added there counts at once
-    return [
-        column
-        for column in table.columns
-        if column.name in named or (is_shops and is_text(column) and column.name not in others)
-    ]
-
-
-def _plain_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    return type_.impl_instance if isinstance(type_, TypeDecorator) else type_
-
-
 # --- finding ----------------------------------------------------------------------------------
 
 
@@ -151,23 +60,25 @@ def find_person(
 
     It reads every row of the tables with text.
     """
-    by_table: dict[str, dict[tuple[Any, ...], Row]] = defaultdict(dict)
+    by_table: dict[str, dict[Key, Row]] = defaultdict(dict)
 
     def add(table: sa.Table, rows: Iterator[Row]) -> None:
-        by_table[table.name] |= {tuple(row[column.key] for column in table.primary_key): row for row in rows}
+        by_table[table.name] |= {key_of(table, row): row for row in rows}
 
     for table in metadata.sorted_tables:
         add(table, _find_text(connection, table, pattern))
     mine = [row for row in by_table["licenses"].values() if pattern.is_in(row["customer_email"])]
     ids = [row["id"] for row in mine if before is None or row["issued_at"] <= before]
     newer = {row["id"] for row in mine}.difference(ids)
-    for table, condition in _conditions(ids, known):
+    for table, condition in (*_of_licenses(ids), *_of_address(known)):
         add(table, _select(connection, table, condition))
+    for table, row in _find_mentions(connection, ids):
+        add(table, iter((row,)))
     job_ids = [row["id"] for row in by_table["jobs"].values()]
     event_ids = [row["id"] for row in by_table["webhook_events"].values()]
     deliveries = events.webhook_deliveries
     for column, values in ((deliveries.c.job_id, job_ids), (deliveries.c.event_id, event_ids)):
-        for chunk in _chunks(values):
+        for chunk in in_batches(values, _CHUNK):
             add(deliveries, _select(connection, deliveries, column.in_(chunk)))
     rows = {
         name: [row for row in by_key.values() if _is_older(name, row, newer, before)]
@@ -196,22 +107,35 @@ def _find_text(connection: Connection, table: sa.Table, pattern: AddressPattern)
             yield row
 
 
-def _conditions(ids: Sequence[bytes], known: Known) -> Iterator[tuple[sa.Table, ColumnElement[bool]]]:
-    """Yield where else to look: rows that refer to a license, mention it, or belong to the address."""
-    for chunk in _chunks(ids):
+def _find_mentions(connection: Connection, ids: Collection[bytes]) -> Iterator[tuple[sa.Table, Row]]:
+    """Yield rows that name a license by its id within a text; many ids cost one look at each table."""
+    hexes = {license_id.hex() for license_id in ids}
+    few = sorted(hexes) if len(hexes) <= _CHUNK else []
+    for table, columns in _MENTIONS.items():
+        names = or_(*(column.like(f"%{hex_id}%") for column in columns for hex_id in few)) if few else true()
+        for row in _select(connection, table, names) if hexes else ():
+            if any(not hexes.isdisjoint(_ID.findall(row[column.key])) for column in columns):
+                yield table, row
+
+
+def _of_licenses(ids: Sequence[bytes]) -> Iterator[tuple[sa.Table, ColumnElement[bool]]]:
+    """Yield where rows refer to licenses, by indexes."""
+    for chunk in in_batches(ids, _CHUNK):
         for column in _OF_LICENSE:
             yield column.table, column.in_(chunk)
-        hexes = [license_id.hex() for license_id in chunk]
         audit = licenses.audit.c
+        hexes = [license_id.hex() for license_id in chunk]
         yield licenses.audit, and_(audit.object_kind == "license", audit.object_id.in_(hexes))
-        for column in _MENTIONS:
-            yield column.table, or_(*(column.like(f"%{hex_id}%") for hex_id in hexes))
+
+
+def _of_address(known: Known) -> Iterator[tuple[sa.Table, ColumnElement[bool]]]:
+    """Yield where rows belong to the address without its text."""
     yield events.jobs, events.jobs.c.owner == known.owner
-    for chunk in _chunks(list(known.jobs)):
+    for chunk in in_batches(list(known.jobs), _CHUNK):
         yield events.jobs, events.jobs.c.id.in_(chunk)
     yield access.account_codes, access.account_codes.c.address == known.code_address
     yield access.daily_counts, access.daily_counts.c.who == known.code_address
-    for chunk in _chunks(list(known.receipts)):
+    for chunk in in_batches(list(known.receipts), _CHUNK):
         yield access.idempotency_keys, access.idempotency_keys.c.id.in_(chunk)
 
 
@@ -227,11 +151,6 @@ def _select(connection: Connection, table: sa.Table, condition: ColumnElement[bo
     statement = select(table).where(condition).execution_options(yield_per=_FETCHED)
     for row in connection.execute(statement).mappings():
         yield {column.key: row[column] for column in table.columns}
-
-
-def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for first in range(0, len(values), _CHUNK):
-        yield values[first : first + _CHUNK]
 
 
 def list_texts(connection: Connection) -> Iterator[str]:
@@ -280,80 +199,9 @@ def find_sold(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
     sold = sales.sale_licenses.c.license_id
     return {
         license_id
-        for chunk in _chunks(ids)
+        for chunk in in_batches(ids, _CHUNK)
         for license_id in connection.scalars(select(sold).where(sold.in_(chunk)))
     }
-
-
-def erase_person(
-    connection: Connection,
-    person: PersonalData,
-    pattern: AddressPattern,
-    token: str,
-    now: datetime,
-    kept: Collection[bytes],
-) -> dict[str, int]:
-    """Erase the data of `find_person`; return the number of rows that were changed or deleted, by table.
-
-    Args:
-        token: Takes the place of the address everywhere: an order that is called by it keeps one name in all
-            tables, and orders of different people keep different names.
-        kept: Ids of licenses that stay, without the person; others are deleted.
-    """
-    gone = frozenset(person.license_ids) - frozenset(kept)
-    eraser = _Eraser(connection, pattern, token, now, frozenset(person.license_ids), gone)
-    counts: dict[str, int] = {}
-    for table in reversed(metadata.sorted_tables):
-        count = sum(eraser.erase(table, row) for row in person.rows.get(table.name, ()))
-        if count:
-            counts[table.name] = count
-    return counts
-
-
-class _Eraser(NamedTuple):
-    """Erases rows; `gone` are those of the licenses `ids` that are deleted."""
-
-    connection: Connection
-    pattern: AddressPattern
-    token: str
-    now: datetime
-    ids: frozenset[bytes]
-    gone: frozenset[bytes]
-
-    def erase(self, table: sa.Table, row: Row) -> int:
-        """Delete or change a row; return 1 if there was something to do."""
-        is_it = and_(*(column == row[column.key] for column in table.primary_key))
-        license_id = row["id"] if table is licenses.licenses else row.get("license_id")
-        is_mine, is_gone = license_id in self.ids, license_id in self.gone
-        if is_gone and table is licenses.trials:
-            values: dict[str, Any] = {"license_id": None}  # the machine stays known: it has had its trial
-        elif is_gone or table.name in _REMOVED or (is_mine and table is licenses.refusals):
-            return self.connection.execute(delete(table).where(is_it)).rowcount
-        else:
-            values = self._changes(table, row, is_mine=is_mine)
-        if values:
-            self.connection.execute(update(table).where(is_it).values(values))
-        return bool(values)
-
-    def _changes(self, table: sa.Table, row: Row, *, is_mine: bool) -> dict[str, Any]:
-        values = _erased_values(table, row, self.pattern, self.token)
-        if is_mine:
-            values |= {name: None for name in _BLANKED.get(table.name, ()) if row[name] is not None}
-        if table is licenses.audit and row["object_kind"] == "license" and row["details"] != "{}":
-            mine = {license_id.hex() for license_id in self.ids}
-            values |= {"details": "{}"} if row["object_id"] in mine else {}
-        if table is sales.sale_events and values and row["state"] in {"waiting", "dead"}:
-            values |= {"state": "ignored", "reason": ERASED, "finished_at": self.now}
-        return values
-
-
-def _erased_values(table: sa.Table, row: Row, pattern: AddressPattern, token: str) -> dict[str, Any]:
-    values = {}
-    for column in person_columns(table):
-        if pattern.is_in(row[column.key]):
-            erased = pattern.erase(row[column.key], token)
-            values[column.key] = None if column.name == "customer_email" else erased
-    return values
 
 
 class PersonalDataRepository(Repository):
@@ -379,18 +227,32 @@ class PersonalDataRepository(Repository):
         with self._reading() as connection:
             return find_sold(connection, ids)
 
-    def erase(
-        self,
-        person: PersonalData,
-        pattern: AddressPattern,
-        token: str,
-        now: datetime,
-        kept: Collection[bytes],
-    ) -> dict[str, int]:
-        """Erase the data that `find_person` returned, as `erase_person`."""
+    def erase(self, table: str, keys: Sequence[Key], erasure: Erasure) -> int:
+        """Erase rows of a table; return how many were changed or deleted."""
         with self._writing() as connection:
-            lock_licenses(connection, licenses.licenses.c.id.in_(person.license_ids))
-            return erase_person(connection, person, pattern, token, now, kept)
+            return erasure.erase(connection, metadata.tables[table], keys)
+
+    def erase_licenses(self, ids: Sequence[bytes], erasure: Erasure) -> dict[str, int]:
+        """Erase licenses, and what was stored of them since they were found; return the numbers, by table."""
+        with self._writing() as connection:
+            lock_licenses(connection, licenses.licenses.c.id.in_(ids))
+            keys = defaultdict[str, dict[Key, None]](dict)
+            for table, condition in _of_licenses(ids):
+                rows = _select(connection, table, condition)
+                keys[table.name] |= {key_of(table, row): None for row in rows}
+            in_order = (table for table in reversed(metadata.sorted_tables) if keys[table.name])
+            return {table.name: erasure.erase(connection, table, [*keys[table.name]]) for table in in_order}
+
+    def list_mentions(self, ids: Collection[bytes], since: datetime) -> Iterator[tuple[str, Key]]:
+        """Yield the rows that name a license by its id within a text, and were stored after an instant.
+
+        The event that it was revoked is not among them: receivers are to have it.
+        """
+        with self._database.snapshot() as connection:
+            for table, row in _find_mentions(connection, ids):
+                text = row["payload"] if table is events.jobs else row["type"]
+                if row["created_at"] > since and EventType.LICENSE_REVOKED.value not in text:
+                    yield table.name, key_of(table, row)
 
     def add_erasure(self, name: str, note: bytes) -> None:
         """Store that an address was erased, by its hash."""
