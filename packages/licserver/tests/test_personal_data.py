@@ -3,8 +3,9 @@
 import json
 import random
 import re
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -604,9 +605,18 @@ def _sell_to_both(world: Any, count_: int) -> None:
             [*issue("app", LicenseTerms(customer_email=email, note=note), draw.randrange(1, 20))]
 
 
+def _leave_in_gap(world: Any, text: str) -> None:
+    """Leave a text where no row has it, as a split page may."""
+    with closing(sqlite3.connect(world.services.database.file)) as connection, connection:
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute("INSERT INTO facts VALUES (?, x'')", (text,))
+        connection.execute("DELETE FROM facts WHERE name = ?", (text,))
+
+
 def test_nothing_of_an_erased_person_is_in_the_files(world):
     """Neither in free pages of the database nor in its log, nor in gaps of pages that were split."""
     _sell_to_both(world, 100)
+    _leave_in_gap(world, f"moved {ANN}")
     database = world.services.database.file
     files = [database, database.with_name(f"{database.name}-wal")]
     assert any(ANN.encode() in file.read_bytes() for file in files)
@@ -621,7 +631,8 @@ def test_nothing_of_an_erased_person_is_in_the_files(world):
 def test_a_large_file_is_not_written_anew_at_once(world, caplog, monkeypatch):
     """Apps could not be activated meanwhile: the vendor chooses the minute."""
     monkeypatch.setattr(personal_data, "_VACUUMED", 0)
-    _sell_to_both(world, 100)
+    world.key(customer_email=ANN)
+    _leave_in_gap(world, f"moved {ANN}")
     world.services.personal_data.erase(ANN)
     assert "VACUUM" in caplog.text
     world.services.database.vacuum()
