@@ -574,7 +574,7 @@ def test_an_erasure_that_is_killed_anywhere_goes_on(sold, monkeypatch, small_bat
 def test_an_erasure_of_many_licenses_takes_turns(world, activate, monkeypatch):
     """No transaction has more than a batch of rows; what apps store meanwhile is erased as well."""
     ((*keys,),) = world.services.licenses.issue_batches("app", TERMS, 250)
-    sizes, erase, slots = [], erasure.Erasure.erase, iter(keys)
+    sizes, erase, slots = [], erasure.PersonEraser.erase, iter(keys)
 
     def watched(worker, connection, table, rows):
         sizes.append(len(rows))
@@ -587,7 +587,7 @@ def test_an_erasure_of_many_licenses_takes_turns(world, activate, monkeypatch):
         activate(next(slots), "late.example", "192.0.2.9")
         return count_
 
-    monkeypatch.setattr(erasure.Erasure, "erase", watched)
+    monkeypatch.setattr(erasure.PersonEraser, "erase", watched)
     monkeypatch.setattr(PersonalDataRepository, "erase", beside)
     counts = world.services.personal_data.erase(ANN)
     assert counts["licenses"] == 250

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from licserver.database.engine import connect
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.base import in_batches
-from licserver.database.repositories.erasure import BATCH, Erasure, list_batches
+from licserver.database.repositories.erasure import BATCH, PersonEraser, list_batches
 from licserver.database.repositories.personal_columns import Row
 from licserver.database.repositories.personal_data import Known, PersonalData, to_plain
 from licserver.database.schema import read_version
@@ -194,7 +194,7 @@ class PersonalDataService(Service):
         """
         now, ids = self._context.now(), held.license_ids
         kept = {*ids} if record.keep_licenses else self._context.repositories.personal_data.find_sold(ids)
-        erasure = Erasure(pattern, self._name, now, frozenset(ids), frozenset(kept))
+        erasure = PersonEraser(pattern, self._name, now, frozenset(ids), frozenset(kept))
         details = {"rows": _count(held), "keep_licenses": record.keep_licenses}
         with self._context.transaction() as tx:  # first: it is known even if this ends before it is done
             tx.write_audit("customer.erase", self._object(address), **details)

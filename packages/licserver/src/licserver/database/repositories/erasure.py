@@ -31,7 +31,7 @@ _BLANKED: Final = {
 """What is removed of a license that stays, besides each text with the address. Its slots go on holding."""
 
 
-class Erasure(NamedTuple):
+class PersonEraser(NamedTuple):
     """What to erase, and how.
 
     Args:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, true
 
 from licserver.database.repositories.base import Repository, in_batches
-from licserver.database.repositories.erasure import Erasure
+from licserver.database.repositories.erasure import PersonEraser
 from licserver.database.repositories.licenses import lock_licenses
 from licserver.database.repositories.personal_columns import Key, Row, key_of, person_columns
 from licserver.database.tables import access, events, licenses, metadata, sales
@@ -227,12 +227,12 @@ class PersonalDataRepository(Repository):
         with self._reading() as connection:
             return find_sold(connection, ids)
 
-    def erase(self, table: str, keys: Sequence[Key], erasure: Erasure) -> int:
+    def erase(self, table: str, keys: Sequence[Key], erasure: PersonEraser) -> int:
         """Erase rows of a table; return how many were changed or deleted."""
         with self._writing() as connection:
             return erasure.erase(connection, metadata.tables[table], keys)
 
-    def erase_licenses(self, ids: Sequence[bytes], erasure: Erasure) -> dict[str, int]:
+    def erase_licenses(self, ids: Sequence[bytes], erasure: PersonEraser) -> dict[str, int]:
         """Erase licenses, and what was stored of them since they were found; return the numbers, by table."""
         with self._writing() as connection:
             lock_licenses(connection, licenses.licenses.c.id.in_(ids))
