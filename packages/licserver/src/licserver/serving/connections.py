@@ -94,6 +94,7 @@ class Connection(web.RequestHandler):
         self._settings, self._held, self._is_https = settings, held, is_https
         self._head_size = self._answered = 0
         self._is_closing = False
+        self._is_reading_paused = False
         self._running: asyncio.Task[Any] | None = None
         self._client: str | None = None
         self._first_head: asyncio.TimerHandle | None = None
@@ -156,6 +157,20 @@ class Connection(web.RequestHandler):
     def _close_without_request(self) -> None:
         if self._request_count == 0:
             self.force_close()
+
+    def pause_reading(self) -> None:
+        """Note that a body has filled its buffer."""
+        self._is_reading_paused = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - aiohttp's argument
+        """Read on, unless reading was never paused.
+
+        aiohttp asks for it after each body that is read, and then parses nothing: 4 us a verify.
+        """
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            super().resume_reading(resume_parser)
 
     def pause_writing(self) -> None:
         """Start the timer for a client that does not read."""

@@ -172,7 +172,8 @@ class PublicEndpoints:
         machine = call.machine and mask_machine(call.machine, key)
         if self.limits.refuses_guess(request, key, call.domain):
             return send_too_many(MISS_DELAY)
-        if decisions.is_license_key(key) or decisions.is_imported_key(key):
+        is_imported = not decisions.is_license_key(key)
+        if not is_imported or decisions.is_imported_key(key):
             lookup = Lookup(self.vault.license_id(key), environment)
             license_ = await self.queries.find_license(lookup)
             verdict = decide(license_)
@@ -191,7 +192,7 @@ class PublicEndpoints:
         self.statistics.count_verify(verdict, lookup, product_id, now.date(), machine)
         response = public_api.verify_response(verdict)
         if not isinstance(verdict, VerifyRefusal):
-            self.limits.note_valid(caller.counted, call.domain, key)
+            self.limits.note_valid(caller.counted, call.domain, key if is_imported else None)
         elif verdict in decisions.MISSES:
             return await self.limits.answer_miss(request, response, call.domain)
         return send(response)

@@ -293,6 +293,11 @@ class Misses:
         self._note_refused(address)
         return pair in self.known and await self._take("known", address)
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether any miss was refused lately."""
+        return bool(self._refused or self._refused_before)
+
     def is_used_up(self, address: str, domain: str, key: str) -> bool:
         """Return whether a miss was refused within the last minute, unless this key was valid there."""
         pair, since = hash((address, domain)), self._clock() - WINDOW
@@ -433,12 +438,12 @@ class Limits:
         """Return the address whose calls are counted."""
         return self.clients.find(request).counted
 
-    def note_valid(self, address: str, domain: str, key: str) -> None:
+    def note_valid(self, address: str, domain: str, imported_key: str | None) -> None:
         """Remember an installation that has sent a valid key; of another system's keys also which one."""
         if self._misses is not None:
             self._misses.known.add(address, domain)
-            if not decisions.is_license_key(key):
-                self._misses.known.add(address, domain, key)
+            if imported_key is not None:
+                self._misses.known.add(address, domain, imported_key)
 
     def refuses_guess(self, request: web.Request, key: str, domain: str = "") -> bool:
         """Return whether a key is not even looked up: one of another system, after too many misses (D-70).
@@ -448,6 +453,7 @@ class Limits:
         """
         return (
             self._misses is not None
+            and self._misses.has_refused  # first: it costs nothing, and is seldom true
             and not decisions.is_license_key(key)
             and decisions.is_imported_key(key)
             and self._misses.is_used_up(self.clients.find(request).counted, domain, key)
