@@ -196,6 +196,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")  # Python accepts NaN and Infinity
 
 
+_JSON_SPACE: Final = " \t\n\r"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # No field is a number with a fraction, and parsing thousands took most of the time: all become the same.
 _JSON_READER: Final = json.JSONDecoder(parse_float=lambda _: 0.5, parse_constant=_refuse_constant)
@@ -230,10 +231,11 @@ def read_object(body: bytes) -> dict[str, Any]:
     if body.count(b",") > _MAX_COMMAS:
         return {}
     try:
-        values = _JSON_READER.decode(body.removeprefix(_BYTE_ORDER_MARK).decode())
+        text = body.removeprefix(_BYTE_ORDER_MARK).decode().strip(_JSON_SPACE)
+        values, end = _JSON_READER.raw_decode(text)  # `decode` looks for spaces by two patterns: 0.6 us
     except (ValueError, RecursionError):  # not UTF-8, not JSON, a number too long, nested too deep
         return {}
-    return values if isinstance(values, dict) else {}
+    return values if isinstance(values, dict) and end == len(text) else {}
 
 
 def parse_update_check(query: str) -> UpdateRequest | InvalidRequest:

@@ -191,9 +191,9 @@ def create_request_handler(routes: HotRoutes, router: RequestHandler) -> Request
     """Create a handler of all requests: hot routes, then ambiguous paths, then the router."""
 
     def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
-        handler = routes.get((request.method, request.rel_url.raw_path))
+        path = request.rel_url.raw_path
+        handler = routes.get((request.method, path))
         if handler is None or hdrs.EXPECT in request.headers:
-            path = request.rel_url.raw_path
             if len(request.raw_path) > MAX_TARGET_CHARS:
                 handler = partial(_refuse_target, problem=_LONG_TARGET)
             elif _AMBIGUOUS.search(path):
