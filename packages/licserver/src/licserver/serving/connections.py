@@ -163,7 +163,7 @@ class Connection(web.RequestHandler):
         self._is_reading_paused = True
         super().pause_reading()
 
-    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - aiohttp's argument
+    def resume_reading(self, resume_parser: bool = True) -> None:
         """Read on, unless reading was never paused.
 
         aiohttp asks for it after each body that is read, and then parses nothing: 4 us a verify.
