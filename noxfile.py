@@ -29,7 +29,8 @@ PURE_TESTS = {
     "offline_requests outbound_addresses patch_headers personal_addresses php_versions phrases "
     "rare_values release_manifests response_signatures rollback_reports rollout seat_decisions "
     "shop_changes shop_contracts shop_earlier shop_facts shop_questions shop_readers shop_reading "
-    "shop_signatures sign_in_codes totp trial_decisions use_requests webhook_signatures wordpress_fields",
+    "shop_signatures shop_standard sign_in_codes totp trial_decisions use_requests "
+    "webhook_signatures wordpress_fields",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
 COVERING = [

@@ -104,3 +104,18 @@ def test_a_delivery_that_failed_is_listed_and_repeated(shop):
     assert "lifetime, support 1y, floating seats 5" in shop("source", "list")
     services.close()
     assert os.environ["SHOP_SECRET"] not in shop("audit", "--json")
+
+
+def test_a_shop_of_ones_own_has_nothing_to_ask(shop, monkeypatch):
+    """It was asked for the key of an API that it has not."""
+    monkeypatch.setenv("OWN_SECRET", shops.SECRETS["standard"])
+    shop("source", "add", "own", "--kind", "standard", "--secret-env", "OWN_SECRET")
+    assert "let it deliver again" in shop("source", "sync", "own", "--since", "2026-01-01", expect=2)
+
+
+def test_a_mapping_without_slots_is_named(shop):
+    """No computer could use its licenses, as with `license issue`."""
+    shop("source", "map", "shop", "94", "--product", "app", "--slots", "0")
+    assert shop.errors == "warning: without slots no computer can use the licenses\n"
+    shop("source", "map", "shop", "94", "--ignore", "--slots", "0")
+    assert shop.errors == ""

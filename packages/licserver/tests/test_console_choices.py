@@ -13,7 +13,7 @@ from licserver.web.console.formatting import merge_channels, parse_changes
 from licserver.web.console.wording import in_browser_terms
 
 SOURCE = Path(licserver.__file__).parent
-PLACES = ("services", "domain", "protocol", "sources", "security")
+PLACES = ("services", "domain", "protocol", "shops", "security")
 ON_THE_SERVER = {"self_check.py", "restore.py", "backup.py", "secrets_file.py", "private_files.py"}
 """What these say is for an operator; the page Health shows it as such."""
 COMMANDS = re.compile(r"licserver [a-z]|(?<![\w-])--[a-z]")

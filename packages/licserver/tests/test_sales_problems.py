@@ -11,7 +11,7 @@ from harness.engines import both_engines
 from harness.sales import REFUNDED, add, licenses, process, receive, states, work
 from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import EVENTS
-from licserver.errors import BuryJobError, InvalidInputError, NotFoundError
+from licserver.errors import BuryJobError, ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.webhooks import EventType
 from licserver.services.installation import open_services
 from licserver.services.queues import measure_queues
@@ -348,3 +348,42 @@ def test_a_field_that_is_not_read_is_named_in_the_response_and_at_the_delivery(w
     work(world)
     (event,) = world.services.sources.list_events("standard").items
     assert event.reason == f"nothing to change; {note}"
+
+
+def test_a_problem_that_has_solved_itself_needs_no_answer(world):
+    """An answer to it would be kept, and its sale would be left for ever."""
+    add(world, "standard")
+    late = {"subscription_id": "s1", "paid_through": "2026-08-15T12:00:00Z"}
+    process(world, "standard", shops.standard("subscription.renewed", "2026-07-15T12:00:00Z", **late))
+    (problem,) = problems(world)
+    first = {"order_id": "1", "external_id": "app", "subscription_id": "s1"}
+    process(world, "standard", shops.standard("purchase.completed", **first))
+    assert problems(world) == []
+    with pytest.raises(ConflictError, match="needs no answer any more"):
+        world.services.sources.answer(problem.id, "leave")
+
+
+def test_a_delivery_that_was_left_or_changes_nothing_says_why(world):
+    """Not that the purchase has not arrived."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    world.services.sources.answer(problems(world)[0].id, "leave")
+    work(world)
+    (event,) = world.services.sources.list_events("standard").items
+    assert event.reason == "no license of order 1: it was left as it is"
+    world.services.sources.map("standard", "app", "app")
+    process(world, "standard", shops.standard("purchase.completed", order_id="2", external_id="app", total=9))
+    part = shops.standard("purchase.refunded", order_id="2", refund_id="r1", amount=3)
+    process(world, "standard", part)
+    assert world.services.sources.list_events("standard").items[0].reason == (
+        "order 2 was refunded in part, which revokes nothing"
+    )
+
+
+def test_check_names_the_sources_with_dead_deliveries(world):
+    """The command can be copied as it is."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    found = check_installation(world.settings, world.clock(), reach=False, reads_file=False)
+    advice = [one.advice for one in found if "given up" in one.message]
+    assert advice == ["licserver source events standard --state dead"]

@@ -182,9 +182,10 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
             Attention(
                 "state:5:wc-shipped",
                 AttentionKind.STATE,
-                "order 5 is paid, and its state wc-shipped is not known: map the state",
+                "order 5 is paid, and its state wc-shipped is not known; choose what it means with "
+                "`licserver source change NAME --state wc-shipped=paid`, then repeat the delivery with "
+                "`licserver source replay`",
                 "order:5",
-                ("wc-shipped",),
             ),
             id="state",
         ),
@@ -336,7 +337,7 @@ def test_a_refund_of_an_unknown_share_asks() -> None:
     assert sell(part).attention == []
     vendor = sell(order(), lines(line("a")))
     vendor.take([part])
-    text = "order 5 was refunded, and it is not known whether in part or all"
+    text = "order 5 was refunded, and it is not known whether in part or all; revoke it by hand"
     assert vendor.attention == [Attention("refund:5", AttentionKind.REFUND, text, "order:5")]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from harness import shops
 from harness.contracts import GRACE, License, Vendor, at, play, text
+from licserver.shops.contract import Answer, AttentionKind, Rules
 
 
 def purchase(order: str, days: float = 0, **data: Any) -> bytes:
@@ -160,3 +161,50 @@ def test_more_than_are_issued_for_a_line_is_asked_about() -> None:
     """It was unreadable, and only the list of deliveries had it."""
     for vendor in play("standard", "app", purchase("1", quantity=1_001)):
         assert (vendor.licenses, vendor.asked) == ([], ["MANY"])
+
+
+# --- what a person has decided
+
+
+def test_a_refund_of_what_was_issued_by_hand_is_asked_about() -> None:
+    """Its license is not the shop's, and stays until a person revokes it."""
+    vendor = Vendor("standard")
+    vendor.receive(purchase("1"))
+    assert vendor.asked == ["UNMAPPED"]
+    vendor.answers[vendor.attention[0].id] = Answer.ISSUED
+    vendor.reconcile()
+    assert (vendor.asked, vendor.result.nothing) == ([], "no license of order 1: one was issued by hand")
+    vendor.receive(report("purchase.refunded", 5, order_id="1"))
+    hint = "its license was issued by hand; revoke that by hand, or leave it"
+    assert [(asked.kind, asked.text) for asked in vendor.attention] == [
+        (AttentionKind.BY_HAND, f"order 1: the order was refunded, and {hint}")
+    ]
+
+
+def test_a_sale_that_was_left_says_so() -> None:
+    """Its delivery said that the purchase had not arrived."""
+    vendor = Vendor("standard")
+    vendor.receive(purchase("1"))
+    vendor.answers[vendor.attention[0].id] = Answer.LEAVE
+    assert vendor.reconcile().nothing == "no license of order 1: it was left as it is"
+
+
+def test_a_refund_in_part_says_what_it_does() -> None:
+    """Nothing is revoked, and the delivery has the reason."""
+    for vendor in play("standard", "app", purchase("1", total=20), part(1, amount=5)):
+        assert vendor.result.notes == ("order 1 was refunded in part, which revokes nothing",)
+    for vendor in play("standard", "app", purchase("1", total=20), part(1, amount=20)):
+        assert vendor.result.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("has_api", "advice"), [(True, "use `licserver source sync`"), (False, "report the purchase")]
+)
+def test_an_unknown_purchase_is_asked_of_an_api_only_where_there_is_one(has_api: bool, advice: str) -> None:
+    """A shop of one's own has none."""
+    vendor = Vendor("standard", rules=Rules(GRACE, has_api=has_api))
+    vendor.receive(renewal(30, 60, "s9"))
+    assert vendor.attention[0].text == (
+        "subscription s9 was paid, and its purchase is not known; "
+        f"{advice}, or extend or issue its license by hand"
+    )

@@ -243,6 +243,8 @@ def map_product(
         raise InvalidInputError("give --product or --ignore")
     mapping = services.sources.map(name, external_id, **terms)
     printer.result(asdict(mapping), f"mapped {_describe_mapping(mapping)}")
+    if mapping.slots == 0 and mapping.product is not None:
+        echo("warning: without slots no computer can use the licenses", err=True)
     if mapping.support is not None and mapping.product is not None:
         warn_of_unused_support(services, mapping.product)
     if waiting := services.sources.count_waiting(name, external_id):
@@ -333,6 +335,8 @@ def sync(
 ) -> None:
     """Ask the API of the shop NAME for what was not delivered; the running server processes it."""
     source = services.sources.get(name)
+    if source.kind is ShopKind.STANDARD:
+        raise InvalidInputError("a shop of your own has no API to ask: let it deliver again what is missing")
     key_env, url = key_env or source.key_env, url or source.url
     if key_env is None:
         raise InvalidInputError("name the environment variable with the API key by --key-env")

@@ -10,7 +10,7 @@ import ssl
 import stat
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from licserver.database.log_growth import find_growth
 from licserver.database.replica import Replica
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.queue import MAX_COUNTED_JOBS
+from licserver.database.repositories.sales import DEAD
 from licserver.database.timelines import Timelines
 from licserver.domain.offers import latest_by_channel
 from licserver.domain.records import Release
@@ -342,9 +343,15 @@ def _check_problems(repositories: Repositories) -> Iterator[Finding]:
         yield _odd("sales", message, "licserver source problems")
 
 
-_DEAD_JOBS: Final = {
-    "sales": "licserver source events NAME --state dead",
-    "mail": "licserver mail list --failed",
+def _advise_on_sales(repositories: Repositories) -> str:
+    sources = repositories.sales.list_sources()
+    dead = [source.name for source in sources if repositories.sales.list_events(source.name, DEAD, limit=1)]
+    return "; ".join(f"licserver source events {name} --state dead" for name in dead)
+
+
+_DEAD_JOBS: Final[Mapping[str, Callable[[Repositories], str]]] = {
+    "sales": _advise_on_sales,
+    "mail": lambda _repositories: "licserver mail list --failed",
 }
 """Advice for failed jobs. Webhooks have endpoints with a state, and patches only save time."""
 
@@ -361,7 +368,7 @@ def _check_queues(repositories: Repositories, settings: Settings, now: datetime)
             is_well = False
         if queue.dead and queue.name in _DEAD_JOBS:
             message = f"{queue.dead} {plural(queue.dead, 'job')} given up"
-            yield _odd(queue.name, message, _DEAD_JOBS[queue.name])
+            yield _odd(queue.name, message, _DEAD_JOBS[queue.name](repositories))
             is_well = False
     if is_well:
         yield _ok("jobs", f"none has been due for longer than {LATE / 60:.0f} minutes")

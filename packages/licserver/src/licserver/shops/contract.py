@@ -76,6 +76,8 @@ class Rules:
     revokes_partial_refunds: bool = False
     follows_changes: bool = True  # of plan, price and quantity; otherwise a person is asked
     states: Mapping[str, OrderState] = field(default_factory=dict)  # the shop's word → what it means
+    source: str = "NAME"  # the source, for sentences with its commands
+    has_api: bool = True  # which `source sync` can ask
 
 
 class Issued(NamedTuple):
@@ -158,6 +160,7 @@ class AttentionKind(enum.StrEnum):
     PERIOD = "period not known"  # fetch it, or extend by hand
     LATE = "paid after its end"  # extend, reinstate or issue by hand, or refund
     REFUND = "share of a refund not known"  # revoke by hand
+    BY_HAND = "refunded, and issued by hand"  # revoke by hand
     DELIVERY = "delivery not readable"  # correct the sender
 
 
@@ -214,3 +217,4 @@ class Desired:
     attention: tuple[Attention, ...] = ()
     fetches: tuple[Fetch, ...] = ()
     nothing: str = ""  # why there are no licenses, in a sentence, as far as that is known
+    notes: tuple[str, ...] = ()  # what was reported and changes nothing, in sentences

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from shlex import quote
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -105,6 +106,7 @@ class _Derivation:
         self._count = len(issued)
         self._attention: dict[str, Attention] = {}
         self._fetches: dict[Fetch, None] = {}
+        self._notes: list[str] = []
 
     def run(self) -> Desired:
         """Derive all."""
@@ -134,6 +136,7 @@ class _Derivation:
             attention=tuple(attention),
             fetches=tuple(self._fetches),
             nothing="" if self._licenses else self._explain_nothing(),
+            notes=tuple(self._notes),
         )
 
     # --- what was bought
@@ -361,6 +364,10 @@ class _Derivation:
         begins = (f"unmapped:{unit.key}:", f"state:{unit.order_id}:")
         return any(id_ in names or id_.startswith(begins) for id_ in self._by_hand)
 
+    def _is_order_issued_by_hand(self, order: OrderFacts) -> bool:
+        units = [unit for unit in self._units.values() if unit.order is order]
+        return f"lines:{order.id}" in self._by_hand or any(map(self._is_issued_by_hand, units))
+
     def _find_current(self, unit: Unit, mapping: ItemMapping | None) -> _Current:
         """Return the licenses for what is sold now, or was sold last."""
         products: dict[str, list[Issued]] = {}
@@ -585,22 +592,18 @@ class _Derivation:
                 # Most such payments have nothing to do with licenses: they need no decision.
                 self._fetch("payment", order)
             return
-        if is_served and order.has_unknown_share() and order.find_refusal(self._rules) is None:
-            text = f"{_name(about)} was refunded, and it is not known whether in part or all"
-            self._ask(f"refund:{order.id}", AttentionKind.REFUND, text, about)
-        if order.sells and order.find_refusal(self._rules) is not None and order.is_paid_again():
-            text = f"{_name(about)} was paid again after its refund or dispute; issue or reinstate by hand"
-            self._ask(
-                f"again:{order.id}:{order.order.paid_at:%Y-%m-%dT%H:%M:%SZ}", AttentionKind.LATE, text, about
-            )
+        self._check_refunds(order, about, is_served=is_served)
         if is_served or not order.was_paid(self._rules) or order.find_refusal(self._rules):
             return
         if order.sells and order.find_state(self._rules) is OrderState.UNKNOWN:
+            state = order.order.shop_state
+            source, meaning = self._rules.source, quote(f"{state}=paid")
             text = (
-                f"{_name(about)} is paid, and its state {order.order.shop_state} is not known: map the state"
+                f"{_name(about)} is paid, and its state {state} is not known; choose what it means with "
+                f"`licserver source change {source} --state {meaning}`, then repeat the delivery with "
+                "`licserver source replay`"
             )
-            ids = (order.order.shop_state,)
-            self._ask(f"state:{order.id}:{ids[0]}", AttentionKind.STATE, text, about, ids)
+            self._ask(f"state:{order.id}:{state}", AttentionKind.STATE, text, about)
         elif order.sells and order.lines is None:
             # The items of a subscription may be known by itself.
             named = set(order.order.subscriptions)
@@ -610,6 +613,24 @@ class _Derivation:
             self._ask_for_purchase(
                 f"{_name(about)} renews a subscription that it does not name", about, order
             )
+
+    def _check_refunds(self, order: OrderFacts, about: str, *, is_served: bool) -> None:
+        """Ask about refunds and disputes that the licenses cannot follow by themselves."""
+        refusal, name = order.find_refusal(self._rules), _name(about)
+        if refusal is None:
+            if is_served and order.has_unknown_share():
+                text = f"{name} was refunded, and it is not known whether in part or all; revoke it by hand"
+                self._ask(f"refund:{order.id}", AttentionKind.REFUND, text, about)
+            elif is_served and order.find_refunded_share() is Share.PART:
+                self._notes.append(f"{name} was refunded in part, which revokes nothing")
+            return
+        paid_at = None if order.order is None else order.order.paid_at
+        if order.sells and order.is_paid_again():
+            text = f"{name} was paid again after its refund or dispute; issue or reinstate by hand"
+            self._ask(f"again:{order.id}:{paid_at:%Y-%m-%dT%H:%M:%SZ}", AttentionKind.LATE, text, about)
+        if order.sells and self._is_order_issued_by_hand(order):
+            text = f"{name}: {refusal}, and its license was issued by hand; revoke that by hand, or leave it"
+            self._ask(f"by-hand:{order.id}", AttentionKind.BY_HAND, text, about)
 
     def _check_subscription(self, subscription: SubscriptionFacts) -> None:
         about, course = f"subscription:{subscription.id}", self._courses[subscription.id]
@@ -646,13 +667,20 @@ class _Derivation:
                 return f"no license of order {order.id}: {refusal}"
             if lines and all(self._find_product(line) == "" for line in lines):
                 return f"no license of order {order.id}: what was bought is mapped to none"
-        return ""
+        answered = [(question, self._answers.get(question.id)) for question in self._attention.values()]
+        for question, answer in answered:
+            if answer is Answer.LEAVE:
+                return f"no license of {_name(question.about)}: it was left as it is"
+        by_hand = next(filter(self._is_order_issued_by_hand, self._orders), None)
+        return "" if by_hand is None else f"no license of order {by_hand.id}: one was issued by hand"
 
     def _ask_for_purchase(self, what: str, about: str, *orders: OrderFacts) -> None:
         lines = [line for order in orders if order.lines is not None for line in order.lines.lines]
         if lines and all(self._find_product(line) == "" for line in lines):
             return  # what issues no license anyway
         text = f"{what}; use `licserver source sync`, or extend or issue its license by hand"
+        if not self._rules.has_api:
+            text = f"{what}; report the purchase, or extend or issue its license by hand"
         self._ask(f"purchase:{about}", AttentionKind.SUBSCRIPTION, text, about)
 
 

@@ -58,6 +58,8 @@ def make_rules(source: Source) -> Rules:
         revokes_partial_refunds=source.revokes_partial_refunds,
         follows_changes=source.changes == FOLLOW,
         states={name: OrderState(state) for name, state in source.states.items()},
+        source=source.name,
+        has_api=source.kind is not ShopKind.STANDARD,
     )
 
 

@@ -145,7 +145,7 @@ class ProblemService(Service):
         """Store the problem that a delivery cannot be read, in the transaction that stores the delivery."""
         text = (
             f"a delivery could not be read, and what it reports is not done: {reason}; correct the sender "
-            f"and send it again, then answer leave (`licserver source events {source} --state dead`)"
+            f"and send it again, then answer leave; see `licserver source events {source} --state dead`"
         )
         attention = Attention("unreadable", AttentionKind.DELIVERY, text, UNREADABLE)
         self.update(source, [UNREADABLE], [attention], [])
@@ -161,6 +161,8 @@ class ProblemService(Service):
                 raise ConflictError(
                     "this sale needs no decision any more: check its licenses before you issue more"
                 )
+            if problem.closed_at is not None and problem.answer is None:
+                raise ConflictError("this needs no answer any more: a later report of the shop has solved it")
             now = tx.now()
             tx.repositories.sales.change_problem(problem_id, answer=Answer(answer).value, closed_at=now)
             about = {"object": problem.object, "problem": problem.kind, "answer": answer}

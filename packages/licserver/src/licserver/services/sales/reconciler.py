@@ -55,6 +55,7 @@ class Report:
     def __init__(self) -> None:
         self._issued = Counter[str]()
         self._lines = dict[str, None]()
+        self._notes = dict[str, None]()
 
     def add_issued(self, slug: str, count: int) -> None:
         """Add licenses that were issued."""
@@ -64,11 +65,15 @@ class Report:
         """Add what was done otherwise, each sentence once."""
         self._lines[line] = None
 
+    def note(self, *sentences: str) -> None:
+        """Add what has changed nothing, for a delivery that changes nothing else."""
+        self._notes.update(dict.fromkeys(sentences))
+
     def __str__(self) -> str:
         issued = [
             f"issued {count} {plural(count, 'license')} of {slug}" for slug, count in self._issued.items()
         ]
-        return ("; ".join([*issued, *self._lines]) or "nothing to change")[:MAX_PROBLEM_CHARS]
+        return ("; ".join([*issued, *self._lines] or self._notes) or "nothing to change")[:MAX_PROBLEM_CHARS]
 
 
 class _Changes(NamedTuple):
@@ -139,6 +144,7 @@ class SaleReconciler:
         self._problems += ProblemService(self._tx).update(
             name, contract.objects, attention, contract.problems
         )
+        self._report.note(*result.notes)
         if not (contract.licenses or new):
             _describe_nothing(contract, self._report)
         if due := [id_ for id_, sale in contract.sold.items() if sale.mail_due]:

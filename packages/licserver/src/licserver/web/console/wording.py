@@ -41,6 +41,11 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         (r"by --expires-in\b", "by its date"),
         (r"; map it with `licserver source map`", "; choose its product"),
         (r"map it with `--quantity`", "map it with a quantity"),
+        (
+            r"; choose what it means with (`licserver source change [^`]*`), then repeat .* with `.*?`",
+            r"; have the operator run \1, and repeat the delivery",
+        ),
+        (r"run `licserver customer erase` again", "erase it again"),
         (r"; use `licserver source sync`, or", "; have the operator run `licserver source sync`, or"),
         (
             r"use `licserver source map`, then `licserver source replay`",
