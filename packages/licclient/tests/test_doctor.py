@@ -106,7 +106,8 @@ async def test_something_else_answers(client, service):
 async def test_nobody_answers(make_client, dead_url):
     """What is out of reach is reported so, and the other checks are made all the same."""
     lines = _lines(await make_client(dead_url).diagnose())
-    assert lines["service"] == ("!!", "The license service could not be reached.")
+    refused = "The license service could not be reached: the connection was refused."
+    assert lines["service"] == ("!!", refused)
     assert lines["clock"] == ("", "could not be compared")
     assert lines["license"] == ("", "not activated; enter the license key in the app")
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+import socket
 from itertools import combinations
 
 import pytest
@@ -52,13 +53,32 @@ async def test_a_foreign_answer_says_what_is_in_the_way(client, service, clock, 
     assert explain(known, "de") == explain(ServiceUnavailableError(outage=outage), "de")
 
 
+@pytest.fixture
+def silent_url():
+    """The address of a service that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
 @both
-async def test_nobody_is_there(make_client, dead_url, key):
-    """The sentence asks the person to connect."""
+@pytest.mark.filterwarnings("ignore:base_url is http")
+@pytest.mark.parametrize(
+    ("where", "outage", "words"),
+    [
+        ("dead", Outage.CONNECTION_REFUSED, "does not accept connections at the moment"),
+        ("silent", Outage.TIMED_OUT, "did not answer in time"),
+        ("nameless", Outage.NAME_NOT_FOUND, "could not be found in the network. Please go online"),
+    ],
+)
+async def test_nothing_answers(make_client, dead_url, silent_url, key, where, outage, words):
+    """A person does something else about a service that is down, one that hangs, and a computer offline."""
+    url = {"dead": dead_url, "silent": silent_url, "nameless": "http://store.invalid"}[where]
     with pytest.raises(ServiceUnavailableError) as caught:
-        await make_client(dead_url).verify(key)
+        await make_client(url, timeout=0.5 if where == "silent" else 5).verify(key)
     error = caught.value
-    assert (error.outage, error.http_status, error.request_id) == (Outage.UNREACHABLE, None, None)
+    assert (error.outage, error.http_status, error.request_id) == (outage, None, None)
+    assert error.outage.is_offline
+    assert words in explain(error, "en")
 
 
 @both

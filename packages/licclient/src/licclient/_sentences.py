@@ -75,7 +75,7 @@ def _update_check(check: "UpdateCheck", tag: str) -> str:
         case None:
             code = "required" if check.is_update_required else "ahead" if check.is_ahead else "none"
             return texts.text_of(f"update.{code}", tag)
-        case ServiceUnavailableError(outage=Outage.UNREACHABLE):
+        case ServiceUnavailableError(outage=Outage.UNREACHABLE | Outage.NAME_NOT_FOUND):
             return texts.text_of("update.unavailable", tag)
         case error:
             return sentence_of(error, tag)
@@ -132,7 +132,8 @@ def _details(error: LicclientError, tag: str) -> list[str]:
 
 
 def _status(status: "LicenseStatus", tag: str) -> str:
-    is_special = status.outage not in (None, Outage.UNREACHABLE)  # going online is not what helps
+    # Going online is not what helps.
+    is_special = status.outage not in (None, Outage.UNREACHABLE, Outage.NAME_NOT_FOUND)
     match status.state:
         case status_module.LicenseState.GRACE if status.grace_ends_at is not None:
             local = status.grace_ends_at.astimezone()

@@ -140,7 +140,13 @@ class Outage(StrEnum):
     """Why there is no trustworthy answer, by what a person can do about it."""
 
     UNREACHABLE = "unreachable"
-    """No connection to the service, or no answer in time."""
+    """No connection to the service: this computer is offline, or the way there is cut."""
+    TIMED_OUT = "timed_out"
+    """No answer within the time limit: a service that hangs, a slow network, or a firewall that is silent."""
+    CONNECTION_REFUSED = "connection_refused"
+    """The connection was refused: the service is down, or a firewall is in the way."""
+    NAME_NOT_FOUND = "name_not_found"
+    """The name of the service has no address here: most often, this computer is offline."""
     UNUSABLE = "unusable"
     """An answer that the protocol does not know, such as `503`: the service, or something on the way."""
     LOGIN_PAGE = "login_page"
@@ -155,6 +161,16 @@ class Outage(StrEnum):
     """The system's keyring did not return the license key."""
     PENDING = "pending"
     """No request was sent yet, or its response was not waited for."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether nothing answered, so that going online may help."""
+        return self in (
+            Outage.UNREACHABLE,
+            Outage.TIMED_OUT,
+            Outage.CONNECTION_REFUSED,
+            Outage.NAME_NOT_FOUND,
+        )
 
 
 class KeyFlaw(StrEnum):

@@ -14,6 +14,7 @@ connection down when time is up.
 """
 
 import logging
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -90,13 +91,20 @@ def failure(problem: BaseException) -> ServiceUnavailableError:
         case ServiceUnavailableError():
             return problem
         case httpx.TimeoutException() | TimeoutError():
-            return ServiceUnavailableError("The license service did not answer in time.")
+            message = "The license service did not answer in time."
+            return ServiceUnavailableError(message, outage=Outage.TIMED_OUT)
         case httpx.ConnectError() if refused := _find_cause(problem, ssl.SSLCertVerificationError):
             is_early = getattr(refused, "verify_code", None) == NOT_YET_VALID
             return ServiceUnavailableError(
                 "The certificate of the license service cannot be trusted.",
                 outage=Outage.CLOCK if is_early else Outage.CERTIFICATE,
             )
+        case httpx.ConnectError() if _find_cause(problem, ConnectionRefusedError):
+            message = "The license service could not be reached: the connection was refused."
+            return ServiceUnavailableError(message, outage=Outage.CONNECTION_REFUSED)
+        case httpx.ConnectError() if _find_cause(problem, socket.gaierror):
+            message = "The license service could not be reached: no address was found for its name."
+            return ServiceUnavailableError(message, outage=Outage.NAME_NOT_FOUND)
         case httpx.ConnectError():
             return ServiceUnavailableError("The license service could not be reached.")
         case httpx.ProxyError():

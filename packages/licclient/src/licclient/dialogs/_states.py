@@ -388,7 +388,7 @@ def can_help(problem: BaseException | None) -> bool:
 
 def is_offline(problem: BaseException | None) -> bool:
     """Return whether a problem is an outage that ends when the computer is online."""
-    return isinstance(problem, ServiceUnavailableError) and problem.outage is Outage.UNREACHABLE
+    return isinstance(problem, ServiceUnavailableError) and problem.outage.is_offline
 
 
 def _repair(typed: str) -> str | MistypedKeyError:
@@ -396,8 +396,11 @@ def _repair(typed: str) -> str | MistypedKeyError:
     return MistypedKeyError(key.flaw, key.detail) if isinstance(key, Mistyped) else key
 
 
-_CUT: Final = (Outage.UNREACHABLE, Outage.UNUSABLE)
-"""What interrupts a download; it goes on when the person tries again."""
+def _is_cut(problem: BaseException | None) -> bool:
+    """Return whether a download was interrupted; it goes on when the person tries again."""
+    return is_offline(problem) or (
+        isinstance(problem, ServiceUnavailableError) and problem.outage is Outage.UNUSABLE
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +486,7 @@ class OfferState(_Dialog):
         return " \u00b7 ".join(facts)
 
     def _remark(self) -> str:
-        if isinstance(self.problem, ServiceUnavailableError) and self.problem.outage in _CUT:
+        if _is_cut(self.problem):
             return self._say("update.cut")
         if self.problem is not None:
             return say_problem(self.problem, self.language)

@@ -26,6 +26,7 @@ from licclient.dialogs._driver import (
     split_mnemonic,
     wrong_thread,
 )
+from licclient.dialogs._interrupts import interruptible
 from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class TkDialog(tk.Toplevel):
         self._driver.show_in_turn(self._show)
 
     def _wait(self) -> None:
-        with caller_waits():
+        with caller_waits(), interruptible(self):
             self._wait_modally()
 
     def _wait_modally(self) -> None:
