@@ -79,7 +79,7 @@ def measure(
         for target in [floor, *others]:
             before = target.cpu_seconds()
             adjusted = replace(load, what="known") if target is floor and load.what == "signed" else load
-            measured = _play(target, adjusted, keys.get(target.name, any_keys), number)
+            measured = play(target, adjusted, keys.get(target.name, any_keys), number)
             spent = target.cpu_seconds() - before
             # The warm-up costs as much a second.
             share = measured.seconds / (measured.seconds + load.warm_up)
@@ -88,7 +88,8 @@ def measure(
     return [_sum_up(target, load, seen, cpu) for target in [floor, *others]]
 
 
-def _play(target: Target, load: Load, keys: list[str], number: int) -> Seen:
+def play(target: Target, load: Load, keys: list[str], number: int) -> Seen:
+    """Send one round to a target; a `RuntimeError` when any answer was not a 200."""
     plan = {"url": target.url, "keys": keys, "slug": "bench-notes", "seed": number, **asdict(load)}
     done = subprocess.run(
         [sys.executable, "-m", "bench.load"],

@@ -4,6 +4,7 @@ import io
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from packaging.version import Version
@@ -23,6 +24,7 @@ SLUG: Final = "bench-notes"
 DOMAIN: Final = "home.example"
 PEER: Final = "127.0.0.1"
 SAMPLE: Final = 50_000
+SAMPLE_FILE: Final = "sample.json"
 _BATCH: Final = 20_000
 
 
@@ -38,21 +40,26 @@ def stock(settings: Settings, count: int) -> list[str]:
     """
     if not live_keys(signing_keys(settings)):
         add_signing_key(settings, PrivateKey.generate(), system_clock())
-    sample_file = settings.data_dir / "sample.json"
+    sample_file = settings.data_dir / SAMPLE_FILE
     if sample_file.exists():
-        keys: list[str] = json.loads(sample_file.read_text())
-        return keys
+        return read_sample(settings.data_dir)
     services = open_services(settings)
     try:
         services.products.add(SLUG, "Bench Notes", EnvironmentPolicy.STRICT)
         for version in ("1.0.0", "1.1.0"):
             _publish(services, version)
-        keys = []
+        keys: list[str] = []
         for batch in _issue(services, count):
             keys += random.sample(batch, max(1, len(batch) * SAMPLE // max(count, SAMPLE)))
     finally:
         services.close()
     sample_file.write_text(json.dumps(keys))
+    return keys
+
+
+def read_sample(data_dir: Path) -> list[str]:
+    """Return the keys that `stock` remembers."""
+    keys: list[str] = json.loads((data_dir / SAMPLE_FILE).read_text())
     return keys
 
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
         (["upgrade", "100", "sqlite"], "| SQLite | 0026 to 0027 |"),
         (["issue", "100", "sqlite"], "sqlite: 100 keys"),
         (["events", "quick", "--rate", "100"], "| licserver, SQLite | 1 |"),
+        (["checkouts", ".", "--size", "100", "--rounds", "1", "--seconds", "0.2"], "update-url   throughput"),
         (["client"], "an answer from the cache"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
