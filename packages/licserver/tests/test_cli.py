@@ -352,3 +352,32 @@ def test_what_a_server_does_by_itself_is_nobodys_at_the_command_line(bare_cli, m
     monkeypatch.setattr("licserver.serving.server.serve", serve)
     bare_cli("serve", "--port", "0")
     assert actors == [SYSTEM]
+
+
+def test_what_changes_nothing_does_not_say_that_it_did(shop):
+    """A license that is revoked already stays with its day and reason; one that is not is not reinstated."""
+    key = issue(shop)
+    assert shop("license", "reinstate", key).startswith("not revoked, and not changed: CP-")
+    shop("license", "revoke", key, "--reason", "first")
+    again = shop("license", "revoke", key, "--reason", "second")
+    assert again.startswith("revoked before, on 20")
+    assert "and not changed: CP-" in again
+    assert shown(shop, key)["revoked_reason"] == "first"
+    assert shop("license", "reinstate", key).startswith("reinstated CP-")
+
+
+def test_a_key_for_a_lifetime_that_is_to_expire(shop):
+    """The message names the option that ends the lifetime."""
+    key = issue(shop, "--lifetime")
+    assert "add --no-lifetime" in shop("license", "change", key, "--expires", "2027-01-01", expect=2)
+    shop("license", "change", key, "--expires", "2027-01-01", "--no-lifetime")
+    assert shown(shop, key)["expires_on"] == "2027-01-01"
+
+
+def test_an_import_whose_columns_have_other_names(shop, tmp_path):
+    """The product was given, and the message asked for it; it names the option that maps columns."""
+    sheet = tmp_path / "keys.csv"
+    sheet.write_text("key,email\nABCD-1,ann@example.com\n", "utf-8")
+    shop("import", str(sheet), "--product", "app", expect=2)
+    assert "'product'" not in shop.errors
+    assert "--map key=license_key" in shop.errors

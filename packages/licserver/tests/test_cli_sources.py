@@ -119,3 +119,11 @@ def test_a_mapping_without_slots_is_named(shop):
     assert shop.errors == "warning: without slots no computer can use the licenses\n"
     shop("source", "map", "shop", "94", "--ignore", "--slots", "0")
     assert shop.errors == ""
+
+
+@pytest.mark.parametrize(
+    "url", ["https:/shop.example.com", "shop.example.com", "https://[", "ftp://a.example"]
+)
+def test_an_address_that_is_none_is_refused_at_once(shop, url):
+    """It was stored, and the first sale that needed the shop's API waited for ever."""
+    assert "must look like https://" in shop("source", "change", "shop", "--url", url, expect=2)

@@ -300,14 +300,18 @@ def list_licenses(services: Services, printer: Printer, product: str | None, *, 
 @click.option("--reason", help="For your records.")
 def revoke(services: Services, printer: Printer, key: str, reason: str | None) -> None:
     """Revoke a license: verify, update check and existing links refuse it from now on."""
-    _print_changed(services, printer, services.licenses.revoke(key, reason), "revoked")
+    before = services.licenses.get(key).revoked_at
+    done = "revoked" if before is None else f"revoked before, on {before:%Y-%m-%d}, and not changed:"
+    _print_changed(services, printer, services.licenses.revoke(key, reason), done)
 
 
 @services_command("reinstate", license_group)
 @key_argument
 def reinstate(services: Services, printer: Printer, key: str) -> None:
     """Undo the revocation of a license."""
-    _print_changed(services, printer, services.licenses.reinstate(key), "reinstated")
+    is_revoked = services.licenses.get(key).revoked_at is not None
+    done = "reinstated" if is_revoked else "not revoked, and not changed:"
+    _print_changed(services, printer, services.licenses.reinstate(key), done)
 
 
 @services_command("reissue", license_group)

@@ -311,7 +311,8 @@ def _check_header(names: list[str], conversion: Conversion) -> str | None:
         checked = (conversion.check_columns(names), conversion.check_terms(names))
         return join_problems(filter(None, checked))
     if not {*names} & {*FIELDS}:  # no header: the cells may be a license, with its key
-        return f"{NO_HEADER}; valid fields: {', '.join(FIELDS)}"
+        needed = "the first line must name the fields" if conversion.products else NO_HEADER
+        return f"{needed}; map other names, as --map key=license_key; valid fields: {', '.join(FIELDS)}"
     problems = [_check_names(names)]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         problems.append(f"occurs twice: {', '.join(twice)}")

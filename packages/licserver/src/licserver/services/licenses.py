@@ -231,6 +231,8 @@ class LicenseService(Service):
             _check_unchanged(license_, seen, requested)
             expires_on = requested.get("expires_on", license_.expires_on)
             lifetime = requested.get("lifetime", license_.lifetime)
+            if license_.lifetime and "lifetime" not in requested and expires_on is not None:
+                raise InvalidInputError("this key is for a lifetime; add --no-lifetime to let it expire")
             license_terms.check_lifetime(lifetime=lifetime, has_expiry=expires_on is not None)
             new = {name: value for name, value in requested.items() if value != getattr(license_, name)}
             if new:

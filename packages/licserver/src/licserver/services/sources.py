@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from licserver.database.repositories.sales import (
     CHANGES,
@@ -412,12 +413,22 @@ def _check(source: Source) -> None:
         )
     for text in (*source.states, *filter(None, [source.renewal_field])):
         check_line("a state or field of the shop", text, MAX_INDEXED)
+    if source.url is not None and not _is_address(source.url):
+        raise InvalidInputError("the shop's address must look like https://shop.example.com")
     if source.changes not in CHANGES:
         raise InvalidInputError(f"changes are one of {', '.join(CHANGES)}")
     if not 1 <= source.tolerance <= MAX_TOLERANCE:
         raise InvalidInputError(f"the tolerance must be from 1 to {MAX_TOLERANCE} seconds")
     if not 0 <= source.grace_days <= MAX_GRACE:
         raise InvalidInputError(f"the grace must be from 0 to {MAX_GRACE} days")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"https", "http"} and bool(parts.hostname) and is_printable(url)
+    except ValueError:
+        return False
 
 
 def _read_variables(text: str) -> str:

@@ -45,6 +45,8 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
             r"; choose what it means with (`licserver source change [^`]*`), then repeat .* with `.*?`",
             r"; have the operator run \1, and repeat the delivery",
         ),
+        (r"; map other names, as --map key=license_key", "; map other names"),
+        (r"; add --no-lifetime to let it expire", "; take that from it to let it expire"),
         (r"run `licserver customer erase` again", "erase it again"),
         (r"; use `licserver source sync`, or", "; have the operator run `licserver source sync`, or"),
         (
