@@ -1,20 +1,70 @@
 """Gate features of a Python desktop app on a license key, and find and download its updates.
 
-::
+A program that does both. It runs as it stands here, without a license service of your own: the last lines
+stand in for one, and are the only ones that a real app does not have::
 
-    client = LicenseClient("https://licenses.example.com", product="Notes Pro", slug="notes", version="1.4.0")
+    from licclient import LicclientError, LicenseClient, explain
 
-    client.activate(typed)        # verify a key that a person typed, and remember it
-    client.require()              # return the license, or raise; `@client.licensed` does so before a function
-    client.check_for_update()     # `update` of the result is for `client.download(update, folder)`
-    client.start(on_update=show)  # verify and check in the background
+    client = LicenseClient(
+        "https://licenses.example.com",  # your license service
+        product="Notes Pro",  # its name there, to the letter: keys of other products are refused
+        slug="notes-pro",  # its slug there; with the version, for updates
+        version="1.4.0",
+    )
 
-All that is raised is a `LicclientError`; `explain(problem)` says it in the person's language.
+    @client.licensed  # raises if there is no license; answers from the disk, also offline
+    def export():
+        return "exported"
 
-Here is what an app calls and gets. `licclient.errors` has all errors, and `licclient.types` what is named in
-annotations only: workers, callbacks, `Storage`. Ready windows are in `licclient.dialogs.tk` and `.qt`;
-`licclient.deliver` calls back on their thread, `licclient.install` installs a download, and tests of apps use
-`licclient.testing`. Modules with an underscore are private.
+    def run(typed, folder):
+        try:
+            client.activate(typed)  # once: verifies a key that a person typed, and remembers it
+            print(export())
+        except LicclientError as problem:  # everything that is raised is one
+            print(explain(problem))  # a sentence in the person's language
+        check = client.check_for_update()  # raises nothing; asks the service twice a day at most
+        print(explain(check))
+        if check:
+            print(client.download(check.update, folder))  # verified; an interrupted one goes on
+
+    if __name__ == "__main__":
+        from licclient.testing import LicenseService
+
+        with LicenseService() as service:
+            service.attach(client)
+            service.publish("1.5.0", changelog="Exports faster.")
+            run(service.issue("Notes Pro", slug="notes-pro"), "downloads")
+
+The same with ready windows, for Tk (for Qt: `.qt`, and `to_qt()`)::
+
+    import tkinter
+
+    from licclient.deliver import to_tk
+    from licclient.dialogs.tk import ask_for_key, offer_update
+
+    window = tkinter.Tk()
+
+    def ask(problem):  # with a key it returns the license, and the function runs
+        return ask_for_key(client, window, problem=problem)
+
+    @client.licensed(otherwise=ask)
+    def export():
+        print("exported")
+
+    tkinter.Button(window, text="Export", command=export).pack()
+
+    def offer(update):
+        file = offer_update(client, update, "downloads", window)  # None if the person does not want it
+        # `licclient.install.Installation(app_folder).apply(file)` installs it, if your app has no installer
+
+    client.start(on_update=offer, deliver=to_tk(window))  # verifies and checks in the background
+    window.mainloop()
+    client.close()
+
+Next to read, by `help`: `LicenseClient`, whose methods are listed by purpose; `licclient.errors`, what is
+raised; `licclient.types`, what is named in annotations only; `licclient.testing` for the tests of your app;
+`licclient.dialogs`, `licclient.deliver`, `licclient.install`. Modules with an underscore are private.
+`client.diagnose()` finds out why something does not work.
 
 Importing this one opens no file, no socket and no thread, and loads no HTTP library.
 """

@@ -51,10 +51,21 @@ else:
 
 
 class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
-    """Verifies license keys, and finds and downloads updates.
+    """An app's client of its license service: it verifies license keys, and finds and downloads updates.
 
-    Safe to share among threads. Use it as a context manager, or call `close`. A closed client raises
-    `RuntimeError`.
+    Create one for the whole app; `help(licclient)` has a program. Safe to share among threads. Use it as a
+    context manager, or call `close`. A closed client raises `RuntimeError`. By purpose:
+
+    - **Enter a key**: `activate`, `start_trial`; ready windows: `licclient.dialogs`.
+    - **Gate a feature**: `@client.licensed`, or `require`. Both take the name of a feature of the license.
+    - **Offer updates**: `start(on_update=…)` in the background, until `stop`; on a click
+      `check_for_update(force=True)`, then `download`, then `licclient.install`.
+      For windows that open unasked: `skip_update`, `is_skipped`.
+    - **Show a settings page**: `status`, which sends no request.
+    - **Leave a computer**: `deactivate` frees its slot, `forget_key` only forgets.
+    - **Help a customer**: `diagnose`, `reset`, `state_folder`.
+    - **Check any key**, such as in a script: `verify`.
+    - **Optional features** are the data descriptors that `help` lists, each with its first call.
 
     Args:
         base_url: Address of the license service; or a `ClientSettings` with the address and other arguments,

@@ -93,7 +93,9 @@ class Features:
         "_seats.client", "Seats", "Take floating seats, as `with client.seats.take()` does."
     )
     license_file: "Feature[LicenseFileInstaller]" = Feature(
-        "_offline.client", "LicenseFileInstaller", "The license file of a computer without a network."
+        "_offline.client",
+        "LicenseFileInstaller",
+        "License a computer without a network, as `client.license_file.request()` begins to do.",
     )
 
 
