@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.windows import build
 from tools.windows.__main__ import SHARE, Counts, add, is_share_reached, merge, print_table, read_report
 from tools.windows.build import MissingError, find_standard_library
 from tools.windows.wine import NEEDED, Windows
@@ -58,6 +59,21 @@ def test_every_list_has_all_packages() -> None:
     for name in (".ci/run", ".github/workflows/ci.yml", "noxfile.py"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert wanted <= set(re.findall(r"[\w.-]+", text)), name
+
+
+def test_what_wine_has_or_cannot_load_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C runtime is wine's own, and `_wmi` ended Python 3.13 when keyring was imported."""
+    wheel, python = tmp_path / "wheel", tmp_path / "python"
+    python.mkdir()
+
+    def install(target: Path, *_: object) -> None:
+        (target / "deploy_libs").mkdir(parents=True)
+        for name in ("python313.dll", "_ssl.pyd", "_wmi.pyd", "api-ms-win-crt-heap-l1-1-0.dll"):
+            (target / "deploy_libs" / name).touch()
+
+    monkeypatch.setattr(build, "_install", install)
+    build._copy_interpreter(python, wheel, "3.13")
+    assert {path.name for path in python.rglob("*") if path.is_file()} == {"python313.dll", "_ssl.pyd"}
 
 
 def test_a_python_that_is_not_here() -> None:

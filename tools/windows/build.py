@@ -28,6 +28,11 @@ TCL_VERSION: Final = "8.6.12"
 
 _HERE: Final = Path(__file__).parent
 _LEFT_OUT: Final = ("__pycache__", "lib-dynload", "site-packages", "test", "config-*", "_sysconfigdata*")
+_CRASHES: Final = "_wmi.pyd"
+"""Python 3.12 and newer ask it for the version of Windows, which ends the program under wine 8.
+
+`platform` does without it.
+"""
 _BESIDE_PROGRAM: Final = re.compile(r"python\d+\.dll|vcruntime.*|msvcp.*", re.IGNORECASE)
 _PACKAGES: Final = ("licclient", "licconform")
 
@@ -86,11 +91,11 @@ def build(folder: Path, version: str) -> Windows:
 
 
 def _copy_interpreter(python: Path, wheel: Path, version: str) -> None:
-    """Copy the files of the wheel; not those of the C runtime, which wine has."""
+    """Copy the files of the wheel; not those of the C runtime, which wine has, nor what crashes there."""
     _install(wheel, version, "--no-deps", PANDA3D)
     (python / "DLLs").mkdir()
     for file in (wheel / "deploy_libs").iterdir():
-        if not file.name.startswith("api-ms-win-"):
+        if not file.name.startswith("api-ms-win-") and file.name != _CRASHES:
             shutil.copy(file, python if _BESIDE_PROGRAM.fullmatch(file.name) else python / "DLLs")
     shutil.rmtree(wheel)
 
