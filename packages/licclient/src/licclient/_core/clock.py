@@ -1,4 +1,4 @@
-"""The one module of the client that reads the real clock."""
+"""The one module of the client that reads the real clock; one that was set back is `policy`'s."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Pure: how long to wait, how often to ask again, and how fast a file is coming (D-54, D-55).
+"""Pure: how long a request may take, when it is retried, and how fast a file is coming (D-54, D-55).
 
 Instants here are seconds of a monotonic clock, never the time of day.
 """

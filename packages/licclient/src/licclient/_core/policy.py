@@ -1,4 +1,6 @@
-"""Pure: every decision of the client. Values and `now` in, verdict out.
+"""Pure: how long a license holds, for which product, by which clock, and when a check is due.
+
+Values and `now` in, verdict out.
 
 The life of one success, with `checked_at` as its start::
 

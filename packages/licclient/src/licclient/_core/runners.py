@@ -1,4 +1,4 @@
-"""Run a flow: one operation of a client, such as a verify, as a generator that both clients share.
+"""Run a flow, a generator that both clients share, in a thread or for an event loop; repeat its requests.
 
 A flow reads top to bottom. It uses the state folder and the keyring itself, so each of its steps may wait for
 the disk or for a person: it is no `auth_flow` of httpx, which does no I/O. It yields an operation for

@@ -1,4 +1,4 @@
-"""Pure: the configuration of a client, and its validation."""
+"""Pure: the configuration of a client, its defaults, its limits (24 hours, 12 hours), and its validation."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Send requests by httpx, from threads; and what `_async_transport` has in common with that.
+"""Send requests by httpx from threads: TLS, redirects, failures, also for `async_transport`.
 
 Loaded for the first call, since it loads httpx. The license key is part of addresses and bodies, so nobody
 else may see these:

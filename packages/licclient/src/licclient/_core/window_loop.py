@@ -1,4 +1,4 @@
-"""Whether a call comes from the event loop of an app's windows, in which nothing may wait (D-59)."""
+"""Whether a call comes from a click, in the event loop of an app's windows: it must not wait (D-59)."""
 
 import sys
 from types import FrameType
