@@ -790,6 +790,7 @@ ENDS = {"paid_through": "2026-07-14"}
                     paid_at=NOON,
                     ends_at=datetime(2026, 7, 15, tzinfo=UTC),
                     total=Decimal(9),
+                    part="app",
                 ),
                 Lines(order_id="1042", reported_at=NOON, lines=(Line(None, ("app",), "app", 2),), part="app"),
                 Contact(id="1042", reported_at=NOON, orders=("1042",), subscriptions=("s1",)),

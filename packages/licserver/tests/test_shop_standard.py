@@ -112,6 +112,36 @@ def test_an_end_that_names_the_order_of_another_sale_ends_nothing_of_it(type_: s
         assert (of_order(vendor, "7").subscription_id, vendor.ends) == (None, [None])
 
 
+def test_an_order_of_two_subscriptions() -> None:
+    """Each product ends with its own; a refund is of the order, and revokes both."""
+    other = {"subscription_id": "s2", "external_id": "pro", "paid_through": text(60)}
+    bodies = [BOUGHT, purchase("1", 1, **other)]
+    for vendor in play("standard", "app pro", *bodies):
+        ends = {license_.subscription_id: license_.ends_at for license_ in vendor.valid}
+        assert ends == {"s1": at(30) + GRACE, "s2": at(60) + GRACE}
+    renewed = renewal(30, 90)
+    for vendor in play("standard", "app pro", *bodies, renewed):
+        ends = {license_.subscription_id: license_.ends_at for license_ in vendor.valid}
+        assert ends == {"s1": at(90) + GRACE, "s2": at(60) + GRACE}
+    refund = report("purchase.refunded", 2, order_id="1")
+    for vendor in play("standard", "app pro", *bodies, refund):
+        assert (vendor.valid, vendor.asked) == ([], [])
+
+
+def test_an_order_of_a_subscription_and_of_what_is_none() -> None:
+    """What was bought once does not end with the subscription beside it."""
+    for vendor in play("standard", "app pro", BOUGHT, purchase("1", 1, external_id="pro")):
+        ends = {license_.item: (license_.subscription_id, license_.ends_at) for license_ in vendor.valid}
+        assert ends == {"app": ("s1", at(30) + GRACE), "pro": (None, None)}
+
+
+def test_an_order_of_two_products_of_one_subscription() -> None:
+    """Both go on with it."""
+    more = purchase("1", 1, external_id="pro", subscription_id="s1", paid_through=text(30))
+    for vendor in play("standard", "app pro", BOUGHT, more, renewal(30, 60)):
+        assert vendor.ends == [at(60) + GRACE] * 2
+
+
 # --- several purchases of one subscription
 
 SECOND = purchase("2", 10, subscription_id="s1", paid_through=text(60))
@@ -155,6 +185,23 @@ def test_refunds_in_part_add_up_or_ask() -> None:
         assert (len(vendor.valid), vendor.asked) == (1, [])
     for vendor in play("standard", "app", whole, part(1, partial=True), part(2, partial=True)):
         assert (len(vendor.valid), vendor.asked) == (1, ["REFUND"])
+
+
+@pytest.mark.parametrize(
+    ("made", "failed"), [({"refund_id": "r", "amount": 20}, {}), ({}, {"refund_id": "r"})]
+)
+def test_a_failed_refund_that_is_named_differently_is_asked_about(
+    made: dict[str, Any], failed: dict[str, Any]
+) -> None:
+    """The money may be back with the vendor, and the license stayed revoked in silence."""
+    bodies = [purchase("1", total=20), report("purchase.refunded", 3, order_id="1", **made)]
+    for vendor in play(
+        "standard", "app", *bodies, report("purchase.refund_failed", 4, order_id="1", **failed)
+    ):
+        assert (vendor.valid, vendor.asked) == ([], ["REFUND"])
+    early = report("purchase.refund_failed", 2, order_id="1", refund_id="another")
+    for vendor in play("standard", "app", *bodies, early):
+        assert (vendor.valid, vendor.asked) == ([], [])
 
 
 def test_more_than_are_issued_for_a_line_is_asked_about() -> None:

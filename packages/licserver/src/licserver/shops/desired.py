@@ -23,7 +23,7 @@ from licserver.shops.contract import (
     Terms,
 )
 from licserver.shops.facts import Contact, Fact, Line, Lines, OrderReason, OrderState
-from licserver.shops.orders import OrderFacts, Share, group_orders
+from licserver.shops.orders import REFUNDED, OrderFacts, Share, group_orders
 from licserver.shops.periods import add_period
 from licserver.shops.subscriptions import Course, SubscriptionFacts, group_subscriptions
 from licserver.shops.units import (
@@ -628,6 +628,9 @@ class _Derivation:
         if order.sells and order.is_paid_again():
             text = f"{name} was paid again after its refund or dispute; issue or reinstate by hand"
             self._ask(f"again:{order.id}:{paid_at:%Y-%m-%dT%H:%M:%SZ}", AttentionKind.LATE, text, about)
+        if refusal == REFUNDED and (failed := order.find_failed_beside()) is not None:
+            text = f"{name}: a refund failed, and another one still counts; reinstate by hand, or leave it"
+            self._ask(f"failed:{order.id}:{failed.id}", AttentionKind.REFUND, text, about)
         if order.sells and self._is_order_issued_by_hand(order):
             text = f"{name}: {refusal}, and its license was issued by hand; revoke that by hand, or leave it"
             self._ask(f"by-hand:{order.id}", AttentionKind.BY_HAND, text, about)

@@ -81,6 +81,9 @@ class Order:
     total: Decimal | None = None
     refunded: Decimal | None = None  # as the order itself reports it
     resumes: bool = False  # of a renewal: the subscription goes on, even if its end was reported before
+    part: str = (
+        ""  # of shops that report an order product by product: a part may be of a subscription of its own
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +218,8 @@ def kind_of(fact: Fact) -> str:
 
 def key_of(fact: Fact) -> tuple[str, str]:
     """Return the kind and the id, of which there is one fact in a source."""
-    return kind_of(fact), fact.id
+    part = fact.part if isinstance(fact, Order) else ""  # that of `Lines` is in its id
+    return kind_of(fact), f"{fact.id}/{part}" if part else fact.id
 
 
 def links_of(fact: Fact) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class OrderFacts:
     names: set[str] = field(default_factory=set)
     order: Order | None = None
     parts: dict[str, Lines] = field(default_factory=dict)
+    sales: dict[str, Order] = field(default_factory=dict)  # by the part that each reports
     payments: list[Payment] = field(default_factory=list)
     refunds: list[Refund] = field(default_factory=list)
     disputes: list[Dispute] = field(default_factory=list)
@@ -110,6 +111,13 @@ class OrderFacts:
         if paid_at is None or not ends or any(is_earlier(end) for end in ends):
             return False
         return paid_at > max(end.reported_at for end in ends)
+
+    def find_failed_beside(self) -> Refund | None:
+        """Return a refund that failed after all others, which count: it may be meant to be one of these."""
+        made = [refund.reported_at for refund in self.refunds if refund.state is RefundState.MADE]
+        failed = [refund for refund in self.refunds if refund.state is RefundState.VOID]
+        latest = max(failed, key=lambda refund: (refund.reported_at, refund.id), default=None)
+        return latest if latest is not None and made and latest.reported_at > max(made) else None
 
     def is_disputed(self) -> bool:
         """Return whether a dispute is open or lost; each counts, and a reversal takes back one open one."""
@@ -182,7 +190,25 @@ def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[O
         names = _names_of(fact, sold)
         if names:
             _add(groups[names[0]], fact)
-    return sorted({id(order): order for order in groups.values()}.values(), key=lambda order: order.id)
+    orders = {id(order): order for order in groups.values()}.values()
+    return [part for order in sorted(orders, key=lambda order: order.id) for part in _split(order)]
+
+
+def _split(group: OrderFacts) -> list[OrderFacts]:
+    """Return an order whose parts belong to different subscriptions as one for each of these."""
+    parts: dict[tuple[str, ...], list[str]] = {}
+    for part in sorted(group.sales):
+        parts.setdefault(group.sales[part].subscriptions, []).append(part)
+    if len(parts) <= 1:
+        return [group]
+    return [
+        replace(
+            group,
+            order=max((group.sales[part] for part in named), key=lambda order: order.reported_at),
+            parts={part: group.parts[part] for part in named if part in group.parts},
+        )
+        for _, named in sorted(parts.items())
+    ]
 
 
 _OrderFact = Order | Payment | Lines | Refund | Dispute | Contact
@@ -216,6 +242,8 @@ def _add(group: OrderFacts, fact: _OrderFact) -> None:
             # Two only if the shop has called it differently before it was paid.
             if group.order is None or (group.order.reported_at, group.order.id) < (fact.reported_at, fact.id):
                 group.order = fact
+            if fact.part:
+                group.sales[fact.part] = fact
         case Lines():
             if fact.part not in group.parts or is_newer(group.parts[fact.part], fact):
                 group.parts[fact.part] = fact

@@ -142,6 +142,7 @@ def _read_purchase(at: datetime, data: Data) -> list[Fact]:
             paid_at=at,
             ends_at=_find_end(data),
             total=data.total,
+            part=data.external_id or "",
         ),
         # An order of two products is two deliveries.
         Lines(order_id=order_id, reported_at=at, lines=(line,), part=data.external_id or ""),
