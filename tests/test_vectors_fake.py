@@ -80,7 +80,7 @@ def _stocked(case: Case) -> LicenseService:
         if product.get("trial_days"):
             service.offer_trials(product["name"], slug=slug, days=product["trial_days"])
     for trial in case.given.get("trials", ()):
-        service._endpoints.trial_keys[trial["slug"], trial["machine"]] = trial["license"]
+        service._endpoints.trials.start(trial["slug"], trial["machine"], trial["license"])
     return service
 
 

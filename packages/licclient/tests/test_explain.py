@@ -22,12 +22,14 @@ from licclient import (
     explain,
 )
 from licclient._core.texts import LANGUAGES, TABLES, pick_language, text_of
+from licclient._offline import texts as file_texts
 from licclient._seats import texts as seat_texts
-from licclient._sentences import _FILE_TEXTS
+from licclient._uses import texts as quota_texts
 from licclient.errors import (
     DownloadCancelledError,
     FileFlaw,
     KeyFlaw,
+    LicenseFileError,
     LicenseRefusedError,
     NoSeatError,
     NotActivatedError,
@@ -88,15 +90,30 @@ def test_translations_are_complete(language):
         assert language == "en" or text != english[code] or code == "update.progress"
 
 
-def test_the_texts_of_a_feature_are_complete():
-    """Each language has all of them with the same places, and a sentence leads to each."""
-    for texts in seat_texts.TEXTS.values():
-        assert list(texts) == list(seat_texts.TEXTS["en"])
+def _tables():
+    """Return the tables of the features: one of texts by code for each language."""
+    quota = {language: {"exceeded": text} for language, text in quota_texts.TEXTS.items()}
+    return {"seats": seat_texts.TEXTS, "license files": file_texts.TEXTS, "uses": quota}
+
+
+@pytest.mark.parametrize("feature", _tables())
+def test_the_texts_of_a_feature_are_complete(feature):
+    """Each language has all of them with the same places."""
+    tables = _tables()[feature]
+    english = tables["en"]
+    assert set(tables) == set(LANGUAGES)
+    for language, texts in tables.items():
+        assert list(texts) == list(english)
         for code, text in texts.items():
-            assert sorted(re.findall(r"\{.*?\}", text)) == sorted(
-                re.findall(r"\{.*?\}", seat_texts.TEXTS["en"][code])
-            )
-    assert set(seat_texts.TEXTS) == set(LANGUAGES)
+            assert text == text.strip() != ""
+            assert sorted(re.findall(r"\{.*?\}", text)) == sorted(re.findall(r"\{.*?\}", english[code]))
+            assert language == "en" or text != english[code]
+
+
+def test_a_sentence_leads_to_each_text_of_a_feature():
+    """No flaw is without a text, and none has another one's."""
+    assert {*file_texts.SHARED, *file_texts.TEXTS["en"]} == set(FileFlaw)
+    assert len({explain(LicenseFileError(flaw, ""), "fr") for flaw in FileFlaw}) == len(FileFlaw)
     errors = [NoSeatError("", None), NoSeatError("", 0), NoSeatError("", 5), NoSeatError("", 5, NOON)]
     assert len({explain(error, "ja") for error in errors}) == len(seat_texts.TEXTS["ja"])
 
@@ -149,7 +166,6 @@ def test_no_line_is_left_over():
         "moved_often",
         "not_movable",
         "not_entitled",
-        "quota_exceeded",
         "state",
         "program_gone",
         *(outage.value for outage in Outage if outage is not Outage.UNREACHABLE),
@@ -158,7 +174,6 @@ def test_no_line_is_left_over():
     codes |= {"reason.other_words", "reason.expired_trial", "state.valid", "state.unconfirmed"}
     codes |= {"state.grace", "state.grace_until", "state.trial_grace", "state.trial"}
     codes |= {f"state.trial_{when}" for when in ("days", "day", "today")}
-    codes |= {f"file.{flaw.value}" for flaw in FileFlaw if flaw not in _FILE_TEXTS}
     dialogs = ("activation.", "button.", "link.", "problem.", "update.")  # test_dialogs.py looks for these
     assert {code for code in TABLES["en"] if not code.startswith(dialogs)} == codes
 

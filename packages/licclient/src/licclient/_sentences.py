@@ -4,18 +4,16 @@ from typing import TYPE_CHECKING
 
 from licclient._core.arguments import wrong_type
 from licclient._core.lazy import PROGRAM_GONE, lazy, load_module
-from licclient._core.model import FileFlaw, Outage, Reason
+from licclient._core.model import Outage, Reason
 from licclient.errors import (
     DeactivationError,
     DownloadCancelledError,
     InvalidRequestError,
     LicclientError,
-    LicenseFileError,
     LicenseRefusedError,
     MistypedKeyError,
     NotActivatedError,
     NotEntitledError,
-    QuotaExceededError,
     ServiceUnavailableError,
     StateUnreadableError,
     UntrustedResponseError,
@@ -31,13 +29,6 @@ else:
     status_module = lazy("licclient._core.status")
     texts = lazy("licclient._core.texts")
     update_model = lazy("licclient._core.update_model")
-
-_FILE_TEXTS = {
-    FileFlaw.UNTRUSTED: "error.untrusted",
-    FileFlaw.OTHER_PRODUCT: "reason.other_product",
-    FileFlaw.REVOKED: "reason.revoked",
-    FileFlaw.CLOCK: "error.clock",
-}
 
 
 def sentence_of(what: object, tag: str) -> str:
@@ -92,7 +83,6 @@ def _refusal(reason: Reason, words: str | None, tag: str, *, is_trial: bool) -> 
 _TEXTS = {
     NotActivatedError: "error.not_activated",
     NotEntitledError: "error.not_entitled",
-    QuotaExceededError: "error.quota_exceeded",
     InvalidRequestError: "error.invalid_request",
     StateUnreadableError: "error.state",
     UntrustedResponseError: "error.untrusted",
@@ -109,8 +99,6 @@ def _code(error: LicclientError) -> str:
             return "error.program_gone"
         case UntrustedResponseError(is_clock_wrong=True):
             return _outage_code(Outage.CLOCK)
-        case LicenseFileError(flaw=flaw):
-            return _FILE_TEXTS.get(flaw, f"file.{flaw.value}")
         case DeactivationError():
             return "error.not_movable" if error.retry_at is None else "error.moved_often"
         case _:
@@ -126,8 +114,6 @@ def _outage_code(outage: Outage) -> str:
 def _details(error: LicclientError, tag: str) -> list[str]:
     if isinstance(error, DeactivationError) and error.retry_at is not None:
         return [texts.format_date(error.retry_at.astimezone().date(), tag)]
-    if isinstance(error, QuotaExceededError):
-        return [texts.format_date(error.resets_at.astimezone().date(), tag)]
     return []
 
 

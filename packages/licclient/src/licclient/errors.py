@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from licclient._core.lazy import PROGRAM_GONE, lazy
+from licclient._core.lazy import PROGRAM_GONE, lazy, load_module
 from licclient._core.model import FileFlaw, KeyFlaw, Outage, Reason
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LicclientError(Exception):
     http_status: int | None = None
     request_id: str | None = None
     _texts: ClassVar[str | None] = None
-    """The module with the texts of an optional feature's error: the license does not include that feature."""
+    """The module with the sentences of a feature's error."""
 
     # `args` stay those of the constructor (`BaseException.__new__` sets them), so every error can be pickled.
     def __init__(self, message: str = "") -> None:
@@ -117,13 +117,13 @@ class QuotaExceededError(LicclientError):
         resets_at: When the next period begins, aware, UTC.
     """
 
+    _texts = "licclient._uses.texts"
+
     def __init__(self, entitlement: str, resets_at: datetime) -> None:
-        super().__init__(
-            texts.text_of("error.quota_exceeded", "en", texts.format_date(resets_at.date(), "en"))
-        )
-        self.args = (entitlement, resets_at)
         self.entitlement = entitlement
         self.resets_at = resets_at
+        super().__init__(load_module(str(self._texts)).sentence_of(self, "en"))
+        self.args = (entitlement, resets_at)
 
 
 class InvalidRequestError(LicclientError):
@@ -190,6 +190,8 @@ class LicenseFileError(LicclientError):
     Attributes:
         flaw: Why, to branch on.
     """
+
+    _texts = "licclient._offline.texts"
 
     def __init__(self, flaw: FileFlaw, message: str) -> None:
         super().__init__(message)

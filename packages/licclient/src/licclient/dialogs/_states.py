@@ -18,11 +18,11 @@ from licclient._sentences import sentence_of
 from licclient.errors import (
     DownloadCancelledError,
     LicclientError,
+    LicenseFileError,
     LicenseRefusedError,
     MistypedKeyError,
     NotActivatedError,
     NotEntitledError,
-    QuotaExceededError,
     ServiceUnavailableError,
     StateUnreadableError,
     UntrustedResponseError,
@@ -544,7 +544,9 @@ def links_for(problem: BaseException | None, settings: ClientSettings, language:
             pages = (buy, lost)
         case LicenseRefusedError(reason=Reason.ENVIRONMENT):
             pages = (manage, buy)
-        case LicenseRefusedError() | NotEntitledError() | QuotaExceededError() | LicclientError(_texts=str()):
+        case LicenseFileError():
+            pages = (support,)
+        case LicenseRefusedError() | NotEntitledError() | LicclientError(_texts=str()):
             pages = (buy, support)
         case _:
             pages = (support,)

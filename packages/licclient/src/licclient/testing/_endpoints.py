@@ -18,6 +18,7 @@ from licclient._core.policy import is_newer, is_version
 from licclient._core.responses import MANIFEST_HEADER
 from licclient._core.settings import read_slug
 from licclient._core.typed_key import is_license_key
+from licclient._trials.fake import FakeTrials
 from licclient._uses.fake import use
 from licclient.testing._clients import LicenseClock, Misbehaviour
 from licclient.testing._signing import Signer
@@ -148,8 +149,7 @@ class Endpoints:
         self.licenses: dict[str, IssuedLicense] = {}
         self.releases: list[Release] = []
         self.minimum_versions: dict[str, str] = {}
-        self.trials: dict[str, tuple[str, int]] = {}  # slug → product and days
-        self.trial_keys: dict[tuple[str, str], str] = {}  # slug and machine → key
+        self.trials = FakeTrials()
         self._links: dict[str, tuple[str, Release, datetime]] = {}
 
     @cached_property
@@ -185,10 +185,10 @@ class Endpoints:
     def start_trial(self, fields: Mapping[str, Any], new_key: str) -> httpx.Response:
         """Respond to a request for a trial; `new_key` is the key of a new one."""
         slug, machine = (str(fields.get(name, "")) for name in ("slug", "machine"))
-        if slug not in self.trials:
+        if (offer := self.trials.find_offer(slug)) is None:
             raise RefusedError(403, "trials_not_offered", "There are no trials of this product.")
-        product, days = self.trials[slug]
-        key = self.trial_keys.setdefault((slug, machine), new_key)
+        product, days = offer
+        key = self.trials.start(slug, machine, new_key)
         if key == new_key:
             end = self.clock().date() + timedelta(days=days)
             self.licenses[key] = IssuedLicense(product, slug, end, lifetime=False, slots=1, is_trial=True)

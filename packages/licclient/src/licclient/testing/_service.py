@@ -295,7 +295,7 @@ class LicenseService:
     @checked
     def offer_trials(self, product: str, *, slug: str, days: int = 14) -> None:
         """Offer trials of a product from now on; `expire` ends one."""
-        self._endpoints.trials[read_slug(slug) or ""] = product, days
+        self._endpoints.trials.offer(read_slug(slug) or "", product, days)
 
     @checked
     def convert(self, key: str, *, expires: date | None = None) -> None:

@@ -31,7 +31,6 @@ TEXTS: Final = {
     # the other errors; {0} is a date, or the system's own sentence
     "error.not_activated": "No license key has been entered on this computer yet.",
     "error.not_entitled": "Your license does not include this feature.",
-    "error.quota_exceeded": "You have used all that your license includes for now. It can be used again from {0}.",
     "error.invalid_request": "The license service did not accept the request. Please contact support.",
     "error.unavailable": "The license service could not be reached. Please go online and try again.",
     "error.timed_out": "The license service did not answer in time. Please try again later, and check the internet connection.",
@@ -53,10 +52,6 @@ TEXTS: Final = {
     "error.cancelled": "The download was cancelled.",
     "error.disk": "The file could not be saved. {0}",
     "error.unreadable_file": "The file could not be read. {0}",
-    # `FileFlaw`: why a license file cannot be used
-    "file.damaged": "This is not a license file, or a part of it is missing. Please get it again.",
-    "file.other_machine": "This license file is for another computer. Please ask for one for this computer.",
-    "file.ended": "This license file has ended. Please ask for a new one.",
     # `LicenseState`: the first line of a settings page; {0} is a date, or a number of days
     "state.valid": "Licensed.",
     "state.grace": "Licensed, but not confirmed recently. Please go online by {0}.",
