@@ -9,7 +9,7 @@ import pytest
 from harness.memory import needs_proc, peak_of, run_and_peak
 
 MIB = 1 << 20
-LARGE = 128 * MIB
+LARGE = 64 * MIB
 PUBLISHING, SENDING = 32 * MIB, 16 * MIB
 """Room above a small file. Measured: 15 and 4 MiB; parts of 8 MiB go up two at a time."""
 
@@ -44,9 +44,9 @@ async def download(address, key):
 
 
 @needs_proc
-@pytest.mark.slow  # 128 MiB, twice, through processes
+@pytest.mark.slow  # 64 MiB, twice, through processes
 async def test_a_large_file_passes_through_the_bucket_in_pieces(program, publish, own_s3):
-    """Published and streamed, 128 MiB need about what a few kilobytes need."""
+    """Published and streamed, 64 MiB need about what a few kilobytes need."""
     program.environ |= own_s3.environ
     program.environ |= {
         "LICSERVER_ARTIFACTS_URL": own_s3.new_bucket(),
