@@ -68,8 +68,8 @@ def _public(private):
 def test_reading_and_naming_a_key_loads_no_library():
     """What an app pins costs its start nothing: the library is loaded for the first signature."""
     program = (
-        "import sys; from licclient._core.public_keys import demand_library, read_public_key;"
-        f"demand_library('public_keys'); read_public_key('ed25519:{RFC_8037_X}').id;"
+        "import sys; from licclient._core.public_keys import require_library, read_public_key;"
+        f"require_library('public_keys'); read_public_key('ed25519:{RFC_8037_X}').id;"
         "sys.exit('cryptography' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -108,8 +108,8 @@ def test_a_missing_library_is_reported(monkeypatch):
     """The error names the extra."""
     monkeypatch.setattr(public_keys, "find_spec", lambda _: None)
     with pytest.raises(ImportError, match=r"^release_keys needs .*licclient\[signed\]"):
-        public_keys.demand_library("release_keys")
-    monkeypatch.setattr(public_keys, "_verify", lambda *_: public_keys.demand_library("public_keys"))
+        public_keys.require_library("release_keys")
+    monkeypatch.setattr(public_keys, "_verify", lambda *_: public_keys.require_library("public_keys"))
     with pytest.raises(ImportError, match="public_keys needs"):
         _public(Ed25519PrivateKey.generate()).verify(b"", b"")
 

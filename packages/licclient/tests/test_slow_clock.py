@@ -12,7 +12,7 @@ from licclient import License, Source, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import fall_back, from_cache, mark
 from licclient._core.records import seal, unseal
-from licclient._core.status import judge_status
+from licclient._core.status import evaluate_status
 from licclient.errors import ServiceUnavailableError
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -47,7 +47,7 @@ def test_what_the_status_promises_is_kept(expiry, lag, moment, ahead, wait):
     now = START - lag + moment
     seen_at = max(START, now + lag + ahead)
     held = CachedLicense(verified, START, seen_at, slow_by=lag)
-    status = judge_status(held, None, now, RULES, key_hint=None, update=None)
+    status = evaluate_status(held, None, now, RULES, key_hint=None, update=None)
     then = now + wait
     found = fall_back(ServiceUnavailableError(), held, then, RULES)
     if status.source is None:
@@ -66,8 +66,8 @@ def test_a_slow_clock_changes_no_promise(lag):
     held = CachedLicense(Verified("Notes", date(2026, 11, 24), lifetime=False), START, START)
     for hours in range(0, 96, 5):
         now = START + timedelta(hours=hours)
-        right = judge_status(held, None, now, RULES, key_hint=None, update=None)
-        slow = judge_status(held._replace(slow_by=lag), None, now - lag, RULES, key_hint=None, update=None)
+        right = evaluate_status(held, None, now, RULES, key_hint=None, update=None)
+        slow = evaluate_status(held._replace(slow_by=lag), None, now - lag, RULES, key_hint=None, update=None)
         assert (slow.state, slow.source, slow.days_left) == (right.state, right.source, right.days_left)
         assert slow.next_check_at == right.next_check_at - lag
         assert slow.grace_ends_at == (right.grace_ends_at and right.grace_ends_at - lag)

@@ -7,8 +7,8 @@ from licclient import LicenseState, Reason, Source, explain
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.status import (
     Outcome,
+    evaluate_status,
     failed_lately,
-    judge_status,
     outcome_of,
     read_outcome,
     was_trial,
@@ -56,7 +56,7 @@ def _ended(hours, answer=None):
 )
 def test_where_a_license_stands(held, last, state, source, reason):
     """From what is remembered to what a settings page shows."""
-    status = judge_status(held, last, NOW, SETTINGS, key_hint="CP-…45", update=None)
+    status = evaluate_status(held, last, NOW, SETTINGS, key_hint="CP-…45", update=None)
     assert (status.state, status.source, status.reason) == (state, source, reason)
     assert status.key_hint == "CP-…45"
     assert explain(status, "en")
@@ -64,20 +64,20 @@ def test_where_a_license_stands(held, last, state, source, reason):
 
 def test_the_facts_of_a_license():
     """Days left are whole UTC days after today; the ends are counted from the last confirmation."""
-    status = judge_status(
+    status = evaluate_status(
         _held(2, expiry=date(2026, 11, 26)), None, NOW, SETTINGS, key_hint=None, update=None
     )
     assert (status.days_left, status.product, status.expiry) == (5, "Notes", date(2026, 11, 26))
     assert status.next_check_at == NOW + timedelta(hours=22)
     assert status.grace_ends_at == NOW + timedelta(hours=94)
     assert status.message is None
-    last_day = judge_status(_held(2, expiry=NOW.date()), None, NOW, SETTINGS, key_hint=None, update=None)
+    last_day = evaluate_status(_held(2, expiry=NOW.date()), None, NOW, SETTINGS, key_hint=None, update=None)
     assert last_day.days_left == 0
 
 
 def test_grace_never_reaches_past_the_last_day():
     """No message asks to go online by a day after the license has ended."""
-    status = judge_status(
+    status = evaluate_status(
         _held(2, expiry=date(2026, 11, 23)), None, NOW, SETTINGS, key_hint=None, update=None
     )
     assert status.grace_ends_at == datetime(2026, 11, 23, 23, 59, 59, tzinfo=UTC)
@@ -87,14 +87,14 @@ def test_a_success_of_the_last_days_of_all():
     """A clock that stood at the end of time does not end the settings page."""
     at = datetime(9999, 12, 31, 12, tzinfo=UTC)
     held = CachedLicense(Verified("Notes", None, lifetime=True), at, at)
-    status = judge_status(held, _ended(0, SILENCE), at, SETTINGS, key_hint=None, update=None)
+    status = evaluate_status(held, _ended(0, SILENCE), at, SETTINGS, key_hint=None, update=None)
     assert status.next_check_at == status.grace_ends_at == datetime.max.replace(tzinfo=UTC)
 
 
 def test_words_that_nobody_has_translated():
     """The server's own sentence is quoted for a reason that is not known."""
     odd = _ended(0, LicenseRefusedError(Reason.OTHER, "Closed on Sundays."))
-    status = judge_status(None, odd, NOW, SETTINGS, key_hint=None, update=None)
+    status = evaluate_status(None, odd, NOW, SETTINGS, key_hint=None, update=None)
     assert status.message == "Closed on Sundays."
     assert explain(status, "ja") == (
         "ライセンスが拒否されました。ライセンスサービスからのメッセージ: Closed on Sundays."
@@ -127,7 +127,7 @@ def test_a_malformed_request_is_nobody_elses_business():
         private = outcome_of(answer, "call", NOW)
         assert (private.answer, private.is_private) == (None, True)
         assert read_outcome(write_outcome(private)) == private
-        assert judge_status(None, private, NOW, SETTINGS, key_hint=None, update=None).message is None
+        assert evaluate_status(None, private, NOW, SETTINGS, key_hint=None, update=None).message is None
 
 
 # --- how the last call ended (D-115, D-119) -----------------------------------------------------

@@ -70,13 +70,13 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
     async def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""
         license_ = await self._run(_features.activation.activate(self._session, key, verify_cached))
-        self._nudge()
+        self._look_again()
         return license_
 
     async def start_trial(self) -> License:
         """Start the trial of this computer; as `LicenseClient.start_trial`."""
         license_ = await self._run(_features.trials.start_trial(self._session, verify_forced))
-        self._nudge()
+        self._look_again()
         return license_
 
     async def require(
@@ -179,17 +179,17 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
     async def reset(self) -> None:
         """Forget what this app remembers on this computer; as `LicenseClient.reset`."""
         await on_thread(_features.activation.reset, self._session)
-        self._nudge()
+        self._look_again()
 
     async def forget_key(self) -> None:
         """Forget the key on this computer; as `LicenseClient.forget_key`."""
         await on_thread(_features.activation.forget_key, self._session)
-        self._nudge()
+        self._look_again()
 
     async def deactivate(self, key: str | None = None) -> None:
         """Free the slot of this computer, and forget the key; as `LicenseClient.deactivate`."""
         await self._run(_features.activation.deactivate(self._session, key))
-        self._nudge()
+        self._look_again()
 
     async def status(self) -> "LicenseStatus":
         """Return what a settings page shows; as `LicenseClient.status`."""

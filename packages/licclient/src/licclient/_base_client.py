@@ -232,7 +232,7 @@ class BaseClient(Generic[_W, _T]):
     def _access(self) -> "ClientAccess[_T]":
         """Return what a feature uses of this client."""
         return _features.session.ClientAccess(
-            lambda: self._session, self._transport, self._run, self._nudge, self._to_release.add
+            lambda: self._session, self._transport, self._run, self._look_again, self._to_release.add
         )
 
     def _run(self, flow: "Flow[Any]") -> Any:
@@ -262,9 +262,9 @@ class BaseClient(Generic[_W, _T]):
             self._worker = worker(self._session, self._transport, callbacks)
             return self._worker
 
-    def _nudge(self) -> None:
+    def _look_again(self) -> None:
         if self._worker is not None:
-            self._worker.nudge()
+            self._worker.look_again()
 
     def _may_refresh(self) -> bool:
         """Return whether it is time for a refresh behind an answer; if so, count it as begun."""

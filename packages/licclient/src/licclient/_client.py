@@ -136,7 +136,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             LicclientError: As `verify`; the remembered state stays.
         """
         license_ = self._run(_features.activation.activate(self._session, key, verify_cached))
-        self._nudge()
+        self._look_again()
         return license_
 
     def start_trial(self) -> License:
@@ -152,7 +152,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             ValueError: The client was made without `slug`.
         """
         license_ = self._run(_features.trials.start_trial(self._session, verify_forced))
-        self._nudge()
+        self._look_again()
         return license_
 
     def require(self, entitlement: str | None = None, *, wait: float | timedelta | None = None) -> License:
@@ -260,12 +260,12 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             StateUnreadableError: The key may still be there: its file can be neither read nor removed.
         """
         _features.activation.reset(self._session)
-        self._nudge()
+        self._look_again()
 
     def forget_key(self) -> None:
         """Forget the key on this computer. The server is not notified, so the slot stays in use."""
         _features.activation.forget_key(self._session)
-        self._nudge()
+        self._look_again()
 
     def deactivate(self, key: str | None = None) -> None:
         """Free the slot of this computer, so that another one can take it, and forget the key.
@@ -281,7 +281,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             ServiceUnavailableError: No answer; nothing was forgotten.
         """
         self._run(_features.activation.deactivate(self._session, key))
-        self._nudge()
+        self._look_again()
 
     def status(self) -> "LicenseStatus":
         """Return the state for a settings page; sends no request, and raises no error."""

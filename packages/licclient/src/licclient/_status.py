@@ -5,7 +5,7 @@ from dataclasses import replace
 from licclient._core.activations import CLICK_SECONDS, QUICK_SECONDS
 from licclient._core.model import License
 from licclient._core.session import Session, activated_subject, last_outcome
-from licclient._core.status import LicenseState, LicenseStatus, judge_status
+from licclient._core.status import LicenseState, LicenseStatus, evaluate_status
 from licclient._core.window_loop import is_in_window_loop
 from licclient._updates.check import NOT_CHECKED, remembered_check
 from licclient.errors import StateUnreadableError
@@ -30,7 +30,7 @@ def _status(session: Session) -> LicenseStatus:
         return LicenseStatus(LicenseState.NOT_ACTIVATED)
     seconds = CLICK_SECONDS if activation.key is None and is_in_window_loop() else QUICK_SECONDS
     subject = activated_subject(session, activation, session.domain(), seconds)
-    known = judge_status(
+    known = evaluate_status(
         session.successes.find(subject),
         last_outcome(session, subject),
         session.now(),

@@ -205,7 +205,7 @@ class Worker:
         """Whether it still works; not after a callback that ended its thread, such as by `sys.exit`."""
         return not self._callbacks.is_over and self._thread.is_alive()
 
-    def nudge(self) -> None:
+    def look_again(self) -> None:
         """Have it look now, such as after the key changed elsewhere; `activate` and `forget_key` do so."""
         self._wake.set()
 
@@ -249,8 +249,8 @@ class AsyncWorker:
         """Whether it still works."""
         return not self._callbacks.is_over and not self._task.done() and not self._loop.is_closed()
 
-    def nudge(self) -> None:
-        """As `Worker.nudge`; only in the loop's own thread."""
+    def look_again(self) -> None:
+        """As `Worker.look_again`; only in the loop's own thread."""
         self._wake.set()
 
     def cancel(self) -> None:

@@ -137,7 +137,7 @@ SPARE_BYTES: Final = 16 * 1024 * 1024
 """What is left free on the disk: filling it to the last byte would harm everything else."""
 
 
-def demand_room(folder: Path, needed: int, what: str) -> None:
+def require_space(folder: Path, needed: int, what: str) -> None:
     """Raise `OSError` if there is no room for so many bytes of `what`, such as `the download`."""
     disk = shutil.disk_usage(folder)
     if disk.total and disk.free < needed + SPARE_BYTES:

@@ -82,27 +82,27 @@ class CacheState(Enum):
     CLOCK_SET_BACK = auto()
 
 
-def evaluate(held: CachedLicense, now: datetime, settings: Settings) -> CacheState:
+def evaluate(cached: CachedLicense, now: datetime, settings: Settings) -> CacheState:
     """Return how a remembered success stands (D-41, D-42, D-43).
 
     The clock was set back when it is more than `CLOCK_TOLERANCE` behind the latest instant seen. Within the
     tolerance the ends are judged by that instant, so a clock set back never brings a success back.
     """
-    if held.seen_at - later(now, held.slow_by) > CLOCK_TOLERANCE:
+    if cached.seen_at - later(now, cached.slow_by) > CLOCK_TOLERANCE:
         return CacheState.CLOCK_SET_BACK
-    return _judge_at(held, service_time(held, now), settings)
+    return _state_at(cached, service_time(cached, now), settings)
 
 
-def service_time(held: CachedLicense, now: datetime) -> datetime:
+def service_time(cached: CachedLicense, now: datetime) -> datetime:
     """Return the time by the service's clock, as far as it is known; never before the latest instant seen."""
-    return max(later(now, held.slow_by), held.seen_at)
+    return max(later(now, cached.slow_by), cached.seen_at)
 
 
-def _judge_at(held: CachedLicense, at: datetime, settings: Settings) -> CacheState:
-    return _judge_by(_schedule(held, settings), at)
+def _state_at(cached: CachedLicense, at: datetime, settings: Settings) -> CacheState:
+    return _state_by(_schedule(cached, settings), at)
 
 
-def _judge_by(schedule: tuple[datetime, datetime], at: datetime) -> CacheState:
+def _state_by(schedule: tuple[datetime, datetime], at: datetime) -> CacheState:
     fresh_until, ends_at = schedule
     if _is_past(at, ends_at):
         return CacheState.OVER
@@ -114,30 +114,32 @@ def _is_past(at: datetime, end: datetime) -> bool:
     return end <= at and end < _LAST
 
 
-def _schedule(held: CachedLicense, settings: Settings) -> tuple[datetime, datetime]:
+def _schedule(cached: CachedLicense, settings: Settings) -> tuple[datetime, datetime]:
     """Return when a success ceases to be fresh, and when it is over, by the service's clock."""
-    fresh_until = later(held.checked_at, settings.cache_for)
-    ends_at = later(held.checked_at, settings.cache_for + settings.grace)
-    if held.verified.expiry is not None:
-        ends_at = min(ends_at, later(datetime.combine(held.verified.expiry, time(), UTC), timedelta(days=1)))
+    fresh_until = later(cached.checked_at, settings.cache_for)
+    ends_at = later(cached.checked_at, settings.cache_for + settings.grace)
+    if cached.verified.expiry is not None:
+        ends_at = min(
+            ends_at, later(datetime.combine(cached.verified.expiry, time(), UTC), timedelta(days=1))
+        )
     return min(fresh_until, ends_at), ends_at
 
 
-def next_check(held: CachedLicense, settings: Settings) -> datetime:
+def next_check(cached: CachedLicense, settings: Settings) -> datetime:
     """Return from when on the service is asked again (D-41), by this computer's clock."""
-    return later(_schedule(held, settings)[0], -held.slow_by)
+    return later(_schedule(cached, settings)[0], -cached.slow_by)
 
 
-def holds_until(held: CachedLicense, settings: Settings) -> datetime:
+def holds_until(cached: CachedLicense, settings: Settings) -> datetime:
     """Return until when a success holds without an answer, by this computer's clock.
 
     At the end of the key's last day it is the last second of that day, and not the first one of the next.
     """
-    ends_at = _schedule(held, settings)[1]
-    expiry = held.verified.expiry
+    ends_at = _schedule(cached, settings)[1]
+    expiry = cached.verified.expiry
     if expiry is not None and ends_at.date() > expiry:
         ends_at -= timedelta(seconds=1)
-    return later(ends_at, -held.slow_by)
+    return later(ends_at, -cached.slow_by)
 
 
 def later(at: datetime, span: timedelta) -> datetime:
@@ -151,29 +153,29 @@ def later(at: datetime, span: timedelta) -> datetime:
         return _LAST if span > timedelta(0) else datetime.min.replace(tzinfo=UTC)
 
 
-def from_cache(held: CachedLicense | None, now: datetime, settings: Settings) -> License | None:
+def from_cache(cached: CachedLicense | None, now: datetime, settings: Settings) -> License | None:
     """Return the license if the cache may answer without a call (D-41, D-44); None to ask the server."""
-    if held is None or wrong_product(held.verified.product, settings):
+    if cached is None or wrong_product(cached.verified.product, settings):
         return None
-    return _license(held, Source.CACHE) if evaluate(held, now, settings) is CacheState.FRESH else None
+    return _license(cached, Source.CACHE) if evaluate(cached, now, settings) is CacheState.FRESH else None
 
 
-def mark(held: CachedLicense, now: datetime, settings: Settings) -> CachedLicense:
+def mark(cached: CachedLicense, now: datetime, settings: Settings) -> CachedLicense:
     """Move the latest instant seen forward, when that is worth a write (D-43); else return the same object.
 
     It is when `MARK_EVERY` has passed, or when an end was crossed: then a clock set back a little must not
     step back over it.
     """
-    at = later(now, held.slow_by)
-    if at <= held.seen_at:
-        return held
-    schedule = _schedule(held, settings)
-    crossed = _judge_by(schedule, at) is not _judge_by(schedule, held.seen_at)
-    return held._replace(seen_at=at) if crossed or at - held.seen_at > MARK_EVERY else held
+    at = later(now, cached.slow_by)
+    if at <= cached.seen_at:
+        return cached
+    schedule = _schedule(cached, settings)
+    crossed = _state_by(schedule, at) is not _state_by(schedule, cached.seen_at)
+    return cached._replace(seen_at=at) if crossed or at - cached.seen_at > MARK_EVERY else cached
 
 
 def apply_response(
-    answer: Verified | LicclientError, held: CachedLicense | None, now: datetime, settings: Settings
+    answer: Verified | LicclientError, cached: CachedLicense | None, now: datetime, settings: Settings
 ) -> tuple[License | LicclientError, CachedLicense | None]:
     """Return the result for the caller of a verify, and the new stored state.
 
@@ -189,8 +191,8 @@ def apply_response(
     """
     match answer:
         case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
-            was_ours = held is not None and not wrong_product(held.verified.product, settings)
-            return wrong, None if was_ours else held
+            was_ours = cached is not None and not wrong_product(cached.verified.product, settings)
+            return wrong, None if was_ours else cached
         case Verified():
             confirmed_at = answer.proof.signed_at if answer.proof else now
             seen_at = max(now, confirmed_at)
@@ -199,22 +201,22 @@ def apply_response(
         case LicenseRefusedError():
             return answer, None
         case InvalidRequestError() | UntrustedResponseError():
-            return answer, held
+            return answer, cached
         case _:
-            return fall_back(answer, held, now, settings), held
+            return fall_back(answer, cached, now, settings), cached
 
 
 def fall_back(
-    failure: LicclientError, held: CachedLicense | None, now: datetime, settings: Settings
+    failure: LicclientError, cached: CachedLicense | None, now: datetime, settings: Settings
 ) -> License | LicclientError:
     """Return the license that holds without an answer (D-42), or why none does."""
-    if held is None or wrong_product(held.verified.product, settings):
+    if cached is None or wrong_product(cached.verified.product, settings):
         return failure
-    match evaluate(held, now, settings):
+    match evaluate(cached, now, settings):
         case CacheState.FRESH:
-            return _license(held, Source.CACHE)
+            return _license(cached, Source.CACHE)
         case CacheState.GRACE:
-            return _license(held, Source.GRACE)
+            return _license(cached, Source.GRACE)
         case CacheState.OVER:
             return _add(failure, "The last confirmed license has run out.")
         case CacheState.CLOCK_SET_BACK:
@@ -238,11 +240,11 @@ def _add(failure: LicclientError, words: str, outage: Outage | None = None) -> S
     return error
 
 
-def _license(held: CachedLicense, source: Source) -> License:
-    verified = held.verified
+def _license(cached: CachedLicense, source: Source) -> License:
+    verified = cached.verified
     about, is_signed = (verified.product, verified.expiry, verified.lifetime), verified.proof is not None
     return License(
-        *about, held.checked_at, source, is_signed, verified.entitlements, is_trial=verified.is_trial
+        *about, cached.checked_at, source, is_signed, verified.entitlements, is_trial=verified.is_trial
     )
 
 

@@ -82,7 +82,7 @@ def read_public_key(text: str, argument: str = "public_keys") -> PublicKey:
     return PublicKey(raw)
 
 
-def demand_library(argument: str) -> None:
+def require_library(argument: str) -> None:
     """Raise `ImportError` if the library for signatures, which this argument needs, is not installed."""
     if find_spec("cryptography") is None:
         raise ImportError(

@@ -155,14 +155,14 @@ def reader(read: Callable[[Document], T]) -> Callable[[Document | None], T | Non
     return read_or_none
 
 
-def demand(value: Any, kind: type | UnionType) -> Any:
+def require_type(value: Any, kind: type | UnionType) -> Any:
     """Return a value of this type; raise `TypeError` for any other."""
     if not isinstance(value, kind):
         raise TypeError
     return value
 
 
-def demand_instant(text: object) -> datetime:
+def require_instant(text: object) -> datetime:
     """Parse an instant; raise `ValueError` for anything else."""
     if (at := read_instant(text)) is None:
         raise ValueError
@@ -218,15 +218,15 @@ def folder_name(text: str) -> str:
 # --- the three kinds --------------------------------------------------------------------------
 
 
-def write_cached_license(held: CachedLicense) -> Document:
+def write_cached_license(cached: CachedLicense) -> Document:
     """Write the last success for a key."""
-    verified = held.verified
+    verified = cached.verified
     return {
         "product": verified.product,
         "expiry": verified.expiry.isoformat() if verified.expiry else None,
         "lifetime": verified.lifetime,
-        "checked_at": held.checked_at.isoformat(),
-        "seen_at": held.seen_at.isoformat(),
+        "checked_at": cached.checked_at.isoformat(),
+        "seen_at": cached.seen_at.isoformat(),
         **({"entitlements": write_entitlements(granted)} if (granted := verified.entitlements) else {}),
         **({"trial": True} if verified.is_trial else {}),
     }
@@ -235,12 +235,12 @@ def write_cached_license(held: CachedLicense) -> Document:
 @reader
 def read_cached_license(document: Document) -> CachedLicense:
     """Read the last success for a key."""
-    expiry, lifetime = document["expiry"], demand(document["lifetime"], bool)
-    checked_at, seen_at = demand_instant(document["checked_at"]), demand_instant(document["seen_at"])
+    expiry, lifetime = document["expiry"], require_type(document["lifetime"], bool)
+    checked_at, seen_at = require_instant(document["checked_at"]), require_instant(document["seen_at"])
     if seen_at < checked_at or (lifetime and expiry is not None):
         raise ValueError
     verified = Verified(
-        demand(document["product"], str),
+        require_type(document["product"], str),
         None if expiry is None else date.fromisoformat(expiry),
         lifetime,
         entitlements=read_entitlements(document.get("entitlements")),
@@ -278,13 +278,13 @@ def write_update_check(done: "UpdateCheckRecord") -> Document:
 @reader
 def read_update_check(document: Document) -> "UpdateCheckRecord":
     """Read the last update check."""
-    offered, minimum_version = document["listing"], demand(document.get("minimum_version"), str | None)
+    offered, minimum_version = document["listing"], require_type(document.get("minimum_version"), str | None)
     listing = None if offered is None else _read_listing(offered)
-    checked_at, spread = demand_instant(document["checked_at"]), float(document["spread"])
+    checked_at, spread = require_instant(document["checked_at"]), float(document["spread"])
     if not 0 <= spread <= 1:
         raise ValueError
     before = document.get("answered_before")
-    answered, answered_before = demand(document["answered"], bool), before and demand_instant(before)
+    answered, answered_before = require_type(document["answered"], bool), before and require_instant(before)
     refusal, is_support_over = _read_refusal(document.get("refusal")), document.get("support_over") is True
     times = checked_at, spread, answered
     return update_model.UpdateCheckRecord(
@@ -296,22 +296,22 @@ def _read_refusal(document: Any) -> tuple[Reason, str] | None:
     if document is None:
         return None
     reason, message = document
-    return Reason(reason), demand(message, str)
+    return Reason(reason), require_type(message, str)
 
 
 def _read_listing(document: Document) -> "Listing":
     name, slug, version, changelog = (
-        demand(document[field], str) for field in ("name", "slug", "version", "changelog")
+        require_type(document[field], str) for field in ("name", "slug", "version", "changelog")
     )
     return update_model.Listing(
         name,
         slug,
         version,
         changelog,
-        demand_instant(document["last_updated"]),
+        require_instant(document["last_updated"]),
         download_url=None,
-        manifest=demand(document.get("manifest"), str | None),
-        channel=demand(document.get("channel"), str | None),
+        manifest=require_type(document.get("manifest"), str | None),
+        channel=require_type(document.get("channel"), str | None),
         is_critical=document.get("critical") is True,
         is_manual=document.get("manual") is True,
     )

@@ -135,10 +135,10 @@ class ClientAccess(Generic[T_co]):
         session: "Callable[[], Session]",
         transport: Callable[[], T_co],
         run: Callable[[Flow[Any]], Any],
-        nudge: Callable[[], None],
+        look_again: Callable[[], None],
         release_at_close: Callable[[Any], None],
     ) -> None:
-        self.session, self.transport, self.run, self.nudge = session, transport, run, nudge
+        self.session, self.transport, self.run, self.look_again = session, transport, run, look_again
         self.release_at_close = release_at_close
 
 

@@ -407,7 +407,7 @@ def _keys(name: str, texts: Iterable[str] | None) -> "tuple[PublicKey, ...]":
     keys = tuple(dict.fromkeys(public_keys_module.read_public_key(text, name) for text in items))
     if not 1 <= len(keys) <= MAX_PUBLIC_KEYS:  # an empty list is a slip that would switch the check off
         raise ValueError(f"{name} must hold 1 to {MAX_PUBLIC_KEYS} keys; leave it out to pin none")
-    public_keys_module.demand_library(name)
+    public_keys_module.require_library(name)
     return keys
 
 

@@ -234,18 +234,18 @@ def _instant(text: str) -> datetime:
 # --- responses that are remembered ------------------------------------------------------------
 
 
-def write_signed_success(held: CachedLicense) -> Document:
+def write_signed_success(cached: CachedLicense) -> Document:
     """Return the record of the last success for a key, as it came."""
-    proof = held.verified.proof
+    proof = cached.verified.proof
     if proof is None:
         raise ValueError("only a success that was signed can be remembered as one")
     return {
         "ip": proof.ip,
         "headers": dict(proof.headers),
         "body": b64encode(proof.body).decode(),
-        "seen_at": held.seen_at.isoformat(),
+        "seen_at": cached.seen_at.isoformat(),
         **proof.machine,
-        **({"slow_by": held.slow_by.total_seconds()} if held.slow_by else {}),
+        **({"slow_by": cached.slow_by.total_seconds()} if cached.slow_by else {}),
     }
 
 

@@ -22,7 +22,7 @@ from licclient._core.policy import (
     service_time,
     wrong_product,
 )
-from licclient._core.records import Document, demand, demand_instant, reader
+from licclient._core.records import Document, reader, require_instant, require_type
 from licclient._core.update_model import Update, UpdateCheckRecord
 from licclient.errors import (
     LicclientError,
@@ -80,10 +80,10 @@ def outcome_of(answer: Verified | LicclientError, call: str, now: datetime) -> O
             return Outcome(call, now, None, is_private=True, is_clock_wrong=is_clock_wrong)
 
 
-def was_trial(held: CachedLicense | None, last: Outcome | None) -> bool:
+def was_trial(cached: CachedLicense | None, last: Outcome | None) -> bool:
     """Return whether a license that is refused now was a trial: its last success, or an earlier refusal."""
-    if held is not None:
-        return held.verified.is_trial
+    if cached is not None:
+        return cached.verified.is_trial
     return last is not None and isinstance(last.answer, LicenseRefusedError) and last.answer.is_trial
 
 
@@ -123,16 +123,16 @@ def read_outcome(document: Document) -> Outcome:
     if "reason" in result:
         is_trial = result.get("trial") is True
         answer = LicenseRefusedError(
-            Reason(result["reason"]), demand(result["message"], str), is_trial=is_trial
+            Reason(result["reason"]), require_type(result["message"], str), is_trial=is_trial
         )
     elif "no_answer" in result:
         outage = Outage(result.get("outage", Outage.UNREACHABLE))
-        answer = ServiceUnavailableError(demand(result["no_answer"], str), outage=outage)
+        answer = ServiceUnavailableError(require_type(result["no_answer"], str), outage=outage)
     if answer is not None:
-        answer.http_status = demand(result.get("http_status"), int | None)
-        answer.request_id = demand(result.get("request_id"), str | None)
-    product, is_private = demand(result.get("product"), str | None), result.get("private") is True
-    call, ended_at = demand(document["call"], str), demand_instant(document["ended_at"])
+        answer.http_status = require_type(result.get("http_status"), int | None)
+        answer.request_id = require_type(result.get("request_id"), str | None)
+    product, is_private = require_type(result.get("product"), str | None), result.get("private") is True
+    call, ended_at = require_type(document["call"], str), require_instant(document["ended_at"])
     is_clock_wrong = result.get("clock") is True
     return Outcome(call, ended_at, answer, product, is_private, is_clock_wrong)
 
@@ -205,8 +205,8 @@ class LicenseStatus:
     outage: Outage | None = None
 
 
-def judge_status(
-    held: CachedLicense | None,
+def evaluate_status(
+    cached: CachedLicense | None,
     last: Outcome | None,
     now: datetime,
     settings: Settings,
@@ -218,14 +218,14 @@ def judge_status(
     answer = (last.refusal(settings) or last.answer) if last is not None else None
     message = str(answer) if answer is not None else None
     outage = None if last is None else last.outage
-    if held is None:
+    if cached is None:
         if isinstance(answer, LicenseRefusedError):
             refused = LicenseStatus(LicenseState.REFUSED, key_hint, reason=answer.reason, message=message)
             return replace(refused, is_trial=answer.is_trial)
         return LicenseStatus(LicenseState.UNCONFIRMED, key_hint, message=message, outage=outage)
-    state, source, reason = _standing(held, last, now, settings)
-    verified = held.verified
-    if evaluate(held, now, settings) is CacheState.CLOCK_SET_BACK:
+    state, source, reason = _find_state(cached, last, now, settings)
+    verified = cached.verified
+    if evaluate(cached, now, settings) is CacheState.CLOCK_SET_BACK:
         outage = Outage.CLOCK
     return LicenseStatus(
         state,
@@ -233,11 +233,11 @@ def judge_status(
         verified.product,
         verified.expiry,
         verified.lifetime,
-        None if verified.expiry is None else (verified.expiry - service_time(held, now).date()).days,
-        held.checked_at,
+        None if verified.expiry is None else (verified.expiry - service_time(cached, now).date()).days,
+        cached.checked_at,
         source,
-        next_check(held, settings),
-        holds_until(held, settings) if source is not None else None,
+        next_check(cached, settings),
+        holds_until(cached, settings) if source is not None else None,
         update,
         reason,
         None if state is LicenseState.VALID else message,
@@ -247,15 +247,15 @@ def judge_status(
     )
 
 
-def _standing(
-    held: CachedLicense, last: Outcome | None, now: datetime, settings: Settings
+def _find_state(
+    cached: CachedLicense, last: Outcome | None, now: datetime, settings: Settings
 ) -> tuple[LicenseState, Source | None, Reason | None]:
-    if settings.product not in (None, held.verified.product):
+    if settings.product not in (None, cached.verified.product):
         return LicenseState.REFUSED, None, Reason.OTHER_PRODUCT  # D-44
-    expiry = held.verified.expiry
-    if expiry is not None and service_time(held, now).date() > expiry:
+    expiry = cached.verified.expiry
+    if expiry is not None and service_time(cached, now).date() > expiry:
         return LicenseState.REFUSED, None, Reason.EXPIRED  # what the server will say (D-09)
-    match evaluate(held, now, settings):
+    match evaluate(cached, now, settings):
         case CacheState.FRESH:
             return LicenseState.VALID, Source.CACHE, None
         case CacheState.GRACE:
@@ -263,7 +263,7 @@ def _standing(
             failed = (
                 last is not None
                 and isinstance(last.answer, ServiceUnavailableError)
-                and last.ended_at >= next_check(held, settings)
+                and last.ended_at >= next_check(cached, settings)
             )
             return (LicenseState.GRACE if failed else LicenseState.VALID), Source.GRACE, None
         case CacheState.OVER | CacheState.CLOCK_SET_BACK:
@@ -300,7 +300,7 @@ RETRY_MOST: Final = timedelta(minutes=45)
 
 def next_verify(
     name: str,
-    held: CachedLicense | None,
+    cached: CachedLicense | None,
     last: Outcome | None,
     tried_at: datetime | None,
     started_at: datetime,
@@ -309,19 +309,19 @@ def next_verify(
 ) -> datetime:
     """Return when to verify the activated key next; in the past if that is due.
 
-    `name` is of the record of its license, `held` the last success, `last` the end of the last call, in any
+    `name` is of the record of its license, `cached` the last success, `last` the end of the last call, in any
     process. This worker began, or its computer woke up, at `started_at`; it last tried at `tried_at`: a call
     that could not be made leaves no record.
     """
     tried_at = _latest(None if last is None else last.ended_at, tried_at, now)
-    holds = held is not None and evaluate(held, now, settings) in (CacheState.FRESH, CacheState.GRACE)
+    holds = cached is not None and evaluate(cached, now, settings) in (CacheState.FRESH, CacheState.GRACE)
     if not holds and last is not None and tried_at is not None and last.refusal(settings) is not None:
         # It may be reinstated or renewed, but no caller waits for that: a person presses a button.
         return tried_at + settings.cache_for
     due = _Due(started_at, timedelta(0))
-    if held is not None and holds:
-        due_at = next_check(held, settings)
-        left = holds_until(held, settings) - max(due_at, started_at)
+    if cached is not None and holds:
+        due_at = next_check(cached, settings)
+        left = holds_until(cached, settings) - max(due_at, started_at)
         window = min(_window(due_at, started_at, settings.cache_for), max(left / GRACE_PART, timedelta(0)))
         due = _Due(due_at, window)
     return _schedule(name, due, tried_at, started_at)

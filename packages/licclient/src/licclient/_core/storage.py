@@ -600,7 +600,7 @@ def take_lock(path: "Path", seconds: float) -> "BaseFileLock | None":
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
-            _demand_file(path)
+            _require_file(path)
             lock.acquire()
     except filelock.Timeout:
         raise
@@ -609,7 +609,7 @@ def take_lock(path: "Path", seconds: float) -> "BaseFileLock | None":
     return lock
 
 
-def _demand_file(path: "Path") -> None:
+def _require_file(path: "Path") -> None:
     """Raise `OSError` where no file can be made: filelock takes that for a held lock."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600))

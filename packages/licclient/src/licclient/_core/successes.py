@@ -62,30 +62,30 @@ class Successes:
 
     def find(self, subject: Subject) -> CachedLicense | None:
         """Return the stored success, or None when there is no valid one."""
-        return self._believed(subject, self._state.load(subject.name))
+        return self._read_valid(subject, self._state.load(subject.name))
 
     def find_marked(self, subject: Subject, now: datetime) -> CachedLicense | None:
         """Return a success, and note the latest instant that the clock has shown (D-43)."""
-        held = self.find(subject)
-        if held is None or mark(held, now, self._settings) is held:
-            return held
+        cached = self.find(subject)
+        if cached is None or mark(cached, now, self._settings) is cached:
+            return cached
 
         def edit(document: Document | None) -> Document | None:
-            newest = self._believed(subject, document)
+            newest = self._read_valid(subject, document)
             moved = newest and mark(newest, now, self._settings)
             return document if moved is None or moved is newest else self._write(moved)
 
         try:
             document = self._state.change(subject.name, edit)
         except StateUnreadableError:  # since it was found: nothing is noted this time
-            return held
-        return self._believed(subject, document)
+            return cached
+        return self._read_valid(subject, document)
 
-    def put(self, subject: Subject, held: CachedLicense | None) -> None:
+    def put(self, subject: Subject, cached: CachedLicense | None) -> None:
         """Remember a success in the place of any other; None to forget it."""
-        self._state.change(subject.name, Put(None if held is None else self._write(held)))
+        self._state.change(subject.name, Put(None if cached is None else self._write(cached)))
 
-    def _believed(self, subject: Subject, document: Document | None) -> CachedLicense | None:
+    def _read_valid(self, subject: Subject, document: Document | None) -> CachedLicense | None:
         if document is None or (subject.key is None and self._settings.public_keys):
             return None
         known = self._read.get(subject.name)
@@ -93,17 +93,17 @@ class Successes:
         if known is None or known[0] is not document:
             if len(self._read) >= _MOST_SUBJECTS:
                 self._read.clear()
-            known = self._read[subject.name] = document, self._judge(subject, document)
+            known = self._read[subject.name] = document, self._parse(subject, document)
         return known[1]
 
-    def _judge(self, subject: Subject, document: Document) -> CachedLicense | None:
+    def _parse(self, subject: Subject, document: Document) -> CachedLicense | None:
         if not self._settings.public_keys:
             return read_cached_license(document)
         return signed_responses.read_signed_success(
             document, subject.key or "", subject.domain, self._settings
         )
 
-    def _write(self, held: CachedLicense) -> Document:
+    def _write(self, cached: CachedLicense) -> Document:
         if not self._settings.public_keys:
-            return write_cached_license(held)
-        return signed_responses.write_signed_success(held)
+            return write_cached_license(cached)
+        return signed_responses.write_signed_success(cached)

@@ -34,7 +34,7 @@ class LicenseFileInstaller:
             ValueError: The client was made without `public_keys`.
         """
         license_ = flow.install_file(self._client.session(), file)
-        self._client.nudge()
+        self._client.look_again()
         return license_
 
 
@@ -53,5 +53,5 @@ class AsyncLicenseFileInstaller:
         """Install a license file; as `LicenseFileInstaller.install`."""
         session = self._client.session()
         license_ = await on_daemon_thread(lambda: flow.install_file(session, file))
-        self._client.nudge()
+        self._client.look_again()
         return license_

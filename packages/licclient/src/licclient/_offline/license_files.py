@@ -198,12 +198,12 @@ class LicenseFiles:
         if _is_revoked(document, file):
             words = "The license of the license file has been revoked. The file is kept, but not used."
             return InstalledLicenseFile(file, LicenseRefusedError(Reason.REVOKED, words))
-        held, settings = self._held(document, file)
-        if (marked := mark(held, now, settings)) is not held:
+        cached, settings = self._as_cached(document, file)
+        if (marked := mark(cached, now, settings)) is not cached:
             seen = {"seen_at": marked.seen_at.isoformat()}
             with suppress(StateUnreadableError):  # since it was read: nothing is noted this time
                 self._state.change(self._name, lambda stored: stored and {**stored, **seen})
-        return InstalledLicenseFile(file, _judge(file, marked, now, settings))
+        return InstalledLicenseFile(file, _evaluate(file, marked, now, settings))
 
     def install(self, raw: bytes, now: datetime) -> License:
         """Check a file, and remember it in place of any other; a `LicenseFileError` leaves that."""
@@ -236,8 +236,8 @@ class LicenseFiles:
             issued_at, seen_at = latest, max(seen_at, _instant(before, "seen_at") or seen_at)
         instants = {"issued_at": issued_at.isoformat(), "seen_at": seen_at.isoformat()}
         document = {**before, "file": file.text, **instants}
-        held, settings = self._held(document, file)
-        result = _judge(file, held, now, settings)
+        cached, settings = self._as_cached(document, file)
+        result = _evaluate(file, cached, now, settings)
         if isinstance(result, License):
             return document, result
         is_over = isinstance(result, LicenseRefusedError)
@@ -277,19 +277,19 @@ class LicenseFiles:
             return None
         return document, file
 
-    def _held(self, document: Document, file: LicenseFile) -> tuple[CachedLicense, Settings]:
+    def _as_cached(self, document: Document, file: LicenseFile) -> tuple[CachedLicense, Settings]:
         """Return the file as a success that stays fresh until its end, with the settings for that."""
         seen_at = max(_instant(document, "seen_at") or file.issued_at, file.issued_at)
-        held = CachedLicense(file.verified, file.issued_at, seen_at)
-        return held, self._settings._replace(cache_for=file.ends_at - file.issued_at, grace=timedelta(0))
+        cached = CachedLicense(file.verified, file.issued_at, seen_at)
+        return cached, self._settings._replace(cache_for=file.ends_at - file.issued_at, grace=timedelta(0))
 
 
-def _judge(
-    file: LicenseFile, held: CachedLicense, now: datetime, settings: Settings
+def _evaluate(
+    file: LicenseFile, cached: CachedLicense, now: datetime, settings: Settings
 ) -> License | LicclientError:
-    if (license_ := from_cache(held, now, settings)) is not None:
+    if (license_ := from_cache(cached, now, settings)) is not None:
         return replace(license_, source=Source.FILE, is_authenticated=True)
-    if evaluate(held, now, settings) is CacheState.CLOCK_SET_BACK:
+    if evaluate(cached, now, settings) is CacheState.CLOCK_SET_BACK:
         words = "The clock of this computer is behind the license file. Set it right."
         return ServiceUnavailableError(words, outage=Outage.CLOCK)
     words = f"The license file ended on {file.ends_at:%Y-%m-%d %H:%M} UTC. Ask for a new one."

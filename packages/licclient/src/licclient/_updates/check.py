@@ -69,41 +69,45 @@ def check_for_update(session: Session, typed: str | None, *, force: bool) -> Flo
     try:
         return (yield from _check(session, typed, force=force))
     except StateUnreadableError as problem:
-        return _failed(problem)
+        return _error_result(problem)
 
 
 def _check(session: Session, typed: str | None, *, force: bool) -> Flow[UpdateCheck]:
     slug, version = installed_version(session.settings)
     if not force and typed is None and (known := _known_result(session, version)) is not None:
-        return _logged(known)
+        return _log_result(known)
     if force:
         session.activations.ask_again()
     key = _activated_key(session) if typed is None else tidy_key(typed)
     if isinstance(key, LicclientError):
-        return _failed(key)
+        return _error_result(key)
     name = of_channels(session, check_name(session, key, slug))
-    if not _claim(session, name, force=force):
-        return _logged(_remembered_result(session, name, version))
-    answer = yield from _ask(session, key, slug, session.settings.timeout.total_seconds(), force=force)
+    if not _begin_check(session, name, force=force):
+        return _log_result(_remembered_result(session, name, version))
+    answer = yield from _request_offer(
+        session, key, slug, session.settings.timeout.total_seconds(), force=force
+    )
     if session.settings.report_rollbacks and not isinstance(answer, ServiceUnavailableError):
         with suppress(StateUnreadableError):
             yield from _report_rollbacks(session, key, slug)
-    result = _judge(session, answer, version, force=force)
-    return _logged(_require_minimum(result, read_update_check(session.storage.load(name)), version))
+    result = _evaluate_answer(session, answer, version, force=force)
+    return _log_result(_require_minimum(result, read_update_check(session.storage.load(name)), version))
 
 
-def _judge(session: Session, answer: Listing | LicclientError, installed: str, *, force: bool) -> UpdateCheck:
+def _evaluate_answer(
+    session: Session, answer: Listing | LicclientError, installed: str, *, force: bool
+) -> UpdateCheck:
     if isinstance(answer, LicenseRefusedError):
-        return _refused(answer, session.settings)
+        return _refusal_result(answer, session.settings)
     if isinstance(answer, LicclientError):
-        return _failed(answer)
+        return _error_result(answer)
     if answer.download_url is None:
         return _SUPPORT_OVER
     if not is_offer(answer, installed):
         if not is_version(installed):
-            logging.getLogger("licclient").warning(_no_version(installed))
-        return _not_newer(installed, answer.version)
-    return _found(_update(answer, session.now()), installed, force=force)
+            logging.getLogger("licclient").warning(_version_notice(installed))
+        return _no_update_result(installed, answer.version)
+    return _offer_result(_create_update(answer, session.now()), installed, force=force)
 
 
 def installed_version(settings: "Settings | ClientSettings") -> tuple[str, str]:
@@ -145,31 +149,31 @@ def remembered_check(session: Session, activation: Activation) -> UpdateCheck:
 
 def _remembered_result(session: Session, name: str, installed: str) -> UpdateCheck:
     last = read_update_check(session.storage.load(name))
-    return _require_minimum(_judge_round(session, last, installed), last, installed)
+    return _require_minimum(_evaluate_record(session, last, installed), last, installed)
 
 
-def _judge_round(session: Session, last: UpdateCheckRecord | None, installed: str) -> UpdateCheck:
+def _evaluate_record(session: Session, last: UpdateCheckRecord | None, installed: str) -> UpdateCheck:
     if last is None:
         return NOT_CHECKED
     offered = last.listing
     if offered is not None and is_newer(offered.version, installed, offered.channel):
         listing = session.part(SignedReleases).check(offered, session.now())
         if isinstance(listing, LicclientError):
-            return _failed(listing)
-        return _found(_update(listing, None), installed)
+            return _error_result(listing)
+        return _offer_result(_create_update(listing, None), installed)
     if not last.answered:
-        return _failed(ServiceUnavailableError(_NEVER_ANSWERED))
+        return _error_result(ServiceUnavailableError(_NEVER_ANSWERED))
     if last.refusal is not None:
-        refused = _refused(LicenseRefusedError(*last.refusal), session.settings)
+        refused = _refusal_result(LicenseRefusedError(*last.refusal), session.settings)
         return replace(refused, message=f"The last update check was refused: {refused.message}")
     if last.is_support_over:
         return _SUPPORT_OVER
     if offered is not None:
-        return _not_newer(installed, offered.version)
+        return _no_update_result(installed, offered.version)
     return UpdateCheck(None, "The last update check found no newer version.")
 
 
-def _claim(session: Session, name: str, *, force: bool) -> bool:
+def _begin_check(session: Session, name: str, *, force: bool) -> bool:
     """Note an attempt before it is made; False when none is due, or not any more (D-46)."""
     now = session.now()
     if not force and not is_due(read_update_check(session.storage.load(name)), now, session.settings):
@@ -180,13 +184,13 @@ def _claim(session: Session, name: str, *, force: bool) -> bool:
         nonlocal is_claimed
         last = read_update_check(document)
         is_claimed = force or is_due(last, now, session.settings)
-        return write_update_check(begin_update_check(last, now, _jitter())) if is_claimed else document
+        return write_update_check(begin_update_check(last, now, _random_spread())) if is_claimed else document
 
     session.storage.change(name, claim)
     return is_claimed
 
 
-def _ask(
+def _request_offer(
     session: Session, key: str, slug: str, seconds: float, *, force: bool
 ) -> Flow[Listing | LicclientError]:
     """Ask the server what it offers, and remember it (D-47, D-48).
@@ -212,7 +216,7 @@ def _ask(
         answer = session.part(SignedReleases).check(replace(answer, is_manual=is_manual), now)
 
     def remember(document: Document | None) -> Document | None:
-        attempt = read_update_check(document) or begin_update_check(None, now, _jitter())
+        attempt = read_update_check(document) or begin_update_check(None, now, _random_spread())
         return write_update_check(end_update_check(attempt, answer))
 
     session.storage.change(name, remember)
@@ -231,7 +235,7 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
     settings = session.settings
     name = record_name("reported", settings.server, slug)
     for version in list_rolled_back():
-        if version in _reported(session.storage.load(name)):
+        if version in _read_reported(session.storage.load(name)):
             continue
         domain, platform = session.domain(), own_platform(settings.platform)
         call = report_call(settings, key, slug, version, domain, platform)
@@ -240,12 +244,12 @@ def _report_rollbacks(session: Session, key: str, slug: str) -> Flow[None]:
             return
 
         def remember(document: Document | None, reported: str = version) -> Document:
-            return {"versions": [*_reported(document), reported][-_KEPT_REPORTS:]}
+            return {"versions": [*_read_reported(document), reported][-_KEPT_REPORTS:]}
 
         session.storage.change(name, remember)
 
 
-def _reported(document: Document | None) -> list[str]:
+def _read_reported(document: Document | None) -> list[str]:
     versions = (document or {}).get("versions")
     return versions if isinstance(versions, list) else []
 
@@ -253,7 +257,7 @@ def _reported(document: Document | None) -> list[str]:
 # --- results ----------------------------------------------------------------------------------
 
 
-def _found(update: Update, installed: str, *, force: bool = False) -> UpdateCheck:
+def _offer_result(update: Update, installed: str, *, force: bool = False) -> UpdateCheck:
     """Return what a check found.
 
     Only a forced check offers a version that was rolled back (D-179), and a version that runs already
@@ -271,11 +275,11 @@ def _found(update: Update, installed: str, *, force: bool = False) -> UpdateChec
     return UpdateCheck(update, f"Version {update.version} is available.")
 
 
-def _failed(error: LicclientError) -> UpdateCheck:
+def _error_result(error: LicclientError) -> UpdateCheck:
     return UpdateCheck(None, error.message, error)
 
 
-def _refused(error: LicenseRefusedError, settings: "Settings") -> UpdateCheck:
+def _refusal_result(error: LicenseRefusedError, settings: "Settings") -> UpdateCheck:
     """Return a refusal; of a product that is unknown or another's with the slug, which may be mistyped."""
     is_slug_refused = error.reason in (Reason.UNKNOWN_PRODUCT, Reason.OTHER_PRODUCT)
     hint = f" The slug of this app is {settings.slug!r}." if is_slug_refused else ""
@@ -292,7 +296,7 @@ def _require_minimum(check: UpdateCheck, last: UpdateCheckRecord | None, install
     return replace(check, update=update, message=message, is_update_required=True)
 
 
-def _not_newer(installed: str, offered: str) -> UpdateCheck:
+def _no_update_result(installed: str, offered: str) -> UpdateCheck:
     if is_below(offered, installed):
         message = (
             f"Version {installed} is newer than {offered}, the highest that is offered here. "
@@ -301,14 +305,14 @@ def _not_newer(installed: str, offered: str) -> UpdateCheck:
         return UpdateCheck(None, message, is_ahead=True)
     if is_version(installed):
         return UpdateCheck(None, f"Version {installed} is up to date.")
-    return UpdateCheck(None, _no_version(installed))
+    return UpdateCheck(None, _version_notice(installed))
 
 
-def _no_version(installed: str) -> str:
+def _version_notice(installed: str) -> str:
     return f"Version {installed} is not a version of PEP 440, so no update is ever offered."
 
 
-def _logged(check: UpdateCheck) -> UpdateCheck:
+def _log_result(check: UpdateCheck) -> UpdateCheck:
     """Log what a check that raises nothing hides: a response that may be an attack."""
     if isinstance(check.error, UntrustedResponseError):
         logging.getLogger("licclient").warning("No update is offered: %s", check.error)
@@ -316,11 +320,11 @@ def _logged(check: UpdateCheck) -> UpdateCheck:
     return check
 
 
-def _jitter() -> float:
+def _random_spread() -> float:
     return random.random()
 
 
-def _update(listing: Listing, offered_at: datetime | None) -> Update:
+def _create_update(listing: Listing, offered_at: datetime | None) -> Update:
     return Update(
         name=listing.name,
         slug=listing.slug,
@@ -379,10 +383,10 @@ def renew_link(session: Session, update: Update, key: str, seconds: float) -> Fl
     Raise `LicenseRefusedError` also if support is over, or the version is no longer offered.
     """
     _, installed = installed_version(session.settings)
-    _claim(session, of_channels(session, check_name(session, key, update.slug)), force=True)
-    answer = yield from _ask(session, key, update.slug, seconds, force=False)
+    _begin_check(session, of_channels(session, check_name(session, key, update.slug)), force=True)
+    answer = yield from _request_offer(session, key, update.slug, seconds, force=False)
     if isinstance(answer, LicclientError):
-        _logged(_failed(answer))
+        _log_result(_error_result(answer))
         raise answer
     if answer.download_url is None:
         raise LicenseRefusedError(

@@ -17,7 +17,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from licclient._core.computer import demand_room
+from licclient._core.computer import require_space
 from licclient._core.download_headers import (
     body_length,
     file_digest_of,
@@ -30,7 +30,7 @@ from licclient._core.download_headers import (
     strong_etag,
 )
 from licclient._core.model import Outage
-from licclient._core.records import Document, demand, reader, seal, unseal
+from licclient._core.records import Document, reader, require_type, seal, unseal
 from licclient._core.responses import Head, unusable_response
 from licclient._core.storage import (
     NEW_FILE,
@@ -189,7 +189,7 @@ class PartFile:
             self._demand_acceptable(head, size)
         self._start_over()
         self._is_encoded = is_encoded(headers)
-        demand_room(self._folder, size or 0, "the download")
+        require_space(self._folder, size or 0, "the download")
         name = file_name(headers.get("Content-Disposition"), self._fallback_name)
         self._note = _Note(name, version, size, digest, strong_etag(headers.get("ETag")))
         self._file = _open(self._path, NEW_FILE)
@@ -226,7 +226,7 @@ class PartFile:
         ):
             self._start_over()
             raise ServiceUnavailableError("The service sent a part of the file that was not requested.")
-        demand_room(self._folder, note.size - self.done, "the rest of the download")
+        require_space(self._folder, note.size - self.done, "the rest of the download")
 
     def write(self, chunks: list[bytes]) -> None:
         """Append the next bytes; with more than were declared (`UntrustedResponseError`) the part is gone."""
@@ -235,7 +235,7 @@ class PartFile:
             self._start_over()
             raise UntrustedResponseError("The file is longer than the service declared.")
         if self.size is None and (self.done + length) // _ROOM_STEP > self.done // _ROOM_STEP:
-            demand_room(self._folder, _ROOM_STEP, "the rest of the download")
+            require_space(self._folder, _ROOM_STEP, "the rest of the download")
         for chunk in chunks:
             self._file.write(chunk)
             self._hash.update(chunk)
@@ -326,9 +326,9 @@ def _is_foreign(path: Path) -> bool:
 @reader
 def _read_note(document: Document) -> _Note:
     name, version, digest, etag = (
-        demand(document[field], str) for field in ("name", "version", "sha256", "etag")
+        require_type(document[field], str) for field in ("name", "version", "sha256", "etag")
     )
-    return _Note(safe_name(name), version, demand(document["size"], int), digest, etag)
+    return _Note(safe_name(name), version, require_type(document["size"], int), digest, etag)
 
 
 def _open(path: Path, flags: int = 0) -> BinaryIO:

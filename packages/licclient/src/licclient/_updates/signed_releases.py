@@ -14,7 +14,7 @@ from typing import Final
 from licclient._core.model import Settings
 from licclient._core.policy import is_at_least, is_version
 from licclient._core.public_keys import PublicKey
-from licclient._core.records import Document, Storage, demand, demand_instant, reader, record_name
+from licclient._core.records import Document, Storage, reader, record_name, require_instant, require_type
 from licclient._core.responses import read_json_object
 from licclient._core.signed_responses import decode_base64url, read_key_id, read_utc
 from licclient._core.update_model import Listing, Manifest, Update
@@ -95,7 +95,7 @@ class SignedReleases:
 @reader
 def read_highest(document: Document) -> Highest:
     """Parse the record of the highest signed version."""
-    return Highest(demand(document["version"], str), demand_instant(document["signed_at"]))
+    return Highest(require_type(document["version"], str), require_instant(document["signed_at"]))
 
 
 def check_manifest(

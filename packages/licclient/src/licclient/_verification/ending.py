@@ -30,7 +30,7 @@ class Ending:
 
 def end_verify(
     answer: Verified | LicclientError,
-    held: CachedLicense | None,
+    cached: CachedLicense | None,
     problem: StateUnreadableError | None,
     call: str | None,
     now: datetime,
@@ -46,13 +46,13 @@ def end_verify(
         now: The present instant.
         settings: Of the client.
     """
-    result, kept = apply_response(answer, held, now, settings)
+    result, kept = apply_response(answer, cached, now, settings)
     is_answer = isinstance(answer, Verified | LicenseRefusedError)
-    replaces = kept != held or (problem is not None and is_answer)
+    replaces = kept != cached or (problem is not None and is_answer)
     return Ending(
         unless_unreadable(result, problem),
         replaces_success=replaces,
         success=kept,
-        is_check_due=replaces and held is None and problem is None,
+        is_check_due=replaces and cached is None and problem is None,
         outcome=None if call is None else outcome_of(answer, call, now),
     )

@@ -112,14 +112,14 @@ def verify_online(
     if isinstance(answer, License):
         return answer
     subject, activation = answer
-    last_call = _last_call(session, subject)
+    last_call = _find_last_call(session, subject)
     with session.lock(call_name(subject)) as lock:
         yield from wait_for(lock)
-        if (answered := _answered_meanwhile(session, subject, last_call)) is not None:
+        if (answered := _find_other_answer(session, subject, last_call)) is not None:
             debug("Another thread or process asked meanwhile: its answer counts.")
             return answered
         call, attempt = yield from _send(session, subject, lock)
-        return _end(session, subject, call, attempt, activation, is_background=is_background)
+        return _apply_answer(session, subject, call, attempt, activation, is_background=is_background)
 
 
 def _find_answer(
@@ -138,8 +138,8 @@ def _find_answer(
     else:
         subject = activated_subject(session, activation, domain)
     now, settings = session.now(), session.settings
-    held, problem = find_success(session, subject, now)
-    if held is not None and not force and (known := from_cache(held, now, settings)) is not None:
+    cached, problem = find_success(session, subject, now)
+    if cached is not None and not force and (known := from_cache(cached, now, settings)) is not None:
         debug("The license holds by the cache: confirmed %s.", known.checked_at)
         return known
     key = subject.key
@@ -150,7 +150,7 @@ def _find_answer(
         key = session.activations.key_of(activation)
     if key is not None:
         return session.successes.subject(key, domain), activation
-    return license_or_raise(unless_unreadable(fall_back(no_key(), held, now, settings), problem))
+    return license_or_raise(unless_unreadable(fall_back(no_key(), cached, now, settings), problem))
 
 
 def _other_product_lately(session: Session, subject: Subject, now: datetime) -> LicenseRefusedError | None:
@@ -170,27 +170,27 @@ def _send(session: Session, subject: Subject, lock: CallLock) -> "Flow[tuple[Cal
     return call, attempt
 
 
-def _last_call(session: Session, subject: Subject) -> str | None:
+def _find_last_call(session: Session, subject: Subject) -> str | None:
     """Return the random name of the last call that may answer others; None for none."""
     name = (session.load_optional(call_name(subject)) or {}).get("call")
     return name if isinstance(name, str) and name else None
 
 
-def _answered_meanwhile(session: Session, subject: Subject, before: str | None) -> License | None:
+def _find_other_answer(session: Session, subject: Subject, before: str | None) -> License | None:
     """Return or raise the result of another caller's request during the wait; None to send one."""
-    if _last_call(session, subject) == before:
+    if _find_last_call(session, subject) == before:
         return None
     last, now = last_outcome(session, subject), session.now()
     if last is None or last.is_private:
         return None
-    held, problem = find_success(session, subject, now)
+    cached, problem = find_success(session, subject, now)
     if last.answer is None:
-        return from_cache(held, now, session.settings)
-    result, _ = apply_response(last.answer, held, now, session.settings)
+        return from_cache(cached, now, session.settings)
+    result, _ = apply_response(last.answer, cached, now, session.settings)
     return license_or_raise(unless_unreadable(result, problem))
 
 
-def _end(
+def _apply_answer(
     session: Session,
     subject: Subject,
     call: Call,
@@ -203,15 +203,15 @@ def _end(
     now = session.now()
     answer = _read_answer(session, subject, call, attempt, now)
     # Read again: another process may have been answered while we waited.
-    held, problem = find_success(session, subject, now)
+    cached, problem = find_success(session, subject, now)
     if isinstance(answer, LicenseRefusedError):
-        answer.is_trial = status.was_trial(held, last_outcome(session, subject))
+        answer.is_trial = status.was_trial(cached, last_outcome(session, subject))
     name: str | None = random_name()
     if attempt.was_closed:  # that is no outage (D-119)
         name = None
     elif is_background and isinstance(answer, ServiceUnavailableError):
-        name = _last_call(session, subject) or ""
-    ending = ending_module.end_verify(answer, held, problem, name, now, session.settings)
+        name = _find_last_call(session, subject) or ""
+    ending = ending_module.end_verify(answer, cached, problem, name, now, session.settings)
     if isinstance(answer, Verified) and wrong_product(answer.product, session.settings) is not None:
         # A slip of the app refuses every customer, and only its developer can mend it.
         logging.getLogger("licclient").warning(

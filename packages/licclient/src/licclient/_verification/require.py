@@ -52,11 +52,11 @@ def remembered_license(session: Session, wait: float | None) -> tuple[License | 
         seconds = patience(wait)
         seconds = None if seconds is None else max(seconds, CLICK_SECONDS)
     subject = activated_subject(session, activation, session.domain(), seconds)
-    held, _ = find_success(session, subject, now)
-    if (fresh := from_cache(held, now, settings)) is not None:
+    cached, _ = find_success(session, subject, now)
+    if (fresh := from_cache(cached, now, settings)) is not None:
         debug("The license holds by the cache: confirmed %s.", fresh.checked_at)
         return fresh, False
-    result = fall_back(not_asked(), held, now, settings)
+    result = fall_back(not_asked(), cached, now, settings)
     if isinstance(result, License):
         debug("The license holds in the grace period: confirmed %s; the server is asked.", result.checked_at)
         return result, True

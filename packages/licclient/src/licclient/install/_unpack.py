@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 from zipfile import ZipFile
 
-from licclient._core.computer import demand_room
+from licclient._core.computer import require_space
 from licclient._core.storage import NEW_FILE, disk_name, look_at, open_plain, sync_file, sync_folder
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._archive import Entry, Plan, check_directory, check_entries, read_plan
@@ -52,7 +52,7 @@ def unpack(archive: Path, size: int, sha256: str, folder: Path) -> None:
     """
     with _opened(archive, size, sha256) as zipped:
         plan = read_plan(zipped.infolist())
-        demand_room(folder.parent, plan.size, "the new version")
+        require_space(folder.parent, plan.size, "the new version")
         _fill(folder, plan, zipped)
 
 
