@@ -10,7 +10,7 @@ import pytest
 
 from harness.engines import both_engines
 from licserver.database.repositories.queue import JobState
-from licserver.errors import BuryJobError, RetryJobError, StoreUnavailableError
+from licserver.errors import BuryJobError, ContinueJobError, RetryJobError, StoreUnavailableError
 from licserver.jobs.process import create_background
 from licserver.jobs.worker import BackgroundWorker
 from licserver.services.queues import QUEUES
@@ -167,6 +167,25 @@ async def test_what_a_handler_raises_decides_what_follows(world, queue, caplog):
     assert found == [(waiting, timedelta(hours=3)), (waiting, pause), (JobState.DEAD, None), (waiting, pause)]
     assert "surprise" not in queue.list_page("mail")[0].last_error
     assert "job 4 of mail failed unexpectedly" in caplog.text
+
+
+async def test_a_job_that_goes_on_later_lets_others_have_their_turn(world, queue):
+    """It is no further attempt, however often: nothing has failed."""
+    order = []
+
+    def in_parts(job):
+        order.append(job.payload["n"])
+        if job.payload["n"] == 0 and len(order) < 12:
+            raise ContinueJobError("a part is done", world.clock())
+
+    add(world, 2)
+    worker = BackgroundWorker(world.repositories, world.clock)
+    worker.register("mail", in_parts, at_once=1, schedule=())
+    async with running(worker):
+        await until(lambda: len(queue.list_page("mail", JobState.DONE)) == 2)
+    assert order[0] == 0
+    assert len(order) == 13
+    assert {job.attempts for job in queue.list_page("mail")} == {1}
 
 
 async def test_the_last_failure_of_the_schedule_is_the_end(world, queue):

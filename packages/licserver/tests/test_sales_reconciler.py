@@ -1,17 +1,22 @@
 """From what should exist to what exists: in short transactions, once, never over what a person has set."""
 
-from contextlib import suppress
+import asyncio
+from contextlib import contextmanager, suppress
 from datetime import date, timedelta
 from itertools import count
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from harness import shops
 from harness.engines import both_engines
 from harness.sales import add, licenses, process, receive, states, work
+from licserver.database.engine import Database
 from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.records import Actor, ActorKind
+from licserver.errors import RetryJobError
+from licserver.jobs.process import create_background
 from licserver.services.sales import reconciler as module
 from licserver.services.sales.reconciler import SaleReconciler
 
@@ -70,8 +75,8 @@ def test_a_kill_amid_an_order_loses_no_key_and_repeats_none(make_world, monkeypa
     for kill in range(12):
         calls = count()
 
-        def dying(worker, objects, calls=calls, kill=kill):
-            is_done = reconcile(worker, objects)
+        def dying(worker, objects, plan=None, calls=calls, kill=kill):
+            is_done = reconcile(worker, objects, plan)
             if next(calls) == kill % 3:
                 raise KilledError
             return is_done
@@ -84,6 +89,105 @@ def test_a_kill_amid_an_order_loses_no_key_and_repeats_none(make_world, monkeypa
     (mail,) = world.services.mail.list_jobs().items
     assert len({*mail.payload["license_ids"]}) == 10
     assert states(world, "standard") == ["done"]
+
+
+@both_engines
+def test_a_large_contract_is_loaded_outside_of_transactions(world, monkeypatch):
+    """Issued, then refunded: no transaction loads more licenses than a few, and none of them all again."""
+    for name in ("ISSUE_BATCH", "CHANGE_BATCH", "MOST_LOCKED"):
+        monkeypatch.setattr(module, name, 3)
+    add(world, "standard")
+    depth, within, beside = [0], [], []
+    writing, load = Database.writing, module.load_contract
+
+    @contextmanager
+    def counted(database):
+        depth[0] += 1
+        try:
+            with writing(database) as connection:
+                yield connection
+        finally:
+            depth[0] -= 1
+
+    def watched(repositories, source, objects, known, most):
+        contract = load(repositories, source, objects, known, most)
+        (within if depth[0] else beside).append(len(contract.sold))
+        return contract
+
+    monkeypatch.setattr(Database, "writing", counted)
+    monkeypatch.setattr(module, "load_contract", watched)
+    process(world, "standard", bought(quantity=10))
+    process(world, "standard", shops.standard("purchase.refunded", order_id="1"))
+    assert [license_.revoked_at is not None for license_ in licenses(world)] == [True] * 10
+    assert max(within) <= module.MOST_LOCKED
+    assert len(beside) <= 3  # and not one for each part
+
+
+@both_engines
+def test_two_deliveries_of_one_large_order_do_not_undo_each_other(world, monkeypatch):
+    """A shop reports that it was created and that it was paid; the one goes on after the other."""
+    monkeypatch.setattr(module, "ISSUE_BATCH", 3)
+    add(world, "standard")
+    for delivery in ("created", "paid"):
+        receive(world, "standard", bought(quantity=20), delivery)
+    first, second = (
+        world.services.sales.start(event.id) for event in world.services.sources.list_events("standard").items
+    )
+    assert not first.go_on()
+    assert not first.go_on()
+    assert not second.go_on()
+    with pytest.raises(RetryJobError, match="goes on after it"):
+        first.go_on()
+    while not second.go_on():
+        pass
+    for event in world.services.sources.list_events("standard").items:
+        world.services.sales.process(event.id)
+    assert len(licenses(world)) == 20
+    assert states(world, "standard") == ["done", "done"]
+
+
+@both_engines
+def test_a_fact_that_arrives_amid_an_order_counts_at_once(world, monkeypatch):
+    """It is refunded while its keys are issued: no further one is."""
+    monkeypatch.setattr(module, "ISSUE_BATCH", 3)
+    add(world, "standard")
+    receive(world, "standard", bought(quantity=20))
+    order = world.services.sales.start(world.services.sources.list_events("standard").items[0].id)
+    assert not order.go_on()
+    assert not order.go_on()
+    issued = len(licenses(world))
+    refund = shops.standard("purchase.refunded", order_id="1")
+    receive(world, "standard", refund, "refund")
+    world.services.sales.process(world.services.sources.list_events("standard").items[0].id)
+    while not order.go_on():
+        pass
+    assert len(licenses(world)) == issued < 20
+    assert all(license_.revoked_at for license_ in licenses(world))
+
+
+async def test_an_ordinary_sale_is_done_amid_large_orders(world, monkeypatch):
+    """Eight of them, as many as a process takes at once: it waits for none of them to end."""
+    monkeypatch.setattr(module, "ISSUE_BATCH", 2)
+    monkeypatch.setattr("licserver.jobs.shops.SLICE_SECONDS", 0.05)
+    add(world, "standard")
+    large = [f"large {number}" for number in range(8)]
+    for name in large:
+        receive(world, "standard", bought(order_id=name, quantity=400), name)
+    receive(world, "standard", bought(order_id="ordinary"), "ordinary")
+    background = create_background(world.services, world.clock)
+    running = background.running(web.Application())
+    await anext(running)
+    found = {"ordinary": "waiting"}
+    for _ in range(1_000):
+        await asyncio.sleep(0.02)
+        world.clock.forward(seconds=0.02)
+        events = world.services.sources.list_events("standard").items
+        if (found := {event.delivery: event.state for event in events})["ordinary"] == "done":
+            break
+    with suppress(StopAsyncIteration):
+        await anext(running)
+    assert found["ordinary"] == "done"
+    assert {found[name] for name in large} == {"waiting"}
 
 
 @pytest.mark.slow

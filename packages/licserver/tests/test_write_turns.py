@@ -83,9 +83,9 @@ def test_other_writers_have_their_turns_while_an_order_of_1000_keys_is_issued(wo
     parts, is_done, waited = [0], threading.Event(), list[int]()
     reconcile = SaleReconciler.reconcile
 
-    def counting(worker, objects):
+    def counting(worker, objects, plan=None):
         parts[0] += 1
-        return reconcile(worker, objects)
+        return reconcile(worker, objects, plan)
 
     def write_too() -> None:
         while not is_done.is_set():

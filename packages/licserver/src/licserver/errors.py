@@ -87,5 +87,9 @@ class RetryJobError(LicserverError):
         self.at = at
 
 
+class ContinueJobError(RetryJobError):
+    """A part of a background job is done, and it goes on after others: that is no further attempt."""
+
+
 class BuryJobError(LicserverError):
     """A background job failed for good, until a user retries it; the message is stored."""

@@ -1,15 +1,20 @@
 """Deliveries of shops are processed: what they do not contain is asked for at the shop (D-219)."""
 
+import time
 from functools import partial
 from typing import Final
 
 from licserver.database.repositories.queue import Job
 from licserver.database.repositories.sales import QUEUE
+from licserver.errors import ContinueJobError
 from licserver.jobs import shop_apis
 from licserver.jobs.worker import BackgroundWorker
 from licserver.services.installation import Services
 from licserver.services.sales.problems import SCAN_SECONDS
 from licserver.shops.facts import Fact
+
+SLICE_SECONDS: Final = 4.0
+"""For which a delivery is processed, part by part, before those that are due have their turn."""
 
 MAX_ROUNDS: Final = 3
 """How often a shop is asked for one delivery: what it answers may name something else."""
@@ -29,7 +34,11 @@ def register_sales(background: BackgroundWorker, services: Services) -> None:
             if not facts:
                 break
             fetched += facts
-        return await background.on_thread(lambda: sales.process(event, fetched, job))
+        work, started_at = sales.start(event, fetched, job), time.monotonic()
+        while not await background.on_thread(work.go_on):
+            if time.monotonic() - started_at > SLICE_SECONDS:
+                raise ContinueJobError("a part of the licenses is issued or changed", services.now())
+        return True
 
     background.register(QUEUE, process)
     background.every(SCAN_SECONDS, problems.send_mail)

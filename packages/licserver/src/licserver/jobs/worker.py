@@ -17,7 +17,7 @@ from licserver.clock import Clock
 from licserver.database.durability import repeated_if_lost
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.queue import Job
-from licserver.errors import BuryJobError, LicserverError, RetryJobError
+from licserver.errors import BuryJobError, ContinueJobError, LicserverError, RetryJobError
 from licserver.runtime.periodic import PeriodicWork
 
 POLL_SECONDS: Final = 1.0
@@ -64,8 +64,9 @@ class BackgroundWorker(PeriodicWork):
         background.register("reports", send_report, at_once=2)
         app.cleanup_ctx.append(background.running)
 
-    A handler raises a `RetryJobError` to repeat a job at an instant, and a `BuryJobError` to give it up; any
-    other exception repeats it by the schedule. The worker itself raises nothing: failures are logged.
+    A handler raises a `RetryJobError` to repeat a job at an instant, a `ContinueJobError` to let others have
+    their turn, and a `BuryJobError` to give it up; any other exception repeats it by the schedule. The worker
+    itself raises nothing: failures are logged.
     """
 
     def __init__(self, repositories: Repositories, clock: Clock) -> None:
@@ -216,8 +217,8 @@ class BackgroundWorker(PeriodicWork):
             at = self._next_attempt(job, queue, now)
         if at is None:
             return lambda: self._repositories.queue.bury(job, now, message)
-        due = at
-        return lambda: self._repositories.queue.retry(job, due, message)
+        due, is_attempt = at, not isinstance(error, ContinueJobError)
+        return lambda: self._repositories.queue.retry(job, due, message, is_attempt=is_attempt)
 
     @staticmethod
     def _next_attempt(job: Job, queue: _Queue, now: datetime) -> datetime | None:

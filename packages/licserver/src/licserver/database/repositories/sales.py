@@ -444,13 +444,21 @@ class SaleRepository(Repository):
     # --- licenses
 
     def list_sold(
-        self, source: str, objects: Collection[str], order_ids: Collection[str]
+        self, source: str, objects: Collection[str], order_ids: Collection[str], limit: int | None = None
     ) -> list[SoldLicense]:
         """Load the licenses of objects, and those of orders of which no object was stored."""
         columns = sale_licenses.c
         is_earlier = columns.object.is_(None) & columns.order_id.in_(sorted(order_ids))
         is_one = columns.object.in_(sorted(objects)) | is_earlier
-        return list(map(SoldLicense._make, self._all(_SOLD.where(columns.source == source, is_one))))
+        statement = _SOLD.where(columns.source == source, is_one).limit(limit)
+        return list(map(SoldLicense._make, self._all(statement)))
+
+    def count_sold(self, source: str, objects: Collection[str]) -> int:
+        """Count the licenses of objects, by an index."""
+        columns = sale_licenses.c
+        of_them = (columns.source == source) & columns.object.in_(sorted(objects))
+        count: int = self._scalar(select(func.count()).select_from(sale_licenses).where(of_them))
+        return count
 
     def find_sold(self, license_id: bytes) -> SoldLicense | None:
         """Load what is known of a license's sale; None if it was not sold by a shop."""

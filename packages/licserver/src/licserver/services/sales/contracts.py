@@ -30,6 +30,10 @@ from licserver.shops.desired import desired
 from licserver.shops.facts import OrderState
 
 
+class LargeContractError(Exception):
+    """A contract has too many licenses to load it within a transaction."""
+
+
 class Contract(NamedTuple):
     """What is known of what belongs together, and what follows from it."""
 
@@ -68,6 +72,7 @@ def load_contract(
     source: Source,
     objects: Iterable[str],
     known: Mapping[tuple[str, str], FactRow],
+    most: int | None = None,
 ) -> Contract:
     """Load what belongs together with some objects, and derive what should exist.
 
@@ -76,6 +81,10 @@ def load_contract(
         source: The source.
         objects: Some of the contract's, as `kind:id`.
         known: Facts that need not be read again, by kind and id.
+        most: How many licenses it may have.
+
+    Raises:
+        LargeContractError: It has more.
     """
     name, sales, rules = source.name, repositories.sales, make_rules(source)
     rows, all_objects = sales.load_contract(name, set(objects), known)
@@ -89,10 +98,11 @@ def load_contract(
     ends = {subscription.subscription_id: subscription for subscription in stored}
     facts += find_earlier(facts, before, ends.values())
     is_named_so = source.kind is ShopKind.STRIPE  # an order was named by its subscription
-    sold = {
-        sale.license_id: sale
-        for sale in sales.list_sold(name, all_objects, orders | (subscriptions if is_named_so else set()))
-    }
+    named = orders | (subscriptions if is_named_so else set())
+    rows_sold = sales.list_sold(name, all_objects, named, None if most is None else most + 1)
+    if most is not None and len(rows_sold) > most:
+        raise LargeContractError
+    sold = {sale.license_id: sale for sale in rows_sold}
     by_hand = sales.list_subscribed(subscriptions, sold) if subscriptions else []
     ids = [*sold, *by_hand]
     licenses = {license_.id: license_ for license_ in (repositories.licenses.find_all(ids) if ids else [])}

@@ -1,19 +1,25 @@
 """What deliveries of shops do: their facts are stored, and the licenses become what should exist."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Final
 
 from licserver.database.repositories.queue import Job
-from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source
+from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source, StoredEvent
 from licserver.domain.records import Actor, ActorKind
-from licserver.errors import BuryJobError, InvalidInputError
+from licserver.errors import BuryJobError, InvalidInputError, RetryJobError
 from licserver.services.context import Context, Service
+from licserver.services.sales.plans import Plan, read_basis
 from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
 from licserver.services.sales.rows import load_content, load_note, load_objects
 from licserver.settings import Settings
 from licserver.shops import SHOPS, ShopKind, paddle
 from licserver.shops.contract import Fetch
 from licserver.shops.facts import Fact, links_of
+
+_WAIT: Final = timedelta(seconds=5)
+_SAME_CONTRACT: Final = "another delivery of the same order is being processed; this one goes on after it"
 
 
 class SaleService(Service):
@@ -44,9 +50,9 @@ class SaleService(Service):
                 return None
             reconciler, facts = SaleReconciler(tx, locked, Report()), [*load_content(event), *fetched]
             reconciler.store(facts)
-            fetches = reconciler.find_fetches(
-                {*load_objects(event), *(link for fact in facts for link in links_of(fact))}
-            )
+        objects = {*load_objects(event), *(link for fact in facts for link in links_of(fact))}
+        # Not within the transaction: a contract of 10,000 licenses takes a second.
+        fetches = SaleReconciler(self._context, source, Report()).find_fetches(objects)
         shop = SHOPS[source.kind]
         fetchable = tuple(fetch for fetch in fetches if shop.fetch_path(fetch) is not None)
         return (source.kind, key, source.url, source.is_test, fetchable) if fetchable else None
@@ -65,20 +71,94 @@ class SaleService(Service):
         Raises:
             BuryJobError: a person has to do something first; what could be done is done.
         """
-        problem: str | None = None
-        report = Report()
+        work = self.start(event_id, fetched, job)
+        while not work.go_on():
+            pass
+        return job is not None
+
+    def start(self, event_id: int, fetched: Sequence[Fact] = (), job: Job | None = None) -> "DeliveryWork":
+        """Return the work of a delivery, as `process` does it, to be done a part at a time."""
+        return DeliveryWork(self._context, event_id, fetched, job)
+
+
+class DeliveryWork:
+    """What a delivery asks for, done in parts: others are served between them."""
+
+    def __init__(self, context: Context, event_id: int, fetched: Sequence[Fact], job: Job | None) -> None:
+        self._context, self._event_id, self._fetched, self._job = context, event_id, fetched, job
+        self._report, self._is_large = Report(), False
+        self._plan: Plan | None = None
+
+    def go_on(self) -> bool:
+        """Do a part, a transaction of 0.2 s at most; return whether all is done.
+
+        Raises:
+            BuryJobError: a person has to do something first; what could be done is done.
+            RetryJobError: another delivery of the same contract is being processed.
+        """
         try:
-            while problem is None:
-                with self._context.transaction() as tx:
-                    problem = _apply_delivery(tx, event_id, fetched or (), report)
-                    if job is not None and problem == "":
-                        tx.repositories.queue.finish(job, tx.now())
+            problem = self._do_part()
         except InvalidInputError as wrong:  # rolled back; the same would fail again
             problem = str(wrong)[:MAX_PROBLEM_CHARS]
-            self._context.repositories.sales.set_event(event_id, DEAD, problem, self._context.now())
+            self._context.repositories.sales.set_event(self._event_id, DEAD, problem, self._context.now())
         if problem:
             raise BuryJobError(problem)
-        return job is not None
+        return problem is not None
+
+    def _do_part(self) -> str | None:
+        """Do a part; return None if more is to be done, else what a person has to do, or nothing."""
+        if self._is_large and (self._plan is None or self._plan.is_over):
+            self._plan = self._make_plan()
+        with self._context.transaction() as tx:
+            problem = self._apply(tx)
+            if self._job is not None and problem == "":
+                tx.repositories.queue.finish(self._job, tx.now())
+        return problem
+
+    def _make_plan(self) -> Plan | None:
+        sales = self._context.repositories.sales
+        source, event = sales.find_source_of(self._event_id), sales.find_event(self._event_id)
+        if source is None or event is None or event.state != WAITING:
+            return None
+        return SaleReconciler(self._context, source, self._report).plan(self._list_objects(event)[1])
+
+    def _list_objects(self, event: StoredEvent) -> tuple[list[Fact], set[str]]:
+        """Return the facts of a delivery, and the objects that it is about."""
+        facts = [*load_content(event), *self._fetched]
+        return facts, {*load_objects(event), *(link for fact in facts for link in links_of(fact))}
+
+    def _apply(self, tx: Context) -> str | None:
+        sales = tx.repositories.sales
+        source = sales.find_source_of(self._event_id, locked=True)
+        event = sales.find_event(self._event_id)  # after the lock: another process may have done it meanwhile
+        if source is None or event is None or event.content is None or event.state != WAITING:
+            return ""
+        actor = Actor(ActorKind.SYSTEM, f"source {source.name}")
+        reconciler = SaleReconciler(tx.acting_as(actor), source, self._report)
+        facts, objects = self._list_objects(event)
+        reconciler.store(facts)
+        if not self._is_current(tx, source, objects):
+            self._plan = None
+            return None
+        if not reconciler.reconcile(objects, self._plan):
+            self._is_large = True
+            return None
+        problem = reconciler.problem()
+        state, reason = (DEAD, problem) if problem else (DONE, str(self._report))
+        reason = "; ".join(filter(None, (reason, load_note(event))))
+        sales.set_event(event.id, state, reason, tx.now())
+        if not problem:
+            reconciler.revive_dead()
+        return problem
+
+    def _is_current(self, tx: Context, source: Source, objects: Collection[str]) -> bool:
+        """Return whether nothing has changed of what the plan is made of."""
+        if self._plan is None:
+            return True
+        basis, planned = read_basis(tx.repositories, source, objects), self._plan.basis
+        if basis.sold != planned.sold:  # two that load the contract again and again would never end
+            raise RetryJobError(_SAME_CONTRACT, tx.now() + _WAIT)
+        return basis == planned
 
 
 def find_key(source: Source, settings: Settings) -> str:
@@ -89,25 +169,3 @@ def find_key(source: Source, settings: Settings) -> str:
         key = settings.paddle_api_key.get_secret_value()
         return key if paddle.is_sandbox(key) is source.is_test else ""
     return ""
-
-
-def _apply_delivery(tx: Context, event_id: int, fetched: Sequence[Fact], report: Report) -> str | None:
-    """Do a part; return None if more is to be done, else what a person has to do, or nothing."""
-    sales = tx.repositories.sales
-    source = sales.find_source_of(event_id, locked=True)
-    event = sales.find_event(event_id)  # after the lock: another process may have done it meanwhile
-    if source is None or event is None or event.content is None or event.state != WAITING:
-        return ""
-    actor = Actor(ActorKind.SYSTEM, f"source {source.name}")
-    reconciler = SaleReconciler(tx.acting_as(actor), source, report)
-    facts = [*load_content(event), *fetched]
-    reconciler.store(facts)
-    if not reconciler.reconcile({*load_objects(event), *(link for fact in facts for link in links_of(fact))}):
-        return None
-    problem = reconciler.problem()
-    state, reason = (DEAD, problem) if problem else (DONE, str(report))
-    reason = "; ".join(filter(None, (reason, load_note(event))))
-    sales.set_event(event_id, state, reason, tx.now())
-    if not problem:
-        reconciler.revive_dead()
-    return problem

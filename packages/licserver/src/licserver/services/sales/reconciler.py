@@ -21,7 +21,8 @@ from licserver.services.licenses import LicenseService, add_licenses, reinstate_
 from licserver.services.mail import MailService
 from licserver.services.manual_changes import is_changed_by_hand
 from licserver.services.products import find_product
-from licserver.services.sales.contracts import Contract, load_contract
+from licserver.services.sales.contracts import Contract, LargeContractError, load_contract
+from licserver.services.sales.plans import Plan, read_basis
 from licserver.services.sales.problems import ProblemService
 from licserver.services.sales.rows import (
     dump_applied,
@@ -46,6 +47,9 @@ ISSUE_BATCH: Final = 150
 CHANGE_BATCH: Final = 100
 """Licenses revoked or reinstated in one transaction; a change of terms counts as `_TERMS_COST` of them."""
 
+MOST_LOCKED: Final = 500
+"""Licenses of a contract that are loaded within a transaction: 0.1 s; more of them are loaded before it."""
+
 _TERMS_COST: Final = 5  # it is written for each license by itself
 
 
@@ -61,6 +65,10 @@ class Report:
         """Add licenses that were issued."""
         self._issued[slug] += count
 
+    def set_issued(self, issued: Counter[str]) -> None:
+        """Set how many licenses were issued, also before a part of it was reported."""
+        self._issued |= issued
+
     def add(self, line: str) -> None:
         """Add what was done otherwise, each sentence once."""
         self._lines[line] = None
@@ -74,6 +82,21 @@ class Report:
             f"issued {count} {plural(count, 'license')} of {slug}" for slug, count in self._issued.items()
         ]
         return ("; ".join([*issued, *self._lines] or self._notes) or "nothing to change")[:MAX_PROBLEM_CHARS]
+
+
+class _Comparison(NamedTuple):
+    """How a license differs from what it should be."""
+
+    is_linked: bool  # to its subscription, from now on
+    change: Change
+    stored: dict[str, Any]  # of the sale
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether there is nothing to do."""
+        change = self.change
+        is_kept = not (self.is_linked or change.terms or change.reinstate or self.stored)
+        return is_kept and change.revoke is None
 
 
 class _Changes(NamedTuple):
@@ -115,29 +138,43 @@ class SaleReconciler:
         self._sales.put_facts(self._source.name, self._tx.now(), new)
         self._rows |= {(row.kind, row.id): row for row, _ in new}
 
-    def reconcile(self, objects: Iterable[str]) -> bool:
+    def plan(self, objects: Iterable[str]) -> Plan:
+        """Find what is to be done for a contract, outside of a transaction."""
+        basis = read_basis(self._tx.repositories, self._source, objects)  # before: what changes then is seen
+        contract = self._load(objects)
+        changed = [
+            desired
+            for desired in contract.result.licenses
+            if desired.license_id is not None and not self._compare(desired, contract).is_equal
+        ]
+        return Plan(basis, contract, _find_missing(contract), changed)
+
+    def reconcile(self, objects: Iterable[str], plan: Plan | None = None) -> bool:
         """Make the licenses of a contract what they should be; return False if that was a part of it.
 
         Args:
             objects: Some of the contract's, as `kind:id`.
+            plan: What is to be done; a contract of more than `MOST_LOCKED` licenses needs one.
         """
-        contract = load_contract(self._tx.repositories, self._source, objects, self._rows)
+        try:
+            contract = self._load(objects, MOST_LOCKED) if plan is None else plan.contract
+        except LargeContractError:
+            return False
         name, self._objects, result = self._source.name, contract.objects, contract.result
         self._had_problems = bool(contract.problems)
         for subscription_id in sorted(
             {*result.ends, *(license_.subscription_id or "" for license_ in result.licenses)} - {""}
         ):
             self._tx.repositories.subscriptions.lock(subscription_id)  # before licenses, as everywhere
-        missing = [
-            license_
-            for license_ in result.licenses
-            if license_.license_id is None and not license_.revoked and license_.terms
-        ]
-        is_part = len(missing) > ISSUE_BATCH
+        missing = _find_missing(contract) if plan is None else plan.take_missing(ISSUE_BATCH)
+        is_part = len(missing) > ISSUE_BATCH or (plan is not None and bool(missing))
         new = self._issue(missing[:ISSUE_BATCH], contract, is_mail_due=is_part)
         if is_part:
             return False
-        if not self._change_all(contract):
+        if plan is not None:
+            self._load_again(plan)
+        existing = [license_ for license_ in result.licenses if license_.license_id is not None]
+        if not self._change_all(contract, existing if plan is None else plan.changed):
             return False
         self._end_subscriptions(contract)
         attention = [question for question in result.attention if not self._is_endless(question)]
@@ -149,13 +186,16 @@ class SaleReconciler:
             _describe_nothing(contract, self._report)
         if due := [id_ for id_, sale in contract.sold.items() if sale.mail_due]:
             self._sales.clear_mail_due(name, due)
+            self._report.set_issued(Counter(contract.sold[id_].product for id_ in due))
         MailService(self._tx).send_issued([*(contract.licenses[license_id] for license_id in due), *new])
         return True
 
     def find_fetches(self, objects: Iterable[str]) -> tuple[Fetch, ...]:
         """Return what is not known of a contract, and the shop's API may know."""
-        contract = load_contract(self._tx.repositories, self._source, objects, self._rows)
-        return contract.result.fetches
+        return self._load(objects).result.fetches
+
+    def _load(self, objects: Iterable[str], most: int | None = None) -> Contract:
+        return load_contract(self._tx.repositories, self._source, objects, self._rows, most)
 
     def _issue(
         self, missing: Sequence[DesiredLicense], contract: Contract, *, is_mail_due: bool
@@ -192,13 +232,23 @@ class SaleReconciler:
             self._report.add_issued(slug, len(pairs))
         return [license_ for pairs in new.values() for license_, _ in pairs]
 
-    def _change_all(self, contract: Contract) -> bool:
-        """Change licenses to what they should be, together; return False if some are left."""
+    def _load_again(self, plan: Plan) -> None:
+        """Lock the next licenses that a plan changes: a person may have changed them since."""
+        ids = [license_.license_id or b"" for license_ in plan.changed[:CHANGE_BATCH]]
+        again = self._tx.repositories.licenses.find_all(ids, locked=True) if ids else []
+        plan.contract.licenses.update({license_.id: license_ for license_ in again})
+
+    def _change_all(self, contract: Contract, licenses: list[DesiredLicense]) -> bool:
+        """Change the first of some licenses to what they should be, and remove them from the list.
+
+        Return False if some are left.
+        """
         changes = _Changes(defaultdict(list), defaultdict(list), {})
-        left = CHANGE_BATCH
-        for desired in contract.result.licenses:
-            if desired.license_id is not None and left > 0:
-                left -= self._change(desired, contract, changes)
+        left, count = CHANGE_BATCH, 0
+        while count < len(licenses) and left > 0:
+            left -= self._change(licenses[count], contract, changes)
+            count += 1
+        del licenses[:count]
         for reason, ids in changes.revoke.items():
             revoke_licenses(self._tx, self._lock(ids, is_revoked=False), reason)
             self._report.add(f"revoked: {reason}")
@@ -207,23 +257,32 @@ class SaleReconciler:
             self._report.add("reinstated")
         if changes.sold:
             self._sales.change_sold(self._source.name, changes.sold)
-        return left > 0
+        return not licenses
 
     def _lock(self, ids: Sequence[bytes], *, is_revoked: bool) -> list[IssuedLicense]:
         licenses = self._tx.repositories.licenses.find_all(ids, locked=True)
         return [license_ for license_ in licenses if (license_.revoked_at is not None) is is_revoked]
 
-    def _change(self, desired: DesiredLicense, contract: Contract, changes: _Changes) -> int:
-        """Change the terms of a license, and note its other changes; return what that costs of a batch."""
+    def _compare(self, desired: DesiredLicense, contract: Contract) -> _Comparison:
+        """Return how a license differs from what it should be."""
         license_ = contract.licenses[desired.license_id or b""]
-        sold, id_ = contract.sold.get(license_.id), license_.id
+        sold = contract.sold.get(license_.id)
         actual = Actual(read_terms(license_), license_.revoked_at is not None, license_.revoked_reason)
         applied = self._read_applied(sold, actual, license_, contract)
         has_end = desired.ends_at is not None and sold is not None
         terms = None if desired.terms is None else read_terms(desired.terms)
         change = find_change(Wanted(desired.item, terms, has_end, desired.revoked), actual, applied)
-        cost = 0
-        if desired.subscription_id is not None and license_.subscription_id is None:
+        stored = {} if sold is None else find_stored(desired, sold)
+        if sold is not None and change.applied != contract.applied.get(license_.id):
+            stored["applied"] = dump_applied(change.applied)
+        is_linked = desired.subscription_id is not None and license_.subscription_id is None
+        return _Comparison(is_linked, change, stored)
+
+    def _change(self, desired: DesiredLicense, contract: Contract, changes: _Changes) -> int:
+        """Change the terms of a license, and note its other changes; return what that costs of a batch."""
+        is_linked, change, stored = self._compare(desired, contract)
+        id_, cost = desired.license_id or b"", 0
+        if is_linked and desired.subscription_id is not None:
             self._subscriptions.link([id_], desired.subscription_id)
             cost += _TERMS_COST
         if change.terms:
@@ -234,15 +293,11 @@ class SaleReconciler:
             changes.revoke[change.revoke].append(id_)
             cost += 1
         if change.reinstate:
-            changes.reinstate[actual.reason].append(id_)
+            changes.reinstate[contract.licenses[id_].revoked_reason].append(id_)
             cost += 1
-        if sold is not None:
-            values = find_stored(desired, sold)
-            if change.applied != contract.applied.get(id_):
-                values["applied"] = dump_applied(change.applied)
-            if values:
-                changes.sold[id_] = values
-        return cost
+        if stored:
+            changes.sold[id_] = stored
+        return cost or int(bool(stored))
 
     def _read_applied(
         self, sold: SoldLicense | None, actual: Actual, license_: IssuedLicense, contract: Contract
@@ -302,6 +357,14 @@ class SaleReconciler:
                 queue.add(QUEUE, event.job_key, {"event": event.id}, now)
             else:
                 queue.revive(QUEUE, [job], now)
+
+
+def _find_missing(contract: Contract) -> list[DesiredLicense]:
+    return [
+        license_
+        for license_ in contract.result.licenses
+        if license_.license_id is None and not license_.revoked and license_.terms
+    ]
 
 
 def _describe_nothing(contract: Contract, report: Report) -> None:
