@@ -10,7 +10,7 @@ from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source, S
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import BuryJobError, InvalidInputError, RetryJobError
 from licserver.services.context import Context, Service
-from licserver.services.sales.plans import Plan, read_basis
+from licserver.services.sales.plans import LargePlan, read_basis
 from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
 from licserver.services.sales.rows import load_content, load_note, load_objects
 from licserver.settings import Settings
@@ -87,7 +87,7 @@ class DeliveryWork:
     def __init__(self, context: Context, event_id: int, fetched: Sequence[Fact], job: Job | None) -> None:
         self._context, self._event_id, self._fetched, self._job = context, event_id, fetched, job
         self._report, self._is_large = Report(), False
-        self._plan: Plan | None = None
+        self._plan: LargePlan | None = None
 
     def go_on(self) -> bool:
         """Do a part, a transaction of 0.2 s at most; return whether all is done.
@@ -115,7 +115,7 @@ class DeliveryWork:
                 tx.repositories.queue.finish(self._job, tx.now())
         return problem
 
-    def _make_plan(self) -> Plan | None:
+    def _make_plan(self) -> LargePlan | None:
         sales = self._context.repositories.sales
         source, event = sales.find_source_of(self._event_id), sales.find_event(self._event_id)
         if source is None or event is None or event.state != WAITING:

@@ -22,7 +22,7 @@ class Basis(NamedTuple):
     sold: int
 
 
-class Plan:
+class LargePlan:
     """The licenses of a contract to issue, then those to change; each transaction takes some of them."""
 
     def __init__(

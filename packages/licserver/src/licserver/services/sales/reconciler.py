@@ -22,7 +22,7 @@ from licserver.services.mail import MailService
 from licserver.services.manual_changes import is_changed_by_hand
 from licserver.services.products import find_product
 from licserver.services.sales.contracts import Contract, LargeContractError, load_contract
-from licserver.services.sales.plans import Plan, read_basis
+from licserver.services.sales.plans import LargePlan, read_basis
 from licserver.services.sales.problems import ProblemService
 from licserver.services.sales.rows import (
     dump_applied,
@@ -138,7 +138,7 @@ class SaleReconciler:
         self._sales.put_facts(self._source.name, self._tx.now(), new)
         self._rows |= {(row.kind, row.id): row for row, _ in new}
 
-    def plan(self, objects: Iterable[str]) -> Plan:
+    def plan(self, objects: Iterable[str]) -> LargePlan:
         """Find what is to be done for a contract, outside of a transaction."""
         basis = read_basis(self._tx.repositories, self._source, objects)  # before: what changes then is seen
         contract = self._load(objects)
@@ -147,9 +147,9 @@ class SaleReconciler:
             for desired in contract.result.licenses
             if desired.license_id is not None and not self._compare(desired, contract).is_equal
         ]
-        return Plan(basis, contract, _find_missing(contract), changed)
+        return LargePlan(basis, contract, _find_missing(contract), changed)
 
-    def reconcile(self, objects: Iterable[str], plan: Plan | None = None) -> bool:
+    def reconcile(self, objects: Iterable[str], plan: LargePlan | None = None) -> bool:
         """Make the licenses of a contract what they should be; return False if that was a part of it.
 
         Args:
@@ -232,7 +232,7 @@ class SaleReconciler:
             self._report.add_issued(slug, len(pairs))
         return [license_ for pairs in new.values() for license_, _ in pairs]
 
-    def _load_again(self, plan: Plan) -> None:
+    def _load_again(self, plan: LargePlan) -> None:
         """Lock the next licenses that a plan changes: a person may have changed them since."""
         ids = [license_.license_id or b"" for license_ in plan.changed[:CHANGE_BATCH]]
         again = self._tx.repositories.licenses.find_all(ids, locked=True) if ids else []
