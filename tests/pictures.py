@@ -84,8 +84,8 @@ async def _account(visitor: Visitor, world: World, license_page: str) -> None:
     """Sign in as a customer whose people share seats."""
     licenses = world.services.licenses
     license_ = licenses.get(license_page.rpartition("/")[2])
-    for one in licenses.list_activations(license_.id.hex()).items[2:]:
-        licenses.free_slot(license_.id.hex(), one.environment)  # fewer, to fit into a picture
+    for activation in licenses.list_activations(license_.id.hex()).items[2:]:
+        licenses.free_slot(license_.id.hex(), activation.environment)  # fewer, to fit into a picture
     await visitor.open("/account")
     await visitor.page.get_by_label("License key").fill(licenses.decrypt_key(license_))
     await visitor.page.get_by_role("button", name="Sign in").click()

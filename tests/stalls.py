@@ -20,10 +20,10 @@ STANDS_SECONDS: Final = (0.3, 0.8)
 def running(root: psutil.Process) -> list[psutil.Process]:
     """Give a process and all below it; without those that a test has stopped itself, and goes on with."""
     found = []
-    for one in (root, *root.children(recursive=True)):
+    for widget in (root, *root.children(recursive=True)):
         try:
-            if one.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
-                found.append(one)
+            if widget.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+                found.append(widget)
         except psutil.NoSuchProcess:
             continue
     return found
@@ -31,9 +31,9 @@ def running(root: psutil.Process) -> list[psutil.Process]:
 
 def send(processes: list[psutil.Process], number: signal.Signals) -> None:
     """Signal those that are still there."""
-    for one in processes:
+    for process in processes:
         try:
-            one.send_signal(number)
+            process.send_signal(number)
         except psutil.NoSuchProcess:
             continue
 

@@ -58,6 +58,11 @@ LOST_NOUNS: Final = re.compile(r"\b(?:one|ones|told|tells|who|whoever|somebody)\
 """Words of `CONTRIBUTING.md` in whose place there is mostly a noun."""
 
 
+_BINDS_ONE: Final = re.compile(
+    r"^\s*\W*(\w+, *)*\*?one\b[^\n]*=|\b(as|def|lambda|for)\b[^:\n]*\bone\b|\bone *:|^ *one,?$", re.MULTILINE
+)
+"""In a file that binds the name, and in few others: to parse all would take seconds."""
+
 TWINS: Final = frozenset({"licclient.dialogs.qt", "licclient.dialogs.tk"})
 """Modules of which an app imports either: the same name in both has the same meaning."""
 
@@ -238,17 +243,25 @@ def lost_nouns(modules: Modules) -> list[str]:
     return [f"{name}: {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1]) if count]
 
 
-def bindings_of_one(modules: Modules) -> list[str]:
-    """List where a variable or an argument is called `one`: the element has a noun."""
+def bindings_of_one(paths: Iterable[Path]) -> list[str]:
+    """List where a variable, an argument or a function is called `one`: the element has a noun."""
     lines = set[str]()
-    for name, tree in modules.trees.items():
-        for node in ast.walk(tree):
+    for path in paths:
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if _BINDS_ONE.search(text) else ():
             match node:
-                case ast.Name(id="one", ctx=ast.Store()) | ast.arg(arg="one"):
-                    lines.add(f"{name}:{node.lineno}")
+                case ast.Name(id="one", ctx=ast.Store()) | ast.arg(arg="one") | ast.FunctionDef(name="one"):
+                    lines.add(f"{path.relative_to(ROOT)}:{node.lineno}")
                 case _:
                     pass
     return sorted(lines)
+
+
+def list_tests() -> list[Path]:
+    """List the tests and tools of the repository."""
+    folders = [*(ROOT / name for name in ("bench", "docs", "tests", "tools")), *ROOT.glob("packages/*/tests")]
+    paths = [path for folder in folders for path in folder.rglob("*.py") if "vendored" not in path.parts]
+    return sorted([*paths, *ROOT.glob("*.py")])
 
 
 def _total(counted: Iterable[str]) -> int:
@@ -278,7 +291,7 @@ def server_measures() -> Iterator[Measure]:
     yield Measure("names of classes and limits of licserver with two meanings", len(repeated), 0, repeated)
     words = lost_nouns(server)
     yield Measure("words of licserver in place of a noun", _total(words), 0, words)
-    bound = bindings_of_one(server)
+    bound = bindings_of_one(server.paths.values())
     yield Measure("variables and arguments of licserver called `one`", len(bound), 0, bound)
 
 
@@ -301,7 +314,7 @@ def client_measures() -> Iterator[Measure]:
     yield Measure("names of classes and limits of licclient with two meanings", len(repeated), 0, repeated)
     words = lost_nouns(client)
     yield Measure("words of licclient in place of a noun", _total(words), 0, words)
-    bound = bindings_of_one(client)
+    bound = bindings_of_one(client.paths.values())
     yield Measure("variables and arguments of licclient called `one`", len(bound), 0, bound)
 
 
@@ -333,10 +346,16 @@ def _arguments(client: Modules) -> list[str]:
     return []
 
 
+def measures_of_tests() -> Iterator[Measure]:
+    """Measure the tests."""
+    bound = bindings_of_one(list_tests())
+    yield Measure("variables, arguments and functions of tests called `one`", len(bound), 0, bound)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print a table of all measures, and with `--details` what was counted."""
     write: Callable[[str], object] = sys.stdout.write
-    for measures in (server_measures(), client_measures()):
+    for measures in (server_measures(), client_measures(), measures_of_tests()):
         for measure in measures:
             mark = " " if measure.number <= measure.wanted else "*"
             write(f"{mark} {measure.name:<70} {measure.number:>5}   wanted: {measure.wanted}\n")

@@ -63,7 +63,7 @@ async def test_a_customer_moves_to_another_computer(
             await page.locator("summary").click()
             await page.get_by_role("button", name="Remove").click()
             await expect(page.get_by_role("status").first).to_contain_text("The computer is removed.")
-            assert {name: one for name, one in found.items() if one} == {}
+            assert {name: text for name, text in found.items() if text} == {}
         assert world.repositories.licenses.list_activations(sold.id) == []
 
 

@@ -174,7 +174,7 @@ def test_a_signed_verify_through_a_proxy(
                 assert not client.check_for_update(key)
             assert _ask(base, authority, key, {"X-Forwarded-For": "198.51.100.9"}) == 200
             shown = json.loads(licserver(home, "license", "show", key, "--json"))
-            assert [one["ip"] for one in shown["activations"]] == ["127.0.0.1", "127.0.0.1"]
+            assert [machine["ip"] for machine in shown["activations"]] == ["127.0.0.1", "127.0.0.1"]
             assert _ask(base, authority, key, {}, "/admin/api/v1/licenses") == 404
             assert _ask(base, authority, key, {}, "/console") == 404
         with (

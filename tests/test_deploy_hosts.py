@@ -114,7 +114,7 @@ def is_unavailable(answer: httpx.Response | None) -> bool:
 
 def statuses(answers: list[httpx.Response | None]) -> Counter[int | None]:
     """Count answers by status; None is no answer."""
-    return Counter(None if one is None else one.status_code for one in answers)
+    return Counter(None if answer is None else answer.status_code for answer in answers)
 
 
 @every_proxy
@@ -150,7 +150,7 @@ def test_a_host_that_stops_costs_no_call_and_one_that_dies_few(
         failed = [answer for answer in died if answer is None or answer.status_code != 200]
         assert len(failed) <= LOST_WITH_A_HOST[name], statuses(died)
         # Over a connection that it has kept, haproxy closes it in place of the answer.
-        assert all(is_unavailable(one) or (one is None and name == "haproxy") for one in failed), failed
+        assert all(is_unavailable(call) or (call is None and name == "haproxy") for call in failed), failed
         assert len(died) > 50
 
         hosts[0].kill()

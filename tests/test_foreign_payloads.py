@@ -53,7 +53,7 @@ def change(body: bytes, **values: Any) -> bytes:
     """Replace values, named by their places: `data__object__payment_link`."""
     content = json.loads(body)
     for place, value in values.items():
-        *folders, name = (int(one) if one.isdecimal() else one for one in place.split("__"))
+        *folders, name = (int(part) if part.isdecimal() else part for part in place.split("__"))
         inner = content
         for folder in folders:
             inner = inner[folder]
@@ -291,7 +291,7 @@ def dodo_event(name: str, type_: str, at: str, **values: Any) -> bytes:
     body = re.sub(r"new Date\(new Date.*?\)\),?$", '"2026-02-01T00:00:00Z",', found[1], flags=re.MULTILINE)
     body = body.replace("new Date().toISOString()", f'"{at}"')
     names = {"qty": "1", "metadata": "{}", "email": '"ann@example.com"'}
-    body = re.sub(r": ([a-z_]+)(,?)$", lambda one: _fill(one, names), body, flags=re.MULTILINE)
+    body = re.sub(r": ([a-z_]+)(,?)$", lambda value: _fill(value, names), body, flags=re.MULTILINE)
     event = json.loads(re.sub(r",(\s*})", r"\1", body)) | {"type": type_}
     event["data"] |= values
     return json.dumps(event).encode()
@@ -363,9 +363,9 @@ def test_a_sale_that_others_wrote(make: Callable[[], Sale], open_shop: Open, clo
     shop = open_shop(sale.kind, sale.external_id, **sale.source)
     for other in sale.ignored:
         shop.services.sources.map(sale.kind, other, None)
-    assert {shop.deliver(one) for one in sale.bought} == {"accepted"}
+    assert {shop.deliver(id_) for id_ in sale.bought} == {"accepted"}
     key = shop.key(sale.email)
-    assert [shop.deliver(one) for one in sale.ended][-1] == "accepted"
+    assert [shop.deliver(id_) for id_ in sale.ended][-1] == "accepted"
     done = len(sale.bought) + len(sale.ended)
     assert shop.refused(key, done) is sale.reason
     assert shop.states()["dead"] == 0

@@ -25,7 +25,7 @@ from licclient.testing import LicenseService, Misbehaviour
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["client", *(f"app/{page.stem}" for page in sorted(DOCS.glob("app/*.md")))]
 BLOCK = re.compile(r"(?<!<!-- launcher -->\n)^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PUBLIC = {name: getattr(one, name) for one in (licclient, licclient.errors) for name in one.__all__}
+PUBLIC = {name: getattr(module, name) for module in (licclient, licclient.errors) for name in module.__all__}
 APP = """
 import pytest
 from licclient import ClientSettings, LicenseClient

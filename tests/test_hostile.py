@@ -105,15 +105,19 @@ def test_no_honest_installation_notices_the_hostile_ones(
         measure()
         assert server.poll() is None
     measured = {"quiet": quiet, "under attack": loaded, "another server meanwhile": beside}
-    p99 = {name: percentile(one["latencies"], 0.99) for name, one in measured.items()}
+    p99 = {name: percentile(measure_["latencies"], 0.99) for name, measure_ in measured.items()}
     report = {
         "seconds": SECONDS,
-        "verifies": {name: one["seen"] for name, one in measured.items()},
-        "p50 ms": {name: _milliseconds(percentile(one["latencies"], 0.5)) for name, one in measured.items()},
-        "p99 ms": {name: _milliseconds(one) for name, one in p99.items()},
-        "slowest ms": {name: _milliseconds(max(one["latencies"])) for name, one in measured.items()},
-        "memory MiB, start, middle, end": [round(one / MIB, 1) for one in memory],
-        "data folder MB, middle, end": [round(one / 1e6, 1) for one in disk],
+        "verifies": {name: measure_["seen"] for name, measure_ in measured.items()},
+        "p50 ms": {
+            name: _milliseconds(percentile(measure_["latencies"], 0.5)) for name, measure_ in measured.items()
+        },
+        "p99 ms": {name: _milliseconds(duration) for name, duration in p99.items()},
+        "slowest ms": {
+            name: _milliseconds(max(measure_["latencies"])) for name, measure_ in measured.items()
+        },
+        "memory MiB, start, middle, end": [round(size / MIB, 1) for size in memory],
+        "data folder MB, middle, end": [round(size / 1e6, 1) for size in disk],
         "server's processor seconds, and the machine's load": [round(spent, 1), *os.getloadavg()],
         "sign-ins, and the longest wait for a code in s": [
             customers["seen"],
@@ -124,11 +128,11 @@ def test_no_honest_installation_notices_the_hostile_ones(
             round(max(received["waits"], default=math.inf), 1),
             received["seen"],
         ],
-        "hostile": [one["seen"] for one in hostile],
+        "hostile": [attack["seen"] for attack in hostile],
     }
     sent = Counter[str]()
-    for one in hostile:
-        sent.update(one["seen"])
+    for attack in hostile:
+        sent.update(attack["seen"])
     with capsys.disabled():
         sys.stdout.write(f"\n{json.dumps(report, indent=2)}\n")
     assert set(quiet["seen"]) == set(loaded["seen"]) == {"verify: 200"}, report
@@ -230,8 +234,8 @@ def _activate_all(services: Services) -> None:
     """Activate every license but the first ones at a site of its own, whose name begins with ``www``."""
     now, numbers = services.now(), count()
     rows = [
-        {"license_id": one.id, "domain": f"www.site{next(numbers)}.example", "ip": "192.0.2.1"}
-        for one in services.licenses.list_all()
+        {"license_id": license_.id, "domain": f"www.site{next(numbers)}.example", "ip": "192.0.2.1"}
+        for license_ in services.licenses.list_all()
     ]
     with services.database.writing() as connection:
         others = rows[151 + HOSTILE :]
@@ -253,10 +257,10 @@ def _play(home: Path, seconds: float, *roles: tuple[str, dict[str, Any]]) -> lis
             for role, plan in roles
         ]
         try:
-            return [json.loads(one.communicate(timeout=seconds + 180)[0]) for one in processes]
+            return [json.loads(process.communicate(timeout=seconds + 180)[0]) for process in processes]
         finally:
-            for one in processes:
-                one.kill()
+            for process in processes:
+                process.kill()
 
 
 def _processor_seconds(process: subprocess.Popen[str]) -> float:

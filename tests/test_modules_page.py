@@ -23,7 +23,7 @@ def modules(package: str) -> Iterator[tuple[str, str]]:
     source = ROOT / "packages" / package / "src" / package
     for path in sorted(source.rglob("*.py")):
         name = path.relative_to(source).as_posix()
-        if name.startswith("_vendor") or any(one in name for one in PROGRAMS):
+        if name.startswith("_vendor") or any(folder in name for folder in PROGRAMS):
             continue
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         first = " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|").replace("``", "`")

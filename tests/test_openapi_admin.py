@@ -34,7 +34,9 @@ def test_a_change_has_no_defaults() -> None:
     schemas = describe_api()["components"]["schemas"]
     for name in ("LicenseChange", "ProductChange"):
         assert schemas[name]["properties"]
-        assert not [field for field, one in schemas[name]["properties"].items() if "default" in one]
+        assert not [
+            field for field, property_ in schemas[name]["properties"].items() if "default" in property_
+        ]
 
 
 def test_every_example_is_valid() -> None:
@@ -42,12 +44,14 @@ def test_every_example_is_valid() -> None:
     from openapi_schema_validator import OAS31Validator  # noqa: PLC0415 - as above
 
     components = describe_api()["components"]
-    for name, one in describe_api()["webhooks"].items():
-        (content,) = one["post"]["requestBody"]["content"].values()
+    for name, webhook in describe_api()["webhooks"].items():
+        (content,) = webhook["post"]["requestBody"]["content"].values()
         assert [
             wrong.message for wrong in OAS31Validator(content["schema"]).iter_errors(content["example"])
         ] == [], name
     for name, shape in components["schemas"].items():
         if "example" in shape:
             schema = {"$ref": f"#/components/schemas/{name}", "components": components}
-            assert [one.message for one in OAS31Validator(schema).iter_errors(shape["example"])] == [], name
+            assert [error.message for error in OAS31Validator(schema).iter_errors(shape["example"])] == [], (
+                name
+            )

@@ -36,18 +36,20 @@ def ask_php(pairs: list[tuple[str, str]]) -> list[int]:
     """Return what PHP says of each pair."""
     command = [PHP, "-n", "-r", PROGRAM]
     done = subprocess.run(command, input=json.dumps(pairs), check=True, capture_output=True, text=True)
-    return [int(one) for one in done.stdout.split()]
+    return [int(version) for version in done.stdout.split()]
 
 
 def test_the_vectors_are_what_php_says() -> None:
     """Each pair of the vectors has the order that this PHP gives it."""
-    assert ask_php([(one, two) for one, two, _ in VECTORS["orders"]]) == [one[2] for one in VECTORS["orders"]]
+    assert ask_php([(entry, two) for entry, two, _ in VECTORS["orders"]]) == [
+        entry[2] for entry in VECTORS["orders"]
+    ]
 
 
 def test_our_order_is_that_of_php() -> None:
     """20,000 pairs of versions by PEP 440, of all that may be in one."""
     draw = random.Random(440)
     versions = ["".join(map(draw.choice, PARTS)) for _ in range(40_000)]
-    assert all(parse_version(one) for one in versions)
+    assert all(parse_version(version) for version in versions)
     pairs = list(zip(versions[::2], versions[1::2], strict=True))
     assert [compare(*pair) for pair in pairs] == ask_php(pairs)

@@ -71,7 +71,7 @@ async def test_from_enrolment_to_recovery_code(
             codes = await page.locator(".codes li").all_inner_texts()
             await page.get_by_role("button", name="I have kept them").click()
             await page.wait_for_url("**/console")
-            cookies = {one["name"]: one.get("secure") for one in await visitor.context.cookies()}
+            cookies = {cookie["name"]: cookie.get("secure") for cookie in await visitor.context.cookies()}
             assert cookies == {"__Host-licserver": True}
 
             await page.get_by_role("button", name="Sign out").click()

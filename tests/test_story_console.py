@@ -309,7 +309,7 @@ async def test_two_seats_for_three_people(
     assert first.take().is_held
     clock.forward(seconds=45)
     eventually(lambda: len(lost) == 2)
-    assert [one.is_held for one in (first, second, third)] == [True, False, True]
+    assert [seat.is_held for seat in (first, second, third)] == [True, False, True]
 
 
 async def test_back_from_the_beta(shop: World, server: Server, open_app: OpenApp, program: Browser) -> None:

@@ -110,4 +110,9 @@ def test_a_feature_is_attached_by_three_statements(feature: str) -> None:
 @pytest.mark.parametrize("package", ["licclient", "licconform", "licserver"])
 def test_no_variable_is_called_one(package: str) -> None:
     """The name is the noun of the element: `license_`, `row`, `candidate`."""
-    assert structure.bindings_of_one(structure.Modules(package)) == []
+    assert structure.bindings_of_one(structure.Modules(package).paths.values()) == []
+
+
+def test_no_variable_of_a_test_is_called_one() -> None:
+    """Tests are read as stories: a name without a noun sends the reader back."""
+    assert structure.bindings_of_one(structure.list_tests()) == []

@@ -30,10 +30,10 @@ OWN = PrivateKey(b"\1" * 32)
 
 def test_both_sides_know_the_requests() -> None:
     """The client writes these codes, and the server reads them."""
-    for one in VECTOR["requests"]:
-        about = one["domain"], one["slug"], one["app_version"]
-        assert write_request(about[0], about[1], about[2] or "") == one["code"]
-        assert parse_request(one["code"]) == MachineRequest(*about)
+    for case in VECTOR["requests"]:
+        about = case["domain"], case["slug"], case["app_version"]
+        assert write_request(about[0], about[1], about[2] or "") == case["code"]
+        assert parse_request(case["code"]) == MachineRequest(*about)
 
 
 def test_both_sides_know_the_file() -> None:

@@ -140,7 +140,7 @@ def test_the_client_sends_and_reads_exactly_this(
 
 
 @both_flavours
-@pytest.mark.parametrize("case", parameters([one for one in KINDS.values() if one.file != "seats"]))
+@pytest.mark.parametrize("case", parameters([value for value in KINDS.values() if value.file != "seats"]))
 def test_over_a_socket_it_is_the_same(case: Case, flavour: str, tmp_path: Path, clock: MovableClock) -> None:
     """One case of each kind, over a real socket, in both flavours."""
     with (

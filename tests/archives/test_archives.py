@@ -253,12 +253,16 @@ def test_bills_of_materials_and_pinned_libraries() -> None:
         assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", package)
         components = bill.get("components", [])
         assert package == "licconform" or components
-        lacking = [one["name"] for one in components if not (one.get("version") and one.get("licenses"))]
+        lacking = [
+            component["name"]
+            for component in components
+            if not (component.get("version") and component.get("licenses"))
+        ]
         assert lacking == []
-        assert {one["name"].lower() for one in components}.isdisjoint(PACKAGES)
+        assert {component["name"].lower() for component in components}.isdisjoint(PACKAGES)
     pinned = (RELEASE / "requirements.txt").read_text(encoding="utf-8")
     names = {
-        re.sub(r"[-_.]+", "-", one["name"]).lower() for one in bill["components"]
+        re.sub(r"[-_.]+", "-", item["name"]).lower() for item in bill["components"]
     }  # the last one is licserver's
     for name in names:
         assert re.search(rf"^{re.escape(name)}==\S+.*\\\n +--hash=sha256:", pinned, re.MULTILINE), name

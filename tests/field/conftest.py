@@ -37,9 +37,11 @@ def sync(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     """Run `licserver source sync` against a WooCommerce shop with orders, and process what it has found."""
 
     def run(world: World, orders: Sequence[bytes], subscriptions: Sequence[bytes] | None = None) -> str:
-        lists = {"wp-json/wc/v3/orders": [json.loads(one) for one in orders]}
+        lists = {"wp-json/wc/v3/orders": [json.loads(order) for order in orders]}
         if subscriptions is not None:
-            lists["wp-json/wc/v3/subscriptions"] = [json.loads(one) for one in subscriptions]
+            lists["wp-json/wc/v3/subscriptions"] = [
+                json.loads(subscription) for subscription in subscriptions
+            ]
         monkeypatch.setenv("WOO_KEY", "ck_1:cs_1")
         command = Cli(world.folder / "data", monkeypatch, capsys)
         with serving_lists(lists) as address:

@@ -91,7 +91,7 @@ def test_a_code_needs_no_license_of_an_address_with_many(
     for _ in range(3):
         world.services.licenses.issue("app", terms)
     support = SupportService(world.services.context)
-    latest = [one.id for one in support.find_licenses("ann@example.com")]
+    latest = [license_.id for license_ in support.find_licenses("ann@example.com")]
     assert len(latest) == 3
     assert find_ids_by_email(world.services.context, "Ann@Example.com") == latest
 
@@ -129,7 +129,7 @@ def test_pages_of_one_customer_keep_no_other_customer_waiting(
         response = httpx.post(f"{server.url}/account/sign-in", data={"key": other}, timeout=10)
         assert response.status_code == 303
         is_over.set()
-        assert {one.result().status_code for one in pages} == {200}
+        assert {page_.result().status_code for page_ in pages} == {200}
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def add_row(connection: sa.Connection, table: sa.Table, known: dict[str, dict[st
 
 
 def _key(table: sa.Table, name: str) -> str:
-    return next(one.key for one in table.c if one.name == name)
+    return next(column.key for column in table.c if column.name == name)
 
 
 def _value(column: sa.Column[Any]) -> Any:
@@ -120,7 +120,7 @@ def test_pg_cron_105_what_a_clock_ahead_has_stored_does_not_stand_still(world: W
     world.services.context.settled_now()
     with world.services.database.reading() as connection:
         stored = connection.scalar(sa.select(column))
-        future = [one.column for one in instants.count_future(connection, world.clock())]
+        future = [future_.column for future_ in instants.count_future(connection, world.clock())]
     assert name not in future
     if stored is None:  # a key of its row
         assert column.primary_key
@@ -162,7 +162,7 @@ def dump(world: World) -> dict[str, list[Any]]:
 STEPS = [timedelta(minutes=6), timedelta(hours=2), timedelta(days=3), YEAR]
 
 
-@pytest.mark.parametrize("step", [*STEPS, *(-one for one in STEPS)], ids=str)
+@pytest.mark.parametrize("step", [*STEPS, *(-step_ for step_ in STEPS)], ids=str)
 @pytest.mark.parametrize("stays", [timedelta(), timedelta(minutes=3), timedelta(hours=1)], ids=str)
 def test_a_step_is_believed_only_once_it_has_lasted(step: timedelta, stays: timedelta) -> None:
     """Until then the settled instant stays; a clock that comes back earlier goes on as before."""
@@ -323,10 +323,10 @@ def test_what_a_program_of_before_has_sent_too_early_is_sent_again(mailing: Worl
     assert mark <= mailing.clock()
     assert expired_events(mailing) == early
     days_go_by(mailing, 22)
-    again = [one for one in expired_events(mailing) if one not in early]
+    again = [expired_event for expired_event in expired_events(mailing) if expired_event not in early]
     assert len(again) == 2
     notices = [job.key for job in mailing.repositories.queue.list_page(NOTICES, limit=200)]
-    assert [one.count("license_ending") for one in notices] == [1, 1]
+    assert [notice.count("license_ending") for notice in notices] == [1, 1]
     assert notices[0] == f"again/{notices[1]}"
     days_go_by(mailing, 3)
     assert len(expired_events(mailing)) == 4
@@ -486,4 +486,6 @@ def test_a_rollout_grows_by_no_step(world: World) -> None:
 def clock_warnings(world: World) -> list[str]:
     """What `licserver check` warns of about the clock."""
     found = check_installation(world.services.settings, world.clock(), reach=False)
-    return [one.message for one in found if one.about == "clock" and one.level is not Level.OK]
+    return [
+        finding.message for finding in found if finding.about == "clock" and finding.level is not Level.OK
+    ]

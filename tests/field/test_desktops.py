@@ -361,4 +361,4 @@ def test_encode_httpx_806(
     [head] = heads
     assert head.startswith("POST http://licenses.example/")
     given = [line.partition(" Basic ")[2] for line in head.splitlines() if "authorization" in line.lower()]
-    assert [b64decode(one).decode() for one in given] == ([] if sent is None else [sent])
+    assert [b64decode(argument).decode() for argument in given] == ([] if sent is None else [sent])

@@ -192,7 +192,7 @@ def claim(world: World, seconds: float = 0) -> list[str]:
     worker = BackgroundWorker(world.repositories, world.clock)
     register_mail(worker, world.services)
     world.clock.forward(seconds=seconds)
-    free = {name: one.at_once for name, one in worker._queues.items()}
+    free = {name: queue.at_once for name, queue in worker._queues.items()}
     return [job.payload["template"] for job in worker._claim(free, Counter())]
 
 

@@ -34,7 +34,7 @@ def shop(world: World, shop_secrets: None) -> World:
 
 def ends(world: World) -> list[tuple[date | None, datetime | None]]:
     """Return for each license on which day and with what its subscription it ends."""
-    return [(one.expires_on, one.subscription_ended_at) for one in licenses(world)]
+    return [(license_.expires_on, license_.subscription_ended_at) for license_ in licenses(world)]
 
 
 @pytest.mark.sampled(4)

@@ -30,7 +30,7 @@ def order(*lines: dict[str, Any], at: str = "2026-06-16T12:00:00", **fields: Any
 
 def products(world: World) -> list[str]:
     """Return of which product each license is."""
-    return sorted(one.product_slug for one in licenses(world))
+    return sorted(license_.product_slug for license_ in licenses(world))
 
 
 def mails(world: World) -> int:

@@ -38,7 +38,7 @@ def test_a_reissued_key_goes_on_with_its_subscription(shop: World) -> None:
     (first,) = licenses(shop)
     new, _ = shop.services.support.reissue(first.id.hex())
     process(shop, "polar", *paid(7))
-    known = {one.id: one for one in licenses(shop)}
+    known = {license_.id: license_ for license_ in licenses(shop)}
     assert (len(known), {*states(shop, "polar")}) == (2, {"done"})
     assert known[first.id].revoked_at is not None
     assert known[new.id].revoked_at is None
@@ -58,7 +58,7 @@ def test_a_reissued_key_is_refunded(shop: World) -> None:
     new, _ = shop.services.support.reissue(first.id.hex())
     refunded = shops.polar_order(status="refunded", refunded_amount=2_000)
     process(shop, "polar", shops.polar("order.refunded", "2026-06-20T12:00:00Z", **refunded))
-    reasons = {one.id: one.revoked_reason or "" for one in licenses(shop)}
+    reasons = {license_.id: license_.revoked_reason or "" for license_ in licenses(shop)}
     assert reasons[new.id] == "the order was refunded"
     assert reasons[first.id].startswith("replaced by")
 
@@ -70,7 +70,7 @@ def test_a_changed_mapping_revives_no_refunded_key(shop: World) -> None:
     process(shop, "polar", shops.polar("order.refunded", "2026-06-20T12:00:00Z", **refunded))
     shop.services.sources.map("polar", "prod_1", "app", slots=99)
     process(shop, "polar", shops.polar("order.updated", "2026-06-21T12:00:00Z", **refunded))
-    assert [one.revoked_reason for one in licenses(shop)] == ["the order was refunded"]
+    assert [license_.revoked_reason for license_ in licenses(shop)] == ["the order was refunded"]
 
 
 def test_a_key_of_a_subscription_has_no_day_of_its_own(shop: World) -> None:

@@ -16,7 +16,7 @@ NOT_WHOLE: list[Any] = [1.5, "0.250", -1, "many", "٣", 1e400]
 FABRIC: dict[str, Any] = {"product_id": 7, "variation_id": 0, "sku": "FABRIC"}
 
 
-def one(kind: str, quantity: Any) -> bytes:
+def sell(kind: str, quantity: Any) -> bytes:
     """Return a purchase of a quantity."""
     match kind:
         case "stripe":
@@ -46,7 +46,7 @@ def one(kind: str, quantity: Any) -> bytes:
 def test_a_purchase_of_an_odd_quantity(kind: str, quantity: Any) -> None:
     """Nothing is assumed: a person is asked how many there were, or to issue so many; of none, no one is."""
     vendor = Vendor(kind, mapped(EXTERNAL[kind]))
-    vendor.receive(one(kind, quantity))
+    vendor.receive(sell(kind, quantity))
     wanted = ["QUANTITY"] if quantity in NOT_WHOLE else ["MANY"] if quantity else []
     assert (vendor.licenses, vendor.asked) == ([], wanted)
 

@@ -32,12 +32,12 @@ def shop(world: World, shop_secrets: None) -> World:
 
 def ends(world: World) -> list[tuple[date | None, datetime | None]]:
     """Return for each license, the first first, on which day and with what its subscription it ends."""
-    return [(one.expires_on, one.subscription_ended_at) for one in licenses(world)][::-1]
+    return [(license_.expires_on, license_.subscription_ended_at) for license_ in licenses(world)][::-1]
 
 
 def reasons(world: World) -> str:
     """Return the reasons of all deliveries."""
-    return "\n".join(one.reason or "" for one in world.services.sources.list_events(WOO).items)
+    return "\n".join(event.reason or "" for event in world.services.sources.list_events(WOO).items)
 
 
 DELIVERIES = {

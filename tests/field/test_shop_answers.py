@@ -51,7 +51,7 @@ def send(handler: BaseHTTPRequestHandler, body: bytes, **headers: str) -> None:
 async def fetch(address: str) -> int:
     """Read all that Stripe's API lists; return how many."""
     found = shop_apis.fetch_deliveries(ShopKind.STRIPE, "sk_1", SINCE, address)
-    return len([one async for one in found])
+    return len([problem async for problem in found])
 
 
 def _send_endlessly(handler: BaseHTTPRequestHandler) -> None:

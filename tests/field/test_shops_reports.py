@@ -58,8 +58,8 @@ LIFETIME = stripe(
 def test_laravel_cashier_stripe_1201(later: float) -> None:
     """The state before payment arrives last, and is of the same second (also stripe/stripe-cli#418)."""
     created = subscription(0, "incomplete", type_="created")
-    for one in play("stripe", "price_1", created, subscription(later), FIRST):
-        assert (one.ends, one.asked) == ([at(30) + GRACE], [])
+    for shop in play("stripe", "price_1", created, subscription(later), FIRST):
+        assert (shop.ends, shop.asked) == ([at(30) + GRACE], [])
 
 
 def test_mickasmt_next_saas_stripe_starter_42() -> None:
@@ -67,8 +67,8 @@ def test_mickasmt_next_saas_stripe_starter_42() -> None:
     session = stripe(
         "checkout.session.completed", id="cs_1", mode="subscription", subscription="sub_1", locale="fr"
     )
-    for one in play("stripe", "price_1", session, FIRST, subscription(0)):
-        assert len(one.valid) == 1
+    for shop in play("stripe", "price_1", session, FIRST, subscription(0)):
+        assert len(shop.valid) == 1
     first, *_ = play("stripe", "price_1", session, FIRST)
     assert first.licenses[0].language == "fr"
 
@@ -81,8 +81,8 @@ def test_luqp2_image_metahub_531() -> None:
         (LIFETIME, "app"),
         (invoice(1, 0, reason="subscription_create", payment_intent="pi_1"), "price_1"),
     ):
-        assert not any(one.valid for one in play("stripe", name, bought, disputed))
-        assert all(one.valid for one in play("stripe", name, bought, disputed, won))
+        assert not any(shop.valid for shop in play("stripe", name, bought, disputed))
+        assert all(shop.valid for shop in play("stripe", name, bought, disputed, won))
 
 
 def test_getlago_lago_api_6444() -> None:
@@ -91,8 +91,8 @@ def test_getlago_lago_api_6444() -> None:
     inquiry = stripe("charge.dispute.created", 1, id="dp_1", status="warning_needs_response", **names)
     other = stripe("charge.dispute.created", 2, id="dp_2", status="needs_response", **names)
     closed = stripe("charge.dispute.closed", 3, id="dp_1", status="warning_closed", **names)
-    assert all(one.valid for one in play("stripe", "app", LIFETIME, inquiry))
-    assert not any(one.valid for one in play("stripe", "app", LIFETIME, inquiry, other, closed))
+    assert all(shop.valid for shop in play("stripe", "app", LIFETIME, inquiry))
+    assert not any(shop.valid for shop in play("stripe", "app", LIFETIME, inquiry, other, closed))
 
 
 def test_liberusoftware_genealogy_laravel_1605() -> None:
@@ -100,29 +100,29 @@ def test_liberusoftware_genealogy_laravel_1605() -> None:
     paused = subscription(
         5, pause_collection={"behavior": "void"}, current_period_end=int(at(60).timestamp())
     )
-    for one in play("stripe", "price_1", FIRST, paused):
-        assert one.ends == [at(30)]
+    for shop in play("stripe", "price_1", FIRST, paused):
+        assert shop.ends == [at(30)]
     resumed = subscription(
         40, current_period_start=int(at(30).timestamp()), current_period_end=int(at(60).timestamp())
     )
-    for one in play("stripe", "price_1", FIRST, paused, resumed):
-        assert one.ends == [at(60) + GRACE]
+    for shop in play("stripe", "price_1", FIRST, paused, resumed):
+        assert shop.ends == [at(60) + GRACE]
 
 
 def test_ai_shipping_labs_website_1314() -> None:
     """A cancellation by `cancel_at` alone is for later, and can be taken back."""
     cancelled = subscription(3, cancel_at=int(at(30).timestamp()), cancel_at_period_end=False)
-    for one in play("stripe", "price_1", FIRST, cancelled):
-        assert one.ends == [at(30)]
-    for one in play("stripe", "price_1", FIRST, cancelled, subscription(4)):
-        assert one.ends == [at(30) + GRACE]
+    for shop in play("stripe", "price_1", FIRST, cancelled):
+        assert shop.ends == [at(30)]
+    for shop in play("stripe", "price_1", FIRST, cancelled, subscription(4)):
+        assert shop.ends == [at(30) + GRACE]
 
 
 def test_stripe_stripe_dotnet_3103() -> None:
     """A subscription that began for nothing, of which more are bought: each has a license."""
     free = invoice(1, 0, reason="subscription_create", amount_paid=0)
-    for one in play("stripe", "price_1", free, subscription(5, quantity=2)):
-        assert len(one.valid) == 2
+    for shop in play("stripe", "price_1", free, subscription(5, quantity=2)):
+        assert len(shop.valid) == 2
 
 
 def test_opengovsg_formsg_5937() -> None:
@@ -145,14 +145,14 @@ def test_opengovsg_formsg_5937() -> None:
         amount=2_000,
         amount_refunded=2_000,
     )
-    assert all(one.valid for one in play("stripe", "app", LIFETIME, part))
-    assert not any(one.valid for one in play("stripe", "app", LIFETIME, part, whole))
+    assert all(shop.valid for shop in play("stripe", "app", LIFETIME, part))
+    assert not any(shop.valid for shop in play("stripe", "app", LIFETIME, part, whole))
 
 
 def test_theopenco_llmgateway_3832() -> None:
     """A renewal that arrives before the purchase, and an older state that arrives last."""
-    for one in play("stripe", "price_1", invoice(2, 30), FIRST, subscription(0)):
-        assert (one.ends, len(one.licenses)) == ([at(60) + GRACE], 1)
+    for shop in play("stripe", "price_1", invoice(2, 30), FIRST, subscription(0)):
+        assert (shop.ends, len(shop.licenses)) == ([at(60) + GRACE], 1)
 
 
 # --- Paddle -----------------------------------------------------------------------------------
@@ -182,16 +182,16 @@ WEB = transaction(1, 0, "web")
 def test_paddlehq_paddle_node_sdk_107() -> None:
     """A renewal that fails is first reported as active with the next period: what was paid is the end."""
     failing = [paddle(30, "active", 30), paddle(30.01, "past_due", 30)]
-    for one in play("paddle", "pri_1", WEB, *failing):
-        assert one.ends == [at(30) + GRACE]
-    for one in play("paddle", "pri_1", WEB, *failing, transaction(2, 30)):
-        assert one.ends == [at(60) + GRACE]
+    for shop in play("paddle", "pri_1", WEB, *failing):
+        assert shop.ends == [at(30) + GRACE]
+    for shop in play("paddle", "pri_1", WEB, *failing, transaction(2, 30)):
+        assert shop.ends == [at(60) + GRACE]
 
 
 def test_plausible_analytics_4240() -> None:
     """Past due and active of the same second: the state that has got further counts, in any order."""
-    for one in play("paddle", "pri_1", WEB, paddle(30, "past_due", 30), paddle(30, "active", 30)):
-        assert one.ends == [at(60) + GRACE]
+    for shop in play("paddle", "pri_1", WEB, paddle(30, "past_due", 30), paddle(30, "active", 30)):
+        assert shop.ends == [at(60) + GRACE]
 
 
 def test_laravel_cashier_paddle_238() -> None:
@@ -203,9 +203,9 @@ def test_laravel_cashier_paddle_238() -> None:
         "transaction.ready",
         "transaction.paid",
     ]
-    others = [shops.paddle(one, {}) for one in [*types, "business.created", "transaction.updated"]]
-    (one, *_) = play("paddle", "pri_1", *others, WEB, paddle(0, "active"))
-    assert len(one.licenses) == 1
+    others = [shops.paddle(type_, {}) for type_ in [*types, "business.created", "transaction.updated"]]
+    (shop, *_) = play("paddle", "pri_1", *others, WEB, paddle(0, "active"))
+    assert len(shop.licenses) == 1
 
 
 @pytest.mark.parametrize("canceled_at", [10, 30])
@@ -213,19 +213,19 @@ def test_laravel_cashier_paddle_92(canceled_at: float) -> None:
     """Cancelled at once ends at once, whatever was scheduled before (also almarklein/timetagger#332)."""
     scheduled = paddle(5, "active", scheduled_change={"action": "cancel", "effective_at": text(30)})
     ended = paddle(canceled_at, "canceled", canceled_at=text(canceled_at))
-    for one in play("paddle", "pri_1", WEB, scheduled):
-        assert one.ends == [at(30)]
-    for one in play("paddle", "pri_1", WEB, scheduled, ended):
-        assert one.ends == [at(canceled_at)]
+    for shop in play("paddle", "pri_1", WEB, scheduled):
+        assert shop.ends == [at(30)]
+    for shop in play("paddle", "pri_1", WEB, scheduled, ended):
+        assert shop.ends == [at(canceled_at)]
 
 
 def test_laravel_cashier_paddle_101() -> None:
     """A paused subscription has no next payment, and can be cancelled."""
     paused = paddle(30, "paused", next_billed_at=None)
-    for one in play("paddle", "pri_1", WEB, paused):
-        assert one.ends == [at(30)]
-    for one in play("paddle", "pri_1", WEB, paused, paddle(40, "canceled", canceled_at=text(40))):
-        assert one.ends == [at(40)]
+    for shop in play("paddle", "pri_1", WEB, paused):
+        assert shop.ends == [at(30)]
+    for shop in play("paddle", "pri_1", WEB, paused, paddle(40, "canceled", canceled_at=text(40))):
+        assert shop.ends == [at(40)]
 
 
 # --- Lemon Squeezy ----------------------------------------------------------------------------
@@ -242,8 +242,8 @@ def lemon(status: str, name: str = "updated", **fields: Any) -> bytes:
 def test_lmsqueezy_lemonsqueezy_js_145_the_event_itself() -> None:
     """`subscription_plan_changed` is in no documentation."""
     changed = lemon("active", "plan_changed", variant_id=12, updated_at="2026-06-20T12:00:00Z")
-    for one in play("lemonsqueezy", "11 12", ORDER, lemon("active"), changed):
-        assert [license_.item for license_ in one.valid] == ["12"]
+    for shop in play("lemonsqueezy", "11 12", ORDER, lemon("active"), changed):
+        assert [license_.item for license_ in shop.valid] == ["12"]
 
 
 def test_lmsqueezy_lemonsqueezy_js_116() -> None:
@@ -251,18 +251,18 @@ def test_lmsqueezy_lemonsqueezy_js_116() -> None:
     more: dict[str, Any] = {"variant_id": 12, "updated_at": "2026-06-20T12:00:01Z"}
     variant = lemon("active", variant_id=12, updated_at="2026-06-20T12:00:00Z")
     quantity = lemon("active", first_subscription_item={"quantity": 4}, **more)
-    for one in play("lemonsqueezy", "11 12", ORDER, variant, quantity):
-        assert len(one.valid) == 4
+    for shop in play("lemonsqueezy", "11 12", ORDER, variant, quantity):
+        assert len(shop.valid) == 4
 
 
 def test_lmsqueezy_laravel_32() -> None:
     """Cancelled is not over, and can be resumed (also lmsqueezy/laravel#113, moasq/agentic-ship#28)."""
     ends = {"ends_at": "2026-07-15T12:00:00Z", "updated_at": "2026-06-20T12:00:00Z"}
-    for one in play("lemonsqueezy", "11", ORDER, lemon("cancelled", "cancelled", **ends)):
-        assert one.ends == [at(30)]
+    for shop in play("lemonsqueezy", "11", ORDER, lemon("cancelled", "cancelled", **ends)):
+        assert shop.ends == [at(30)]
     resumed = lemon("active", "resumed", updated_at="2026-06-21T12:00:00Z")
-    for one in play("lemonsqueezy", "11", ORDER, lemon("cancelled", "cancelled", **ends), resumed):
-        assert one.ends == [at(30) + GRACE]
+    for shop in play("lemonsqueezy", "11", ORDER, lemon("cancelled", "cancelled", **ends), resumed):
+        assert shop.ends == [at(30) + GRACE]
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_ametel01_bruno_382(status: str, end: float) -> None:
     report = lemon(
         status, updated_at=text(10), renews_at=text(40), ends_at=text(30) if status == "expired" else None
     )
-    for one in play("lemonsqueezy", "11", ORDER, lemon("active"), report):
-        assert one.ends == [at(end)]
+    for shop in play("lemonsqueezy", "11", ORDER, lemon("active"), report):
+        assert shop.ends == [at(end)]
 
 
 # --- WooCommerce ------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def renewal(id_: int, status: str = "processing", days: float = 30, **fields: An
 def test_license_wp_license_wp_34(status: str) -> None:
     """A license of a refunded order (also Automattic/sensei#181)."""
     over = shops.woo(status, date_modified_gmt="2026-06-20T12:00:00", **PAID)
-    assert not any(one.valid for one in play("woocommerce", "APP", WOO, over))
+    assert not any(shop.valid for shop in play("woocommerce", "APP", WOO, over))
 
 
 def test_woocommerce_woocommerce_18363() -> None:
@@ -304,7 +304,7 @@ def test_woocommerce_woocommerce_18363() -> None:
     over = shops.woo(
         "completed", date_modified_gmt="2026-06-20T12:00:00", refunds=[{"total": "-29.35"}], **PAID
     )
-    assert not any(one.valid for one in play("woocommerce", "APP", WOO, over))
+    assert not any(shop.valid for shop in play("woocommerce", "APP", WOO, over))
 
 
 def test_license_wp_license_wp_27() -> None:
@@ -321,9 +321,9 @@ def test_license_wp_license_wp_27() -> None:
         date_paid_gmt="2026-06-20T12:00:00",
     )
     again = shops.woo_subscription(id=901, parent_id=801, date_modified_gmt="2026-06-20T12:00:01")
-    for one in play("woocommerce", "APP", WOO, cancelled, resubscribed, again):
-        assert [license_.ends_at for license_ in one.licenses if license_.order_id == "727"] == [at(5)]
-        assert len(one.licenses) == 2
+    for shop in play("woocommerce", "APP", WOO, cancelled, resubscribed, again):
+        assert [license_.ends_at for license_ in shop.licenses if license_.order_id == "727"] == [at(5)]
+        assert len(shop.licenses) == 2
 
 
 def test_wpexpertsio_license_manager_for_woocommerce_154() -> None:
@@ -339,23 +339,23 @@ def test_wpexpertsio_license_manager_for_woocommerce_154() -> None:
     after = MAKE.woo_subscription(
         **{**MONTHLY, "date_modified_gmt": "2026-06-20T12:00:00", "line_items": [line]}
     )
-    for one in play("woocommerce", "APP 24", WOO, switch, after, renewal(801, line_items=[line])):
-        assert (len(one.licenses), one.ends, one.asked) == (1, [at(60) + GRACE], [])
+    for shop in play("woocommerce", "APP 24", WOO, switch, after, renewal(801, line_items=[line])):
+        assert (len(shop.licenses), shop.ends, shop.asked) == (1, [at(60) + GRACE], [])
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("status", ["cancelled", "pending", "processing"])
 def test_woocommerce_woocommerce_65961(status: str) -> None:
     """Two orders renew the same period: it is one period, whatever becomes of the second order."""
-    for one in play("woocommerce", "APP", WOO, SUBSCRIBED, renewal(801), renewal(802, status)):
-        assert (one.ends, len(one.licenses)) == ([at(60) + GRACE], 1)
+    for shop in play("woocommerce", "APP", WOO, SUBSCRIBED, renewal(801), renewal(802, status)):
+        assert (shop.ends, len(shop.licenses)) == ([at(60) + GRACE], 1)
 
 
 def test_automattic_woocommerce_subscriptions_core_820() -> None:
     """A renewal has the number of the first order: its license stays, and is extended."""
-    one = Vendor("woocommerce", mapped("APP"))
-    one.receive(WOO, SUBSCRIBED, renewal(727))
-    assert (len(one.licenses), one.ends) == (1, [at(60) + GRACE])
+    shop = Vendor("woocommerce", mapped("APP"))
+    shop.receive(WOO, SUBSCRIBED, renewal(727))
+    assert (len(shop.licenses), shop.ends) == (1, [at(60) + GRACE])
 
 
 def test_wpexpertsio_license_manager_for_woocommerce_101() -> None:
@@ -364,8 +364,8 @@ def test_wpexpertsio_license_manager_for_woocommerce_101() -> None:
         shops.woo(status, date_modified_gmt=f"2026-06-{day}T12:00:00", **PAID)
         for status, day in (("completed", 16), ("completed", 17))
     ]
-    for one in play("woocommerce", "APP", WOO, *bodies):
-        assert len(one.licenses) == 1
+    for shop in play("woocommerce", "APP", WOO, *bodies):
+        assert len(shop.licenses) == 1
 
 
 # --- Polar ------------------------------------------------------------------------------------
@@ -388,31 +388,31 @@ def polar(
 def test_polarsource_polar_8325() -> None:
     """`subscription.revoked` is also sent for one that is past due, and that is paid later."""
     missing = polar(30, "past_due", "revoked", 30)
-    for one in play("polar", "prod_1", POLAR_FIRST, polar(0), missing):
-        assert one.ends == [at(30) + GRACE]
-    for one in play("polar", "prod_1", POLAR_FIRST, missing, polar(33, start=30)):
-        assert one.ends == [at(60) + GRACE]
+    for shop in play("polar", "prod_1", POLAR_FIRST, polar(0), missing):
+        assert shop.ends == [at(30) + GRACE]
+    for shop in play("polar", "prod_1", POLAR_FIRST, missing, polar(33, start=30)):
+        assert shop.ends == [at(60) + GRACE]
 
 
 def test_textbee_textbee_237() -> None:
     """Canceled is for the end of the period, and revoked is the end (also danestves/laravel-polar#32)."""
     cancelled = polar(5, "active", "canceled", cancel_at_period_end=True, ends_at=text(30))
     revoked = polar(30, "canceled", "revoked", ended_at=text(30))
-    for one in play("polar", "prod_1", POLAR_FIRST, cancelled):
-        assert one.ends == [at(30)]
-    for one in play("polar", "prod_1", POLAR_FIRST, cancelled, revoked):
-        assert one.ends == [at(30)]
+    for shop in play("polar", "prod_1", POLAR_FIRST, cancelled):
+        assert shop.ends == [at(30)]
+    for shop in play("polar", "prod_1", POLAR_FIRST, cancelled, revoked):
+        assert shop.ends == [at(30)]
 
 
 def test_polarsource_polar_9473() -> None:
     """Cancelled for later, and then at once; or taken back (its #8677)."""
     later = polar(5, "active", "canceled", cancel_at_period_end=True, ends_at=text(30))
-    for one in play(
+    for shop in play(
         "polar", "prod_1", POLAR_FIRST, later, polar(6, "canceled", "canceled", ended_at=text(6))
     ):
-        assert one.ends == [at(6)]
-    for one in play("polar", "prod_1", POLAR_FIRST, later, polar(6, "active", "uncanceled")):
-        assert one.ends == [at(30) + GRACE]
+        assert shop.ends == [at(6)]
+    for shop in play("polar", "prod_1", POLAR_FIRST, later, polar(6, "active", "uncanceled")):
+        assert shop.ends == [at(30) + GRACE]
 
 
 @pytest.mark.parametrize("is_paid", [True, False])
@@ -422,10 +422,10 @@ def test_polarsource_polar_6746(is_paid: bool) -> None:
     pending = shops.polar("order.created", text(30.001), **shops.polar_order(status="pending", **cycle))
     paid = shops.polar("order.paid", text(30.01), **shops.polar_order(**cycle))
     last = paid if is_paid else polar(30.02, "past_due", "past_due", 30)
-    for one in play("polar", "prod_1", POLAR_FIRST, polar(30, start=30), pending, last):
-        assert one.asked == []
-        assert len(one.licenses) == 1
-        (end,) = one.ends
+    for shop in play("polar", "prod_1", POLAR_FIRST, polar(30, start=30), pending, last):
+        assert shop.asked == []
+        assert len(shop.licenses) == 1
+        (end,) = shop.ends
         assert end is not None
         assert abs(end - at(60 if is_paid else 30) - GRACE) < timedelta(hours=1)
 
@@ -440,18 +440,18 @@ def test_polarsource_polar_7951() -> None:
 
     bought = shops.polar("order.paid", **shops.polar_order())
     halves = [refund(1, "succeeded", 1), refund(2, "succeeded", 2)]
-    assert not any(one.valid for one in play("polar", "prod_1", bought, *halves))
-    assert all(one.valid for one in play("polar", "prod_1", bought, *halves, refund(2, "failed", 3)))
+    assert not any(shop.valid for shop in play("polar", "prod_1", bought, *halves))
+    assert all(shop.valid for shop in play("polar", "prod_1", bought, *halves, refund(2, "failed", 3)))
     whole = shops.polar(
         "order.updated", text(3), **shops.polar_order(status="refunded", refunded_amount=2_000)
     )
-    assert not any(one.valid for one in play("polar", "prod_1", bought, whole))
+    assert not any(shop.valid for shop in play("polar", "prod_1", bought, whole))
 
 
 def test_polarsource_polar_7465() -> None:
     """Seats that are bought later are licenses."""
-    for one in play("polar", "prod_1", POLAR_FIRST, polar(0), polar(5, seats=4)):
-        assert len(one.valid) == 4
+    for shop in play("polar", "prod_1", POLAR_FIRST, polar(0), polar(5, seats=4)):
+        assert len(shop.valid) == 4
 
 
 # --- Dodo Payments ----------------------------------------------------------------------------
@@ -470,8 +470,8 @@ def dodo(type_: str, days: float = 0, status: str = "active", start: float = 0, 
 
 def test_sachinchaurasiya360_internhack_1953() -> None:
     """The payment before the subscription, or after it."""
-    for one in play("dodo", "pdt_1", DODO_PAID, dodo("active")):
-        assert (len(one.licenses), one.ends, one.asked) == (1, [at(30) + GRACE], [])
+    for shop in play("dodo", "pdt_1", DODO_PAID, dodo("active")):
+        assert (len(shop.licenses), shop.ends, shop.asked) == (1, [at(30) + GRACE], [])
 
 
 def test_dodopayments_dodo_docs_279() -> None:
@@ -480,10 +480,10 @@ def test_dodopayments_dodo_docs_279() -> None:
         "payment.failed", text(30), **shops.dodo_payment(payment_id="pay_2", subscription_id="sub_1")
     )
     held = dodo("on_hold", 30.01, "on_hold", 30)
-    for one in play("dodo", "pdt_1", DODO_PAID, failed, held):
-        assert one.ends == [at(30) + GRACE]
-    for one in play("dodo", "pdt_1", DODO_PAID, held, dodo("active", 32, start=30)):
-        assert (one.ends, len(one.licenses)) == ([at(60) + GRACE], 1)
+    for shop in play("dodo", "pdt_1", DODO_PAID, failed, held):
+        assert shop.ends == [at(30) + GRACE]
+    for shop in play("dodo", "pdt_1", DODO_PAID, held, dodo("active", 32, start=30)):
+        assert (shop.ends, len(shop.licenses)) == ([at(60) + GRACE], 1)
 
 
 def test_koala73_worldmonitor_4440() -> None:
@@ -495,8 +495,8 @@ def test_koala73_worldmonitor_4440() -> None:
         )
         for n in range(2, 6)
     ]
-    one, *_ = play("dodo", "pdt_1", *tries, shops.dodo("payment.succeeded", **shops.dodo_payment()))
-    assert (len(one.licenses), one.asked) == (1, [])
+    shop, *_ = play("dodo", "pdt_1", *tries, shops.dodo("payment.succeeded", **shops.dodo_payment()))
+    assert (len(shop.licenses), shop.asked) == (1, [])
 
 
 def test_thadeucity_kana_app_back_59() -> None:
@@ -505,7 +505,7 @@ def test_thadeucity_kana_app_back_59() -> None:
     refund = shops.dodo("refund.succeeded", text(1), refund_id="r", status="succeeded", amount=2_000, **names)
     dispute = shops.dodo("dispute.opened", text(1), dispute_id="d", dispute_status="dispute_opened", **names)
     for back in (refund, dispute):
-        assert not any(one.valid for one in play("dodo", "pdt_1", DODO_PAID, dodo("active"), back))
+        assert not any(shop.valid for shop in play("dodo", "pdt_1", DODO_PAID, dodo("active"), back))
 
 
 # --- Gumroad ----------------------------------------------------------------------------------
@@ -516,27 +516,27 @@ JOINED = shops.gumroad(**MEMBER)
 
 def test_antiwork_gumroad_469() -> None:
     """No ping is sent for a cancellation: the membership ends after what was paid (also its #6812)."""
-    for one in play("gumroad", "app", JOINED):
-        assert one.ends == [datetime(2026, 7, 15, 12, tzinfo=UTC) + GRACE]
+    for shop in play("gumroad", "app", JOINED):
+        assert shop.ends == [datetime(2026, 7, 15, 12, tzinfo=UTC) + GRACE]
     cancelled = shops.gumroad_subscription("cancellation", cancelled_at=text(3))
-    for one in play("gumroad", "app", JOINED, cancelled):
-        assert one.ends == [datetime(2026, 7, 15, 12, tzinfo=UTC)]
+    for shop in play("gumroad", "app", JOINED, cancelled):
+        assert shop.ends == [datetime(2026, 7, 15, 12, tzinfo=UTC)]
 
 
 def test_antiwork_gumroad_4036() -> None:
     """Two memberships of the same product and customer are two."""
     other = shops.gumroad(sale_id="sale_2==", subscription_id="sub_2==", recurrence="monthly")
     ended = shops.gumroad_subscription("subscription_ended", subscription_id="sub_2==", ended_at=text(5))
-    for one in play("gumroad", "app", JOINED, other, ended):
-        assert sorted(one.ends, key=str) == [at(5), datetime(2026, 7, 15, 12, tzinfo=UTC) + GRACE]
+    for shop in play("gumroad", "app", JOINED, other, ended):
+        assert sorted(shop.ends, key=str) == [at(5), datetime(2026, 7, 15, 12, tzinfo=UTC) + GRACE]
 
 
 def test_antiwork_gumroad_4825() -> None:
     """Two partial refunds: the ping says when all of it is gone."""
     part, whole = shops.gumroad("refund"), shops.gumroad("refund", refunded="true")
-    for one in play("gumroad", "app", shops.gumroad(), part):
-        assert (len(one.valid), one.asked) == (1, [])
-    assert not any(one.valid for one in play("gumroad", "app", shops.gumroad(), part, whole))
+    for shop in play("gumroad", "app", shops.gumroad(), part):
+        assert (len(shop.valid), shop.asked) == (1, [])
+    assert not any(shop.valid for shop in play("gumroad", "app", shops.gumroad(), part, whole))
 
 
 def test_antiwork_gumroad_532() -> None:
@@ -544,5 +544,5 @@ def test_antiwork_gumroad_532() -> None:
     again = shops.gumroad(
         sale_id="sale_2==", quantity="5", is_recurring_charge="true", sale_timestamp=text(30), **MEMBER
     )
-    for one in play("gumroad", "app", shops.gumroad(quantity="5", **MEMBER), again):
-        assert (len(one.licenses), set(one.ends)) == (5, {datetime(2026, 8, 15, 12, tzinfo=UTC) + GRACE})
+    for shop in play("gumroad", "app", shops.gumroad(quantity="5", **MEMBER), again):
+        assert (len(shop.licenses), set(shop.ends)) == (5, {datetime(2026, 8, 15, 12, tzinfo=UTC) + GRACE})

@@ -64,7 +64,7 @@ def test_thinline_dynamic_solutions_thinlineradio_208() -> None:
     second = invoice(2, 1, 1, of="2", reason="create")
     end = subscription(3, "canceled", of="2", type_="deleted", ended_at=int(at(3).timestamp()))
     for vendor in play("stripe", "price_1", FIRST, second, end):
-        by_subscription = {one.subscription_id: one.ends_at for one in vendor.licenses}
+        by_subscription = {license_.subscription_id: license_.ends_at for license_ in vendor.licenses}
         assert by_subscription == {"sub_1": at(30) + GRACE, "sub_2": at(3)}
 
 
@@ -86,7 +86,7 @@ def test_harvard_lil_perma_2941() -> None:
     cancelled = subscription(10, "active", cancel_at=int(at(30).timestamp()), cancel_at_period_end=True)
     again = invoice(2, 12, 12, of="2", reason="create")
     for vendor in play("stripe", "price_1", FIRST, cancelled, again):
-        assert {one.ends_at for one in vendor.valid} == {at(30), at(42) + GRACE}
+        assert {license_.ends_at for license_ in vendor.valid} == {at(30), at(42) + GRACE}
 
 
 # --- WooCommerce

@@ -76,8 +76,8 @@ def test_every_command_prints_through_one_function() -> None:
     """solana-labs/solana#20495: one place that was forgotten is enough."""
     found = []
     for file in Path(licserver.cli.__file__).parent.glob("*.py"):
-        calls = [one for one in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(one, ast.Call)]
-        names = {ast.unparse(one.func) for one in calls} & {"print", "click.echo", "click.secho"}
+        calls = [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        names = {ast.unparse(call.func) for call in calls} & {"print", "click.echo", "click.secho"}
         found += [file.name] if names and file.name != "output.py" else []
     assert found == []
 

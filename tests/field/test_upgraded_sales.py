@@ -27,12 +27,12 @@ DISPUTED = {"id": "dp_1", "payment_intent": "pi_1"}
 
 def sold(kind: str, revoked: str | None = None) -> list[EarlierSale]:
     """Return what a shop had sold."""
-    return [EarlierSale(*one, revoked=revoked) for one in SOLD[kind]]
+    return [EarlierSale(*body, revoked=revoked) for body in SOLD[kind]]
 
 
 def reasons(world: World) -> list[str | None]:
     """Return why licenses are revoked, the first first."""
-    return [one.revoked_reason for one in licenses(world)][::-1]
+    return [license_.revoked_reason for license_ in licenses(world)][::-1]
 
 
 @pytest.mark.sampled(2)

@@ -79,7 +79,7 @@ def sent_codes(world: World) -> list[str]:
     """Return the codes of the queued mails, the oldest first."""
     messages = [world.services.mail.render(job) for job in world.services.mail.list_jobs(limit=200).items]
     found = [re.search(r"[0-9]{6,}", message["Subject"]) for message in messages if message is not None]
-    return [one[0] for one in found[::-1] if one]
+    return [row[0] for row in found[::-1] if row]
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_p2pool_starter_stack_pithead_1814_audit_lines_of_others(
             assert call(f"/api/v1/licenses/{endpoint}", json=fields).status_code == 200
         sizes.append(count_rows(world))
     events = world.services.repositories.queue.list_page("webhook-events")
-    assert Counter(one.payload["type"] for one in events if "activation" in one.payload["type"]) == {
+    assert Counter(job.payload["type"] for job in events if "activation" in job.payload["type"]) == {
         "activation.created": 1,
         "activation.freed": 1,
     }
@@ -235,7 +235,7 @@ def test_lanternops_breeze_4000_and_coder_coder_14775_retention_that_never_ran(
         run_periodic(world)
         world.clock.forward(hours=25)
     run_periodic(world)
-    assert {one.action for one in world.services.audit.list_page().items} <= {"sweep"}
+    assert {entry.action for entry in world.services.audit.list_page().items} <= {"sweep"}
 
 
 @pytest.mark.slow

@@ -79,9 +79,9 @@ class Visitor:
         await self.page.evaluate(_axe())
         found = await self.page.evaluate("axe.run({resultTypes: ['violations']})")
         return [
-            f"{one['id']}: {one['nodes'][0]['html']} {one['nodes'][0].get('failureSummary', '')}"
-            for one in found["violations"]
-            if one["impact"] in {"serious", "critical"}
+            f"{rule['id']}: {rule['nodes'][0]['html']} {rule['nodes'][0].get('failureSummary', '')}"
+            for rule in found["violations"]
+            if rule["impact"] in {"serious", "critical"}
         ]
 
     async def is_too_wide(self) -> bool:

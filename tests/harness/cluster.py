@@ -218,16 +218,16 @@ def silent_host() -> Iterator[str]:
         address = listening.getsockname()
         waiting = []
         for _ in range(4):
-            one = socket.socket()
-            one.settimeout(0)
-            one.connect_ex(address)
-            waiting.append(one)
+            socket_ = socket.socket()
+            socket_.settimeout(0)
+            socket_.connect_ex(address)
+            waiting.append(socket_)
         time.sleep(0.05)  # the kernel answers the first of them by itself
         try:
             yield f"127.0.0.1:{address[1]}"
         finally:
-            for one in waiting:
-                one.close()
+            for socket_ in waiting:
+                socket_.close()
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = _PATIENCE) -> None:

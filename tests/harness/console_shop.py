@@ -153,7 +153,8 @@ class _Till:
         if activations:
             now = self._world.clock()
             seen = [
-                Seen(issued.id, Environment(*one), now, machine=_MACHINES.get(one[0])) for one in activations
+                Seen(issued.id, Environment(*activation), now, machine=_MACHINES.get(activation[0]))
+                for activation in activations
             ]
             note_seen(self._world.services.database, seen)
         return key

@@ -123,34 +123,42 @@ class Vendor:
         facts = self.find_contract(seeds) if seeds else list(self.facts.values())
         links = {link for fact in facts for link in links_of(fact)}
         issued = [
-            one
-            for one in self.licenses
-            if f"order:{one.order_id}" in links or f"subscription:{one.subscription_id}" in links
+            license_
+            for license_ in self.licenses
+            if f"order:{license_.order_id}" in links or f"subscription:{license_.subscription_id}" in links
         ]
         self.result = desired(
-            facts, self.mappings, self.rules, [to_issued(one) for one in issued], self.answers
+            facts, self.mappings, self.rules, [to_issued(license_) for license_ in issued], self.answers
         )
         self.attention = list(self.result.attention)
-        known = [one.license_id for one in self.result.licenses if one.license_id is not None]
+        known = [license_.license_id for license_ in self.result.licenses if license_.license_id is not None]
         assert len(known) == len(set(known)), "a license is desired twice"
         for wanted in self.result.licenses:
             self._apply(wanted)
-        for one in self.licenses:
-            end = self.result.ends.get(one.subscription_id or "")
+        for license_ in self.licenses:
+            end = self.result.ends.get(license_.subscription_id or "")
             if end is not None:
-                one.ends_at = end.at
+                license_.ends_at = end.at
         again = desired(
-            facts, self.mappings, self.rules, [to_issued(one) for one in self._of(links)], self.answers
+            facts,
+            self.mappings,
+            self.rules,
+            [to_issued(license_) for license_ in self._of(links)],
+            self.answers,
         )
-        changes = [one for one in again.licenses if one.license_id is None and one.revoked is None]
+        changes = [
+            license_
+            for license_ in again.licenses
+            if license_.license_id is None and license_.revoked is None
+        ]
         assert not changes, f"a second run would issue {changes}"
         return self.result
 
     def _of(self, links: set[str]) -> list[License]:
         return [
-            one
-            for one in self.licenses
-            if f"order:{one.order_id}" in links or f"subscription:{one.subscription_id}" in links
+            license_
+            for license_ in self.licenses
+            if f"order:{license_.order_id}" in links or f"subscription:{license_.subscription_id}" in links
         ]
 
     def _apply(self, wanted: DesiredLicense) -> None:
@@ -168,50 +176,50 @@ class Vendor:
                 language=wanted.language,
             )
             self.licenses.append(new)
-            one = new
+            license_ = new
         else:
-            one = next(one for one in self.licenses if one.id == wanted.license_id)
-        one.key, one.number, one.item = wanted.key, wanted.number, wanted.item
+            license_ = next(license_ for license_ in self.licenses if license_.id == wanted.license_id)
+        license_.key, license_.number, license_.item = wanted.key, wanted.number, wanted.item
         if wanted.terms is not None:
-            assert wanted.terms.product == one.terms.product
-            one.terms = wanted.terms
+            assert wanted.terms.product == license_.terms.product
+            license_.terms = wanted.terms
         if wanted.subscription_id is not None:
-            one.subscription_id = wanted.subscription_id
+            license_.subscription_id = wanted.subscription_id
         if wanted.ends_at is not None:
-            one.ends_at, one.terms = wanted.ends_at, replace(one.terms, expires_on=None)
-        one.revoked = wanted.revoked
+            license_.ends_at, license_.terms = wanted.ends_at, replace(license_.terms, expires_on=None)
+        license_.revoked = wanted.revoked
 
     # --- what tests look at
 
     @property
     def valid(self) -> list[License]:
         """The licenses that are not revoked."""
-        return [one for one in self.licenses if one.revoked is None]
+        return [license_ for license_ in self.licenses if license_.revoked is None]
 
     @property
     def ends(self) -> list[datetime | None]:
         """When the valid licenses end."""
-        return [one.ends_at for one in self.valid]
+        return [license_.ends_at for license_ in self.valid]
 
     @property
     def asked(self) -> list[str]:
         """The kinds of what a person has to look at."""
-        return sorted(one.kind.name for one in self.attention)
+        return sorted(question.kind.name for question in self.attention)
 
 
-def to_issued(one: License) -> Issued:
+def to_issued(license_: License) -> Issued:
     """Return a license as `desired` takes it."""
     return Issued(
-        license_id=one.id,
-        product=one.terms.product,
-        key=one.key,
-        number=one.number,
-        item=one.item,
-        order_id=one.order_id,
-        line_id=one.line_id,
-        subscription_id=one.subscription_id,
-        in_use=one.in_use,
-        revoked=one.revoked,
+        license_id=license_.id,
+        product=license_.terms.product,
+        key=license_.key,
+        number=license_.number,
+        item=license_.item,
+        order_id=license_.order_id,
+        line_id=license_.line_id,
+        subscription_id=license_.subscription_id,
+        in_use=license_.in_use,
+        revoked=license_.revoked,
     )
 
 
@@ -237,7 +245,7 @@ def play(kind: str, names: str, *bodies: bytes, **terms: Any) -> list[Vendor]:
     orders = permutations(bodies) if len(bodies) <= 4 else (bodies, bodies[::-1], bodies[::2] + bodies[1::2])
     vendors = []
     for order in orders:
-        one = Vendor(kind, mapped(*names.split(), **terms))
-        one.receive(*order, *order)
-        vendors.append(one)
+        shop = Vendor(kind, mapped(*names.split(), **terms))
+        shop.receive(*order, *order)
+        vendors.append(shop)
     return vendors

@@ -157,7 +157,7 @@ SHAPES: Final[Mapping[str, Callable[[int], str]]] = {
     "digits": _repeat("9"),
     "arabic digits": _repeat(_ARABIC),
     "arabic digits, a name": _cut(_ARABIC, 506),
-    "arabic digits, short labels": _cut("".join(f"{one}." for one in _ARABIC), 500),
+    "arabic digits, short labels": _cut("".join(f"{digit}." for digit in _ARABIC), 500),
     "arabic digits, as a host may have": _cut(_ARABIC[:8] + ".", 68),
     "han": _repeat(_HAN),
     "han, a name": _cut(_HAN, 759),

@@ -118,7 +118,8 @@ def _copy(file: Path, link: sqlite3.Connection) -> None:
     link.execute("ATTACH ? AS new", [str(file)])
     for (table,) in link.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():
         schemas = [
-            {row[1] for row in link.execute(f"PRAGMA {one}.table_info({table})")} for one in ("main", "new")
+            {row[1] for row in link.execute(f"PRAGMA {branch}.table_info({table})")}
+            for branch in ("main", "new")
         ]
         shared = ", ".join(sorted(schemas[0] & schemas[1]))
         if shared and table != "alembic_version":
@@ -140,15 +141,15 @@ def _write_source(
     for external_id, slug in (source.mapped or {EXTERNAL[kind]: "app"}).items():
         of = {"source": kind, "external_id": external_id, "product_id": products[slug]}
         _insert(link, "sale_mappings", **of, slots=2, lifetime=0, expires_in=source.expires_in)
-    for order, subscription in {one.order: one.subscription for one in source.sales}.items():
+    for order, subscription in {sale.order: sale.subscription for sale in source.sales}.items():
         of = {"source": kind, "order_id": order, "subscription_id": subscription}
         refund, dispute = source.orders.get(order, (0, 0))
         _insert(link, "sale_orders", **of, refund=refund, dispute=dispute)
     numbers = Counter[tuple[str, str]]()
-    for one, id_ in zip(source.sales, ids, strict=True):
-        position = {"source": kind, "order_id": one.order, "item": one.item}
-        _insert(link, "sale_licenses", **position, number=numbers[one.order, one.item], license_id=id_)
-        numbers[one.order, one.item] += 1
+    for sale, id_ in zip(source.sales, ids, strict=True):
+        position = {"source": kind, "order_id": sale.order, "item": sale.item}
+        _insert(link, "sale_licenses", **position, number=numbers[sale.order, sale.item], license_id=id_)
+        numbers[sale.order, sale.item] += 1
     for row in source.subscriptions:
         _insert(link, "sale_subscriptions", source=kind, **row)
     for number, delivery in enumerate(source.waiting):

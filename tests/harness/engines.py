@@ -268,8 +268,8 @@ def _compile_once() -> Iterator[None]:
     shared = {"compiled_cache": dict[Any, Any]()}
     with pytest.MonkeyPatch.context() as patch:
         for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
-            patch.setattr(dialect, "__eq__", lambda one, other: type(one) is type(other))
-            patch.setattr(dialect, "__hash__", lambda one: hash(type(one)))
+            patch.setattr(dialect, "__eq__", lambda value, other: type(value) is type(other))
+            patch.setattr(dialect, "__hash__", lambda value: hash(type(value)))
         patch.setattr(engine, "create_engine", partial(create_engine, execution_options=shared))
         yield
 

@@ -83,5 +83,5 @@ def running() -> Iterator[FakeStripe]:
 
 def _is_listening(address: str) -> bool:
     host, _, port = address.partition(":")
-    with closing(socket.socket()) as one:
-        return one.connect_ex((host, int(port))) == 0
+    with closing(socket.socket()) as socket_:
+        return socket_.connect_ex((host, int(port))) == 0

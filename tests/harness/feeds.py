@@ -81,14 +81,14 @@ def read_appcast(document: bytes) -> tuple[str, list[AppcastItem]]:
     """Read an appcast; a failed assertion for all that Sparkle does not know, or would warn of."""
     assert document.startswith(b"<?xml ")
     rss = ET.fromstring(document)  # noqa: S314 - our own
-    assert (rss.tag, rss.attrib, [one.tag for one in rss]) == ("rss", {"version": "2.0"}, ["channel"])
+    assert (rss.tag, rss.attrib, [element.tag for element in rss]) == ("rss", {"version": "2.0"}, ["channel"])
     title, *items = rss[0]
-    assert (title.tag, {one.tag for one in items} <= {"item"}) == ("title", True)
-    return title.text or "", [_read_item(one) for one in items]
+    assert (title.tag, {element.tag for element in items} <= {"item"}) == ("title", True)
+    return title.text or "", [_read_item(element) for element in items]
 
 
 def _read_item(item: ET.Element) -> AppcastItem:
-    tags = [one.tag for one in item]
+    tags = [element.tag for element in item]
     assert len(tags) == len(set(tags))
     assert set(tags) >= _NEEDED
     assert set(tags) <= _ITEM
@@ -128,13 +128,15 @@ def sparkle_chooses(
         channels: What the app's `allowedChannels` returns.
     """
 
-    def is_due(one: AppcastItem) -> bool:
-        is_critical = one.critical_below is not None and Version(installed) < Version(one.critical_below)
-        waits = timedelta(seconds=(one.interval or 0) * group)
-        return is_critical or now - one.published >= waits
+    def is_due(offered: AppcastItem) -> bool:
+        is_critical = offered.critical_below is not None and Version(installed) < Version(
+            offered.critical_below
+        )
+        waits = timedelta(seconds=(offered.interval or 0) * group)
+        return is_critical or now - offered.published >= waits
 
-    allowed = [one for one in items if one.channel is None or one.channel in channels]
-    best = max((Version(one.version) for one in allowed if is_due(one)), default=None)
+    allowed = [offered for offered in items if offered.channel is None or offered.channel in channels]
+    best = max((Version(release.version) for release in allowed if is_due(release)), default=None)
     return str(best) if best is not None and best > Version(installed) else None
 
 

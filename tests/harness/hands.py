@@ -178,7 +178,9 @@ class TkHands(Hands):
 
     def buttons(self) -> list[str]:
         """The texts of the visible buttons, from left to right."""
-        return [str(one["text"]) for one in sorted(self._shown(), key=lambda button: button.winfo_rootx())]
+        return [
+            str(button_["text"]) for button_ in sorted(self._shown(), key=lambda button: button.winfo_rootx())
+        ]
 
     def cut_off(self) -> list[str]:
         """The buttons that are too narrow for their text, or that reach outside the window."""

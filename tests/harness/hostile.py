@@ -210,9 +210,9 @@ async def connections(plan: dict[str, Any]) -> dict[str, Any]:
             await asyncio.sleep(1)
 
     slow_body = post(_VERIFY, b"")[: -len("\r\n")].replace(b"Length: 0", b"Length: 500") + b"\r\n{"
-    one, many = "idle, one address", "idle, many addresses"
+    single, many = "idle, one address", "idle, many addresses"
     held = [
-        *(("127.4.0.1", one, b"", b"") for _ in range(300)),
+        *(("127.4.0.1", single, b"", b"") for _ in range(300)),
         *((f"127.4.1.{number}", many, b"", b"") for number in range(1, 101)),
         *((f"127.5.0.{n % 9 + 1}", "slow head", b"GET / HTTP/1.1\r\n", b"X: y\r\n") for n in range(100)),
         *((f"127.6.0.{n % 9 + 1}", "slow body", slow_body, b" ") for n in range(100)),
@@ -299,7 +299,7 @@ async def writing(plan: dict[str, Any]) -> dict[str, Any]:
         session = f"Cookie: {cookie[1]}"
         page = await clients.exchange(source, get("/account", session))
         patterns = r'name="csrf" value="([^"]+)"', r'name="license" value="([0-9a-f]{32})"'
-        csrf, license_id = (found[1] if (found := re.search(one, page)) else "" for one in patterns)
+        csrf, license_id = (found[1] if (found := re.search(pattern, page)) else "" for pattern in patterns)
         sent = {"csrf": csrf, "license": license_id}
         shown = await clients.send(source, form("/account/key", session, **sent))
         taken = await clients.send(source, form("/account/take-back", session, **sent, seat=seat))

@@ -117,4 +117,4 @@ def licenses(world: Any) -> list[IssuedLicense]:
 
 def states(world: Any, kind: str) -> list[str]:
     """The states of what was delivered, the first first."""
-    return [one.state for one in world.services.sources.list_events(kind).items][::-1]
+    return [event.state for event in world.services.sources.list_events(kind).items][::-1]

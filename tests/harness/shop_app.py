@@ -68,7 +68,7 @@ class Shop:
 
     def states(self) -> Counter[str]:
         """Count the deliveries by their states."""
-        return Counter(one.state for one in self.services.sources.list_events(self.kind, limit=100).items)
+        return Counter(event.state for event in self.services.sources.list_events(self.kind, limit=100).items)
 
 
 @pytest.fixture

@@ -57,18 +57,18 @@ class Machine(RuleBasedStateMachine):
 
     def _orders(self) -> list[Order]:
         of_periods = [
-            one.order
+            period_.order
             for each in self.shop.subscriptions
-            for one in each.periods
+            for period_ in each.periods
             if not (each.is_due or each.cancels or any(period.is_moved for period in each.periods))
         ]
         return [*self.shop.orders, *of_periods]
 
     def _running(self, *, due: bool | None = False) -> list[Subscription]:
         return [
-            one
-            for one in self.shop.subscriptions
-            if one.ended_at is None and (due is None or one.is_due is due)
+            subscription
+            for subscription in self.shop.subscriptions
+            if subscription.ended_at is None and (due is None or subscription.is_due is due)
         ]
 
     # --- what is bought
@@ -89,12 +89,14 @@ class Machine(RuleBasedStateMachine):
 
     # --- subscriptions
 
-    @precondition(lambda self: any(not one.cancels for one in self._running()))
+    @precondition(lambda self: any(not subscription.cancels for subscription in self._running()))
     @rule(data=st.data(), what=st.sampled_from(["renew", "renew", "miss"]))
     def reach_the_end(self, data: st.DataObject, what: str) -> None:
         """Pay the next period, or fail to."""
-        one = data.draw(st.sampled_from([one for one in self._running() if not one.cancels]))
-        getattr(self.shop, what)(one)
+        subscription = data.draw(
+            st.sampled_from([subscription for subscription in self._running() if not subscription.cancels])
+        )
+        getattr(self.shop, what)(subscription)
         self._collect()
 
     @precondition(lambda self: self._running(due=True))
@@ -108,39 +110,39 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), plan=plans, quantity=quantities)
     def change(self, data: st.DataObject, plan: str, quantity: int) -> None:
         """Upgrade or downgrade."""
-        one = data.draw(st.sampled_from(self._running(due=None)))
-        self.shop.change(one, data.draw(st.sampled_from(one.items)), plan, quantity)
+        subscription = data.draw(st.sampled_from(self._running(due=None)))
+        self.shop.change(subscription, data.draw(st.sampled_from(subscription.items)), plan, quantity)
         self._collect()
 
     @precondition(lambda self: self._running(due=None))
     @rule(data=st.data(), plan=plans, quantity=quantities, adds=st.booleans())
     def change_items(self, data: st.DataObject, plan: str, quantity: int, adds: bool) -> None:
         """Add or remove an item."""
-        one = data.draw(st.sampled_from(self._running(due=None)))
-        if adds and len(one.items) < 3:
-            self.shop.add_item(one, plan, quantity)
-        elif not adds and len(one.items) > 1:
-            self.shop.remove_item(one)
+        subscription = data.draw(st.sampled_from(self._running(due=None)))
+        if adds and len(subscription.items) < 3:
+            self.shop.add_item(subscription, plan, quantity)
+        elif not adds and len(subscription.items) > 1:
+            self.shop.remove_item(subscription)
         self._collect()
 
     @precondition(lambda self: self._running())
     @rule(data=st.data(), days=st.sampled_from([2, 10, 90]))
     def move(self, data: st.DataObject, days: int) -> None:
         """Move the billing date."""
-        one = data.draw(st.sampled_from(self._running()))
-        period = one.periods[-1]
+        subscription = data.draw(st.sampled_from(self._running()))
+        period = subscription.periods[-1]
         moved = max(self.shop.now, period.start) + timedelta(days=days)
         is_other = abs(moved - period.start - PERIOD) > timedelta(days=1)  # than the end that was paid
-        if period.order.is_good and not one.cancels and is_other:
-            self.shop.move(one, days)
+        if period.order.is_good and not subscription.cancels and is_other:
+            self.shop.move(subscription, days)
         self._collect()
 
     @precondition(lambda self: self._running())
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         """Cancel, or take it back."""
-        one = data.draw(st.sampled_from(self._running()))
-        self.shop.cancel(one, cancels=not one.cancels)
+        subscription = data.draw(st.sampled_from(self._running()))
+        self.shop.cancel(subscription, cancels=not subscription.cancels)
         self._collect()
 
     @precondition(lambda self: self._running(due=None))
@@ -162,12 +164,12 @@ class Machine(RuleBasedStateMachine):
             self.shop.refund(order, rest // share)
         self._collect()
 
-    @precondition(lambda self: any(one.refunded for one in self._orders()))
+    @precondition(lambda self: any(order_.refunded for order_ in self._orders()))
     @rule(data=st.data())
     def fail_refund(self, data: st.DataObject) -> None:
         """A refund fails later."""
-        order = data.draw(st.sampled_from([one for one in self._orders() if one.refunded]))
-        made = [one for one in order.refunds if one.state == "made"]
+        order = data.draw(st.sampled_from([order_ for order_ in self._orders() if order_.refunded]))
+        made = [refund_ for refund_ in order.refunds if refund_.state == "made"]
         self.shop.fail_refund(order, data.draw(st.sampled_from(made)))
         self._collect()
 
@@ -179,7 +181,12 @@ class Machine(RuleBasedStateMachine):
         self._collect()
 
     def _disputed(self) -> list[tuple[Order, Payback]]:
-        return [(order, one) for order in self._orders() for one in order.disputes if one.state == "open"]
+        return [
+            (order, dispute)
+            for order in self._orders()
+            for dispute in order.disputes
+            if dispute.state == "open"
+        ]
 
     @precondition(lambda self: self._disputed())
     @rule(data=st.data(), state=st.sampled_from(["won", "won", "lost"]))
@@ -195,7 +202,7 @@ class Machine(RuleBasedStateMachine):
         # The licenses of an order that had some stay, whatever its line becomes.
         self.settle()
         order = data.draw(st.sampled_from(self.shop.orders))
-        is_issued = any(one.order_id == str(order.id) for one in self.vendor.licenses)
+        is_issued = any(license_.order_id == str(order.id) for license_ in self.vendor.licenses)
         self.shop.edit(order, is_issued=is_issued)
         self._collect()
 
@@ -213,7 +220,10 @@ class Machine(RuleBasedStateMachine):
     def settle(self) -> None:
         """Deliver all: the licenses are those of the oracle, and nobody has to look at anything else."""
         self._deliver_all()
-        found = Counter((one.terms.product, one.terms.plan or "", one.ends_at) for one in self.vendor.valid)
+        found = Counter(
+            (license_.terms.product, license_.terms.plan or "", license_.ends_at)
+            for license_ in self.vendor.valid
+        )
         assert found == self.shop.expected()
         self.vendor.reconcile()
         assert self.vendor.asked == self.shop.asked()

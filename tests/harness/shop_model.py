@@ -52,12 +52,12 @@ class Order:
     @property
     def refunded(self) -> int:
         """How much was given back."""
-        return sum(one.amount for one in self.refunds if one.state == "made")
+        return sum(refund.amount for refund in self.refunds if refund.state == "made")
 
     @property
     def is_good(self) -> bool:
         """Whether the vendor has the money."""
-        return self.refunded < self.total and all(one.state == "won" for one in self.disputes)
+        return self.refunded < self.total and all(dispute.state == "won" for dispute in self.disputes)
 
 
 @dataclass
@@ -128,8 +128,8 @@ class ShopModel:
         self._charge(subscription, self.now)
 
     def _charge(self, subscription: Subscription, start: datetime) -> None:
-        items = [Item(one.id, one.plan, one.quantity) for one in subscription.items]
-        order = Order(self.next_id(), self.now, items, PRICE * sum(one.quantity for one in items))
+        items = [Item(line.id, line.plan, line.quantity) for line in subscription.items]
+        order = Order(self.next_id(), self.now, items, PRICE * sum(line.quantity for line in items))
         subscription.periods.append(Period(start, start + PERIOD, order))
         subscription.is_due = False
         self.report_period(subscription)
@@ -244,18 +244,18 @@ class ShopModel:
             if order.is_good and not order.is_unknown:
                 for item in order.items:
                     found[PLANS[item.plan], item.plan, None] += item.quantity
-        for one in self.subscriptions:
-            good = [period for period in one.periods if period.order.is_good]
+        for running in self.subscriptions:
+            good = [period for period in running.periods if period.order.is_good]
             if not good:
                 continue
             paid = good[-1].end
-            if one.ended_at is not None:
-                end = one.ended_at
-            elif one.cancels:
-                end = one.end if good[-1] is one.periods[-1] else min(paid + GRACE, one.end)
+            if running.ended_at is not None:
+                end = running.ended_at
+            elif running.cancels:
+                end = running.end if good[-1] is running.periods[-1] else min(paid + GRACE, running.end)
             else:
                 end = paid + GRACE
-            for item in one.items:
+            for item in running.items:
                 found[PLANS[item.plan], item.plan, end] += item.quantity
         return +found
 
@@ -389,7 +389,7 @@ class WooShop(ShopModel):
         self.reports.append(json.dumps({"id": id_, "status": status, **modified, **fields}).encode())
 
     def _write_order(self, order: Order, **fields: Any) -> None:
-        states = {one.state for one in order.disputes}
+        states = {dispute_.state for dispute_ in order.disputes}
         status = "processing"
         if "lost" in states:
             status = "cancelled"
@@ -404,7 +404,7 @@ class WooShop(ShopModel):
             date_paid_gmt=_time(order.at),
             total=str(order.total),
             line_items=[self._line(item) for item in order.items],
-            refunds=[{"total": f"-{one.amount}"} for one in order.refunds if one.state == "made"],
+            refunds=[{"total": f"-{refund_.amount}"} for refund_ in order.refunds if refund_.state == "made"],
             **fields,
         )
 

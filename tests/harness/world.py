@@ -213,10 +213,10 @@ class World:
             floating_seats=floating_seats,
         )
         self.repositories.licenses.add_all([new])
-        for one in seats or ():
-            end = self.clock() + timedelta(seconds=one["seconds_left"])
-            about = bytes.fromhex(one["seat"]), "home.example", None, self.clock()
-            self.repositories.seats.put(license_id, Seat(*about, end, one.get("ended", False)))
+        for seat in seats or ():
+            end = self.clock() + timedelta(seconds=seat["seconds_left"])
+            about = bytes.fromhex(seat["seat"]), "home.example", None, self.clock()
+            self.repositories.seats.put(license_id, Seat(*about, end, seat.get("ended", False)))
         for name, amount in (uses or {}).items():
             quota = self.services.plans.resolve(new)[name]
             self.services.uses.consume(license_id, name, quota, amount, "before-this")
@@ -241,12 +241,14 @@ class World:
     def activations(self, key: str) -> list[list[str]]:
         """What a license holds, as `[domain, ip]`, sorted."""
         held = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
-        return sorted([*one.environment] for one in held)
+        return sorted([*activation.environment] for activation in held)
 
     def machines(self, key: str) -> list[list[str | None]]:
         """What is known of a license's machines, as `[domain, label, version of the app]`, sorted."""
         held = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
-        return sorted([one.environment.domain, one.label, one.app_version] for one in held)
+        return sorted(
+            [activation.environment.domain, activation.label, activation.app_version] for activation in held
+        )
 
     def new_key(self, product: str, **terms: Any) -> str:
         """Sell a fresh key."""

@@ -80,7 +80,7 @@ def activation(app: StoryApp) -> Story:
         app.results["thanks"] = dialog.message.text
         dialog.buttons[Action.GO].dispatch("on_release")
         yield lambda: closed
-        app.results["closed"] = [type(one).__name__ for one in closed]
+        app.results["closed"] = [type(window).__name__ for window in closed]
         app.results["is_over"] = dialog.driver is not None and dialog.driver.is_over
         app.results["requests"] = service.count("verify")
 
@@ -111,7 +111,7 @@ def update(app: StoryApp) -> Story:
         app.picture("downloaded")
         press(ENTER)
         yield lambda: len(closed) == len(dialogs)
-        app.results["closed"] = [type(one).__name__ for one in closed]
+        app.results["closed"] = [type(window).__name__ for window in closed]
 
 
 def closing(app: StoryApp) -> Story:

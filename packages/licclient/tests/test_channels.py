@@ -41,7 +41,7 @@ async def test_an_app_that_names_a_channel_gets_its_pre_releases(flavour, drive,
     client = drive(construct(SETTINGS, updates=Updates(channels=["beta"])))
     assert (await client.check_for_update()).update.version == "2.0b1"
     assert (await client.check_for_update()).update.version == "2.0b1"
-    assert [one.fields["channels"] for one in shop.requests] == ["beta"]
+    assert [request.fields["channels"] for request in shop.requests] == ["beta"]
 
 
 def test_another_app_on_the_same_computer_is_not_shown_them(make, shop):

@@ -63,7 +63,7 @@ def test_a_label_is_sent_on_request_only(run, shop, key, monkeypatch):
     run("verify", key, "--force", "--label", "Anna's Mac")
     monkeypatch.setenv("LICCLIENT_LABEL", "Bob's PC")
     run("verify", key, "--force")
-    assert [one.json.get("label") for one in shop.requests] == [None, "Anna's Mac", "Bob's PC"]
+    assert [request.json.get("label") for request in shop.requests] == [None, "Anna's Mac", "Bob's PC"]
 
 
 def test_verify_prints_product_term_and_source(run, shop, key):

@@ -191,7 +191,7 @@ async def test_only_a_signed_answer_allows_uses_offline(license_service, sold):
     client.uses.consume("exports")
     with license_service.offline():
         assert client.uses.consume("exports") == 18
-        (name,) = (one for one in license_service.storage._records if one.startswith("quota-"))
+        (name,) = (record for record in license_service.storage._records if record.startswith("quota-"))
 
         def forge(document):
             return {**document, "answer": {**document["answer"], "amount": 2}}
@@ -224,7 +224,7 @@ async def test_a_damaged_record_reads_as_nothing(license_service, sold):
     client = license_service.client(SETTINGS)
     client.verify()
     client.uses.consume("exports")
-    (name,) = (one for one in license_service.storage._records if one.startswith("quota-"))
+    (name,) = (record for record in license_service.storage._records if record.startswith("quota-"))
     answer = license_service.storage.load(name)["answer"]
     for wrong in (
         {"answer": 7},

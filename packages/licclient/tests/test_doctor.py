@@ -181,7 +181,7 @@ def test_on_the_command_line(well, tmp_path, capsys, key):
     assert "Nothing wrong was found." in capsys.readouterr().out
     well.responds(500)
     assert main([*argv, "--json"]) == 1
-    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    found = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
     assert found["service"] == {
         "name": "service",
         "ok": False,

@@ -54,7 +54,7 @@ async def test_two_downloads_at_once_do_not_mix(service, store, folder, key, tmp
     ) as client:
         update = client.check_for_update(key).update
         done = await asyncio.gather(*(asyncio.to_thread(client.download, update, folder) for _ in range(4)))
-    assert {one.path.read_bytes() for one in done} == {CONTENT}
+    assert {download.path.read_bytes() for download in done} == {CONTENT}
     assert [path.name for path in folder.iterdir()] == ["notes-2.0.zip"]
 
 

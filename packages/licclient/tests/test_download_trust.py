@@ -75,12 +75,12 @@ def test_without_locks_every_download_has_its_own_part(folder, monkeypatch):
 
     monkeypatch.setattr("filelock.FileLock.acquire", unsupported)
     headers = {"Content-Length": "4", "Content-Disposition": "attachment; filename=a.txt"}
-    with open_part(folder, "part", "notes") as one, open_part(folder, "part", "notes") as other:
-        for part, content in ((one, b"1111"), (other, b"2222")):
+    with open_part(folder, "part", "notes") as first, open_part(folder, "part", "notes") as other:
+        for part, content in ((first, b"1111"), (other, b"2222")):
             part.begin(Head(200, headers | {"Repr-Digest": digest(content)}), "2.0")
             part.write([content])
             part.end()
-        one_path = one.finish().path
+        one_path = first.finish().path
         assert one_path.read_bytes() == b"1111"
         assert other.finish().path.read_bytes() == b"2222"
         assert one_path.read_bytes() == b"1111"

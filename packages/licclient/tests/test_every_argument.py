@@ -76,9 +76,12 @@ VALUES = {
 
 NAMES = {
     **vars(licclient),
-    **{name: getattr(one, name) for one in (licclient, licclient.types) for name in one.__all__},
-    **{one.__name__: one for one in (Callable, Collection, Iterable, Mapping, Sequence, PathLike, timedelta)},
-    **{one.__name__: one for one in (date, datetime)},
+    **{name: getattr(module, name) for module in (licclient, licclient.types) for name in module.__all__},
+    **{
+        type_.__name__: type_
+        for type_ in (Callable, Collection, Iterable, Mapping, Sequence, PathLike, timedelta)
+    },
+    **{type_.__name__: type_ for type_ in (date, datetime)},
     "httpx": httpx,
     "tk": types.SimpleNamespace(Misc=typing.Any),
     "AbstractEventLoop": typing.Any,
@@ -96,7 +99,7 @@ def _fits(value: object, hint: object) -> bool:
         return value is None
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in typing.get_args(hint))
+        return any(_fits(value, get_arg) for get_arg in typing.get_args(hint))
     if hint is typing.Any or isinstance(hint, str | typing.TypeVar):
         return True
     if origin is not None and getattr(origin, "__name__", "") == "Callable":
@@ -233,7 +236,7 @@ def test_of_a_method(licensed_app, is_async, method, argument):
     client = clients[is_async]
     signature = inspect.signature(METHODS[method])
     parameters = list(signature.parameters.items())[1:]  # without self
-    needed = [name for name, one in parameters if one.default is one.empty]
+    needed = [name for name, parameter in parameters if parameter.default is parameter.empty]
 
     def call(value):
         found = attrgetter(method)(client)(**({name: usual[name] for name in needed} | {argument: value}))
@@ -314,8 +317,9 @@ def test_of_a_function(tmp_path, name):
     for argument, hint in _hints(make(tmp_path / "app")).items():
         needed = [
             key
-            for key, one in inspect.signature(make(tmp_path / "app")).parameters.items()
-            if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+            for key, parameter in inspect.signature(make(tmp_path / "app")).parameters.items()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         ]
 
         def call(value, argument=argument, needed=needed):

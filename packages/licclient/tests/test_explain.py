@@ -182,10 +182,10 @@ def test_no_line_is_left_over():
 def test_a_number_of_one_has_its_own_words(language):
     """Days are the only noun with a number; all other counts stand apart, as in `Characters missing: 1`."""
     table = TABLES[language]
-    one, several = table["state.trial_day"], table["state.trial_days"]
+    singular, several = table["state.trial_day"], table["state.trial_days"]
     assert "{0}" in several
-    assert "{" not in one
-    assert (one == several.format(1)) == (language in {"ja", "zh"}), "these have no plural"
+    assert "{" not in singular
+    assert (singular == several.format(1)) == (language in {"ja", "zh"}), "these have no plural"
     counted = {"flaw.too_short": "3", "flaw.too_long": "3"}
     for code, number in counted.items():
         assert re.search(rf"[:：]\W*{number}\W*\w*\W*$", table[code].format(number)), table[code]
@@ -247,7 +247,9 @@ def test_without_a_language_the_system_is_asked(monkeypatch):
     assert explain(Reason.REVOKED) == "このライセンスは取り消されました。サポートにお問い合わせください。"
 
 
-@pytest.mark.parametrize("problem", [one for one in EVERYTHING if isinstance(one, LicclientError)], ids=repr)
+@pytest.mark.parametrize(
+    "problem", [problem_ for problem_ in EVERYTHING if isinstance(problem_, LicclientError)], ids=repr
+)
 def test_an_error_survives_pickling(problem):
     """From one process of an app to another, with all that it says."""
     same = pickle.loads(pickle.dumps(problem))  # noqa: S301 - our own

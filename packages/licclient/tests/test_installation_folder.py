@@ -327,7 +327,7 @@ print(sorted(path.name for path in Path(sys.argv[1], "versions").iterdir()))
     installation = Installation(root)
     first = installation.apply(lay("1.0.0", pack({"main.py": program.encode()})))
     more = [lay(f"1.{number}.0") for number in (1, 2, 3)]
-    arguments = [f"{one.path}|{one.size}|{one.sha256}|{one.version}" for one in more]
+    arguments = [f"{release.path}|{release.size}|{release.sha256}|{release.version}" for release in more]
     done = subprocess.run(
         [sys.executable, first.folder / "main.py", root, *arguments],
         capture_output=True,

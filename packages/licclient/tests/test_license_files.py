@@ -80,7 +80,7 @@ def headed(**changed: Any) -> bytes:
 
 def without(name: str) -> bytes:
     """Return a well signed file without one field."""
-    return wrap(jws(content={one: value for one, value in CONTENT.items() if one != name}))
+    return wrap(jws(content={name_: value for name_, value in CONTENT.items() if name_ != name}))
 
 
 GOOD = jws()

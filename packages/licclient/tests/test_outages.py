@@ -234,5 +234,5 @@ async def test_a_key_that_was_sold_elsewhere_is_no_request_id_either(client, ser
 def test_each_outage_has_a_sentence_of_its_own(language):
     """A login page, a proxy, a clock and a locked keyring need different things of a person."""
     sentences = {outage: explain(ServiceUnavailableError(outage=outage), language) for outage in Outage}
-    for one, other in combinations(sentences.values(), 2):
-        assert one != other
+    for first, other in combinations(sentences.values(), 2):
+        assert first != other

@@ -123,4 +123,4 @@ def test_speed_is_never_negative(steps):
     for wait, done in steps:
         now += wait
         assert speed.at(now, done) >= 0
-    assert all(one[0] <= other[0] for one, other in pairwise(speed._seen))
+    assert all(first[0] <= other[0] for first, other in pairwise(speed._seen))

@@ -36,7 +36,7 @@ def test_what_is_public_is_written_down():
     docs = Path(__file__).parents[3] / "docs"
     guide = (docs / "client.md").read_text(encoding="utf-8")
     stays = guide.partition("## What stays")[2].partition("## ")[0]
-    page = guide + "".join(one.read_text(encoding="utf-8") for one in docs.glob("app/*.md"))
+    page = guide + "".join(path.read_text(encoding="utf-8") for path in docs.glob("app/*.md"))
     modules = {"licclient": package / "__init__.py"}
     for found in pkgutil.walk_packages([str(package)], "licclient."):
         if "._" not in found.name:
@@ -49,18 +49,18 @@ def test_what_is_public_is_written_down():
         names = _exported(source)
         assert f"`{name}" in stays, name
         assert names == sorted(names), name
-        missing = [one for one in names if one not in page and one != "__version__"]
+        missing = [name_ for name_ in names if name_ not in page and name_ != "__version__"]
         assert not missing, (name, missing)
 
 
 def test_each_name_has_one_home():
     """At most 30 at the root; errors and names for annotations elsewhere, but for the base of the errors."""
-    root, errors, types = (set(one.__all__) for one in (licclient, licclient.errors, licclient.types))
+    root, errors, types = (set(module.__all__) for module in (licclient, licclient.errors, licclient.types))
     assert len(root) <= 30
     assert (root & errors, root & types, errors & types) == ({"LicclientError"}, set(), set())
     raised = {name for name in errors if isinstance(getattr(licclient.errors, name), type)}
     assert raised == errors
-    assert {*errors} >= {one.__name__ for one in vars(licclient.errors).values() if _is_error(one)}
+    assert {*errors} >= {var.__name__ for var in vars(licclient.errors).values() if _is_error(var)}
 
 
 def _is_error(value):
@@ -102,11 +102,15 @@ def test_booleans_have_one_form(module):
     arguments = [
         f"{function.__qualname__}({name})"
         for function in functions
-        for name, one in inspect.signature(function).parameters.items()
-        if one.annotation in (bool, "bool", "bool | None")
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.annotation in (bool, "bool", "bool | None")
     ]
-    assert [one for one in attributes if not one.rpartition(".")[2].startswith(("is_", "has_"))] == []
-    assert [one for one in arguments if one.rpartition("(")[2].startswith(("is_", "has_"))] == []
+    assert [
+        attribute for attribute in attributes if not attribute.rpartition(".")[2].startswith(("is_", "has_"))
+    ] == []
+    assert [
+        argument for argument in arguments if argument.rpartition("(")[2].startswith(("is_", "has_"))
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "home"), [("NoSeatError", "errors"), ("Storage", "types"), ("Licence", "")])
@@ -127,7 +131,7 @@ def test_a_name_that_is_elsewhere_is_named_with_its_home(name, home):
 )
 def test_the_twins_have_the_same_face(name):
     """Both flavours take the same arguments."""
-    sync, twin = (inspect.signature(getattr(one, name)) for one in (LicenseClient, AsyncLicenseClient))
+    sync, twin = (inspect.signature(getattr(client, name)) for client in (LicenseClient, AsyncLicenseClient))
     assert sync == twin
 
 
@@ -137,7 +141,7 @@ def test_the_twins_have_the_same_face(name):
 def test_the_twins_have_the_same_features(name):
     """What an app developer types first is there, with the same arguments; nothing is sent for a look."""
     with LicenseService() as service:
-        sync, twin = (attrgetter(name)(one) for one in (service.client(), service.async_client()))
+        sync, twin = (attrgetter(name)(opened) for opened in (service.client(), service.async_client()))
         assert inspect.signature(sync).parameters == inspect.signature(twin).parameters
         assert service.requests == []
 

@@ -86,9 +86,9 @@ async def test_clicks_after_a_refusal_do_not_become_calls(make_client, service, 
     clock.move(hours=97)
     before = service.count()
     for _ in range(20):
-        for one in (client, make_client()):
+        for caller in (client, make_client()):
             with pytest.raises(LicenseRefusedError) as caught:
-                await one.require()
+                await caller.require()
             assert caught.value.reason is Reason.REVOKED
     assert service.count() == before + 1
     clock.move(seconds=61)
@@ -115,9 +115,9 @@ async def test_after_an_outage_nobody_waits_again_within_a_minute(make_client, s
     with pytest.raises(ServiceUnavailableError) as first:
         await client.require()
     asked = service.count() - before
-    for one in (client, client, make_client()):
+    for caller in (client, client, make_client()):
         with pytest.raises(ServiceUnavailableError) as again:
-            await one.require()
+            await caller.require()
         error = again.value
         assert (error.outage, error.http_status, error.request_id) == (Outage.UNUSABLE, 503, "f00")
         assert error.message in first.value.message

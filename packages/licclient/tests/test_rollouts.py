@@ -40,7 +40,9 @@ async def test_the_link_of_what_a_person_was_offered_is_renewed_for_a_person(
 ):
     """A fresh link leads to the version that was offered, not to the one before."""
     await fetch(client, force=True)
-    checks = [one.query.get("manual") for one in service.requests if one.path.endswith("update-check")]
+    checks = [
+        request.query.get("manual") for request in service.requests if request.path.endswith("update-check")
+    ]
     assert set(checks) == {"1"}
 
 
@@ -94,7 +96,7 @@ def take_reports(service, http_answer):
 
 def reports(service):
     """Return what was reported."""
-    return [one.json for one in service.requests if one.path == ROLLED_BACK_PATH]
+    return [request.json for request in service.requests if request.path == ROLLED_BACK_PATH]
 
 
 @both

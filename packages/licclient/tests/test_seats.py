@@ -117,7 +117,7 @@ async def test_an_app_is_notified_that_its_seat_is_lost(office, happens, reason,
     service.clock.move(seconds=41)
     await eventually(lambda: errors)
     assert not seat.is_held
-    assert [type(one) for one in errors] == [reason]
+    assert [type(error) for error in errors] == [reason]
     service.reinstate(key)
     service.clock.move(minutes=2)
     assert seat.take().is_held
@@ -136,7 +136,7 @@ async def test_an_outage_is_reported_at_the_end_of_the_lease_and_no_sooner(offic
         service.clock.move(seconds=1)
         assert not seat.is_held
         await eventually(lambda: errors)
-    assert [type(one) for one in errors] == [ServiceUnavailableError]
+    assert [type(error) for error in errors] == [ServiceUnavailableError]
 
 
 async def test_a_seat_that_ended_while_the_app_slept_is_taken_again(office, eventually):

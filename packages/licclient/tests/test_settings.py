@@ -218,7 +218,11 @@ def test_a_group_knows_its_own_arguments(name, kind):
 def test_the_signature_shows_every_argument(kind):
     """With its default, at most ten beside the groups; those of the settings, clock and transport."""
     parameters = inspect.signature(kind).parameters
-    assert all(one.kind is one.KEYWORD_ONLY for name, one in parameters.items() if name != "base_url")
+    assert all(
+        parameter.kind is parameter.KEYWORD_ONLY
+        for name, parameter in parameters.items()
+        if name != "base_url"
+    )
     assert len(parameters) <= 10 + len(GROUPS)
     settings = inspect.signature(ClientSettings).parameters
     assert set(parameters) == {*settings, "clock", "transport"}

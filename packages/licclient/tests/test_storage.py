@@ -125,7 +125,10 @@ def test_no_draft_stays_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(_storage.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "full")))
     state.change("activation-a", lambda _: {"key": "CP-2"})
     assert not list(tmp_path.glob("*.draft"))
-    assert [one.load("activation-a")["key"] for one in (state, StateFolder(tmp_path))] == ["CP-2", "CP-1"]
+    assert [storage.load("activation-a")["key"] for storage in (state, StateFolder(tmp_path))] == [
+        "CP-2",
+        "CP-1",
+    ]
     (tmp_path / "activation-a.draft").write_text("CP-3")  # of a process that was killed
     state.change("activation-a", lambda _: None)
     assert {path.name for path in tmp_path.iterdir()} <= {"licclient.lock"}  # Windows leaves none

@@ -112,7 +112,7 @@ def test_a_trial_is_used_until_it_ends_and_then_a_key_is_bought(shop):
         assert "has ended" in explain(again.value, "en")
         bought = client.activate(shop.issue("App", slug="app"))
         assert (bought.is_trial, client.require().is_trial) == (False, False)
-        domains = {one.fields["domain"] for one in shop.requests if one.kind == "verify"}
+        domains = {request.fields["domain"] for request in shop.requests if request.kind == "verify"}
     assert len(domains) == 1, "the installation keeps its id"
 
 
@@ -144,7 +144,7 @@ async def test_the_asynchronous_client_has_trials(shop):
         assert (await client.start_trial()).is_trial
     with shop.client(slug="app", storage=MemoryStorage()) as other:
         other.start_trial()
-    assert len({one.license_key for one in shop.requests if one.kind == "verify"}) == 2
+    assert len({request.license_key for request in shop.requests if request.kind == "verify"}) == 2
 
 
 def test_a_trial_is_believed_only_if_it_was_signed(shop):
@@ -172,9 +172,9 @@ def test_without_a_slug_there_is_no_trial(shop):
 
 def test_two_products_cannot_be_linked_by_the_machine():
     """The hash is another one for each product, and always the same for one."""
-    one, again, other = (machines.hash_machine(slug, "4f8a1c0e") for slug in ("app", "app", "other"))
-    assert one == again != other
-    assert len(one) == 64
+    first, again, other = (machines.hash_machine(slug, "4f8a1c0e") for slug in ("app", "app", "other"))
+    assert first == again != other
+    assert len(first) == 64
 
 
 def test_the_id_of_a_linux_machine(tmp_path, monkeypatch):
@@ -272,7 +272,7 @@ def test_a_computer_without_an_id_is_named_by_its_installation(monkeypatch, tmp_
         ) as client:
             client._session.now = shop.clock
             client.start_trial()
-    machines = [one.fields["machine"] for one in shop.requests if one.kind == "trial"]
+    machines = [request.fields["machine"] for request in shop.requests if request.kind == "trial"]
     assert machines[0] == machines[1] != machines[2]
 
 

@@ -134,5 +134,5 @@ def test_a_key_with_spaced_dashes_is_found_in_a_sentence(typed):
 
 def test_two_spaced_keys_are_not_chosen_from():
     """Which one is meant is for the person to say."""
-    one, other = "CP ABC123 DEF456 GHI789 JKL012 MNO345", "CP XYZ123 DEF456 GHI789 JKL012 MNO345"
-    assert not isinstance(repair_key(f"keys: {one}, {other}"), str)
+    first, other = "CP ABC123 DEF456 GHI789 JKL012 MNO345", "CP XYZ123 DEF456 GHI789 JKL012 MNO345"
+    assert not isinstance(repair_key(f"keys: {first}, {other}"), str)

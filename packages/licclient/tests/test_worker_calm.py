@@ -192,7 +192,7 @@ def test_threads_that_start_one_at_once_get_one(service, tmp_path, monkeypatch):
 
     monkeypatch.setattr(worker_module.Worker, "__init__", slowly)
     client = LicenseClient(service.url, storage=tmp_path)
-    refused = [one for one in call_at_once([client.start] * 8) if isinstance(one, RuntimeError)]
+    refused = [result for result in call_at_once([client.start] * 8) if isinstance(result, RuntimeError)]
     client.close()
     assert (len(made), len(refused)) == (1, 7)
     assert not made[0].is_running

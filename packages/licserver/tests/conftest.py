@@ -131,7 +131,7 @@ class World:
     def held(self, key: str) -> list[tuple[str, str]]:
         """The activations of a key, as (domain, ip), sorted."""
         found = self.repositories.licenses.list_activations(self.services.vault.license_id(key))
-        return sorted((one.environment.domain, one.environment.ip) for one in found)
+        return sorted((activation.environment.domain, activation.environment.ip) for activation in found)
 
 
 @cache

@@ -176,7 +176,9 @@ def test_a_page_of_many_licenses_takes_as_many_queries_as_one_of_few(world, acti
         if number % 3 == 2:
             customer = world.services.acting_as(CUSTOMER)
             customer.moves.deactivate(world.services.licenses.get(key), f"pc{number}-0")
-    licenses = [one for one in world.services.repositories.licenses.list_all() if one.customer_email]
+    licenses = [
+        license_ for license_ in world.services.repositories.licenses.list_all() if license_.customer_email
+    ]
     texts, now, counts = load_texts("en"), world.clock(), []
 
     def describe(some):
@@ -187,9 +189,9 @@ def test_a_page_of_many_licenses_takes_as_many_queries_as_one_of_few(world, acti
         counts[-1] += 1
 
     event.listen(world.services.database.engine, "before_cursor_execute", count)
-    alone = [describe([one])[0] for one in licenses]
+    alone = [describe([license_])[0] for license_ in licenses]
     assert describe(licenses) == alone
-    assert {one.moves_left for one in alone} == {2, 3}
+    assert {card.moves_left for card in alone} == {2, 3}
     assert counts[-1] <= 2 * min(counts), counts  # there are two products
 
 

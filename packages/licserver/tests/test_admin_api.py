@@ -42,11 +42,11 @@ async def test_a_shop_sells_and_supports_through_the_api(api, site):
     assert (await site.verify(key, "b.example"))[0] == 200
     assert (await site.verify(key, "c.example"))[0] == 403
     status, found = await api("GET", "/licenses", params={"q": "ann@sh", "state": "active"})
-    assert [(one["id"], one["masked_key"], one["slots_used"]) for one in found["items"]] == [
-        (id_, mask_key(key), 2)
-    ]
+    assert [
+        (license_["id"], license_["masked_key"], license_["slots_used"]) for license_ in found["items"]
+    ] == [(id_, mask_key(key), 2)]
     status, held = await api("GET", f"/licenses/{id_}/activations")
-    assert [one["domain"] for one in held["items"]] == ["a.example", "b.example"]
+    assert [license_["domain"] for license_ in held["items"]] == ["a.example", "b.example"]
     assert await api("POST", f"/licenses/{id_}/deactivate", {"environment": "a.example"}) == (
         200,
         {"freed": 1},
@@ -76,7 +76,7 @@ async def test_a_shop_sells_and_supports_through_the_api(api, site):
     assert (await api("POST", f"/licenses/{id_}/reissue"))[0] == 409
     assert (await api("GET", f"/licenses/{id_}"))[1]["revoked_reason"] == f"replaced by {new['masked_key']}"
     status, lines = await api("GET", "/audit", params={"actor_kind": "token", "actor_name": "shop"})
-    assert [one["action"] for one in lines["items"]][::-1] == [
+    assert [line["action"] for line in lines["items"]][::-1] == [
         *("product.add", "release.publish", "license.issue", "license.deactivate", "license.change"),
         *("license.reveal", "license.revoke", "license.reinstate"),
         *("license.issue", "license.revoke", "license.reissue"),
@@ -99,9 +99,9 @@ async def test_releases_subscriptions_and_products_are_listed_and_changed(api, s
         "name"
     ] == "App 2"
     _, found = await api("GET", "/products/app/releases", params={"limit": "1"})
-    assert [one["version"] for one in found["items"]] == ["2.0"]
+    assert [license_["version"] for license_ in found["items"]] == ["2.0"]
     _, found = await api("GET", "/products/app/releases", params={"cursor": found["next"]})
-    assert ([one["version"] for one in found["items"]], found["next"]) == (["1.0"], None)
+    assert ([license_["version"] for license_ in found["items"]], found["next"]) == (["1.0"], None)
     assert (await api("GET", "/products/app/releases/2.0/licenses"))[1]["items"] == []
     await api("PATCH", "/products/app", {"support_policy": False})
     assert len((await api("GET", "/products/app/releases/2.0/licenses"))[1]["items"]) == 1
@@ -109,7 +109,7 @@ async def test_releases_subscriptions_and_products_are_listed_and_changed(api, s
         "withdrawn_at"
     ] == "2026-06-15T12:00:00Z"
     assert (await api("GET", "/products/app/releases/1.0"))[1]["signed"] is False
-    assert [one["slug"] for one in (await api("GET", "/products"))[1]["items"]] == ["app"]
+    assert [product["slug"] for product in (await api("GET", "/products"))[1]["items"]] == ["app"]
     assert (await api("GET", "/subscriptions"))[1]["items"] == [
         {"id": "s:1", "licenses": 1, "ended_at": None}
     ]
@@ -127,7 +127,7 @@ async def test_a_creation_with_a_key_happens_once(api, site):
     body = {"product": "app", "customer_email": "ann@shop.example"}
     answers = await asyncio.gather(*(api("POST", "/licenses", body, headers=again) for _ in range(5)))
     status, sold = answers[0]
-    assert [one for one in answers if one != (201, sold)] == []
+    assert [answer for answer in answers if answer != (201, sold)] == []
     await api("PATCH", f"/licenses/{sold['id']}", {"slots": 7})
     assert await api("POST", "/licenses", body, headers=again) == (201, sold)
     assert len(list(site.world.services.licenses.list_all())) == 1
@@ -162,12 +162,14 @@ async def test_what_must_be_unique_is_made_once_by_all_who_ask_at_once(api, site
     again = {"Idempotency-Key": "first-day"}
     product = {"slug": "pro", "name": "Pro"}
     made = await asyncio.gather(*(api("POST", "/products", product, headers=again) for _ in range(6)))
-    assert [one for one in made if one != made[0] or one[0] != 201] == []
+    assert [made_license for made_license in made if made_license != made[0] or made_license[0] != 201] == []
     sent = form(version="1.0", file=("pro.zip", b"zip"))
     sent = {**sent, "headers": {**sent.get("headers", {}), **BOUNDARY, "Idempotency-Key": "build-1"}}
     built = await asyncio.gather(*(api("POST", "/products/pro/releases", **sent) for _ in range(6)))
-    assert [one for one in built if one != built[0] or one[0] != 201] == []
-    log = [one.action for one in site.world.services.audit.list_page().items]
+    assert [
+        built_license for built_license in built if built_license != built[0] or built_license[0] != 201
+    ] == []
+    log = [entry.action for entry in site.world.services.audit.list_page().items]
     assert (log.count("product.add"), log.count("release.publish")) == (2, 1)  # `app` is there before
 
 
@@ -225,6 +227,6 @@ async def test_each_post_that_changes_something_may_be_repeated(api, site):
     document = describe_api()["paths"]
     for operation in OPERATIONS:
         described = document[f"{ROOT}{operation.path}"][operation.method.lower()]
-        names = [one["name"] for one in described["parameters"] if one["in"] == "header"]
+        names = [parameter["name"] for parameter in described["parameters"] if parameter["in"] == "header"]
         takes = operation.method == "POST" and operation.scope is Scope.WRITE and not operation.is_slow
         assert names == (["Idempotency-Key"] if takes else [])

@@ -49,7 +49,9 @@ async def test_a_token_that_may_read_changes_nothing(site, reader):
         ("POST", "/subscriptions/s/resume"),
     ):
         assert (await reader(method, path, {}))[0] == 403, path
-    done = [one for one in site.world.services.audit.list_page().items if one.action != "token.forbidden"]
+    done = [
+        entry for entry in site.world.services.audit.list_page().items if entry.action != "token.forbidden"
+    ]
     assert done == before
     _, found = await reader("GET", "/licenses")
     assert key not in json.dumps(found)

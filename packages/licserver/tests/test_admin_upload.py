@@ -63,7 +63,9 @@ async def test_a_large_upload_goes_to_the_disk_and_not_into_memory(program):
                 break
             await asyncio.sleep(0.05)
         assert list(uploads.iterdir()) == []
-    assert [one["version"] for one in json.loads(program.run("release", "list", "app", "--json").stdout)] == [
+    assert [
+        release_["version"] for release_ in json.loads(program.run("release", "list", "app", "--json").stdout)
+    ] == [
         "1.0",
         "2.0",
     ]
@@ -98,7 +100,7 @@ async def test_files_that_are_being_stored_keep_no_other_call_waiting(api, site,
         await asyncio.to_thread(begun.wait, 10)
         spool = site.world.settings.data_dir / "uploads"
         async with asyncio.timeout(20):
-            while len([one for one in spool.iterdir() if one.stat().st_size]) < 4:  # noqa: ASYNC110 - no event
+            while len([path for path in spool.iterdir() if path.stat().st_size]) < 4:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.01)
             assert (await api("GET", "/products"))[0] == 200
     finally:

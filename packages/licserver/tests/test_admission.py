@@ -50,7 +50,7 @@ async def test_another_writer_is_waited_for_beside_the_loop(world, queries, hold
 async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, monkeypatch):
     """Until a transaction is committed, lookups are answered without what it has inserted."""
     key = world.key(slots=1)
-    one = world.request_slot(key, "1.example")
+    request = world.request_slot(key, "1.example")
     inserted, go = threading.Event(), threading.Event()
     commit = RootTransaction.commit
 
@@ -60,12 +60,12 @@ async def test_a_slot_is_seen_when_the_disk_has_confirmed_it(world, queries, mon
         commit(transaction)
 
     monkeypatch.setattr(RootTransaction, "commit", slow)
-    waiting = asyncio.ensure_future(queries.activate(one))
+    waiting = asyncio.ensure_future(queries.activate(request))
     assert await asyncio.to_thread(inserted.wait, 10)
-    assert (await queries.find_license(one.lookup)).slots_used == 0
+    assert (await queries.find_license(request.lookup)).slots_used == 0
     go.set()
     assert isinstance(await waiting, Valid)
-    assert (await queries.find_license(one.lookup)).activated.domain
+    assert (await queries.find_license(request.lookup)).activated.domain
 
 
 @pytest.mark.parametrize("took", [0.001, 0.02])

@@ -261,10 +261,10 @@ BY_BROWSER = ("list.export", "backup.delete")
 def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
     """Once, about the right thing, under the name of who did it, and without a key."""
     shop = Shop(world, activate, tmp_path)
-    before = {one.id for one in world.services.audit.list_page(limit=200).items}
+    before = {entry.id for entry in world.services.audit.list_page(limit=200).items}
     BY_VENDOR[action](shop)
-    items = [one for one in world.services.audit.list_page(limit=200).items if one.id not in before]
-    (line,) = [one for one in items if one.action == action]
+    items = [entry for entry in world.services.audit.list_page(limit=200).items if entry.id not in before]
+    (line,) = [entry for entry in items if entry.action == action]
     own = {"sign_in", "sign_out", "second_factor_on", "second_factor_off", "recovery_code"}
     who = "bob" if action.partition(".")[2] in own else "ann"
     assert line.actor == Actor(ActorKind.USER, who)
@@ -281,13 +281,13 @@ def test_what_the_vendor_does_is_noted(world, activate, tmp_path, action):
     }
     about = ABOUT[action] if action in ABOUT else by_kind[action.partition(".")[0]]
     assert (line.object_kind, line.object_id) == about
-    assert shop.key not in json.dumps([one.details for one in items])
+    assert shop.key not in json.dumps([entry.details for entry in items])
 
 
 async def test_a_list_that_is_taken_is_noted(world, alice):
     """As a file, from the console."""
     await alice.get("/console/products.csv")
-    (line,) = [one for one in world.services.audit.list_page().items if one.action == "list.export"]
+    (line,) = [entry for entry in world.services.audit.list_page().items if entry.action == "list.export"]
     assert (line.actor, line.object_kind, line.object_id) == (
         Actor(ActorKind.USER, "alice"),
         "list",
@@ -297,7 +297,7 @@ async def test_a_list_that_is_taken_is_noted(world, alice):
 
 def noted(cli, action):
     """The lines of an action, the latest first."""
-    return [one for one in json.loads(cli("audit", "--json")) if one["action"] == action]
+    return [entry for entry in json.loads(cli("audit", "--json")) if entry["action"] == action]
 
 
 def test_a_backup_is_noted(cli, tmp_path):

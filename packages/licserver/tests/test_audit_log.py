@@ -25,7 +25,7 @@ def services(world):
 def lines(services, **which: Any):
     """The log, the oldest line first, without instants and actors."""
     items = services.audit.list_page(AuditFilter(**which), limit=200).items
-    return [(one.action, one.object_kind, one.object_id, one.details) for one in reversed(items)]
+    return [(entry.action, entry.object_kind, entry.object_id, entry.details) for entry in reversed(items)]
 
 
 def test_every_operation_is_noted_once_with_what_it_did(world, services, activate, tmp_path):
@@ -92,7 +92,7 @@ def test_every_operation_is_noted_once_with_what_it_did(world, services, activat
         ("token.create", "token", "shop", {"scope": "read", "expires_on": None}),
         ("token.revoke", "token", "shop", {}),
     ]
-    assert {one.at for one in services.audit.list_page().items} == {world.clock()}
+    assert {entry.at for entry in services.audit.list_page().items} == {world.clock()}
 
 
 def test_what_changes_nothing_is_not_noted(world, services):
@@ -175,7 +175,7 @@ def test_the_log_is_read_by_object_actor_and_time(world, services):
     seen, cursor = [], None
     while True:
         page = world.services.audit.list_page(AuditFilter(actor=ANN), cursor, 2)
-        seen += [one.object_id for one in page.items]
+        seen += [line_.object_id for line_ in page.items]
         if (cursor := page.cursor) is None:
             break
     assert seen == ["p4", "p3", "p2", "p1", "p0"]
@@ -210,11 +210,11 @@ def test_the_lines_of_some_actors_are_read_in_order_page_by_page(world, which):
     for number in range(12):
         world.services.acting_as(actors[number % 4]).products.add(f"p{number}", "P")
     wanted = [
-        one
-        for one in world.services.audit.list_page(limit=200).items
-        if which.get("name") in {None, one.actor.name}
-        and which.get("kind") in {None, one.actor.kind}
-        and which.get("object") in {None, (one.object_kind, one.object_id)}
+        entry
+        for entry in world.services.audit.list_page(limit=200).items
+        if which.get("name") in {None, entry.actor.name}
+        and which.get("kind") in {None, entry.actor.kind}
+        and which.get("object") in {None, (entry.object_kind, entry.object_id)}
     ]
     seen, cursor = [], None
     while True:

@@ -26,8 +26,8 @@ def queue(world):
 
 def add(world, number=1, queue="mail"):
     """Add jobs that are due."""
-    for one in range(number):
-        assert world.repositories.queue.add(queue, f"job-{one}", {"n": one}, world.clock())
+    for index in range(number):
+        assert world.repositories.queue.add(queue, f"job-{index}", {"n": index}, world.clock())
 
 
 @both_engines

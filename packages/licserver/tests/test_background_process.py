@@ -87,7 +87,7 @@ def test_work_goes_on_after_its_process_was_killed_and_ends_with_the_server(prog
             time.sleep(2 * POLL_SECONDS)  # in which nobody else does it, and that is seen
             states = measure_queues(services.repositories, services.settings, services.now())
             os.kill(first, signal.SIGKILL)
-            assert [one.name for one in states if one.oldest_due >= POLL_SECONDS] == ["webhooks"]
+            assert [state.name for state in states if state.oldest_due >= POLL_SECONDS] == ["webhooks"]
             wait_for(lambda: has_ended(first))
             wait_until_done(services)
             second = find_background(server)

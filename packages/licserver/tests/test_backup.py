@@ -87,7 +87,7 @@ def test_a_table_is_written_piece_by_piece(stocked, monkeypatch, clock, tmp_path
     monkeypatch.setattr(dump, "ROWS", 8)
     monkeypatch.setattr(dump, "_FETCHED", 3)
     with dump.take_snapshot(stocked.services.database) as snapshot:
-        (licenses,) = (one for one in snapshot.layouts if one.name == "licenses")
+        (licenses,) = (layout for layout in snapshot.layouts if layout.name == "licenses")
         assert [count for count, _ in snapshot.pieces(licenses)] == [8, 8, 5]
     settings = Settings(data_dir=tmp_path / "anew")
     restore_backup(backed_up(stocked.services, clock), settings)
@@ -259,7 +259,7 @@ def test_each_restore_keeps_what_it_replaces(stocked, clock, make_world):
     for _ in range(3):
         held.seek(0)
         restore_backup(held, other.settings, force=True)
-    assert {one.name for one in folder.glob("*.before-restore")} == {
+    assert {path.name for path in folder.glob("*.before-restore")} == {
         *(f"licserver.sqlite3{number}.before-restore" for number in ("", ".2", ".3")),
         "secrets.json.before-restore",  # later ones found the secrets of the backup already
     }

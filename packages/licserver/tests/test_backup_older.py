@@ -36,7 +36,7 @@ def columns_of(revision: str, folder: Path) -> dict[str, set[str]]:
     try:
         migrate.migrate(database, lambda config: command.upgrade(config, revision))
         tables = inspect(database.engine).get_multi_columns()
-        return {table: {one["name"] for one in columns} for (_, table), columns in tables.items()}
+        return {table: {column["name"] for column in columns} for (_, table), columns in tables.items()}
     finally:
         database.close()
 
@@ -58,14 +58,16 @@ def as_of(revision: str, held: io.BytesIO, folder: Path) -> io.BytesIO:
             if member.name == "licserver-backup.json":
                 header = json.loads(content)
                 header["revision"] = revision
-                present = [one for one in header["tables"] if one["name"] in older]
-                gone = older.keys() - {one["name"] for one in present} - {"alembic_version"}
+                present = [table_ for table_ in header["tables"] if table_["name"] in older]
+                gone = older.keys() - {table_["name"] for table_ in present} - {"alembic_version"}
                 header["tables"] = present + [{"name": name, "columns": []} for name in sorted(gone)]
-                for one in header["tables"]:
-                    names = columns[one["name"]] = [name for name, _ in one["columns"]]
-                    one["columns"] = [pair for pair in one["columns"] if is_there(one["name"], pair[0])]
-                    dropped[one["name"]] = sorted(older[one["name"]] - set(names))
-                    one["columns"] += [[name, "plain"] for name in dropped[one["name"]]]
+                for table_ in header["tables"]:
+                    names = columns[table_["name"]] = [name for name, _ in table_["columns"]]
+                    table_["columns"] = [
+                        pair for pair in table_["columns"] if is_there(table_["name"], pair[0])
+                    ]
+                    dropped[table_["name"]] = sorted(older[table_["name"]] - set(names))
+                    table_["columns"] += [[name, "plain"] for name in dropped[table_["name"]]]
                 content = json.dumps(header).encode()
             elif member.name.startswith("database/"):
                 table = member.name.split("/")[1]

@@ -62,7 +62,7 @@ def test_versions_are_compared_as_versions():
 
 def test_a_license_is_offered_files_of_its_channels():
     """A platform is listed where its newest version has a file of its own; without any release nothing is."""
-    assert {name: one.version for name, one in offer_to(RELEASES, ["beta"]).items()} == {
+    assert {name: release_.version for name, release_ in offer_to(RELEASES, ["beta"]).items()} == {
         "": "2.0b1",
         WINDOWS: "2.0b2",
     }

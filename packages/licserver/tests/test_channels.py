@@ -78,11 +78,11 @@ def test_a_running_server_sees_each_change_with_the_next_update_check(world, pub
     newest = changes.releases.list_all("app")[-1]
     changes.repositories.releases.set_rollout(newest, Rollout("7d", world.clock()))
     assert offered().latest.rollout.plan == "7d"
-    assert [one.version for one in offered().candidates] == ["1.1", "1.0"]
+    assert [release.version for release in offered().candidates] == ["1.1", "1.0"]
     changes.repositories.releases.renew_manifest(newest, "anew", world.clock())
     assert offered().latest.manifest == "anew"
     changes.releases.withdraw("app", "1.1")
-    assert [one.version for one in offered().candidates] == ["1.0"]
+    assert [release.version for release in offered().candidates] == ["1.0"]
     store.close()
 
 
@@ -100,7 +100,7 @@ def test_a_version_is_in_one_channel(world, publish):
     with pytest.raises(InvalidInputError, match="already; to move it: licserver release promote"):
         publish("2.0", "nightly", "haiku")
     assert world.services.releases.promote("app", "2.0").channel == "stable"
-    assert {one.channel for one in world.services.releases.list_files("app", "2.0")} == {"stable"}
+    assert {release.channel for release in world.services.releases.list_files("app", "2.0")} == {"stable"}
     world.services.releases.withdraw("app", "2.0")
     with pytest.raises(InvalidInputError, match="withdrawn"):
         world.services.releases.promote("app", "2.0", "beta")

@@ -100,7 +100,7 @@ def test_a_delivery_that_failed_is_listed_and_repeated(shop):
     assert "2 deliveries again" in shop("source", "replay", str(event["id"]), str(event["id"]))
     services.sales.process(event["id"])
     assert "issued 1 license of app" in shop("source", "events", "shop", "--state", "done")
-    assert [one.floating_seats for one in services.licenses.list_all()] == [5]
+    assert [license_.floating_seats for license_ in services.licenses.list_all()] == [5]
     assert "lifetime, support 1y, floating seats 5" in shop("source", "list")
     services.close()
     assert os.environ["SHOP_SECRET"] not in shop("audit", "--json")

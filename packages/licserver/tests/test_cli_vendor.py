@@ -27,7 +27,7 @@ def test_tokens_are_made_listed_and_revoked(cli):
     assert cli("token", "revoke", "ci") == "revoked ci\n"
     listed = cli("token", "list", "--json")
     assert text not in listed
-    assert [(one["name"], one["revoked_at"] is None) for one in json.loads(listed)] == [
+    assert [(load["name"], load["revoked_at"] is None) for load in json.loads(listed)] == [
         ("ci", False),
         ("shop", True),
     ]
@@ -87,6 +87,6 @@ def test_the_admin_api_has_an_address_of_its_own(cli, program, workers):
         admin = line.removeprefix("admin API on ").strip()
         path, headers = "/admin/api/v1/products", {"Authorization": f"Bearer {text}"}
         status, body = fetch(admin + path, headers=headers)
-        assert (status, [one["slug"] for one in json.loads(body)["items"]]) == (200, ["app"])
+        assert (status, [license_["slug"] for license_ in json.loads(body)["items"]]) == (200, ["app"])
         assert fetch(public + path, headers=headers)[0] == 404
         assert fetch(admin + "/api/v1/update-check")[0] == 404

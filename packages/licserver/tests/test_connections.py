@@ -88,7 +88,7 @@ async def test_requests_of_one_connection_are_answered_in_their_order(make_world
     invalid = CHECK.replace(b"slug", b"s")
     parts = [other, CHECK, CHECK + other, invalid, CHECK, other, CHECK + CHECK, invalid, last]
     answer = await sent_until_closed(site, *parts)
-    statuses = [int(one[:3]) for one in answer.split(b"HTTP/1.1 ")[1:]]
+    statuses = [int(response[:3]) for response in answer.split(b"HTTP/1.1 ")[1:]]
     assert statuses == [200, 401, 401, 200, 422, 401, 200, 401, 401, 422, 200]
 
 
@@ -134,7 +134,9 @@ def cut_off(monkeypatch):
     """An event: the server has lost a connection."""
     lost, end = asyncio.Event(), connections.Connection.connection_lost
     monkeypatch.setattr(
-        connections.Connection, "connection_lost", lambda one, problem: (end(one, problem), lost.set())
+        connections.Connection,
+        "connection_lost",
+        lambda protocol, problem: (end(protocol, problem), lost.set()),
     )
     return lost
 

@@ -38,8 +38,8 @@ class Connection:
 class Hosts:
     """What each address answers: a server, an error, or nothing until the end of the test."""
 
-    def __init__(self, one: Answer, two: Answer) -> None:
-        self.answers = {ONE: one, TWO: two}
+    def __init__(self, first: Answer, second: Answer) -> None:
+        self.answers = {ONE: first, TWO: second}
         self.end = threading.Event()
         self.opened = []
 
@@ -60,13 +60,13 @@ def hosts():
     """Make hosts; those that are silent answer at the end."""
     made = []
 
-    def make(one: Answer, two: Answer) -> Hosts:
-        made.append(Hosts(one, two))
+    def make(first: Answer, second: Answer) -> Hosts:
+        made.append(Hosts(first, second))
         return made[-1]
 
     yield make
-    for one in made:
-        one.end.set()
+    for hosts_ in made:
+        hosts_.end.set()
 
 
 def connector(folder=None):
@@ -82,8 +82,8 @@ def timed(work):
 
 def test_a_silent_host_is_waited_for_once(hosts):
     """A moment, because it might have been promoted later; and its late connection is closed."""
-    both, one = hosts(one=None, two=NEW), connector()
-    (first, waited), (second, again) = (timed(lambda: one.connect(both.open)) for _ in range(2))
+    both, connector_ = hosts(first=None, second=NEW), connector()
+    (first, waited), (second, again) = (timed(lambda: connector_.connect(both.open)) for _ in range(2))
     assert first.server is second.server is NEW
     assert again < 0.15 < waited < 1
     both.end.set()
@@ -96,7 +96,7 @@ def test_a_silent_host_is_waited_for_once(hosts):
 
 def test_a_standby_that_is_promoted_meanwhile_is_found(hosts):
     """While the other host is silent, it is asked again and again."""
-    both = hosts(one=None, two=STANDBY)
+    both = hosts(first=None, second=STANDBY)
     threading.Timer(0.3, both.answers.update, [{TWO: NEW}]).start()
     connection, took = timed(lambda: connector().connect(both.open))
     assert connection.server is NEW
@@ -105,15 +105,15 @@ def test_a_standby_that_is_promoted_meanwhile_is_found(hosts):
 
 def test_a_former_primary_is_never_used_again(hosts):
     """Although it can be written to, and the new one is away; open connections to it are known."""
-    both, one = hosts(one=OLD, two=STANDBY), connector()
-    before = one.connect(both.open)
-    assert not one.is_former(before)
+    both, connector_ = hosts(first=OLD, second=STANDBY), connector()
+    before = connector_.connect(both.open)
+    assert not connector_.is_former(before)
     both.answers[TWO] = NEW
-    assert one.connect(both.open).server is NEW
-    assert one.is_former(before)
+    assert connector_.connect(both.open).server is NEW
+    assert connector_.is_former(before)
     both.answers[TWO] = psycopg.OperationalError("connection refused\nby it")
     with pytest.raises(psycopg.OperationalError) as refused:
-        one.connect(both.open)
+        connector_.connect(both.open)
     message = (
         f"no host can be used: {ONE} is a former primary (its timeline is 1, and another host had 2); {TWO}: "
         "connection refused; if an older state was restored on purpose, stop licserver on every machine, and "
@@ -124,31 +124,31 @@ def test_a_former_primary_is_never_used_again(hosts):
 
 def test_a_former_primary_is_known_after_a_restart(hosts, tmp_path):
     """By what the data folder keeps; a fresh cluster that was filled from a backup is another system."""
-    connector(tmp_path).connect(hosts(one=OLD, two=NEW).open)
+    connector(tmp_path).connect(hosts(first=OLD, second=NEW).open)
     with pytest.raises(psycopg.OperationalError, match="former primary") as refused:
-        connector(tmp_path).connect(hosts(one=OLD, two=None).open)
+        connector(tmp_path).connect(hosts(first=OLD, second=None).open)
     assert f"delete {tmp_path / 'timelines.json'}" in str(refused.value)
     fresh = Server(HostRole.PRIMARY, "fresh", 1)
-    assert connector(tmp_path).connect(hosts(one=fresh, two=None).open).server is fresh
+    assert connector(tmp_path).connect(hosts(first=fresh, second=None).open).server is fresh
     (tmp_path / "timelines.json").unlink()  # after a restore to the older state
-    assert connector(tmp_path).connect(hosts(one=OLD, two=None).open).server is OLD
+    assert connector(tmp_path).connect(hosts(first=OLD, second=None).open).server is OLD
 
 
 def test_two_hosts_that_were_both_promoted_are_not_used(hosts):
     """Each would take activations that the other does not know."""
-    one, two = (Server(HostRole.PRIMARY, "s", 2, started) for started in ("noon", "night"))
+    noon, night = (Server(HostRole.PRIMARY, "s", 2, started) for started in ("noon", "night"))
     with pytest.raises(psycopg.OperationalError, match="they are two databases, and neither follows"):
-        connector().connect(hosts(one=one, two=two).open)
+        connector().connect(hosts(first=noon, second=night).open)
 
 
 def test_one_name_that_moves_to_another_host_is_noticed(hosts):
     """Although open connections to the old one work."""
-    both, one = hosts(one=OLD, two=OLD), Connector({"host": ONE})
-    before = one.connect(both.open)
+    both, connector_ = hosts(first=OLD, second=OLD), Connector({"host": ONE})
+    before = connector_.connect(both.open)
     both.answers[ONE] = NEW
-    assert one.look(both.open) == 10
+    assert connector_.look(both.open) == 10
     deadline = time.monotonic() + 5
-    while not one.is_former(before):
+    while not connector_.is_former(before):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -158,7 +158,7 @@ def test_no_answer_at_all_is_reported_in_time(hosts):
     began = time.monotonic()
     with Standstill() as machine:
         with pytest.raises(NoAnswerError, match=f"{ONE} does not answer; {TWO} does not answer"):
-            connector().connect(hosts(one=None, two=None).open)
+            connector().connect(hosts(first=None, second=None).open)
         ended = time.monotonic()
     assert ended - began < 2 + machine.within(began, ended)
 
@@ -166,7 +166,7 @@ def test_no_answer_at_all_is_reported_in_time(hosts):
 def test_what_has_not_ended_yet_bounds_the_connections(hosts, monkeypatch):
     """While two dozen that were given up are still being ended, no other is opened."""
     monkeypatch.setattr("licserver.database.cancellation._ending", set(range(24)))
-    both = hosts(one=NEW, two=STANDBY)
+    both = hosts(first=NEW, second=STANDBY)
     with pytest.raises(NoAnswerError, match="too many connections"):
         connector().connect(both.open)
     assert both.opened == []

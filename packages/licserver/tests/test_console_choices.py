@@ -26,7 +26,9 @@ def messages():
         for file in sorted((SOURCE / place).rglob("*.py")):
             tree = ast.parse(file.read_text("utf-8"))
             documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            inner = {one for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for one in node.values}
+            inner = {
+                value for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values
+            }
             for node in ast.walk(tree):
                 if node in documentation or node in inner:
                     continue
@@ -45,7 +47,7 @@ def messages():
 def test_no_error_names_an_option(text):
     """Of a command that a visitor of the console does not have; it names the field or the page."""
     shown = in_browser_terms(text)
-    if not any(one in shown for one in OPERATOR):
+    if not any(path in shown for path in OPERATOR):
         assert COMMANDS.search(shown) is None
     assert shown.strip()
 
@@ -116,4 +118,4 @@ async def test_plans_and_channels_are_chosen_from_what_exists(world, alice, publ
     await alice.post(
         "/console/products/app/releases/1.0-rc1/promote", channel="stable", new_channel="nightly"
     )
-    assert {one.channel for one in world.services.releases.list_all("app")} == {"nightly"}
+    assert {release.channel for release in world.services.releases.list_all("app")} == {"nightly"}

@@ -80,7 +80,9 @@ def landed(browser):
 def ways(world):
     """The actions in the log, the oldest first."""
     return [
-        one.action for one in reversed(world.services.audit.list_page().items) if one.actor.name == "alice"
+        entry.action
+        for entry in reversed(world.services.audit.list_page().items)
+        if entry.actor.name == "alice"
     ]
 
 
@@ -109,9 +111,9 @@ async def test_a_double_click_at_two_servers(world, open_site, alice, making):
     await alice.get(making.page)
     sent, before = guard(alice), making.made(world)
     clicks = [Browser(alice.session, url) for url in (alice.url, other.url) for _ in range(3)]
-    await asyncio.gather(*(making.send(one, **sent) for one in clicks))
-    assert {one.status for one in clicks} == {200}, [one.alert for one in clicks]
-    assert len({landed(one) for one in clicks}) == 1
+    await asyncio.gather(*(making.send(click, **sent) for click in clicks))
+    assert {click.status for click in clicks} == {200}, [click.alert for click in clicks]
+    assert len({landed(click) for click in clicks}) == 1
     assert sum(making.made(world)) == sum(before) + 1
     assert len(ways(world)) == 2
 
@@ -257,13 +259,15 @@ def test_whose_a_receipt_is(world):
         connection.execute(insert(tokens).values(id=ann, **row))
     mine = IdempotencyKey(ActorKind.USER, ann, "k", b"d" * 32)
     others = [mine._replace(owner_id=ben), mine._replace(by=ActorKind.TOKEN)]
-    answers = {one: Response(303, b"%d" % at) for at, one in enumerate([mine, *others])}
-    for one, answer in answers.items():
-        services.idempotency.record(one, answer)
-    assert {one: services.idempotency.find(one) for one in answers} == answers
+    answers = {form: Response(303, b"%d" % at) for at, form in enumerate([mine, *others])}
+    for name_, answer in answers.items():
+        services.idempotency.record(name_, answer)
+    assert {answer_: services.idempotency.find(answer_) for answer_ in answers} == answers
     services.users.remove("ann")
     assert services.idempotency.find(mine) is None
-    assert [services.idempotency.find(one) for one in others] == [answers[one] for one in others]
+    assert [services.idempotency.find(other_answer) for other_answer in others] == [
+        answers[other_answer] for other_answer in others
+    ]
     world.clock.forward(days=1, seconds=1)
     assert services.retention.sweep().answers == 2
     with services.database.reading() as connection:

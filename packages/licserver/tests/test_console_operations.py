@@ -33,7 +33,7 @@ def ticket_of(text):
 
 def uploads_of(world):
     """Return the names and the bytes of what is kept on the disk."""
-    return {one.name: one.read_bytes() for one in (world.settings.data_dir / "uploads").glob(".*")}
+    return {path.name: path.read_bytes() for path in (world.settings.data_dir / "uploads").glob(".*")}
 
 
 async def test_an_import_is_previewed_and_confirmed(world, alice):
@@ -51,11 +51,11 @@ async def test_an_import_is_previewed_and_confirmed(world, alice):
     await alice.post("/console/imports/confirm", ticket=ticket_of(page))
     assert "Imported: 2 new licenses" in alice.notice
     found = world.services.licenses.search(limit=9).items
-    keys = {world.services.licenses.decrypt_key(one) for one in found}
+    keys = {world.services.licenses.decrypt_key(copy) for copy in found}
     assert key in keys
     assert re.search(r"<output[^>]*>([^<]+)", alice.text)[1] in keys - {key}
     assert uploads_of(world) == {}
-    (entry,) = [one for one in world.services.audit.list_page().items if one.action == "license.import"]
+    (entry,) = [line for line in world.services.audit.list_page().items if line.action == "license.import"]
     assert entry.actor.name == "alice"
 
 
@@ -218,7 +218,7 @@ def test_secrets_that_are_kept_elsewhere(world, make_world, tmp_path):
     named = make_world(secrets=secrets, backup_dir=tmp_path / "named").services
     BackupFolder(named).start()
     named.context.background.wait()
-    assert [one.path.parent for one in BackupFolder(named).list_files()] == [tmp_path / "named"]
+    assert [file.path.parent for file in BackupFolder(named).list_files()] == [tmp_path / "named"]
 
 
 @pytest.mark.slow

@@ -104,8 +104,8 @@ async def test_no_key_in_an_address(world, open_browser, alice, sold):
 async def test_an_id_that_is_none(world, alice, sold):
     """Text that is not exactly an id names no license: 404, and nothing is changed."""
     key, page = sold
-    one = page.rpartition("/")[2]
-    for strange in (f"{one}%0a", f"%0d%0a{one}", f"{one}%20", f"{one.upper()}A", "x"):
+    id_ = page.rpartition("/")[2]
+    for strange in (f"{id_}%0a", f"%0d%0a{id_}", f"{id_}%20", f"{id_.upper()}A", "x"):
         await alice.get(f"/console/licenses/{strange}")
         assert alice.status == 404, strange
         await alice.get(page)
@@ -269,7 +269,10 @@ async def test_a_license_is_issued(world, alice):
     await alice.get("/console/licenses/issue")
     await alice.post("/console/licenses/issue/new", **{**form, **more})
     assert "3 licenses issued" in alice.notice
-    terms = [(one.lifetime, one.subscription_id, one.slots) for one in world.services.licenses.search().items]
+    terms = [
+        (license_.lifetime, license_.subscription_id, license_.slots)
+        for license_ in world.services.licenses.search().items
+    ]
     assert sorted(terms, key=str) == [(False, None, 3)] * 2 + [(True, "s-1", 3)] * 3
 
 
@@ -299,7 +302,7 @@ async def test_script_in_every_field(world, site, alice):
         assert_harmless(alice.text)
         await alice.get(page)
     below = ("", "/licenses", "/licenses/issue", "/products", f"/products/{product.slug}", "/audit")
-    for path in (page, "/console/products/app/releases/1.0", *(f"/console{one}" for one in below)):
+    for path in (page, "/console/products/app/releases/1.0", *(f"/console{part}" for part in below)):
         assert_harmless(await alice.get(path))
         assert alice.status == 200
     for query in (

@@ -42,7 +42,7 @@ async def test_a_password_alone_opens_nothing(world, alice, open_browser):
     assert (thief.status, thief.path) == (200, "/console")
     assert actions(world)[:2] == ["user.sign_in", "user.second_factor_on"]
     signed_in = [
-        one.details for one in world.services.audit.list_page().items if one.action == "user.sign_in"
+        entry.details for entry in world.services.audit.list_page().items if entry.action == "user.sign_in"
     ]
     assert [details["factors"] for details in signed_in] == ["password and code", "password"]
     assert {details["address"] for details in signed_in} == {"127.0.0.1"}

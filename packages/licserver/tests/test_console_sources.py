@@ -114,7 +114,7 @@ async def test_a_license_issued_by_hand_settles_the_sale(unmapped, alice):
     world.services.sources.map("standard", "app", "app")
     again = shops.standard("purchase.completed", order_id="5", external_id="app", customer_language="de")
     sales.process(world, "standard", again)
-    assert [one.note for one in world.services.licenses.list_all()] == ["Order 5 (standard)"]
+    assert [license_.note for license_ in world.services.licenses.list_all()] == ["Order 5 (standard)"]
     await alice.get(f"/console/licenses/issue?sale={problem.id}")
     await alice.post("/console/licenses/issue/new", **form)
     assert "needs no decision any more" in alice.text

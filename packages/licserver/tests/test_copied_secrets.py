@@ -57,10 +57,10 @@ def test_one_command_brings_new_secrets_to_all_machines(cli, machines, tmp_path)
         assert machines.secrets_of(host) == here
         assert (tmp_path / host / "secrets.json").stat().st_mode & 0o777 == 0o600
     lines = json.loads(cli("audit", "--json"))
-    noted = [one["object"] for one in lines if one["action"] == "secret.copy"]
+    noted = [line["object"] for line in lines if line["action"] == "secret.copy"]
     assert noted == ["three", "two", "two"]
-    for one in here["link_secrets"] + here["signing_keys"]:
-        assert one["secret"] not in printed + json.dumps(lines)
+    for secret in here["link_secrets"] + here["signing_keys"]:
+        assert secret["secret"] not in printed + json.dumps(lines)
 
 
 @pytest.mark.slow

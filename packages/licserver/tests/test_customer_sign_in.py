@@ -36,7 +36,7 @@ def sent_codes(world):
     """The codes in the queued mails, the oldest first, with their addresses."""
     mail = world.services.mail
     messages = [mail.render(job) for job in reversed(mail.list_jobs().items)]
-    return [(one["To"], re.search(r"[0-9]{6}", one["Subject"])[0]) for one in messages]
+    return [(message["To"], re.search(r"[0-9]{6}", message["Subject"])[0]) for message in messages]
 
 
 @both_engines
@@ -261,7 +261,7 @@ def test_a_code_and_a_session_end_with_the_address_of_the_license(world):
     world.services.licenses.change(keys[0], customer_email=changed)
     (kept,) = sign_in.find_licenses(session)
     later = sign_in.sign_in_with_code(late, codes[1])
-    assert [one.id for one in sign_in.find_licenses(later)] == [kept.id]
+    assert [license_.id for license_ in sign_in.find_licenses(later)] == [kept.id]
     world.services.licenses.change(keys[1], customer_email=changed)
     assert sign_in.find_licenses(later) == []
     assert sign_in.sign_in_with_code(none, codes[2]) is None

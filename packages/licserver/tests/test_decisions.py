@@ -245,7 +245,7 @@ def test_a_year_more(day, today, later):
 def test_a_role_includes_those_after_it():
     """The owner may do what support may, and support what one may who only reads (D-196)."""
     roles = list(Role)
-    assert [[one.includes(other) for other in roles] for one in roles] == [
+    assert [[role.includes(other) for other in roles] for role in roles] == [
         [True, True, True],
         [False, True, True],
         [False, False, True],

@@ -131,10 +131,12 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=[one + " / " + other for one, other in DIFFERENT])
-def test_different_domains_stay_different(one, other):
+@pytest.mark.parametrize(
+    ("one", "other"), DIFFERENT, ids=[first + " / " + other for first, other in DIFFERENT]
+)
+def test_different_domains_stay_different(first, other):
     """Normalising never joins what are two installations."""
-    assert normalise_domain(one) != normalise_domain(other)
+    assert normalise_domain(first) != normalise_domain(other)
 
 
 HOSTS = st.text(st.sampled_from("aZ0.-_:/@?#[]%* 。．ßİΣς\u00ad\u200dé٣\u00a0\u3000xn"), max_size=12)

@@ -159,7 +159,7 @@ def test_rotated_secrets_are_good_for_the_links_that_they_signed():
     assert read_link(query(NEW), [NEW, OLD], NOW) == SUBJECT
     assert read_link(query(OLD), [NEW], NOW) is INVALID
     assert read_link(query(OLD), [], NOW) is INVALID
-    to_come = [LinkSecret(one.id, one.secret, NOW + TICK) for one in (NEW, OLD)]
+    to_come = [LinkSecret(ring_secret.id, ring_secret.secret, NOW + TICK) for ring_secret in (NEW, OLD)]
     assert current_secret(to_come, NOW).id == "old1"  # with no secret due, the oldest signs
 
 

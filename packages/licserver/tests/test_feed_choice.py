@@ -23,7 +23,7 @@ WINDOWS = "windows-x86_64"
 APP = Product(7, "app", "App")
 NAMELESS = Installation("", "1.0")
 NAMES = [f"installation-{number}" for number in range(1000)]
-EARLY, LATE = (pick(NAMES, key=lambda one: bucket("app", "1.5", one)) for pick in (min, max))
+EARLY, LATE = (pick(NAMES, key=lambda name: bucket("app", "1.5", name)) for pick in (min, max))
 
 
 def release(number, version, rollout=None, channel="stable", platform=""):
@@ -128,7 +128,7 @@ def test_a_channel_has_its_own_rollout_and_platforms():
         ListedRelease(OLD),
         ListedRelease(file, is_on_request=True, span=timedelta(days=7)),
     ]
-    late = max(NAMES, key=lambda one: bucket("app", "2.0b1", one))
+    late = max(NAMES, key=lambda name: bucket("app", "2.0b1", name))
     assert listed([OLD, own], Installation(late, "1.0")) == [ListedRelease(OLD)]
     assert listed([OLD, own], Installation(late, "1.0"), END) == [
         ListedRelease(OLD),
@@ -139,8 +139,8 @@ def test_a_channel_has_its_own_rollout_and_platforms():
 def test_whom_a_channel_s_rollout_does_not_reach_sees_what_stands_before_it():
     """The version of the channel below it, on request as well."""
     new = release(6, "2.0b2", "10%", "beta")
-    late = max(NAMES, key=lambda one: bucket("app", "2.0b2", one))
-    early = min(NAMES, key=lambda one: bucket("app", "2.0b2", one))
+    late = max(NAMES, key=lambda name_: bucket("app", "2.0b2", name_))
+    early = min(NAMES, key=lambda name_: bucket("app", "2.0b2", name_))
     for name, shown in ((late, BETA), (early, new)):
         found = listed([OLD, BETA, new], Installation(name, "1.0"))
         assert found == [ListedRelease(OLD), ListedRelease(shown, is_on_request=True)]

@@ -61,7 +61,11 @@ async def test_nothing_newer_is_204(site, world, publish):
     key = world.key()
     assert await check(site, key) == (204, b"")  # nothing is published
     publish("1.4")
-    assert [(await check(site, key, one))[0] for one in ("1.4.0", "2.0.0", "1.3.9")] == [204, 204, 200]
+    assert [(await check(site, key, version))[0] for version in ("1.4.0", "2.0.0", "1.3.9")] == [
+        204,
+        204,
+        200,
+    ]
     assert (await check(site, key, "nightly"))[0] == 200  # Tauri compares by itself as well
     publish("1.5.post1")
     assert (await check(site, key))[0] == 204
@@ -139,11 +143,11 @@ async def test_sparkle_chooses_by_channel(site, world, publish):
     world.services.products.change("app", public_feed=True)
     for key in (None, world.key()):
         items = await appcast(site, key)
-        assert [(one.version, one.channel) for one in items] == [("1.4", None), ("1.5b1", "beta")]
+        assert [(release.version, release.channel) for release in items] == [("1.4", None), ("1.5b1", "beta")]
         chosen = [sparkle_chooses(items, world.clock(), 6, channels=allowed) for allowed in ((), ("beta",))]
         assert chosen == ["1.4", "1.5b1"]
     for items in (await appcast(site, channels="beta"), await appcast(site, world.key(channels=("beta",)))):
-        assert [(one.version, one.channel) for one in items] == [("1.5b1", None)]
+        assert [(release.version, release.channel) for release in items] == [("1.5b1", None)]
 
 
 @pytest.mark.slow
@@ -169,7 +173,7 @@ async def test_even_growth_is_left_to_sparkle(site, world, publish):
     world.clock.forward(days=4)
     assert await reached() == 7 * ["1.5"]
     world.clock.forward(days=1)
-    assert [(one.version, one.interval) for one in await appcast(site)] == [("1.5", None)]
+    assert [(offered.version, offered.interval) for offered in await appcast(site)] == [("1.5", None)]
 
 
 @pytest.mark.slow
@@ -179,15 +183,17 @@ async def test_a_named_installation_gets_what_the_rollout_gives_it(site, world, 
     publish("1.4")
     publish("1.5", rollout="50%,100%@5d")
     publish("1.6b1", rollout="50%", channel="beta")
-    homes = sorted((f"home-{number}" for number in range(20)), key=lambda one: bucket("app", "1.5", one))
-    found = [[one.version for one in await appcast(site, domain=home, channels="none")] for home in homes]
-    assert [one[0] for one in found] == ["1.5"] * found.index(found[-1]) + ["1.4"] * (
+    homes = sorted((f"home-{number}" for number in range(20)), key=lambda name: bucket("app", "1.5", name))
+    found = [
+        [offered.version for offered in await appcast(site, domain=home, channels="none")] for home in homes
+    ]
+    assert [version[0] for version in found] == ["1.5"] * found.index(found[-1]) + ["1.4"] * (
         20 - found.index(found[-1])
     )
-    assert {"1.6b1" in one for one in found} == {True, False}
-    assert [one.version for one in await appcast(site)] == ["1.4"]
-    assert [one.version for one in await appcast(site, manual="1")] == ["1.5", "1.6b1"]
-    assert {one.interval for home in homes for one in await appcast(site, domain=home)} == {None}
+    assert {"1.6b1" in version for version in found} == {True, False}
+    assert [offered.version for offered in await appcast(site)] == ["1.4"]
+    assert [offered.version for offered in await appcast(site, manual="1")] == ["1.5", "1.6b1"]
+    assert {offered.interval for home in homes for offered in await appcast(site, domain=home)} == {None}
 
 
 @pytest.mark.slow
@@ -292,9 +298,12 @@ async def test_a_rollout_reaches_installations_licenses_and_then_the_rest(site, 
     keys = [world.key() for _ in range(20)]
     publish("1.4")
     publish("1.5", rollout="50%,100%@5d")
-    homes = sorted((f"home-{number}" for number in range(20)), key=lambda one: bucket("app", "1.5", one))
-    assert [await versions(site, keys[0], domain=one) for one in (homes[0], homes[-1])] == ["1.5.0", "1.4.0"]
-    assert [await versions(site, domain=one) for one in (homes[0], homes[-1])] == ["1.5.0", "1.4.0"]
+    homes = sorted((f"home-{number}" for number in range(20)), key=lambda name: bucket("app", "1.5", name))
+    assert [await versions(site, keys[0], domain=home) for home in (homes[0], homes[-1])] == [
+        "1.5.0",
+        "1.4.0",
+    ]
+    assert [await versions(site, domain=home) for home in (homes[0], homes[-1])] == ["1.5.0", "1.4.0"]
     assert await versions(site, domain="no domain\x00") == "1.4.0"
     by_license = [await versions(site, key) for key in keys]
     assert set(by_license) == {"1.4.0", "1.5.0"}

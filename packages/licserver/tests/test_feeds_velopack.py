@@ -17,7 +17,7 @@ async def velopack(site, key=None, name="releases.linux.json", **query: str):
     """Read a feed as Velopack does; returns versions and channels' files."""
     headers = {} if key is None else bearer(key)
     status, _, answer = await site.call("GET", f"/feeds/app/velopack/{name}", headers=headers, params=query)
-    return [(one["Version"], one["FileName"]) for one in answer["Assets"]] if status == 200 else status
+    return [(asset["Version"], asset["FileName"]) for asset in answer["Assets"]] if status == 200 else status
 
 
 async def test_an_app_with_velopack_updates_itself(site, world, publish, tmp_path):
@@ -72,9 +72,9 @@ async def test_a_rollout_reaches_apps_with_velopack(site, world, publish):
     for version, rollout in (("1.4.0", None), ("1.5.0", "50%")):
         publish(version, name=f"PhotoLab-{version}-full.nupkg", rollout=rollout)
     ids = [str(uuid.UUID(int=number)) for number in range(20)]
-    found = [await velopack(site, stagingId=one, localVersion="1.0.0") for one in ids]
-    assert {one[0][0] for one in found} == {"1.4.0", "1.5.0"}
-    assert [await velopack(site, stagingId=one) for one in ids] == found
+    found = [await velopack(site, stagingId=id_, localVersion="1.0.0") for id_ in ids]
+    assert {asset[0][0] for asset in found} == {"1.4.0", "1.5.0"}
+    assert [await velopack(site, stagingId=id_) for id_ in ids] == found
     assert await velopack(site) == [("1.4.0", "PhotoLab-1.4.0-full.nupkg")]
 
 

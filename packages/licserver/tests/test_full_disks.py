@@ -72,7 +72,7 @@ async def test_a_server_that_cannot_write_is_not_ready(
     assert (await site.verify(key))[0] == 200
     monkeypatch.undo()
     assert (await site.call("GET", "/readyz"))[0] == 200
-    assert [one for one in world.settings.data_dir.iterdir() if "probe" in one.name] == []
+    assert [path for path in world.settings.data_dir.iterdir() if "probe" in path.name] == []
 
 
 @postgresql_only
@@ -102,7 +102,7 @@ def test_a_write_that_found_no_room_counts_until_the_next_one(world: Any, code: 
 def complaints(world: Any) -> list[str]:
     """Return what `check` says about the log."""
     findings = check_installation(world.settings, world.clock(), reach=False)
-    return [f"{one.message}; {one.advice}" for one in findings if one.about == "database log"]
+    return [f"{finding.message}; {finding.advice}" for finding in findings if finding.about == "database log"]
 
 
 @sqlite_only
@@ -140,7 +140,7 @@ def test_a_slot_and_a_transaction_that_are_left_are_reported(
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("SELECT pg_create_physical_replication_slot('left_over', true)")
         try:
-            (complaint,) = [one for one in complaints(world) if "left_over" in one]
+            (complaint,) = [complaint_ for complaint_ in complaints(world) if "left_over" in complaint_]
         finally:
             connection.exec_driver_sql("SELECT pg_drop_replication_slot('left_over')")
     assert "that nothing reads, retains" in complaint

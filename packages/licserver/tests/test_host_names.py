@@ -25,7 +25,7 @@ class FakeRequest:
 
 
 @pytest.mark.parametrize(
-    ("host", "expected"), [*((one, True) for one in RIGHT), *((one, False) for one in WRONG)]
+    ("host", "expected"), [*((name, True) for name in RIGHT), *((name, False) for name in WRONG)]
 )
 def test_a_name_is_that_of_the_base_url_or_an_address(host, expected):
     """Nobody can lead an address elsewhere; the settings may have further names."""

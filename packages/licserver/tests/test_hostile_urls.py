@@ -105,7 +105,7 @@ def test_an_import_names_the_line(cli, tmp_path, column):
     row = {"license_key": "", "product": "app", "slots": "99", "lifetime": "yes"}
     rows = [
         {**row, "license_key": f"0123456789abcd{number:02}", column: url}
-        for number, url in enumerate(one for one in URLS if one.isprintable())
+        for number, url in enumerate(url_ for url_ in URLS if url_.isprintable())
     ]
     with (tmp_path / "keys.csv").open("w", newline="") as text:
         writer = csv.DictWriter(text, [*row, column])

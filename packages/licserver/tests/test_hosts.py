@@ -118,8 +118,8 @@ def test_a_host_is_described(server, description, fault):
 
 def test_check_says_that_two_hosts_are_rivals():
     """Each, because nothing says which is right; two names of one server, and a former primary, are none."""
-    for one, other in ((ONE, TWO), (ONE, OTHER)):
-        state = describe("db1:5432", one, {"s": 2}, [one, other])
+    for first, other in ((ONE, TWO), (ONE, OTHER)):
+        state = describe("db1:5432", first, {"s": 2}, [first, other])
         assert state.description == "can be written to, as another host can"
         assert "they are two databases" in state.fault
     assert not describe("db1:5432", ONE, {"s": 2}, [ONE, ONE, STANDBY]).fault

@@ -41,8 +41,8 @@ def admitted(verdicts):
 
 def test_lookups_come_back_in_the_order_asked(world, store, environment):
     """Known, unknown and repeated keys in one batch each get their own answer."""
-    one, two, none = world.key(slots=1), world.key(slots=2), "CP-NO"
-    keys_looked_up = [one, none, two, one, none, two, two]
+    first, two, none = world.key(slots=1), world.key(slots=2), "CP-NO"
+    keys_looked_up = [first, none, two, first, none, two, two]
     found = store.find_licenses(
         [Lookup(world.services.vault.license_id(key), environment()) for key in keys_looked_up]
     )
@@ -77,13 +77,15 @@ def test_what_a_lookup_leaves_out_changes_no_verdict(world, store, claim, policy
     environments = [
         Environment(domain, ip) for domain in ("3.example", "9.example") for ip in ("192.0.2.4", "192.0.2.9")
     ]
-    for one, found in zip(
-        environments, store.find_licenses([Lookup(license_id, one) for one in environments]), strict=True
+    for license_, found in zip(
+        environments,
+        store.find_licenses([Lookup(license_id, environment) for environment in environments]),
+        strict=True,
     ):
-        halves = EnvironmentMatch(one.domain in dict(held), one.ip in dict(held).values())
+        halves = EnvironmentMatch(license_.domain in dict(held), license_.ip in dict(held).values())
         assert found.slots_used == len(held)
-        assert is_known(one, found.policy, allowed, found.activated) == is_known(
-            one, found.policy, allowed, halves
+        assert is_known(license_, found.policy, allowed, found.activated) == is_known(
+            license_, found.policy, allowed, halves
         )
 
 
@@ -109,9 +111,9 @@ def test_a_key_without_a_limit_is_found_as_soon_with_a_thousand_activations(worl
 
 def test_batches_do_not_leak_from_one_license_to_another(world, store, claim):
     """That another key knows an environment, in the same batch too, opens nothing."""
-    one, two = world.key(), world.key(slots=0)
+    first, two = world.key(), world.key(slots=0)
     here = Environment("a.example", "192.0.2.1")
-    verdicts = store.activate([claim(one, here), claim(two, here)])
+    verdicts = store.activate([claim(first, here), claim(two, here)])
     assert isinstance(verdicts[0], Valid)
     assert verdicts[1] is VerifyRefusal.ENVIRONMENT
 
@@ -289,7 +291,7 @@ def test_a_release_that_a_promotion_lost_is_not_offered(world, store, meddler):
     world.publish("1.1")
     ((_, product),) = store.find_updates([query])
     assert product.latest.version == "1.1"
-    assert [one.version for one in store.find_releases("app")[1]] == ["1.0", "1.1"]
+    assert [release.version for release in store.find_releases("app")[1]] == ["1.0", "1.1"]
 
 
 def test_a_download_lookup_finds_what_the_link_names(world, store):

@@ -35,7 +35,7 @@ def test_other_secrets_count_only_if_the_rest_succeeds(tmp_path, was_there):
     settings, path, text = Settings(data_dir=tmp_path), tmp_path / "secrets.json", json.dumps(new_secrets())
     if was_there:
         open_vault(settings)
-    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
     def fail_afterwards():
         with other_secrets(settings, text) as put_in_place:
@@ -45,7 +45,7 @@ def test_other_secrets_count_only_if_the_rest_succeeds(tmp_path, was_there):
 
     with pytest.raises(OSError, match="no commit"):
         fail_afterwards()
-    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     with other_secrets(settings, text) as put_in_place:
         put_in_place()
     assert path.read_text() == text
@@ -53,7 +53,7 @@ def test_other_secrets_count_only_if_the_rest_succeeds(tmp_path, was_there):
     assert kept.exists() == was_there
     if was_there:
         assert kept.read_bytes() == before["secrets.json"]
-    assert all(stat.S_IMODE(one.stat().st_mode) == 0o600 for one in tmp_path.iterdir())
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in tmp_path.iterdir())
 
 
 def test_secrets_can_come_from_the_environment_and_then_touch_no_disk(tmp_path):

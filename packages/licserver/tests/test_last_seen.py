@@ -84,16 +84,16 @@ def test_with_a_precision_of_a_week_each_license_is_written_once_in_it(world, ac
     assert set(read().values()) == {noon}  # the first time
     for day in range(1, 15):
         now, before = noon + timedelta(days=day), read()
-        due = [one for one in ids if is_due(one, before[one].date(), now.date(), days)]
-        note_seen(world.services.database, [Seen(one, HERE, now) for one in ids], days)
+        due = [id_ for id_ in ids if is_due(id_, before[id_].date(), now.date(), days)]
+        note_seen(world.services.database, [Seen(id_, HERE, now) for id_ in ids], days)
         after = read()
-        assert sorted(due) == sorted(one for one in ids if after[one] != before[one])
+        assert sorted(due) == sorted(id_ for id_ in ids if after[id_] != before[id_])
         assert all(now - at < timedelta(days=days) for at in after.values())
         stored.append(len(due))
     assert sum(stored) == 2 * len(ids)
     assert max(stored) < len(ids)
     later = noon + timedelta(days=14 + days)
-    note_seen(world.services.database, [Seen(one, HERE, later) for one in ids], days)
+    note_seen(world.services.database, [Seen(id_, HERE, later) for id_ in ids], days)
     assert set(read().values()) == {later}
 
 

@@ -48,7 +48,9 @@ BY_TYPE = {
     },
 }
 TERMS_OF_ALL_KINDS = replace(
-    LicenseTerms(**{one.name: BY_TYPE.get(one.type, f"the {one.name}") for one in fields(LicenseTerms)}),
+    LicenseTerms(
+        **{field.name: BY_TYPE.get(field.type, f"the {field.name}") for field in fields(LicenseTerms)}
+    ),
     customer_email="jo@example.com",
     customer_language="de",
     plan="pro",
@@ -125,7 +127,9 @@ def places() -> dict[str, set[str]]:
             *NOT_MAPPED,
         },
         "database/repositories/sales.py, SourceMapping": {
-            name for name, field in mapped.items() if field in {one.name for one in fields(SourceMapping)}
+            name
+            for name, field in mapped.items()
+            if field in {field_.name for field_ in fields(SourceMapping)}
         }
         | unmapped,
         "database/tables/sales.py, sale_mappings": {
@@ -171,7 +175,9 @@ def test_each_term_is_in_each_place():
 
 def columns(record: IssuedLicense) -> dict[str, object]:
     """Every field of a license that is the same wherever it is."""
-    return {one.name: getattr(record, one.name) for one in fields(record) if one.name not in ELSEWHERE}
+    return {
+        field.name: getattr(record, field.name) for field in fields(record) if field.name not in ELSEWHERE
+    }
 
 
 @pytest.fixture
@@ -185,7 +191,7 @@ def license_(world):
 
 def test_each_field_has_its_column(license_):
     """The record has the table's columns and two values more, and what was issued is what is stored."""
-    names = {one.name for one in fields(IssuedLicense)}
+    names = {field.name for field in fields(IssuedLicense)}
     assert names - {"product_slug", "slots_used"} == set(licenses.columns.keys())
     assert {name: getattr(license_, name) for name in TERMS} == {
         name: getattr(TERMS_OF_ALL_KINDS, name) for name in TERMS
@@ -234,7 +240,7 @@ def import_row(services, form, row, existing, leave_out=()):
         changed = {name for _, different in incoming.changes.values() for name in different}
         if not incoming.problems:
             assert incoming.commit() == 0
-        return changed, [one.message for one in incoming.problems]
+        return changed, [problem.message for problem in incoming.problems]
 
 
 @pytest.mark.sampled(3, "form")
@@ -271,7 +277,7 @@ def test_each_end_of_a_license_is_compared_and_changed_by_an_import(world, form)
     ended = replace(exported, subscription_ended_at=world.clock())
     assert import_row(services, form, ended, Existing.REFUSE)[1][0].endswith("terms: subscription_ended_at")
     assert import_row(services, form, ended, Existing.CHANGE) == ({"subscription_ended_at"}, [])
-    assert [services.licenses.get(one).subscription_ended_at for one in (key, other)] == [world.clock()] * 2
+    assert [services.licenses.get(key_).subscription_ended_at for key_ in (key, other)] == [world.clock()] * 2
     assert import_row(services, form, exported, Existing.REFUSE) == (set(), [])  # blank: as the subscription
     revoked = replace(exported, revoked_at=world.clock(), revoked_reason="refund")
     assert import_row(services, form, revoked, Existing.CHANGE) == ({"revoked_at", "revoked_reason"}, [])
@@ -310,7 +316,7 @@ def test_each_field_is_backed_up(world, license_, tmp_path):
     settings = Settings(data_dir=tmp_path / "anew")
     restore_backup(held, settings)
     restored = open_services(settings, world.clock)
-    assert [columns(one) for one in restored.licenses.list_all()] == [columns(license_)]
+    assert [columns(issued) for issued in restored.licenses.list_all()] == [columns(license_)]
     restored.close()
 
 
@@ -326,7 +332,7 @@ async def test_each_field_is_in_the_admin_api(api, world):
     assert schemas.LicenseChange.model_fields.keys() == changed.keys()
     status, after = await api("PATCH", f"/licenses/{issued['id']}", changed)
     assert (status, {name: after[name] for name in changed}) == (200, changed)
-    names = {API_NAMES.get(one.name, one.name) for one in fields(IssuedLicense)} - NOT_SHOWN
+    names = {API_NAMES.get(field.name, field.name) for field in fields(IssuedLicense)} - NOT_SHOWN
     assert names <= issued.keys()
 
 
@@ -345,7 +351,9 @@ def test_each_field_is_on_the_command_line(cli):
     key = cli("license", "issue", "app").strip()
     shown = json.loads(cli("license", "show", key, "--json"))
     expected = (
-        {API_NAMES.get(one.name, one.name) for one in fields(IssuedLicense)} - NOT_SHOWN - {"masked_key"}
+        {API_NAMES.get(field.name, field.name) for field in fields(IssuedLicense)}
+        - NOT_SHOWN
+        - {"masked_key"}
     )
     assert expected - shown.keys() == set()
 

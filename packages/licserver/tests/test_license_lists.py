@@ -159,7 +159,9 @@ def test_what_is_changed_or_freed_is_found_no_more(shop):
     find = world.services.licenses.search
     assert find(LicenseFilter("smith")).items == find(LicenseFilter("invoice")).items == []
     assert find(LicenseFilter("bob.example")).items == []
-    assert [one.customer_email for one in find(LicenseFilter("rob")).items] == ["rob@elsewhere.example"]
+    assert [license_.customer_email for license_ in find(LicenseFilter("rob")).items] == [
+        "rob@elsewhere.example"
+    ]
 
 
 def test_sql_and_the_decision_agree_on_every_license(world):
@@ -179,13 +181,18 @@ def test_sql_and_the_decision_agree_on_every_license(world):
     ]
     world.services.repositories.licenses.add_all(sold)
     lists = world.services.licenses
-    expected = {state: {one.id for one in sold if license_state(one, now) is state} for state in LicenseState}
+    expected = {
+        state: {license_.id for license_ in sold if license_state(license_, now) is state}
+        for state in LicenseState
+    }
     for state in LicenseState:
         found = walk(partial(lists.search, LicenseFilter(state=state)), 50)[0]
-        assert sorted(one.id for one in found) == sorted(expected[state])
+        assert sorted(license_.id for license_ in found) == sorted(expected[state])
     entitled = walk(partial(lists.list_entitled, "paid", "1.0"), 200)[0]
-    active = [one for one in sold if license_state(one, now) is LicenseState.ACTIVE]
-    assert {one.id for one in entitled} == {one.id for one in active if not is_support_over(paid, one, now)}
+    active = [license_ for license_ in sold if license_state(license_, now) is LicenseState.ACTIVE]
+    assert {license_.id for license_ in entitled} == {
+        license_.id for license_ in active if not is_support_over(paid, license_, now)
+    }
 
 
 def test_who_may_download_a_release(world):
@@ -202,7 +209,7 @@ def test_who_may_download_a_release(world):
     world.services.licenses.revoke(world.key("paid"))
     world.key("app")
     items, _ = walk(lambda *place: world.services.licenses.list_entitled("paid", "1.0", *place), 2)
-    assert {world.services.licenses.decrypt_key(one) for one in items} == good
+    assert {world.services.licenses.decrypt_key(license_) for license_ in items} == good
     world.services.releases.withdraw("paid", "1.0")
     assert world.services.licenses.list_entitled("paid", "1.0") == ([], None)
     with pytest.raises(NotFoundError):
@@ -220,8 +227,8 @@ def test_activations_come_page_by_page(world, activate):
     seen = Seen(world.services.vault.license_id(key), Environment("3.example", "192.0.2.1"), world.clock())
     note_seen(world.services.database, [seen])
     items, pages = walk(lambda *place: world.services.licenses.list_activations(key, *place), 2)
-    assert [one.environment.domain for one in items] == [f"{n}.example" for n in range(5)]
-    assert [one.last_seen_at for one in items] == [first, first, first, world.clock(), first]
+    assert [activation.environment.domain for activation in items] == [f"{n}.example" for n in range(5)]
+    assert [activation.last_seen_at for activation in items] == [first, first, first, world.clock(), first]
     assert pages == 3
 
 

@@ -65,7 +65,7 @@ async def test_seats_of_a_locked_license_hold_up_no_other_seats(world, site, loc
     await asyncio.sleep(0.2)  # all of them wait
     async with asyncio.timeout(1):
         assert [await take(other, number) for number in range(3)] == [200] * 3
-    assert not any(one.done() for one in waiting)
+    assert not any(task.done() for task in waiting)
     release()
     assert await asyncio.gather(*waiting) == [200] * 12
 
@@ -107,7 +107,10 @@ async def test_a_lock_delays_the_statistics_of_its_own_row_only(world, site, med
             return set(connection.scalars(query))
 
     def refused():
-        return {one.license_id for one in world.services.repositories.refusals.list_recent(world.clock(), 99)}
+        return {
+            refusal.license_id
+            for refusal in world.services.repositories.refusals.list_recent(world.clock(), 99)
+        }
 
     meddler.do("BEGIN")
     column = "license_id" if locked == "activations" else "id"

@@ -43,8 +43,10 @@ LOST = {
 
 def files(folder):
     """Names and contents, but for what SQLite keeps beside the database."""
-    found = (one for one in folder.rglob("*") if one.is_file() and not one.name.endswith(("-wal", "-shm")))
-    return {one.relative_to(folder): one.read_bytes() for one in found}
+    found = (
+        path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm"))
+    )
+    return {path.relative_to(folder): path.read_bytes() for path in found}
 
 
 def failing_check(cli):

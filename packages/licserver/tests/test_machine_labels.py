@@ -25,7 +25,10 @@ ANNAS = Machine("Anna's <Mac>", "1.4.0")
 def machines(services, key):
     """What is known of a license's machines, by domain."""
     held = services.licenses.list_activations(key).items
-    return {one.environment.domain: Machine(one.label, one.app_version) for one in held}
+    return {
+        activation.environment.domain: Machine(activation.label, activation.app_version)
+        for activation in held
+    }
 
 
 @pytest.fixture

@@ -201,10 +201,10 @@ def test_lost_keys_and_codes_stand_in_no_job(mail):
     assert mail.services.mail.send_code("bob@b.example", "042317")
     (_, _, lost), (_, subject, _) = rendered(mail)
     text = lost.get_body().get_content()
-    assert [one in text for one in (*keys, revoked)] == [True, True, False]
+    assert [key_ in text for key_ in (*keys, revoked)] == [True, True, False]
     assert subject == "Your code: 042317"
     jobs = str([job.payload for job in mail.services.mail.list_jobs().items])
-    assert not any(one in jobs for one in ("bob", "042317", *keys))
+    assert not any(secret in jobs for secret in ("bob", "042317", *keys))
 
 
 def test_a_license_that_is_revoked_or_forgotten_meanwhile_gets_no_mail(mail):
@@ -289,7 +289,7 @@ def test_the_command_line_shows_mails(cli, monkeypatch):
     cli("product", "add", "app", "--name", "App")
     cli("license", "issue", "app", "--email", "bob@customer.example")
     assert "sends them" in cli("mail", "keys", "bob@customer.example")
-    assert [one["template"] for one in json.loads(cli("mail", "list", "--json"))] == ["lost_key", "test"]
+    assert [job["template"] for job in json.loads(cli("mail", "list", "--json"))] == ["lost_key", "test"]
 
 
 def test_an_activation_is_mailed_where_the_vendor_wants_it(make_world):

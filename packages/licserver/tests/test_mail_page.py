@@ -35,7 +35,7 @@ async def test_mails_are_shown_sent_again_and_previewed(users, given_up, alice):
     assert "1 job given up" in await alice.get("/console/health")
     await alice.post("/console/mail/retry", mail=str(job.id))
     assert "sent again" in alice.notice
-    assert [one.state for one in users.mail.list_jobs().items] == [JobState.WAITING]
+    assert [mail_job.state for mail_job in users.mail.list_jobs().items] == [JobState.WAITING]
     await alice.post("/console/mail/test", address=ADDRESS)
     assert "test is sent" in alice.notice
     assert "Your license key for Example App" in await alice.get("/console/mail?text=license_key")

@@ -53,7 +53,7 @@ def sent(world):
 @pytest.mark.parametrize("template", CUSTOMERS)
 def test_every_mail_to_customers_has_six_languages(mail, template):
     """Each with its own words, the same values, and its way to write a day."""
-    found = {one: mail.services.mail.preview(template, one) for one in LANGUAGES}
+    found = {code: mail.services.mail.preview(template, code) for code in LANGUAGES}
     assert len({message["Subject"] for message in found.values()} | {texts(found["en"])[0]}) > len(LANGUAGES)
     shown = {
         language: (
@@ -62,7 +62,7 @@ def test_every_mail_to_customers_has_six_languages(mail, template):
             "https://licenses.vendor.example/account" in text,
             format_day(date(2026, 6, 29), language) in f"{found[language]['Subject']} {text}",
         )
-        for language, text in ((one, texts(message)[0]) for one, message in found.items())
+        for language, text in ((language_, texts(message)[0]) for language_, message in found.items())
     }
     assert len(set(shown.values())) == 1, shown
     assert all(f'<html lang="{language}">' in texts(message)[1] for language, message in found.items())
@@ -176,13 +176,13 @@ def test_keys_of_one_purchase_are_one_mail(mail):
 def test_each_customer_of_several_gets_their_own_keys(mail):
     """And a license without an address gets no mail."""
     mail.product("tool")
-    (one, _), (two, keys), (nobody, _) = (
+    (first, _), (two, keys), (nobody, _) = (
         issue(mail, 2, customer_email=address) for address in ("a@b.example", "c@d.example", None)
     )
-    assert mail.services.mail.send_keys([*one, *two, *nobody]) == 2
+    assert mail.services.mail.send_keys([*first, *two, *nobody]) == 2
     changed = mail.services.licenses.change(keys[0], customer_email="new@d.example")
     assert changed.customer_email == "new@d.example"
-    mail.services.licenses.revoke(mail.services.licenses.get(one[0].hex()).id.hex())
+    mail.services.licenses.revoke(mail.services.licenses.get(first[0].hex()).id.hex())
     found = {message["To"]: re.findall("CP-[A-Z0-9-]+", texts(message)[0]) for message in sent(mail)}
     assert {to: len(shown) for to, shown in found.items()} == {"a@b.example": 1, "new@d.example": 1}
     assert found["new@d.example"] == keys[:1]
@@ -215,7 +215,9 @@ def test_keys_that_are_issued_by_hand_are_mailed_if_wanted(cli, monkeypatch):
     assert json.loads(cli("license", "show", keys[0], "--json"))["customer_language"] == "de"
     for _ in range(2):
         assert "sends it" in cli("mail", "key", keys[0])
-    assert [one["template"] for one in json.loads(cli("mail", "list", "--json"))][:2] == ["license_key"] * 2
+    assert [mail_job["template"] for mail_job in json.loads(cli("mail", "list", "--json"))][:2] == [
+        "license_key"
+    ] * 2
     cli("license", "revoke", keys[0])
     assert "revoked, so its key is not mailed" in cli("mail", "key", keys[0], expect=2)
     assert "Lizenzschlüssel" in cli("mail", "preview", "license_keys", "--language", "de")
@@ -228,7 +230,7 @@ NAMED = {"code", "count", "endpoint", "host", "key", "license", "licenses", "pag
 def test_no_mail_names_what_a_client_has_chosen():
     """Neither ours, in any language, nor the values that a vendor's own text could name (D-263)."""
     folder = files("licserver.services") / "mail_templates"
-    languages = [one for one in folder.iterdir() if one.is_dir()]
+    languages = [path for path in folder.iterdir() if path.is_dir()]
     ours = [file.read_text("utf-8") for language in languages for file in language.iterdir()]
     assert len(ours) > 30
     reader = Environment(autoescape=True)
@@ -238,4 +240,4 @@ def test_no_mail_names_what_a_client_has_chosen():
         assert set(re.findall(r"license\.([a-z_]+)", text)) <= {"expires_on"}
     assert {name for names in _PRIVATE.values() for name in names} <= NAMED
     chosen_by_clients = {"domain", "ip", "label", "app_version", "machine", "use_id", "seat_id"}
-    assert not chosen_by_clients & {one.name for one in fields(IssuedLicense)}
+    assert not chosen_by_clients & {field.name for field in fields(IssuedLicense)}

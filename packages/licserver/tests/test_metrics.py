@@ -167,9 +167,9 @@ def test_the_dashboard_asks_for_what_there_is():
     assert len(alerts) >= 6
     for metric in ("oldest_due_seconds", "waiting", "dead"):  # of each queue there is a panel and an alert
         for found in (expressions, alerts):
-            assert any(f"licserver_queue_{metric}" in one for one in found)
+            assert any(f"licserver_queue_{metric}" in expression_ for expression_ in found)
     for found in (expressions, alerts):
-        assert any("licserver_sale_problems" in one for one in found)
+        assert any("licserver_sale_problems" in expression_ for expression_ in found)
     for expression in (*expressions, *alerts):
         assert set(re.findall(r"licserver_\w+", expression)) <= names, expression
         for group in re.findall(r"(?:by|without) \(([^)]*)\)", expression):

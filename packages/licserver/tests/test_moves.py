@@ -98,7 +98,7 @@ def test_an_app_gets_the_state_of_its_slot():
         too_soon,
         too_many_moves_response("No.", None),
     ]
-    assert [(one.status, json.loads(one.content)) for one in answers] == [
+    assert [(answer.status, json.loads(answer.content)) for answer in answers] == [
         (200, {"deactivated": 1}),
         (401, {"error": "invalid_license", "message": "The license key is not valid."}),
         (403, {"error": "too_many_moves", "message": "No.", "retry_at": "2026-06-15T00:00:00Z"}),

@@ -17,8 +17,8 @@ def shop(world, activate):
     """A license with three computers, of which its customer may free two in 30 days."""
     world.services.products.change("app", customer_moves=2)
     key = world.key("app", slots=3)
-    for one in (A, B, C):
-        activate(key, *one)
+    for environment in (A, B, C):
+        activate(key, *environment)
     return world, world.services.licenses.get(key)
 
 
@@ -34,9 +34,10 @@ def test_a_customer_frees_as_many_slots_as_the_product_allows(shop, activate):
     with pytest.raises(TooManyMovesError, match="2 times in 30 days") as refused:
         mine.free_slot(license_, C)
     assert refused.value.retry_at == world.clock() + timedelta(days=30)
-    assert [one.environment for one in world.services.licenses.list_activations(license_.id.hex()).items] == [
-        C
-    ]
+    assert [
+        activation.environment
+        for activation in world.services.licenses.list_activations(license_.id.hex()).items
+    ] == [C]
     world.clock.forward(days=30)
     mine.free_slot(license_, C)
 
@@ -84,7 +85,7 @@ async def test_the_response_says_when_an_installation_can_be_moved_again(shop, s
     """The refusal has a code, a sentence and an instant."""
     world, license_ = shop
     key = world.services.licenses.decrypt_key(license_)
-    assert [(await ask(site, key, one.domain))[0] for one in (A, B)] == [200, 200]
+    assert [(await ask(site, key, environment.domain))[0] for environment in (A, B)] == [200, 200]
     status, refusal = await ask(site, key, C.domain)
     assert (status, refusal["error"]) == (403, "too_many_moves")
     assert refusal["retry_at"] == f"{world.clock() + timedelta(days=30):%Y-%m-%dT%H:%M:%SZ}"

@@ -157,7 +157,7 @@ async def test_the_licenses_of_another_system_move_in(world, site, system, count
     text = SYSTEMS[system](keys, blocked={keys[1]})
     made, problems, plan = import_export(world, system, text)
     assert (made, problems) == (count, [])
-    assert [one.action.value for one in plan if one.action.value != "skip"] == ["create"] * count
+    assert [entry.action.value for entry in plan if entry.action.value != "skip"] == ["create"] * count
     assert not any(key in str(plan) for key in keys[:100])
     rows = {row.license_key: row for row in world.services.transfer.export()}
     assert rows.keys() == set(keys)
@@ -231,20 +231,22 @@ def test_the_sample_of_each_export_is_imported(world, system):
         incoming.read(read_rows(preset.form, io.StringIO(text, newline=""), conversion))
         assert (incoming.problems, incoming.warnings) == ([], [])
         incoming.commit()
-    licenses = sorted(world.services.licenses.list_all(), key=lambda one: text.index(one.masked_key[:5]))
+    licenses = sorted(
+        world.services.licenses.list_all(), key=lambda license_: text.index(license_.masked_key[:5])
+    )
     imported = [
         (
-            one.slots,
+            license_.slots,
             (
                 REVOKED
-                if one.revoked_at
+                if license_.revoked_at
                 else LIFETIME
-                if one.lifetime
-                else one.expires_on and str(one.expires_on)
+                if license_.lifetime
+                else license_.expires_on and str(license_.expires_on)
             ),
-            one.customer_email,
+            license_.customer_email,
         )
-        for one in licenses
+        for license_ in licenses
     ]
     assert imported == SAMPLE_LICENSES[system]
 
@@ -303,7 +305,7 @@ def test_a_subscription_that_goes_on_needs_an_end(world):
         )
         with world.services.transfer.start_import() as incoming:
             incoming.read(read_rows("csv", io.StringIO(text, newline=""), conversion))
-            return incoming.problems, [one.detail for one in incoming.plan() if one.line == 5]
+            return incoming.problems, [planned.detail for planned in incoming.plan() if planned.line == 5]
 
     ((problem,), _) = read()
     assert (problem.line, "a subscription with regular payments has no end here" in problem.message) == (

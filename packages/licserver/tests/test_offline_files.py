@@ -99,7 +99,9 @@ def test_slots_count_as_for_a_verify(world, activate, policy):
     assert world.held(key) == [("one", NO_ADDRESS), ("two", NO_ADDRESS)]
     assert isinstance(activate(key, "three", "192.0.2.3"), Valid) is False
     files.issue(key, request("two", "pro"), 1)  # the longer file still holds the slot
-    assert {one.offline_until - NOON for one in world.services.licenses.list_activations(key).items} == {
+    assert {
+        activation.offline_until - NOON for activation in world.services.licenses.list_activations(key).items
+    } == {
         timedelta(days=365),
         timedelta(days=10),
     }
@@ -236,8 +238,8 @@ async def test_the_customer_makes_a_file(world, open_browser):
     world.services.licenses.revoke(key)
     await browser.post("/account/file", license=license_id, machine=request())
     assert "not valid" in browser.alert
-    entries = [one for one in world.services.audit.list_page().items if one.action == "license.file"]
-    assert [one.actor for one in entries] == [("system", "customer")]
+    entries = [entry for entry in world.services.audit.list_page().items if entry.action == "license.file"]
+    assert [entry.actor for entry in entries] == [("system", "customer")]
 
 
 async def test_a_vendor_may_keep_customers_from_it(make_world, signing_key):

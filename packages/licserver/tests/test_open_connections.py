@@ -71,15 +71,15 @@ def held(port, count, sent=b"", source="127.0.0.9", sources=1):
 def still_open(sockets):
     """Return the connections that the server has not closed."""
     found = []
-    for one in sockets:
-        one.settimeout(0)
+    for connection in sockets:
+        connection.settimeout(0)
         try:
-            closed = not one.recv(1, socket.MSG_PEEK)
+            closed = not connection.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             closed = False
         except ConnectionError:
             closed = True
-        found += [] if closed else [one]
+        found += [] if closed else [connection]
     return found
 
 

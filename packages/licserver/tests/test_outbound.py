@@ -49,7 +49,7 @@ async def test_a_name_that_answers_differently_the_second_time_gains_nothing(mon
     answers, hosts = [["127.0.0.1"], ["127.0.0.2"]], []
 
     def resolve(host, port, *_: Any):
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in answers.pop(0)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers.pop(0)]
         return found if host == "rebinding.example" else []
 
     async def accept(request):
@@ -66,7 +66,7 @@ async def test_a_name_that_answers_differently_the_second_time_gains_nothing(mon
 
 async def test_one_bad_address_among_good_ones_refuses_a_name(monkeypatch):
     """None of them is tried."""
-    both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 1)) for one in ("8.8.8.8", "10.0.0.1")]
+    both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 1)) for address in ("8.8.8.8", "10.0.0.1")]
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: both)
     answer = await post("https://mixed.example:1/", b"{}", {}, timeout=2)
     assert answer == (None, "10.0.0.1 is not a public address")

@@ -36,8 +36,10 @@ def test_a_public_address_is_permitted(text):
 def test_the_vendors_own_networks_are_permitted():
     """Those that are named, in either form, and no others."""
     own = (ipaddress.ip_network("10.1.0.0/16"), ipaddress.ip_network("fd00:1::/32"))
-    assert all(is_permitted(parse_address(one), own) for one in ("10.1.2.3", "::ffff:10.1.2.3", "fd00:1::5"))
-    assert not any(is_permitted(parse_address(one), own) for one in ("10.2.0.1", "fd00:2::5", "::1"))
+    assert all(
+        is_permitted(parse_address(address), own) for address in ("10.1.2.3", "::ffff:10.1.2.3", "fd00:1::5")
+    )
+    assert not any(is_permitted(parse_address(address), own) for address in ("10.2.0.1", "fd00:2::5", "::1"))
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "2130706433", "1.2.3"])

@@ -67,7 +67,7 @@ def run(place: Path, *arguments: str, **more: Any) -> tuple[int, bytes, str]:
 
 def owners(folder):
     """Who owns what in a folder."""
-    return {(one.lstat().st_uid, one.lstat().st_gid) for one in (folder, *folder.rglob("*"))}
+    return {(path.lstat().st_uid, path.lstat().st_gid) for path in (folder, *folder.rglob("*"))}
 
 
 @pytest.mark.slow
@@ -84,9 +84,11 @@ def test_what_root_makes_belongs_to_the_owner_and_is_private(place):
         code, _, err = run(place, *arguments, umask=0)
         assert code == 0, err
     assert owners(data) == {(SERVER, SERVER)}
-    private = [one for one in data.iterdir() if one.is_file()]
-    assert {one.name: one.stat().st_mode & 0o777 for one in private} == {one.name: 0o600 for one in private}
-    assert {"licserver.sqlite3", "secrets.json"} <= {one.name for one in private}
+    private = [path for path in data.iterdir() if path.is_file()]
+    assert {path.name: path.stat().st_mode & 0o777 for path in private} == {
+        path.name: 0o600 for path in private
+    }
+    assert {"licserver.sqlite3", "secrets.json"} <= {path.name for path in private}
     assert b"operator" in run(place, "audit")[1]
 
 

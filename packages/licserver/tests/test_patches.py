@@ -64,7 +64,7 @@ def test_patches_start_from_the_last_three_files_before():
     others = [release(2, platform="mac"), release(4, size=101), release(6, content=b"8"), release(9)]
     wanted = [release(1), release(3), release(5, platform="win"), release(7)]
     found = find_bases(release(8, platform="win"), [*others, *wanted], limit=100)
-    assert [one.id for one in found] == [7, 5, 3]
+    assert [patch.id for patch in found] == [7, 5, 3]
     assert find_bases(release(8, size=101), wanted, limit=100) == []
 
 

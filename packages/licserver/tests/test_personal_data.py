@@ -92,13 +92,13 @@ def plant(world: Any, table: str, column: str, text: str, number: int = 1007) ->
     target = metadata.tables[table]
     _make_parents(world)
     row = {}
-    for one in target.columns:
-        if one.name == column:
-            row[one.key] = text
-        elif (table, one.name) in CHOICES:
-            row[one.key] = CHOICES[table, one.name]
-        elif not one.nullable or one.primary_key or (table, one.name) == ("receipts", "token_id"):
-            row[one.key] = fill(one, world, number)
+    for column_ in target.columns:
+        if column_.name == column:
+            row[column_.key] = text
+        elif (table, column_.name) in CHOICES:
+            row[column_.key] = CHOICES[table, column_.name]
+        elif not column_.nullable or column_.primary_key or (table, column_.name) == ("receipts", "token_id"):
+            row[column_.key] = fill(column_, world, number)
     with world.services.database.writing() as connection:
         connection.execute(target.insert().values(row))
 
@@ -115,9 +115,9 @@ def _make_parents(world: Any) -> None:
             if connection.scalar(sa.select(sa.func.count()).select_from(target)):
                 continue
             row = {
-                one.key: CHOICES.get((name, one.name), _simple(one, world))
-                for one in target.columns
-                if not one.nullable or (name, one.name) in CHOICES
+                column.key: CHOICES.get((name, column.name), _simple(column, world))
+                for column in target.columns
+                if not column.nullable or (name, column.name) in CHOICES
             }
             row |= {"scope": "write"} if name == "tokens" else {}
             connection.execute(target.insert().values(row))
@@ -158,7 +158,7 @@ def holding(world: Any, email: str) -> list[str]:
 def test_an_address_in_any_column_is_exported_and_erased(world, keep):
     """Planted in each column that may hold a person, beside one that only ends like it."""
     for number, (table, column) in enumerate(COLUMNS, 1007):
-        key = next(one for one in metadata.tables[table].columns if one.name == column)
+        key = next(column_ for column_ in metadata.tables[table].columns if column_.name == column)
         limit = getattr(key.type, "length", None)
         if limit is not None and limit < 40:  # no address fits
             continue
@@ -174,7 +174,7 @@ def test_an_address_in_any_column_is_exported_and_erased(world, keep):
         if ANN.casefold() in json.dumps(value, ensure_ascii=False).casefold()
     }
     planted = {(table, column) for table, column in COLUMNS if exported & {(table, column)}}
-    missing = {one for one in COLUMNS if one not in planted}
+    missing = {name_ for name_ in COLUMNS if name_ not in planted}
     assert missing <= {("licenses", "customer_language")}
     json.loads(json.dumps(document))
     world.services.personal_data.erase(ANN, keep_licenses=keep)
@@ -194,7 +194,10 @@ def test_an_address_in_any_column_is_exported_and_erased(world, keep):
 def sold(world, activate):
     """Two licenses of Ann's, one of Bob's, and what they have caused."""
     world.services.webhooks.add("https://hooks.example/in")
-    keys = [world.key(customer_email=one, slots=3, note=f"call {one}") for one in (ANN, ANN.lower(), BOB)]
+    keys = [
+        world.key(customer_email=address, slots=3, note=f"call {address}")
+        for address in (ANN, ANN.lower(), BOB)
+    ]
     for key in keys:
         activate(key, "laptop.example", "192.0.2.7")
         activate(key, "desk.example", "192.0.2.8")
@@ -226,10 +229,10 @@ def test_licenses_stay_as_numbers_without_a_person(sold):
         )
         assert found.slots_used == 1
     assert rows_of(world, license_words, license_words.c.license_id.in_(ids)) == []
-    lines = rows_of(world, audit, audit.c.object_id.in_([one.hex() for one in ids]))
+    lines = rows_of(world, audit, audit.c.object_id.in_([id_.hex() for id_ in ids]))
     assert {row["details"] for row in lines} == {"{}"}
-    assert not any(one.hex() in row["body"] for row in rows_of(world, webhook_events) for one in ids)
-    assert not any(one.hex() in row["payload"] for row in rows_of(world, jobs) for one in ids)
+    assert not any(id_.hex() in row["body"] for row in rows_of(world, webhook_events) for id_ in ids)
+    assert not any(id_.hex() in row["payload"] for row in rows_of(world, jobs) for id_ in ids)
     assert world.services.licenses.get(other) == before
     assert world.services.personal_data.export(BOB)["records"]["licenses"][0]["license_key"] == other
     (line,) = rows_of(world, audit, audit.c.action == "customer.erase")
@@ -403,7 +406,7 @@ def test_an_address_is_found_in_text(text):
     assert "[erased]" in erased
     if text[0] in '{"':
         json.loads(erased)
-    assert any(fold_address(one) == fold_address(ANN) for one in list_addresses(text))
+    assert any(fold_address(address) == fold_address(ANN) for address in list_addresses(text))
 
 
 @pytest.mark.parametrize(

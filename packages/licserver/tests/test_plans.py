@@ -78,7 +78,7 @@ def test_only_plans_of_the_product(world):
     rows = read_rows("jsonl", io.StringIO(json.dumps({"product": "app", "plan": "pro"})), ASSUMED)
     with services.transfer.start_import() as incoming:
         incoming.read(rows)
-        assert [one.message for one in incoming.problems] == [
+        assert [problem.message for problem in incoming.problems] == [
             "there is no plan 'pro' of app; see `licserver plan list app`"
         ]
 
@@ -215,4 +215,4 @@ async def test_a_sale_issues_with_the_plan_of_its_price(world):
     lines = Lines(order_id="1", reported_at=world.clock(), lines=(line,))
     values = {"type": "a", "content": dump_content([paid, lines]), "state": "waiting"}
     services.sales.process(services.repositories.sales.add_event("shop", "1", world.clock(), **values))
-    assert [one.plan for one in services.licenses.list_all()] == ["pro"]
+    assert [license_.plan for license_ in services.licenses.list_all()] == ["pro"]

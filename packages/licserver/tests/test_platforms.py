@@ -35,11 +35,14 @@ def offers(world, platforms):
     """What update checks of these platforms find, each a file and what was signed about it."""
     key_id, store = world.services.vault.license_id(world.key()), BatchStore(world.services.database)
     try:
-        found = store.find_updates([UpdateQuery(key_id, "app", one) for one in platforms])
+        found = store.find_updates([UpdateQuery(key_id, "app", platform) for platform in platforms])
     finally:
         store.close()
     latest = [product.latest for _, product in found]
-    return [one and (one.version, one.platform, read(one.manifest).manifest.size) for one in latest]
+    return [
+        release and (release.version, release.platform, read(release.manifest).manifest.size)
+        for release in latest
+    ]
 
 
 def test_each_platform_finds_its_own_file_with_its_manifest(world, publish):
@@ -108,7 +111,7 @@ def test_the_check_looks_at_each_file_that_is_offered(world, publish):
     publish("1.0")
     world.services.artifacts.path(publish("1.0", WINDOWS).artifact).unlink()
     found = check_installation(world.settings, world.clock(), reach=False)
-    (files,) = [one for one in found if one.about == "files"]
+    (files,) = [finding for finding in found if finding.about == "files"]
     assert f"lacks the file of app 1.0 for {WINDOWS}" in files.message
 
 
@@ -123,7 +126,7 @@ def test_the_command_line_publishes_for_platforms(cli, tmp_path):
     assert f"for {WINDOWS}" in cli("release", "publish", "app", "1.0", str(file), "--platform", WINDOWS)
     assert "no installation is offered it" in cli("release", "publish", "app", "1.1rc1", str(file))
     listed = json.loads(cli("release", "list", "app", "--json"))
-    assert [(one["version"], one["platform"]) for one in listed] == [
+    assert [(release["version"], release["platform"]) for release in listed] == [
         ("1.0", None),
         ("1.0", WINDOWS),
         ("1.1rc1", None),
@@ -149,7 +152,7 @@ async def test_the_admin_api_publishes_for_platforms(api):
     assert (await api("GET", f"{path}/1.0", params={"platform": MACOS}))[0] == 404
     _, first = await api("GET", path, params={"limit": "1"})
     _, rest = await api("GET", path, params={"cursor": first["next"]})
-    listed = [(one["version"], one["platform"]) for one in first["items"] + rest["items"]]
+    listed = [(release_["version"], release_["platform"]) for release_ in first["items"] + rest["items"]]
     assert listed == [("2.0rc1", None), ("1.0", WINDOWS), ("1.0", None)]
 
 

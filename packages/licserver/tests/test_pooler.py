@@ -104,7 +104,10 @@ def test_limits_hold_in_each_transaction(world):
     for hot in (database.reader(), database.writer()):
         with closing(hot):
             for _ in range(2):
-                assert hot.run(lambda one: one.exec_driver_sql(show).one()) == ("1500ms", "off")
+                assert hot.run(lambda connection_: connection_.exec_driver_sql(show).one()) == (
+                    "1500ms",
+                    "off",
+                )
     for service in (database.reading, database.writing):
         with service() as connection:
             assert connection.exec_driver_sql(show).one() == ("1min", "on")

@@ -92,12 +92,12 @@ def test_another_library_refuses_what_another_key_signed():
 
 def test_signatures_are_added_without_touching_what_is_there():
     """One vendor, two keys, two machines; who has signed already does not sign twice."""
-    one = sign(MANIFEST, [KEY])
-    two = add_signature(one, OTHER)
+    manifest = sign(MANIFEST, [KEY])
+    two = add_signature(manifest, OTHER)
     assert two.key_ids == (KEY.public.id, OTHER.public.id)
     assert add_signature(two, OTHER) == two
-    assert json.loads(two.document)["signatures"][0] == json.loads(one.document)["signatures"][0]
-    assert oracle_reads(two.document, KEY, OTHER) == oracle_reads(one.document, KEY)
+    assert json.loads(two.document)["signatures"][0] == json.loads(manifest.document)["signatures"][0]
+    assert oracle_reads(two.document, KEY, OTHER) == oracle_reads(manifest.document, KEY)
 
 
 def test_a_header_stays_small():

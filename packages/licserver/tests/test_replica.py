@@ -51,7 +51,7 @@ def lengths(services):
         len(services.licenses.search(LicenseFilter()).items),
         services.licenses.count(LicenseFilter())[0],
         len(list(services.licenses.list_all())),
-        len([one for one in services.audit.list_page().items if one.action == "license.issue"]),
+        len([entry for entry in services.audit.list_page().items if entry.action == "license.issue"]),
         len(list(services.transfer.export())),
     )
 
@@ -106,7 +106,9 @@ def checked(installation, replica_url=None):
     if replica_url is not None:
         settings = settings.model_copy(update={"replica_url": SecretStr(replica_url)})
     (found,) = [
-        one for one in check_installation(settings, installation.now(), reach=False) if one.about == "replica"
+        finding
+        for finding in check_installation(settings, installation.now(), reach=False)
+        if finding.about == "replica"
     ]
     return found.level, found.message
 

@@ -269,11 +269,11 @@ class _Large:
 
 async def _refused(held, most=MAX_LARGE):
     """Wait until at most `most` of the deliveries are without a response; all others are refused."""
-    pending = {one.status for one in held}
+    pending = {stream.status for stream in held}
     async with asyncio.timeout(10):
         while len(pending) > most:
             _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-    assert {one.status.result() for one in held if one.status.done()} <= {429}
+    assert {stream.status.result() for stream in held if stream.status.done()} <= {429}
 
 
 @pytest.mark.parametrize("addresses", [1, 4, 17, 40])
@@ -286,8 +286,8 @@ async def test_stalled_large_deliveries_keep_no_shop_out(site, world, addresses)
     await asyncio.sleep(0.5)  # which makes them slow
     shop = await _Large("127.8.8.8").begin(site.port)
     assert await shop.finish() in (401, 503)
-    for one in [*held, shop]:
-        await one.close()
+    for connection in [*held, shop]:
+        await connection.close()
 
 
 @sqlite_only
@@ -299,8 +299,8 @@ async def test_addresses_with_few_large_deliveries_come_first(site, world):
     await _refused([*held, shop])
     assert not shop.status.done()
     assert await shop.finish() in (401, 503)
-    for one in [*held, shop]:
-        await one.close()
+    for connection in [*held, shop]:
+        await connection.close()
 
 
 @sqlite_only
@@ -322,5 +322,5 @@ async def test_a_shop_that_has_signed_gives_way_to_no_stranger(site, world, monk
         held = [await _Large(f"127.7.{address}.7").begin(site.port) for address in range(40)]
         await _refused([*held, shop])
         assert await shop.finish() == status, is_known
-        for one in [*held, shop]:
-            await one.close()
+        for connection in [*held, shop]:
+            await connection.close()

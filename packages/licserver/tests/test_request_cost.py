@@ -140,7 +140,9 @@ def test_every_public_endpoint_is_measured(make_world):
     routes = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
     known = {(request.method, request.path) for request, _ in REQUESTS}
     is_vendors = ("/console", "/admin")
-    public = {one for one in routes if not one[1].startswith(is_vendors) and one[0] in ("GET", "POST")}
+    public = {
+        route_ for route_ in routes if not route_[1].startswith(is_vendors) and route_[0] in ("GET", "POST")
+    }
     assert public - known == set()
 
 
@@ -222,7 +224,7 @@ def inputs(request: Request, headers: tuple[str, ...]) -> Iterator[Input]:
     yield from (header_input(request, name) for name in headers)
 
 
-CASES = [(request, one) for request, headers in REQUESTS for one in inputs(request, headers)]
+CASES = [(request, input_) for request, headers in REQUESTS for input_ in inputs(request, headers)]
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +267,9 @@ def normal_cost(meter: Meter, written: bytes) -> float:
     return NORMAL[written]
 
 
-def costly_shapes(meter: Meter, request: Request, one: Input, shapes: Mapping[str, Any]) -> dict[str, float]:
+def costly_shapes(
+    meter: Meter, request: Request, field: Input, shapes: Mapping[str, Any]
+) -> dict[str, float]:
     """The shapes that cost an input more than the budget, in normal requests.
 
     What seems to is measured again, in turn with normal requests: the cheapest batch of each counts, since
@@ -273,7 +277,7 @@ def costly_shapes(meter: Meter, request: Request, one: Input, shapes: Mapping[st
     """
     written, found = request.write(), {}
     for name, shape in shapes.items():
-        data = one.write(shape)
+        data = field.write(shape)
         if data is None or meter.measure(data, 3, 1) <= BUDGET * normal_cost(meter, written):
             continue
         # /proc counts a request's time with the next one's now and then: one of sixteen changes little.
@@ -316,5 +320,5 @@ SAMPLE: Final = {
 @pytest.mark.parametrize("name", SAMPLE, ids=" ".join)
 def test_what_once_cost_more_than_its_share_does_not(meter, name):
     """The worst that were found, in each run."""
-    request, one = next((r, i) for r, i in CASES if (f"{r.method} {r.path}", i.name) == name)
-    assert costly_shapes(meter, request, one, {shape: SHAPES[shape] for shape in SAMPLE[name]}) == {}
+    request, field = next((r, i) for r, i in CASES if (f"{r.method} {r.path}", i.name) == name)
+    assert costly_shapes(meter, request, field, {shape: SHAPES[shape] for shape in SAMPLE[name]}) == {}

@@ -63,7 +63,9 @@ def test_who_was_not_seen_for_long_gives_the_slot_back(activate):
     world.clock.forward(days=1)
     assert world.services.retention.sweep().activations == 1
     assert [domain for domain, _ in world.held(key)] == ["here.example"]
-    (line, *_) = [one for one in world.services.audit.list_page().items if one.action == "license.sweep"]
+    (line, *_) = [
+        entry for entry in world.services.audit.list_page().items if entry.action == "license.sweep"
+    ]
     assert line.object_id == world.services.licenses.get(key).id.hex()
     assert line.details["freed"] == 1
 
@@ -132,7 +134,7 @@ def test_old_lines_of_the_log_go(activate, monkeypatch):
     world.clock.forward(days=2)
     assert world.services.retention.sweep(dry_run=True).audit == before
     assert world.services.retention.sweep().audit == before
-    assert [one.action for one in world.services.audit.list_page().items] == ["sweep", "license.reveal"]
+    assert [entry.action for entry in world.services.audit.list_page().items] == ["sweep", "license.reveal"]
 
 
 def test_many_batches_free_all(activate, monkeypatch):
@@ -204,7 +206,7 @@ def test_a_row_that_another_program_holds_is_left_to_the_next_sweep(activate):
     row = {"license_id": world.services.vault.license_id(key), "domain": "a.example", "is_ended": False}
     row |= {"taken_at": world.clock(), "expires_at": world.clock()}
     with world.services.database.writing() as connection:
-        connection.execute(seats.insert(), [{**row, "seat_id": bytes([one] * 16)} for one in range(3)])
+        connection.execute(seats.insert(), [{**row, "seat_id": bytes([number] * 16)} for number in range(3)])
     world.clock.forward(days=41)
     meddler = engines.Meddler(world.settings.database_url.get_secret_value(), world.settings.data_dir)
     meddler.do("BEGIN")

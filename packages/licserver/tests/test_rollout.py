@@ -111,7 +111,7 @@ def test_what_no_version_can_have_is_refused(reach, match):
 @pytest.mark.parametrize("rollout", [WEEK, STEPS])
 def test_100_000_installations_join_as_planned_and_stay(rollout):
     """Within 1 % of the share at every step; who is in stays in, and at the end all are."""
-    numbers = sorted(bucket("app", "1.5", one) for one in EVERYBODY)
+    numbers = sorted(bucket("app", "1.5", address) for address in EVERYBODY)
     before = 0
     for hours in range(0, 24 * 8, 12):
         share = current_share(rollout, after(hours=hours))
@@ -126,7 +126,9 @@ def test_100_000_installations_join_as_planned_and_stay(rollout):
 @pytest.mark.parametrize("other", [("app", "1.6"), ("app", "1.5.1"), ("other", "1.5")])
 def test_two_releases_do_not_begin_with_the_same_customers(other):
     """Chi-square over the tenths of both: 81 degrees of freedom stay below 126 in 999 of 1,000 cases."""
-    pairs = Counter((int(bucket("app", "1.5", one) * 10), int(bucket(*other, one) * 10)) for one in EVERYBODY)
+    pairs = Counter(
+        (int(bucket("app", "1.5", address) * 10), int(bucket(*other, address) * 10)) for address in EVERYBODY
+    )
     expected = len(EVERYBODY) / 100
     assert sum((pairs[x, y] - expected) ** 2 / expected for x in range(10) for y in range(10)) < 126
 
@@ -158,8 +160,8 @@ def offered(releases, installation, now):
     return verdict.release.version, verdict.is_critical
 
 
-LATE = max(EVERYBODY[:1000], key=lambda one: bucket("app", "1.5", one))
-EARLY = min(EVERYBODY[:1000], key=lambda one: bucket("app", "1.5", one))
+LATE = max(EVERYBODY[:1000], key=lambda name: bucket("app", "1.5", name))
+EARLY = min(EVERYBODY[:1000], key=lambda name: bucket("app", "1.5", name))
 NEW, OLD = release("1.5", STEPS), release("1.4")
 
 
@@ -183,9 +185,10 @@ def test_a_rollout_reaches_some(installation, version):
 @pytest.mark.slow
 def test_nobody_is_offered_the_version_before_again():
     """From each installation's first offer of the new version on, it is offered that."""
-    for one in EVERYBODY[:500]:
+    for address in EVERYBODY[:500]:
         offers = [
-            offered([OLD, NEW], Installation(one, "1.0"), after(hours=hours)) for hours in range(0, 130, 6)
+            offered([OLD, NEW], Installation(address, "1.0"), after(hours=hours))
+            for hours in range(0, 130, 6)
         ]
         assert offers == sorted(offers)
         assert offers[-1] == ("1.5", False)

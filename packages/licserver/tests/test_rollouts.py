@@ -12,7 +12,7 @@ from licserver.errors import InvalidInputError
 engine_name = engines.engine_name
 WINDOWS = "windows-x86_64"
 REPORT = "/api/v1/updates/rolled-back"
-HOMES = sorted((f"home-{number}" for number in range(40)), key=lambda one: bucket("app", "1.5", one))
+HOMES = sorted((f"home-{number}" for number in range(40)), key=lambda name: bucket("app", "1.5", name))
 EARLY, LATE = HOMES[0], HOMES[-1]
 
 
@@ -44,7 +44,7 @@ async def test_a_version_reaches_more_and_more_installations(site, world, publis
     publish("1.5", rollout="10%,100%@5d")
 
     async def versions(**more: str):
-        return [(await check(site, key, one, **more))["version"] for one in (EARLY, LATE)]
+        return [(await check(site, key, name, **more))["version"] for name in (EARLY, LATE)]
 
     assert await versions() == ["1.5", "1.4"]
     assert await versions(manual="1") == ["1.5", "1.5"]
@@ -89,8 +89,8 @@ async def test_all_files_of_a_version_have_its_rollout(site, world, publish):
     world.clock.forward(days=1)
     later = publish("1.5", platform=WINDOWS)
     assert (later.rollout.started_at < world.clock(), later.critical_below) == (True, "0.9")
-    answers = [await check(site, key, one, platform=WINDOWS) for one in (EARLY, LATE)]
-    assert [one["version"] for one in answers] == ["1.5", "1.4"]
+    answers = [await check(site, key, name, platform=WINDOWS) for name in (EARLY, LATE)]
+    assert [answer["version"] for answer in answers] == ["1.5", "1.4"]
     assert (await check(site, key, LATE, platform="haiku"))["error"] == "no_versions"
     with pytest.raises(InvalidInputError, match="same for all its files"):
         publish("1.5", platform="macos-arm64", rollout="7d")
@@ -104,7 +104,7 @@ async def test_a_rollout_stays_within_its_channel(site, world, publish):
     publish("1.5", rollout="10%", channel="beta")
 
     async def versions(**more: str):
-        return [(await check(site, key, one, **more))["version"] for one in (EARLY, LATE)]
+        return [(await check(site, key, name, **more))["version"] for name in (EARLY, LATE)]
 
     assert await versions() == ["1.4", "1.4"]
     assert await versions(channels="beta,none") == ["1.5", "1.4"]

@@ -144,7 +144,7 @@ def test_the_next_rotation_may_begin_when_the_last_has_come(settings):
     """In the very instant in which its secret signs; the list says until when each one is believed."""
     rotate(settings, NOW)
     found = rotate(settings, NOW + MINUTE)
-    assert [(one.signs, one.believed_until) for one in found] == [
+    assert [(key.signs, key.believed_until) for key in found] == [
         (False, None),
         (True, NOW + 2 * MINUTE + LINK_LIFETIME + CLOCK_TOLERANCE),
         (False, NOW + MINUTE + LINK_LIFETIME + CLOCK_TOLERANCE),
@@ -225,7 +225,7 @@ def test_one_rotation_at_a_time(settings):
 
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(run, range(8)))
-    assert sum(isinstance(one, list) for one in results) == 1
+    assert sum(isinstance(result, list) for result in results) == 1
     assert "a rotation is under way already: the new secret signs from 2026-06-15 12:01:00 UTC" in results
     assert len(open_vault(settings).link_secrets) == 2
 

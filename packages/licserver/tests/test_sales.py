@@ -32,7 +32,7 @@ async def deliver(site, kind, body, delivery="msg_1", name=None):
 async def finished(world, kind, count):
     """Wait until so many deliveries are finished."""
     async with asyncio.timeout(10):
-        while sum(one != "waiting" for one in states(world, kind)) < count:  # noqa: ASYNC110 - in the database
+        while sum(state != "waiting" for state in states(world, kind)) < count:  # noqa: ASYNC110 - in the database
             await asyncio.sleep(0.02)
 
 
@@ -49,7 +49,7 @@ async def test_a_sale_becomes_a_license_and_a_refund_ends_it(world, site, kind):
     key = world.services.licenses.reveal(found[0].id.hex())
     assert (await site.verify(key))[0] == 200
     by_order = world.services.licenses.search(LicenseFilter(query=ORDER[kind])).items
-    assert found[0].id in {one.id for one in by_order}
+    assert found[0].id in {license_.id for license_ in by_order}
     assert await deliver(site, kind, REFUNDED[kind], "msg_2") == (200, {"status": "accepted"})
     await finished(world, kind, 2)
     assert (await site.verify(key))[0] == 403
@@ -113,13 +113,13 @@ def test_two_workers_issue_a_license_once(world):
     add(world, "standard")
     for number in range(6):
         receive(world, "standard", BOUGHT["standard"], f"msg_{number}")
-    ids = [one.id for one in world.services.sources.list_events("standard").items] * 2
+    ids = [event.id for event in world.services.sources.list_events("standard").items] * 2
     start = threading.Barrier(4)
 
     def process(part):
         start.wait()
-        for one in ids[part::4] + ids[::-1]:
-            world.services.sales.process(one)
+        for id_ in ids[part::4] + ids[::-1]:
+            world.services.sales.process(id_)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(process, range(4)))
@@ -209,7 +209,7 @@ def test_a_mistyped_address_does_not_prevent_a_license(world):
     add(world, "standard")
     body = shops.standard("purchase.completed", order_id="1", external_id="app", customer_email="ann at home")
     process(world, "standard", body)
-    assert [one.customer_email for one in licenses(world)] == [None]
+    assert [license_.customer_email for license_ in licenses(world)] == [None]
 
 
 def test_each_shop_is_wherever_shops_are_listed():

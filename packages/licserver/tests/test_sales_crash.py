@@ -62,7 +62,7 @@ def test_a_kill_loses_no_sale_and_repeats_none(program) -> None:
             for job in jobs:  # those of killed processes as well: their leases are over
                 services.sales.process(job.payload["event"])
                 assert queue.finish(job, services.now())
-        notes = Counter(one.note for one in services.licenses.list_all() if one.note)
+        notes = Counter(license_.note for license_ in services.licenses.list_all() if license_.note)
     assert waiting, "no process was killed amid its jobs"
     assert all(notes[f"Order {order} (shop)"] == 1 for order in accepted)
     assert set(notes.values()) == {1}

@@ -26,7 +26,7 @@ def test_a_product_that_is_not_mapped_waits_for_a_person(world):
     for _ in range(2):
         world.services.sources.replay(event.id)
         work(world)
-    assert [one.lifetime for one in licenses(world)] == [True]
+    assert [license_.lifetime for license_ in licenses(world)] == [True]
     assert states(world, "woocommerce") == ["done"]
 
 

@@ -100,7 +100,7 @@ class Sales(RuleBasedStateMachine):
         headers = shops.sign(
             "standard", self.bodies[name], self.world.clock(), None, f"{self.number}-{name}-{sent}"
         )
-        lower = {one.lower(): value for one, value in headers.items()}
+        lower = {name_.lower(): value for name_, value in headers.items()}
         self.world.services.sources.receive(self.source, lower, self.bodies[name])
         self.happened.add(name)
 
@@ -148,7 +148,7 @@ class Sales(RuleBasedStateMachine):
         for name, body in events(canonical).items():
             if name in self.happened:
                 headers = shops.sign("standard", body, self.world.clock(), None, f"{canonical}-{name}")
-                lower = {one.lower(): value for one, value in headers.items()}
+                lower = {name_.lower(): value for name_, value in headers.items()}
                 self.world.services.sources.receive(self.source, lower, body)
                 self._do_all()
         found, expected = map(self._list_valid, (str(self.number), canonical))
@@ -172,10 +172,10 @@ class Sales(RuleBasedStateMachine):
         ]
         for order in ("first", "second"):
             found = services.licenses.search(LicenseFilter(query=f"{order}-{number}")).items
-            for one in found:
-                if one.note == f"Order {order}-{number} ({self.source})" and one.revoked_at is None:
-                    assert mails.count(one.id.hex()) == 1
-                    valid.append((order, one.subscription_ended_at))
+            for license_ in found:
+                if license_.note == f"Order {order}-{number} ({self.source})" and license_.revoked_at is None:
+                    assert mails.count(license_.id.hex()) == 1
+                    valid.append((order, license_.subscription_ended_at))
         return valid
 
 

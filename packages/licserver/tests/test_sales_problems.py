@@ -36,7 +36,7 @@ def problems(world):
 
 def mails(world):
     """How many mails to the vendor there were."""
-    return sum(one.payload["template"] == "sale_problems" for one in world.services.mail.list_jobs().items)
+    return sum(job.payload["template"] == "sale_problems" for job in world.services.mail.list_jobs().items)
 
 
 @both_engines
@@ -45,13 +45,13 @@ def test_one_mapping_mends_all_sales_that_wait_for_it(world):
     add(world, "standard", mapped=False)
     process(world, "standard", bought("1"), bought("2"), bought("3", "other"))
     found = problems(world)
-    assert [one.kind for one in found] == ["not mapped"] * 3
+    assert [problem.kind for problem in found] == ["not mapped"] * 3
     assert states(world, "standard") == ["dead"] * 3
     world.services.sources.map_and_go_on(found[-1].id, "app", "app", slots=2)
     work(world)
-    assert [one.slots for one in licenses(world)] == [2, 2]
+    assert [license_.slots for license_ in licenses(world)] == [2, 2]
     assert states(world, "standard") == ["done", "done", "dead"]
-    assert [one.object for one in problems(world)] == ["order:3"]
+    assert [problem.object for problem in problems(world)] == ["order:3"]
 
 
 @both_engines
@@ -66,7 +66,9 @@ def test_taken_as_it_is(world):
     again = shops.standard("purchase.completed", order_id="1", external_id="app", customer_language="de")
     process(world, "standard", again)
     assert (problems(world), states(world, "standard")) == ([], ["done", "done"])
-    (line,) = [one for one in world.services.audit.list_page(limit=5).items if one.action == "source.answer"]
+    (line,) = [
+        entry for entry in world.services.audit.list_page(limit=5).items if entry.action == "source.answer"
+    ]
     assert (line.object_id, line.details["answer"]) == ("standard", "leave")
 
 
@@ -122,9 +124,9 @@ def test_check_and_metrics_count_them(world):
     add(world, "standard", mapped=False)
     process(world, "standard", bought())
     found = check_installation(world.settings, world.clock(), reach=False, reads_file=False)
-    (finding,) = [one for one in found if "needs you" in one.message]
+    (finding,) = [report for report in found if "needs you" in report.message]
     assert (finding.level, finding.advice) == (Level.WARNING, "licserver source problems")
-    sizes = {one.name: one for one in measure_queues(world.repositories, world.settings, world.clock())}
+    sizes = {queue.name: queue for queue in measure_queues(world.repositories, world.settings, world.clock())}
     assert sizes["sales"].problems == 1
 
 
@@ -332,7 +334,7 @@ def test_deliveries_that_cannot_be_read_are_one_problem_of_their_source(world):
     world.services.sources.answer(problem.id, "leave")
     assert (problems(world), states(world, "standard")) == ([], ["ignored", "ignored"])
     receive(world, "standard", shops.standard("purchase.completed", order_id="1"), "msg_3")
-    assert [one.id for one in problems(world)] == [problem.id]
+    assert [problem_.id for problem_ in problems(world)] == [problem.id]
 
 
 def test_a_field_that_is_not_read_is_named_in_the_response_and_at_the_delivery(world):
@@ -385,5 +387,5 @@ def test_check_names_the_sources_with_dead_deliveries(world):
     add(world, "standard", mapped=False)
     process(world, "standard", bought())
     found = check_installation(world.settings, world.clock(), reach=False, reads_file=False)
-    advice = [one.advice for one in found if "given up" in one.message]
+    advice = [problem.advice for problem in found if "given up" in problem.message]
     assert advice == ["licserver source events standard --state dead"]

@@ -205,11 +205,11 @@ def test_a_refund_of_many_keys_is_done_in_pieces(world, monkeypatch):
         lambda tx, found, reason: (pieces.append(len(found)), revoke(tx, found, reason)),
     )
     process(world, "standard", shops.standard("purchase.refunded", order_id="1"))
-    assert all(one.revoked_at for one in licenses(world))
+    assert all(license_.revoked_at for license_ in licenses(world))
     assert pieces == [2, 2, 2, 1]
     lines = world.services.audit.list_page(AuditFilter(kind=ActorKind.SYSTEM), limit=50).items
-    revoked = {one.object_id for one in lines if one.action == "license.revoke"}
-    assert revoked == {one.id.hex() for one in licenses(world)}  # each has its line
+    revoked = {entry.object_id for entry in lines if entry.action == "license.revoke"}
+    assert revoked == {license_.id.hex() for license_ in licenses(world)}  # each has its line
 
 
 def test_the_database_itself_refuses_a_second_license_for_one_thing(world):
@@ -228,7 +228,7 @@ def test_what_a_person_has_changed_stays_and_the_page_says_so(world):
     """Revoked by hand, and reinstated by hand, whatever the shop reports."""
     add(world, "standard")
     process(world, "standard", bought(quantity=2))
-    first, second = (one.id.hex() for one in licenses(world))
+    first, second = (license_.id.hex() for license_ in licenses(world))
     person(world).licenses.revoke(first, "fraud")
     process(world, "standard", shops.standard("purchase.refunded", order_id="1"))
     assert world.services.licenses.get(first).revoked_reason == "fraud"
@@ -274,7 +274,7 @@ def test_a_changed_mapping_applies_to_later_purchases(world):
     process(world, "standard", bought())
     world.services.sources.map("standard", "app", "app", slots=9, expires_in="1y")
     process(world, "standard", bought(customer_language="de"), bought(order_id="2"))
-    assert sorted((one.slots, one.expires_on) for one in licenses(world)) == [
+    assert sorted((license_.slots, license_.expires_on) for license_ in licenses(world)) == [
         (3, None),
         (9, date(2027, 6, 15)),
     ]
@@ -289,7 +289,7 @@ def test_addresses_go_after_thirty_days(world):
     world.services.retention.sweep()
     rows, _ = world.repositories.sales.load_contract("standard", ["order:1"])
     assert rows
-    assert all("ann@example.com" not in str(one) for one in rows)
+    assert all("ann@example.com" not in str(row) for row in rows)
     process(world, "standard", bought(customer_language="de"))
     assert len(licenses(world)) == 1
 
@@ -303,7 +303,7 @@ def test_what_waits_for_a_person_keeps_its_address(world):
     (problem,) = world.services.sale_problems.list_open().items
     world.services.sources.map_and_go_on(problem.id, "app", "app")
     work(world)
-    assert [one.customer_email for one in licenses(world)] == ["ann@example.com"]
+    assert [license_.customer_email for license_ in licenses(world)] == ["ann@example.com"]
 
 
 @both_engines
@@ -323,5 +323,5 @@ def test_licenses_that_are_not_paid_any_more_are_counted_as_such(world):
         assert question in problem.message
         world.services.sources.answer(problem.id, "follow")
         work(world)
-        assert sum(one.revoked_at is None for one in licenses(world)) == seats
+        assert sum(license_.revoked_at is None for license_ in licenses(world)) == seats
     assert len(licenses(world)) == 3

@@ -76,10 +76,10 @@ async def shop(monkeypatch):
         query = request.query
         match request.path, request.headers["Authorization"]:
             case "/v1/events", "Bearer sk_1":
-                found = [one for one in STRIPE if one["id"] > query.get("starting_after", "")]
+                found = [event for event in STRIPE if event["id"] > query.get("starting_after", "")]
                 return web.json_response({"object": "list", "data": found[: int(query["limit"])]})
             case "/events", _ if query["from"] == "2026-06-01T00:00:00.000Z":
-                found = [one for one in PADDLE if one["event_id"] > query.get("after", "")]
+                found = [event for event in PADDLE if event["event_id"] > query.get("after", "")]
                 return web.json_response({"data": found[: int(query["per_page"])], "meta": {}})
             case "/broken/v1/events", _:
                 return web.Response(text="<html>")
@@ -115,7 +115,7 @@ async def test_all_pages_are_read_and_what_is_known_is_a_duplicate(world, shop):
     add(world, "stripe", "plink_1")
     assert await take_all(world, "stripe", "sk_1", address) == ["accepted"] * 150
     assert await take_all(world, "stripe", "sk_1", address) == ["duplicate"] * 150
-    assert [parse_qs(urlsplit(str(one.rel_url)).query)["created[gte]"] for one in requests] == [
+    assert [parse_qs(urlsplit(str(request.rel_url)).query)["created[gte]"] for request in requests] == [
         ["1780272000"]
     ] * 4
 
@@ -126,9 +126,9 @@ async def test_events_of_paddle_are_read_by_their_ids(world, shop):
     _, requests = shop
     add(world, "paddle", "pri_1", is_test=True)
     assert await take_all(world, "paddle", PADDLE_KEY, None) == ["accepted"] * 150
-    queries = [one.rel_url.query for one in requests]
-    assert [one.get("after") for one in queries] == [None, "evt_099"]
-    assert {one.headers["Authorization"] for one in requests} == {f"Bearer {PADDLE_KEY}"}
+    queries = [request.rel_url.query for request in requests]
+    assert [query.get("after") for query in queries] == [None, "evt_099"]
+    assert {request.headers["Authorization"] for request in requests} == {f"Bearer {PADDLE_KEY}"}
     assert "transaction.completed" in queries[0]["event_type"].split(",")
 
 
@@ -138,7 +138,7 @@ async def work(world):
     register_sales(worker, world.services)
     for job in world.repositories.queue.claim("sale", world.clock(), timedelta(minutes=1), 10):
         await worker._run(job)
-    return [(one.state, one.reason or "") for one in world.services.sources.list_events("paddle").items]
+    return [(event.state, event.reason or "") for event in world.services.sources.list_events("paddle").items]
 
 
 @pytest.mark.sampled(2, "fields", "is_test", "email")
@@ -158,7 +158,7 @@ async def test_the_email_of_a_customer_of_paddle_is_looked_up(make_world, shop, 
     body = shops.paddle("transaction.completed", shops.paddle_transaction(**fields))
     world.services.sources.take("paddle", body)
     assert [state for state, _ in await work(world)] == ["done"]
-    assert {one.customer_email for one in world.services.licenses.list_all()} == {email}
+    assert {license_.customer_email for license_ in world.services.licenses.list_all()} == {email}
     assert len(shop[1]) == (email == "ann@example.com")
 
 
@@ -213,7 +213,7 @@ async def test_what_goes_wrong_is_reported_without_the_key(shop, kind, key, path
     """A wrong key, something that is not the API, a kind that cannot be asked."""
     address = None if path is None else shop[0] + path
     with pytest.raises(InvalidInputError, match=message) as problem:
-        [one async for one in shop_apis.fetch_deliveries(ShopKind(kind), key, SINCE, address)]
+        [delivery async for delivery in shop_apis.fetch_deliveries(ShopKind(kind), key, SINCE, address)]
     assert key not in str(problem.value) or key == "key"
 
 
@@ -222,7 +222,7 @@ async def test_a_shop_that_cannot_be_reached_is_asked_again_later():
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(InvalidInputError, match=r"127\.0\.0\.1 cannot be reached .*; try again later"):
-        [one async for one in shop_apis.fetch_deliveries(ShopKind.STRIPE, "sk_1", SINCE, address)]
+        [delivery async for delivery in shop_apis.fetch_deliveries(ShopKind.STRIPE, "sk_1", SINCE, address)]
 
 
 @pytest.mark.parametrize(
@@ -231,4 +231,7 @@ async def test_a_shop_that_cannot_be_reached_is_asked_again_later():
 async def test_an_address_that_is_none(address):
     """What was mistyped is reported, and is no traceback."""
     with pytest.raises(InvalidInputError):
-        [one async for one in shop_apis.fetch_deliveries(ShopKind.WOOCOMMERCE, "a:b", SINCE, address)]
+        [
+            delivery
+            async for delivery in shop_apis.fetch_deliveries(ShopKind.WOOCOMMERCE, "a:b", SINCE, address)
+        ]

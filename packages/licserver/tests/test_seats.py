@@ -45,7 +45,7 @@ def test_a_seat_is_held_until_it_is_released_taken_back_or_not_renewed(office):
     world.clock.forward(seconds=100)
     assert take(world, key, mine.id).seat.taken_at == mine.taken_at
     world.clock.forward(seconds=20)
-    assert [one.id for one in seats.list_held(license_)] == [mine.id]
+    assert [seat.id for seat in seats.list_held(license_)] == [mine.id]
     third = take(world, key).seat
     assert isinstance(take(world, key, other.id), NoSeat)  # it woke up too late
     seats.take_back(key, mine.id.hex())

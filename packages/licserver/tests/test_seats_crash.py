@@ -84,7 +84,7 @@ async def test_never_more_seats_are_held_than_were_sold(program, make_database_u
             holders = Holders()
             await race([address for _, address in servers], key, holders, victim and victim.kill)
             assert holders.most <= SEATS
-            held = {one.id.hex() for one in services.seats.list_held(services.licenses.get(key))}
+            held = {seat.id.hex() for seat in services.seats.list_held(services.licenses.get(key))}
             assert len(held) <= SEATS
             assert holders.now() <= held
             granted += holders.granted

@@ -31,7 +31,7 @@ def found(settings: Settings, now: Any, **more: Any) -> list[Finding]:
 
 def bad(findings: list[Finding]) -> dict[str, Finding]:
     """What is not as it should be, by what it is about."""
-    return {one.about: one for one in findings if one.level is not Level.OK}
+    return {finding.about: finding for finding in findings if finding.level is not Level.OK}
 
 
 @both_engines
@@ -44,7 +44,7 @@ def test_all_is_well(make_world, clock):
     complaints.pop("clock", None)  # the tests' clock stands still, PostgreSQL's does not
     assert complaints == {}
     assert {"settings", "permissions", "disk", "database", "files", "signing keys"} <= {
-        one.about for one in findings
+        finding.about for finding in findings
     }
 
 
@@ -96,11 +96,13 @@ def test_jobs_that_nobody_does_are_reported(make_world, clock):
     assert (late.level, late.message) == (Level.WARNING, "1 job waiting, the oldest is due for 10 minutes")
     world.services.sources.add("shop", ShopKind.STANDARD, "A_SECRET")
     world.services.sources.take("shop", b"{")
-    sales = {one.message for one in found(world.settings, clock()) if one.about == "sales"}
+    sales = {finding.message for finding in found(world.settings, clock()) if finding.about == "sales"}
     assert sales == {"1 job given up", "1 sale needs you"}
     queue.bury(dead, clock(), "550")
     assert bad(found(world.settings, clock()))["mail"].message == "1 job given up"
-    measured = {one.name: one[1:4] for one in measure_queues(world.repositories, world.settings, clock())}
+    measured = {
+        queue_.name: queue_[1:4] for queue_ in measure_queues(world.repositories, world.settings, clock())
+    }
     nothing = (0, 0, 0)
     assert measured == {"sales": (0, 0, 1), "webhooks": (600, 1, 0), "mail": (0, 2, 1), "patches": nothing}
 
@@ -111,7 +113,9 @@ def test_a_clock_that_is_off_is_reported(make_world, clock):
     if world.settings.database_url is not None:
         assert "seconds off" in bad(found(world.settings, clock()))["clock"].message
     messages = [
-        one.message for one in found(world.settings, clock().replace(year=1970)) if one.about == "clock"
+        finding.message
+        for finding in found(world.settings, clock().replace(year=1970))
+        if finding.about == "clock"
     ]
     assert "1970" in messages[0]
 
@@ -201,7 +205,7 @@ def test_what_is_wrong_is_reported_with_advice(case, make_world, clock):
 def test_a_console_that_only_this_machine_reaches_is_well(make_world, clock, url):
     """A trial installation at home is not advised to hide it."""
     settings = Settings(data_dir=make_world().settings.data_dir, base_url=url)
-    assert not any("LICSERVER_ADMIN_LISTEN" in one.message for one in found(settings, clock()))
+    assert not any("LICSERVER_ADMIN_LISTEN" in finding.message for finding in found(settings, clock()))
 
 
 DEAD = {
@@ -234,7 +238,7 @@ async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, 
     assert "cannot be reached" in closed.problem
     settings = Settings(data_dir=world.settings.data_dir, base_url=site.url)
     findings = await asyncio.to_thread(found, settings, clock(), reach=True)
-    assert any(one.message == f"{site.url} answers" for one in findings)
+    assert any(finding.message == f"{site.url} answers" for finding in findings)
     assert "off this machine's" in bad(findings)["clock"].message  # the tests' clock stands at noon
 
 

@@ -78,7 +78,7 @@ async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, b
             calls = [("/admin/api/v1/products", token, body) for body in add]
         mine, other = (public, admin) if busy == "public" else (admin, public)
         holders = [await Caller.to(mine) for _ in calls]
-        held = [await caller.begin(*one) for caller, one in zip(holders, calls, strict=True)]
+        held = [await caller.begin(*call) for caller, call in zip(holders, calls, strict=True)]
         idle = [await Caller.to(other) for _ in range(2 * count)]
         assert all([await caller.is_kept() for caller in idle])
         process.terminate()

@@ -292,11 +292,11 @@ def test_entries_follow_the_ipv6_prefix_of_the_settings(make_world):
 
 def test_ending_a_subscription_ends_its_licenses_and_those_issued_later(world):
     """The instant is noted on each license, can be moved, and holds for keys sold afterwards."""
-    one, other = world.key(subscription_id="s-1"), world.key(subscription_id="s-2")
+    first, other = world.key(subscription_id="s-1"), world.key(subscription_id="s-2")
     assert world.services.subscriptions.end("s-1") == 1
     later = datetime(2027, 1, 1, tzinfo=UTC)
     assert world.services.subscriptions.end("s-1", later) == 1
-    assert world.services.licenses.get(one).subscription_ended_at == later
+    assert world.services.licenses.get(first).subscription_ended_at == later
     assert world.services.licenses.get(other).subscription_ended_at is None
     assert world.services.licenses.get(world.key(subscription_id="s-1")).subscription_ended_at == later
 

@@ -176,7 +176,9 @@ async def test_a_former_primary_is_not_believed(site, world, cluster, opened, ba
     for command in (["db", "upgrade"], ["db", "status"], ["license", "list"]):
         assert "is a former primary" in bare_cli(*command, expect=1), command
     found = check_installation(world.settings, clock(), reach=False)
-    assert ["is a former primary" in one.message for one in found if one.level is Level.FAILED] == [True]
+    assert [
+        "is a former primary" in finding.message for finding in found if finding.level is Level.FAILED
+    ] == [True]
 
 
 @own_engine
@@ -221,13 +223,13 @@ def test_check_knows_each_host(world, cluster, clock):
 
     def hosts():
         found = check_installation(world.settings, clock(), reach=False)
-        return [(one.level, one.message) for one in found if one.about == "database hosts"]
+        return [(finding.level, finding.message) for finding in found if finding.about == "database hosts"]
 
-    one, two = cluster.primary.host, cluster.standby.host
-    well = "; ".join(sorted([f"{one} is the primary", f"{two} is a standby"]))
+    first, two = cluster.primary.host, cluster.standby.host
+    well = "; ".join(sorted([f"{first} is the primary", f"{two} is a standby"]))
     assert hosts() == [(Level.OK, well)]
     cluster.standby.kill()
     assert hosts() == [(Level.WARNING, f"{two} cannot be reached")]
     cluster.standby.start()
     cluster.standby.promote()
-    assert hosts() == [(Level.FAILED, f"{one} is a former primary that can still be written to")]
+    assert hosts() == [(Level.FAILED, f"{first} is a former primary that can still be written to")]

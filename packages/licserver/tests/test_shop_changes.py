@@ -77,7 +77,7 @@ def test_a_term_that_a_person_has_changed_stays(name, history):
     for values in [*history, MORE]:
         actual, applied = step(actual, applied, values)
         assert actual.terms == {**values, name: chosen}
-    if any(one[name] != MAPPED[name] for one in [*history, MORE]):
+    if any(step_[name] != MAPPED[name] for step_ in [*history, MORE]):
         assert applied.kept.get(name, MORE[name]) == MORE[name]
 
 

@@ -96,7 +96,7 @@ def test_a_license_of_before_with_its_line() -> None:
     vendor = Vendor("standard", mapped("a", "b"))
     vendor.licenses.append(earlier(1, "old", "5", line_id="2"))
     vendor.take([order(), lines(line("a", id_="1"), line("b", id_="2"))])
-    assert [one.key for one in vendor.licenses] == ["line:5/2", "line:5/1"]
+    assert [license_.key for license_ in vendor.licenses] == ["line:5/2", "line:5/1"]
 
 
 def test_a_license_of_before_stays_unmatched_and_is_refunded() -> None:
@@ -105,7 +105,7 @@ def test_a_license_of_before_stays_unmatched_and_is_refunded() -> None:
     vendor.licenses.append(earlier(1, "a", "5"))
     refund = Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), is_full=True)
     vendor.take([refund])
-    assert [one.revoked for one in vendor.licenses] == ["the order was refunded"]
+    assert [license_.revoked for license_ in vendor.licenses] == ["the order was refunded"]
     assert vendor.licenses[0].key == "earlier:5/a"
 
 
@@ -116,7 +116,7 @@ def test_lines_that_are_missing() -> None:
     """None is known; some are; and the subscription itself has them."""
     assert sell(order()).asked == ["LINES"]
     some = sell(order(), lines(line("a"), is_complete=False))
-    assert (len(some.valid), some.asked, [one.kind for one in some.result.fetches]) == (
+    assert (len(some.valid), some.asked, [fetch.kind for fetch in some.result.fetches]) == (
         1,
         ["LINES"],
         ["lines"],
@@ -162,7 +162,7 @@ def test_which_license_an_item_keeps() -> None:
     assert (len(vendor.licenses), first.revoked, first.item) == (2, None, "c")
     vendor.take([items(line("d", id_="5"), line("c", id_="4"), days=4)])
     suite = vendor.licenses[2]
-    assert [one.terms.product for one in vendor.valid] == ["app", "suite"]
+    assert [license_.terms.product for license_ in vendor.valid] == ["app", "suite"]
     vendor.take([items(line("c", id_="4"), line("a", id_="6"), days=5)])
     assert (suite.revoked is not None, second.revoked, len(vendor.licenses)) == (True, None, 3)
 
@@ -191,7 +191,10 @@ def test_a_refund_of_what_is_not_known_is_looked_up() -> None:
     """Nobody is asked: most payments have nothing to do with licenses."""
     refund = Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("pi", "ch"), is_full=True)
     vendor = sell(refund)
-    assert [(one.kind, one.id) for one in vendor.result.fetches] == [("payment", "ch"), ("payment", "pi")]
+    assert [(fetch.kind, fetch.id) for fetch in vendor.result.fetches] == [
+        ("payment", "ch"),
+        ("payment", "pi"),
+    ]
     assert vendor.asked == []
 
 
@@ -199,7 +202,7 @@ def test_a_customer_who_is_looked_up() -> None:
     """Once, for what is issued without an address."""
     contact = Contact(id="5", reported_at=NOON, orders=("5",), customer_id="ctm_1")
     vendor = sell(order(), lines(line("a", 2)), contact)
-    assert [(one.kind, one.id, one.about) for one in vendor.result.fetches] == [
+    assert [(fetch.kind, fetch.id, fetch.about) for fetch in vendor.result.fetches] == [
         ("customer", "ctm_1", "order:5")
     ]
 
@@ -239,7 +242,7 @@ def test_a_plan_that_issues_nothing() -> None:
     vendor = sell(*bought)
     vendor.mappings |= mapped("free", product=None)
     vendor.take([items(line("free"), days=1)])
-    assert ([one.item for one in vendor.valid], vendor.asked) == (["a"], [])
+    assert ([license_.item for license_ in vendor.valid], vendor.asked) == (["a"], [])
 
 
 def test_another_product_that_is_refunded_meanwhile() -> None:
@@ -272,7 +275,7 @@ def test_an_order_that_is_delivered_in_parts() -> None:
     vendor = sell(order(), parts[0], names="a b")
     vendor.take([order(), parts[1]])
     vendor.take([lines(line("a", 2), part="a", days=1)])
-    assert sorted(one.item or "" for one in vendor.valid) == ["a", "a", "b"]
+    assert sorted(license_.item or "" for license_ in vendor.valid) == ["a", "a", "b"]
 
 
 def test_payments_that_are_refunded_in_another_currency() -> None:
@@ -399,11 +402,11 @@ def test_an_item_that_is_removed_stays_what_it_was_for_last() -> None:
     vendor = sell(*BOUGHT, items(line("a", id_="1")), names="a b c")
     vendor.take([items(line("b", id_="1"), line("c", id_="2"), days=1)])
     first, second = vendor.licenses
-    assert [(one.key, one.item) for one in vendor.valid] == [("item:1", "b"), ("item:2", "c")]
+    assert [(license_.key, license_.item) for license_ in vendor.valid] == [("item:1", "b"), ("item:2", "c")]
     vendor.take([items(line("c", id_="2"), days=2)])
-    assert ([one.item for one in vendor.valid], first.item) == (["c"], "b")
+    assert ([license_.item for license_ in vendor.valid], first.item) == (["c"], "b")
     vendor.take([items(line("c", id_="2"), line("a", id_="3"), days=3)])
-    assert ([(one.key, one.item) for one in vendor.valid], first.item) == (
+    assert ([(license_.key, license_.item) for license_ in vendor.valid], first.item) == (
         [("item:1", "a"), ("item:2", "c")],
         "a",
     )
@@ -424,7 +427,7 @@ def test_an_item_of_two_products_that_is_removed(found: Line, key: str, last: st
     vendor.take([items(*others, days=3)])
     fewer, replaced = "fewer are paid than were issued", "another product is paid instead"
     app, suite = (replaced, fewer) if last == "b" else (fewer, replaced)
-    known = {one.key: one.revoked for one in vendor.licenses}
+    known = {license_.key: license_.revoked for license_ in vendor.licenses}
     assert known == {key: app, f"{key}@suite": suite, "item:2": None, "item:3": None}
 
 
@@ -432,20 +435,20 @@ def test_lines_of_one_item_are_one() -> None:
     """They add up, and what follows them in the order is sold as well."""
     found = lines(line("a", item="1"), line("a", 2, item="1"), line("b", item="2"))
     vendor = sell(order(subscriptions=("s",)), found, names="a b")
-    assert [one.key for one in vendor.valid] == ["item:1", "item:1", "item:1", "item:2"]
+    assert [license_.key for license_ in vendor.valid] == ["item:1", "item:1", "item:1", "item:2"]
 
 
 def test_an_item_of_two_products_is_the_later_one() -> None:
     """An invoice for the time before and after a change has both, under one id."""
     vendor = sell(*BOUGHT, items(line("a", 5, "1"), line("b", 2, "1"), line("b", 1, "1")), names="a b")
-    assert [(one.key, one.item) for one in vendor.valid] == [("item:1", "b")] * 3
+    assert [(license_.key, license_.item) for license_ in vendor.valid] == [("item:1", "b")] * 3
 
 
 def test_an_item_that_two_orders_sell() -> None:
     """It belongs to the one that was paid first."""
     again = order("4", 30, reason=OrderReason.UNKNOWN, subscriptions=("s",))
     vendor = sell(*BOUGHT, again, lines(line("a", item="1"), order_id="4", days=30))
-    assert [(one.key, one.order_id) for one in vendor.valid] == [("item:1", "5")]
+    assert [(license_.key, license_.order_id) for license_ in vendor.valid] == [("item:1", "5")]
 
 
 def test_a_license_of_a_subscription_ends_with_it_and_on_no_day_of_its_own() -> None:
@@ -467,10 +470,13 @@ def test_a_plan_whose_product_was_sold_before() -> None:
     (app,) = vendor.licenses
     vendor.take([items(line("b", id_="1"), days=1)])
     suite = vendor.licenses[1]
-    assert ([one.key for one in vendor.licenses], vendor.valid) == (["item:1", "item:1@suite"], [suite])
+    assert ([license_.key for license_ in vendor.licenses], vendor.valid) == (
+        ["item:1", "item:1@suite"],
+        [suite],
+    )
     vendor.take([items(line("c", id_="1"), days=2)])
     assert (vendor.valid, app.item, len(vendor.licenses)) == ([app], "c", 2)
-    assert [one.key for one in vendor.licenses] == ["item:1", "item:1@suite"]
+    assert [license_.key for license_ in vendor.licenses] == ["item:1", "item:1@suite"]
 
 
 def test_a_changed_plan_that_a_person_has_agreed_to() -> None:
@@ -481,19 +487,19 @@ def test_a_changed_plan_that_a_person_has_agreed_to() -> None:
     (question,) = vendor.attention
     vendor.answers[question.id] = Answer.FOLLOW
     vendor.reconcile()
-    assert ([one.item for one in vendor.valid], vendor.asked) == (["b"], [])
+    assert ([license_.item for license_ in vendor.valid], vendor.asked) == (["b"], [])
 
 
 def test_fewer_licenses_that_a_person_has_left() -> None:
     """They stay, also when fewer of them are in use later."""
     vendor = sell(*BOUGHT, items(line("a", 3, "1")))
-    for one in vendor.valid:
-        one.in_use = 1
+    for license_ in vendor.valid:
+        license_.in_use = 1
     vendor.take([items(line("a", 1, "1"), days=1)])
     (question,) = vendor.attention
     vendor.answers[question.id] = Answer.LEAVE
-    for one in vendor.valid:
-        one.in_use = 0
+    for license_ in vendor.valid:
+        license_.in_use = 0
     vendor.reconcile()
     assert (len(vendor.valid), vendor.asked) == (3, [])
 
@@ -503,7 +509,7 @@ def test_a_plan_change_of_a_license_whose_order_is_not_known() -> None:
     vendor = sell(items(line("a", id_="1")), report(SubscriptionState.ACTIVE), names="a b", expires_in="1y")
     vendor.licenses.append(replace(earlier(1, "a", "5"), key="item:1", order_id=None, subscription_id="s"))
     vendor.take([items(line("b", id_="1"), days=1)])
-    assert [(one.item, one.expires_on) for one in vendor.valid] == [("b", None)]
+    assert [(license_.item, license_.expires_on) for license_ in vendor.valid] == [("b", None)]
 
 
 def test_an_item_without_a_report_of_all_items() -> None:
@@ -519,9 +525,9 @@ def test_an_order_that_turns_out_to_be_a_renewal() -> None:
     """The license that was issued for it stays, unless its money is given back."""
     vendor = sell(order(), lines(line("a", id_="1")))
     vendor.take([replace(RENEWAL, id="5", ends_at=NOON + 90 * DAY), lines(line("a", id_="1"), days=41)])
-    assert [(one.key, one.revoked) for one in vendor.licenses] == [("line:5/1", None)]
+    assert [(license_.key, license_.revoked) for license_ in vendor.licenses] == [("line:5/1", None)]
     vendor.take([Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), is_full=True)])
-    assert [one.revoked for one in vendor.licenses] == ["the order was refunded"]
+    assert [license_.revoked for license_ in vendor.licenses] == ["the order was refunded"]
 
 
 def test_a_license_by_hand_beside_those_of_the_shop() -> None:
@@ -529,7 +535,7 @@ def test_a_license_by_hand_beside_those_of_the_shop() -> None:
     vendor = sell(*BOUGHT, report(SubscriptionState.ACTIVE))
     vendor.licenses.insert(0, by_hand())
     vendor.take([Refund(id="r", reported_at=NOON, state=RefundState.MADE, orders=("5",), is_full=True)])
-    assert [one.revoked for one in vendor.licenses] == [None, "the order was refunded"]
+    assert [license_.revoked for license_ in vendor.licenses] == [None, "the order was refunded"]
 
 
 def test_a_license_of_before_whose_order_no_report_describes() -> None:
@@ -556,13 +562,13 @@ def test_licenses_in_any_order() -> None:
     vendor.take([*BOUGHT, items(line("a", 3, "1"))])
     vendor.take([items(line("b", 2, "1"), days=1)])
     vendor.take([items(line("c", 1, "1"), days=2)])
-    issued = [to_issued(one) for one in vendor.licenses]
+    issued = [to_issued(license_) for license_ in vendor.licenses]
     facts = list(vendor.facts.values())
     first, *others = (
         sorted(desired(facts, vendor.mappings, vendor.rules, some, {}).licenses, key=str)
         for some in islice(permutations(issued), 0, None, 97)
     )
-    assert all(one == first for one in others)
+    assert all(other_license == first for other_license in others)
 
 
 # --- keys and numbers ---------------------------------------------------------------------------
@@ -573,9 +579,13 @@ def test_licenses_of_before_get_the_key_of_their_line_and_numbers() -> None:
     vendor = Vendor("standard", mapped("a"))
     vendor.licenses += [earlier(1, "a", "5"), earlier(2, "a", "5")]
     vendor.take([order()])
-    assert [(one.key, one.number) for one in vendor.licenses] == [("earlier:5/a", n) for n in (1, 2)]
+    assert [(license_.key, license_.number) for license_ in vendor.licenses] == [
+        ("earlier:5/a", n) for n in (1, 2)
+    ]
     vendor.take([lines(line("a", 3, "1"))])
-    assert [(one.key, one.number) for one in vendor.licenses] == [("line:5/1", n) for n in (1, 2, 3)]
+    assert [(license_.key, license_.number) for license_ in vendor.licenses] == [
+        ("line:5/1", n) for n in (1, 2, 3)
+    ]
 
 
 def test_licenses_of_before_belong_to_lines_that_have_none() -> None:
@@ -583,7 +593,7 @@ def test_licenses_of_before_belong_to_lines_that_have_none() -> None:
     vendor = sell(order(), lines(line("a", id_="1")))
     vendor.licenses += [earlier(2, "old", "5", line_id="2"), earlier(3, "a", "5")]
     vendor.take([lines(line("a", id_="1"), line("a", id_="2"), line("a", id_="3"), days=1)])
-    assert [(one.key, one.revoked) for one in vendor.licenses] == [
+    assert [(license_.key, license_.revoked) for license_ in vendor.licenses] == [
         ("line:5/1", None),
         ("line:5/2", None),
         ("line:5/3", None),
@@ -594,7 +604,7 @@ def test_a_line_that_was_edited() -> None:
     """It is itself: its license is for what it sells now, with the terms that it was issued with."""
     vendor = sell(order(), lines(line("a", id_="1")), names="a b")
     vendor.take([lines(line("b", id_="1"), days=1)])
-    assert [(one.key, one.item) for one in vendor.licenses] == [("line:5/1", "b")]
+    assert [(license_.key, license_.item) for license_ in vendor.licenses] == [("line:5/1", "b")]
 
 
 def test_a_license_of_before_without_anything_that_was_stored() -> None:
@@ -602,7 +612,7 @@ def test_a_license_of_before_without_anything_that_was_stored() -> None:
     vendor = Vendor("standard", mapped("a"))
     vendor.licenses.append(replace(earlier(1, "", "5"), item=None))
     vendor.take([order()])
-    assert [one.key for one in vendor.licenses] == ["earlier:5/"]
+    assert [license_.key for license_ in vendor.licenses] == ["earlier:5/"]
 
 
 def test_a_license_of_before_by_its_product() -> None:
@@ -611,7 +621,7 @@ def test_a_license_of_before_by_its_product() -> None:
     vendor.licenses += [earlier(1, "old", "5", product="other"), earlier(2, "prod", "5")]
     item = Line("i", ("price", "prod"), "price", 1)
     vendor.take([order(subscriptions=("s",)), items(item), report(SubscriptionState.ACTIVE)])
-    assert [one.item for one in vendor.valid] == ["old", "price"]
+    assert [license_.item for license_ in vendor.valid] == ["old", "price"]
 
 
 def test_an_order_that_was_called_by_its_subscription() -> None:
@@ -628,7 +638,7 @@ def test_a_number_that_is_free_is_given_first() -> None:
     vendor = sell(order(), lines(line("a", 1, "1")))
     vendor.licenses[0].number = 2
     vendor.take([lines(line("a", 3, "1"), days=1)])
-    assert [one.number for one in vendor.licenses] == [2, 1, 3]
+    assert [license_.number for license_ in vendor.licenses] == [2, 1, 3]
 
 
 # --- purchases that are not known ---------------------------------------------------------------
@@ -661,7 +671,7 @@ def test_two_subscriptions_of_an_order_of_which_one_has_licenses() -> None:
         vendor = Vendor("standard", mapped("a"))
         vendor.licenses.append(by_hand(known))
         vendor.take([both])
-        assert [one.about for one in vendor.attention] == [f"subscription:{asked}"]
+        assert [question.about for question in vendor.attention] == [f"subscription:{asked}"]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ LATER = AT + timedelta(days=30)
 
 def kinds(facts):
     """The kinds of facts, in their order."""
-    return [type(one).__name__ for one in facts]
+    return [type(fact).__name__ for fact in facts]
 
 
 @pytest.mark.parametrize(("refund", "is_full"), [(0, None), (1, False), (2, True)])
@@ -52,10 +52,12 @@ def test_an_order(refund, is_full, dispute, state):
     order, *rest = read_order("5", refund, dispute, "77")
     assert order == Order(id="5", reported_at=LONG_AGO, state=OrderState.PAID, subscriptions=("77",))
     assert not is_earlier(order)
-    refunds = [one for one in rest if isinstance(one, Refund)]
-    assert [(one.is_full, one.state) for one in refunds] == ([(is_full, RefundState.MADE)] if refund else [])
-    assert [one.state for one in rest if isinstance(one, Dispute)] == ([state] if dispute else [])
-    assert all(is_earlier(one) and one.orders == ("5",) and one.reported_at == LONG_AGO for one in rest)
+    refunds = [fact for fact in rest if isinstance(fact, Refund)]
+    assert [(refund_.is_full, refund_.state) for refund_ in refunds] == (
+        [(is_full, RefundState.MADE)] if refund else []
+    )
+    assert [fact.state for fact in rest if isinstance(fact, Dispute)] == ([state] if dispute else [])
+    assert all(is_earlier(fact) and fact.orders == ("5",) and fact.reported_at == LONG_AGO for fact in rest)
     for is_any in (False, True):
         revokes = is_full or (refund and is_any)
         disputed = DISPUTED if state in {DisputeState.OPEN, DisputeState.LOST} else None
@@ -64,7 +66,7 @@ def test_an_order(refund, is_full, dispute, state):
 
 def test_an_order_without_a_subscription():
     """Names none."""
-    assert [one.subscriptions for one in read_order("5", 0, 0, None)] == [()]
+    assert [fact.subscriptions for fact in read_order("5", 0, 0, None)] == [()]
 
 
 def test_a_subscription():

@@ -102,7 +102,7 @@ FACTS: list[tuple[Fact, str, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("fact", "kind", "links"), FACTS, ids=lambda one: str(one)[:20])
+@pytest.mark.parametrize(("fact", "kind", "links"), FACTS, ids=lambda value: str(value)[:20])
 def test_a_fact_is_stored_and_loaded(fact: Fact, kind: str, links: tuple[str, ...]) -> None:
     """With all that it has, except for the address, which is stored apart."""
     stored = dump_fact(fact)
@@ -139,8 +139,10 @@ def test_the_newest_report_counts_in_any_order() -> None:
 
 def test_of_two_addresses_of_the_same_instant_always_the_same_counts() -> None:
     """Though they are not part of what is dumped."""
-    one, other = (Contact(id="5", reported_at=AT, email=name) for name in ("a@example.com", "b@example.com"))
-    assert newest(one, other) is newest(other, one) is other
+    first, other = (
+        Contact(id="5", reported_at=AT, email=name) for name in ("a@example.com", "b@example.com")
+    )
+    assert newest(first, other) is newest(other, first) is other
 
 
 def test_a_report_with_an_address_counts_before_one_without() -> None:

@@ -283,7 +283,7 @@ def test_what_a_change_asks(change: Lines, rules: dict[str, bool], asked: Attent
     vendor.rules = Rules(GRACE, **rules)
     vendor.take([change])
     assert vendor.attention == [asked]
-    assert [one.item for one in vendor.valid] == ["a"]
+    assert [license_.item for license_ in vendor.valid] == ["a"]
 
 
 def test_the_most_that_is_issued() -> None:
@@ -306,7 +306,7 @@ def test_a_subscription_that_grows_beyond_the_most_that_is_issued() -> None:
     vendor.take([items(line("a", 1_001), days=1)])
     assert (len(vendor.valid), vendor.asked) == (1, ["MANY"])
     vendor.take([items(line("other", 1_001), days=2)])
-    assert ([one.terms.product for one in vendor.valid], vendor.asked) == (["other"], ["MANY"])
+    assert ([license_.terms.product for license_ in vendor.valid], vendor.asked) == (["other"], ["MANY"])
     vendor.take([items(line("other", 1_000), days=3)])
     assert (len(vendor.valid), vendor.asked) == (1_000, [])
     vendor.mappings |= mapped("other", product=None)
@@ -382,7 +382,7 @@ def test_a_license_of_before_beside_the_items_of_its_subscription() -> None:
     vendor.licenses += [earlier(1, "a", "5"), earlier(2, "old", "5", product="other")]
     cancelled = Subscription(id="s", reported_at=DAY, state=SubscriptionState.ACTIVE, cancels_at=DAY)
     vendor.take([order(subscriptions=("s",)), items(line("a", id_="i")), cancelled])
-    assert [(one.key, one.subscription_id) for one in vendor.valid] == [
+    assert [(license_.key, license_.subscription_id) for license_ in vendor.valid] == [
         ("earlier:5/a", "s"),
         ("earlier:5/old", "s"),
     ]
@@ -443,7 +443,7 @@ def test_a_sale_beside_one_that_was_served_by_hand() -> None:
     answer(vendor, Answer.ISSUED)
     vendor.mappings |= mapped("x")
     vendor.reconcile()
-    assert [one.key for one in vendor.licenses] == ["line:5/2"]
+    assert [license_.key for license_ in vendor.licenses] == ["line:5/2"]
 
 
 # --- what is looked up ---------------------------------------------------------------------------
@@ -478,20 +478,20 @@ def test_the_customer_is_looked_up_once_for_what_is_new() -> None:
     known = Contact(id="0", reported_at=DAY, orders=("5",), email="a@example.com", language="de")
     vendor = sell(order(), lines(line("a")), *contacts, known)
     assert vendor.result.fetches == ()
-    assert [(one.email, one.language) for one in vendor.licenses] == [("a@example.com", "de")]
+    assert [(license_.email, license_.language) for license_ in vendor.licenses] == [("a@example.com", "de")]
     other = Contact(id="9", reported_at=DAY + timedelta(days=9), orders=("9",), email="b@example.com")
     vendor = sell(*SUBSCRIBED, known, other)
-    assert [one.email for one in vendor.licenses] == ["a@example.com"]
+    assert [license_.email for license_ in vendor.licenses] == ["a@example.com"]
 
 
 def test_the_contact_of_a_subscription() -> None:
     """Also that of an earlier order of it."""
     contact = Contact(id="s", reported_at=DAY, subscriptions=("s",), email="s@example.com")
-    assert [one.email for one in sell(*SUBSCRIBED, contact).licenses] == ["s@example.com"]
+    assert [license_.email for license_ in sell(*SUBSCRIBED, contact).licenses] == ["s@example.com"]
     again = order("7", 40, subscriptions=("s",))
     of_first = Contact(id="5", reported_at=DAY, orders=("5",), email="a@example.com")
     vendor = sell(*SUBSCRIBED, again, of_first, items(line("a"), line("b", id_="2"), days=41), names="a b")
-    assert [(one.email, one.order_id) for one in vendor.licenses] == [
+    assert [(license_.email, license_.order_id) for license_ in vendor.licenses] == [
         ("a@example.com", "5"),
         ("a@example.com", "7"),
     ]
@@ -535,13 +535,13 @@ def test_no_day_of_its_own_beside_the_end_of_a_subscription() -> None:
 def test_numbers_of_licenses_that_come_and_go() -> None:
     """Those in use stay; what was not paid comes back before a new one is issued."""
     vendor = sell(*SUBSCRIBED, items(line("a", 3), days=1))
-    assert [one.number for one in vendor.licenses] == [1, 2, 3]
+    assert [license_.number for license_ in vendor.licenses] == [1, 2, 3]
     vendor.licenses[2].in_use = 1
     vendor.take([items(line("a", 1), days=2)])
-    assert [one.number for one in vendor.valid] == [3]
-    assert {one.revoked for one in vendor.licenses} == {None, "fewer are paid than were issued"}
+    assert [license_.number for license_ in vendor.valid] == [3]
+    assert {license_.revoked for license_ in vendor.licenses} == {None, "fewer are paid than were issued"}
     vendor.take([items(line("a", 4), days=3)])
-    assert [one.number for one in vendor.licenses] == [1, 2, 3, 4]
+    assert [license_.number for license_ in vendor.licenses] == [1, 2, 3, 4]
     assert len(vendor.valid) == 4
 
 
@@ -552,12 +552,12 @@ def test_fewer_than_are_in_use() -> None:
         license_.in_use = 2
     vendor.take([items(line("a", 1), days=2)])
     text = "subscription s pays for 1 license of a; 3 were issued, and 2 are in use: revoke what is not paid"
-    assert [(one.text, one.id) for one in vendor.attention] == [(text, "quantity:item:1:1")]
+    assert [(question.text, question.id) for question in vendor.attention] == [(text, "quantity:item:1:1")]
     assert len(vendor.valid) == 3
     answer(vendor, Answer.FOLLOW)
-    assert [one.number for one in vendor.valid] == [2]
+    assert [issued.number for issued in vendor.valid] == [2]
     vendor.take([items(line("a", 2), days=3)])
-    assert [one.number for one in vendor.valid] == [2, 3]
+    assert [issued.number for issued in vendor.valid] == [2, 3]
 
 
 def test_what_is_more_than_was_issued_while_it_is_refunded() -> None:
@@ -574,7 +574,7 @@ def test_a_line_that_is_gone() -> None:
     vendor.take([lines(line("a"), is_complete=False, days=1)])
     assert len(vendor.valid) == 2
     vendor.take([lines(line("a"), days=2)])
-    assert [one.item for one in vendor.valid] == ["a"]
+    assert [license_.item for license_ in vendor.valid] == ["a"]
     assert vendor.licenses[1].revoked == "fewer are paid than were issued"
 
 
@@ -583,4 +583,4 @@ def test_two_orders_do_not_share_their_licenses() -> None:
     vendor = Vendor("standard", mapped("a"))
     for id_ in ("1", "1/1", "1@1", "1%401"):
         vendor.take([order(id_), lines(line("a"), order_id=id_)])
-    assert len({one.key for one in vendor.licenses}) == len(vendor.valid) == 4
+    assert len({license_.key for license_ in vendor.licenses}) == len(vendor.valid) == 4

@@ -58,7 +58,7 @@ REPORTED: Any = Subscription
 MAKE: Any = shops
 
 
-def one(kind: str, body: bytes, type_: type[Fact]) -> Any:
+def read_fact(kind: str, body: bytes, type_: type[Fact]) -> Any:
     """Read a body, and return its fact of a type."""
     (fact,) = [fact for fact in read(kind, body).facts if isinstance(fact, type_)]
     return fact
@@ -90,7 +90,7 @@ def session(**fields: Any) -> bytes:
 )
 def test_stripe_sessions(fields: dict[str, Any], id_: str, names: tuple[str, ...], state: OrderState) -> None:
     """A session is an order under the id of its payment; paid if Stripe says so."""
-    order = one("stripe", session(amount_total=2_000, **fields), Order)
+    order = read_fact("stripe", session(amount_total=2_000, **fields), Order)
     expected = Order(id=id_, reported_at=NOON, state=state, shop_state=order.shop_state, names=names)
     is_paid = state is OrderState.PAID
     assert (order.id, order.names, order.state, order.total) == (id_, names, state, 2_000)
@@ -133,17 +133,17 @@ def test_stripe_lines(fields: dict[str, Any], lines: list[tuple[tuple[str, ...],
 def test_a_stripe_session_with_a_wrong_quantity() -> None:
     """The vendor's own field is checked: it is not known how many were bought."""
     wrong = session(metadata={"licserver_item": "pro", "licserver_quantity": "many"})
-    assert [line.quantity for line in one("stripe", wrong, Lines).lines] == [None]
+    assert [line.quantity for line in read_fact("stripe", wrong, Lines).lines] == [None]
 
 
 @pytest.mark.parametrize("customer", [{"customer_details": {"email": ANN}}, {"customer_email": ANN}])
 def test_the_contact_of_a_stripe_session(customer: dict[str, Any]) -> None:
     """It has a language, unless the customer's browser chose it."""
     fields = {"customer_details": None, **customer}
-    contact = one("stripe", session(locale="de-AT", **fields), Contact)
+    contact = read_fact("stripe", session(locale="de-AT", **fields), Contact)
     assert (contact.email, contact.language, contact.orders) == (ANN, "de", ("cs_1",))
     subscribed = session(mode="subscription", subscription={"id": "sub_1"}, invoice="in_1", **fields)
-    contact = one("stripe", subscribed, Contact)
+    contact = read_fact("stripe", subscribed, Contact)
     assert (contact.email, contact.orders, contact.subscriptions) == (ANN, ("in_1",), ("sub_1",))
 
 
@@ -163,21 +163,21 @@ def test_stripe_invoices(reason: str | None, expected: OrderReason, new: bool) -
     """Both shapes are read; an old version does not tell the first invoice from later ones."""
     invoice = shops.stripe_invoice("", 5, new=new) | {"billing_reason": reason, "amount_paid": 900}
     body = shops.stripe("invoice.paid", invoice)
-    order = one("stripe", body, Order)
+    order = read_fact("stripe", body, Order)
     assert (order.id, order.reason, order.subscriptions, order.total) == ("in_5", expected, ("sub_1",), 900)
     assert order.names == (() if new else ("pi_1",))
     assert order.ends_at == datetime.fromtimestamp(5, UTC)
     lines = [fact for fact in read("stripe", body).facts if isinstance(fact, Lines)]
     item = "sub_1/price_1" if expected is OrderReason.UNKNOWN else None
     listed = [Line("1", ("price_1", "prod_1"), "price_1", 1, item)]
-    assert [list(one.lines) for one in lines] == ([] if expected is OrderReason.CHANGE else [listed])
+    assert [list(line.lines) for line in lines] == ([] if expected is OrderReason.CHANGE else [listed])
 
 
 def test_a_stripe_invoice_of_prorations_pays_no_period() -> None:
     """Its lines settle what was paid before."""
     invoice = shops.stripe_invoice("subscription_update", 5)
     invoice["lines"]["data"][0] |= {"parent": {"invoice_item_details": {"proration": True}}}
-    order = one("stripe", shops.stripe("invoice.paid", invoice), Order)
+    order = read_fact("stripe", shops.stripe("invoice.paid", invoice), Order)
     assert (order.reason, order.ends_at) == (OrderReason.CHANGE, None)
 
 
@@ -185,8 +185,8 @@ def test_a_stripe_invoice_with_its_payments() -> None:
     """They link it to what refunds and disputes name, as the event about a payment of an invoice does."""
     paid = {"id": "inpay_1", "payment": {"type": "payment_intent", "payment_intent": "pi_9"}}
     invoice = shops.stripe_invoice("subscription_cycle", 5) | {"payments": {"data": [paid, {"id": "x"}]}}
-    assert one("stripe", shops.stripe("invoice.paid", invoice), Order).names == ("pi_9",)
-    linked = one("stripe", shops.stripe("invoice_payment.paid", {**paid, "invoice": "in_5"}), Payment)
+    assert read_fact("stripe", shops.stripe("invoice.paid", invoice), Order).names == ("pi_9",)
+    linked = read_fact("stripe", shops.stripe("invoice_payment.paid", {**paid, "invoice": "in_5"}), Payment)
     assert linked == Payment(id="inpay_1", reported_at=NOON, orders=("in_5", "pi_9"))
     found = fetch("stripe", Fetch("payment", "pi_9", "order:pi_9"), {"data": [{**paid, "invoice": "in_5"}]})
     assert found == [Payment(id="inpay_1", reported_at=NOON + DAY, orders=("in_5", "pi_9"))]
@@ -219,13 +219,13 @@ def test_stripe_subscriptions(
     item = {"id": "si_1", "price": {"id": "price_1", "product": "prod_1"}, "quantity": 2}
     items = {"data": [{**item, **(period if new else {})}, {"id": "si_2", "deleted": True}]}
     body = {"id": "sub_1", "items": items, **({} if new else period), **fields}
-    report = one("stripe", shops.stripe("customer.subscription.updated", body), Subscription)
+    report = read_fact("stripe", shops.stripe("customer.subscription.updated", body), Subscription)
     at = None if cancels_at is None else datetime.fromtimestamp(cancels_at, UTC)
     assert (report.state, report.cancels_at) == (state, at)
     assert report.starts_at == datetime.fromtimestamp(4, UTC)
     is_void = state is SubscriptionState.PAUSED
     assert report.ends_at == (None if is_void else datetime.fromtimestamp(9, UTC))
-    lines = one("stripe", shops.stripe("customer.subscription.updated", body), Lines)
+    lines = read_fact("stripe", shops.stripe("customer.subscription.updated", body), Lines)
     assert lines.lines == (Line("si_1", ("price_1", "prod_1"), "price_1", 2),)
 
 
@@ -233,7 +233,7 @@ def test_the_end_of_a_stripe_subscription() -> None:
     """It has an instant of its own, or that of the event."""
     for fields, at in (({"ended_at": 7}, datetime.fromtimestamp(7, UTC)), ({}, NOON)):
         body = shops.stripe("customer.subscription.deleted", {"id": "sub_1", **fields})
-        report = one("stripe", body, Subscription)
+        report = read_fact("stripe", body, Subscription)
         assert (report.state, report.ended_at) == (SubscriptionState.ENDED, at)
 
 
@@ -380,7 +380,7 @@ def test_the_contact_of_a_paddle_transaction(
 ) -> None:
     """An address in the vendor's own field, or a customer whom the API knows."""
     body = shops.paddle("transaction.completed", shops.paddle_transaction(**fields))
-    contact = one("paddle", body, Contact)
+    contact = read_fact("paddle", body, Contact)
     assert (contact.email, contact.customer_id) == (email, customer)
 
 
@@ -401,7 +401,7 @@ def test_the_contact_of_a_paddle_transaction(
 def test_paddle_refunds(fields: dict[str, Any], state: RefundState, is_full: bool | None) -> None:
     """An approved adjustment takes money back, whole, in part, or by its amount."""
     data = {"id": "adj_1", "action": "refund", "status": "approved", "transaction_id": "txn_1", **fields}
-    refund = one("paddle", shops.paddle("adjustment.updated", data), Refund)
+    refund = read_fact("paddle", shops.paddle("adjustment.updated", data), Refund)
     assert (refund.state, refund.is_full, refund.orders) == (state, is_full, ("txn_1",))
 
 
@@ -419,7 +419,7 @@ def test_paddle_refunds(fields: dict[str, Any], state: RefundState, is_full: boo
 def test_paddle_chargebacks(action: str, status: str, state: DisputeState) -> None:
     """A reversal is an adjustment of its own, and may change the state of the first one."""
     data = {"action": action, "status": status, "transaction_id": "txn_1"}
-    dispute = one("paddle", shops.paddle("adjustment.created", data), Dispute)
+    dispute = read_fact("paddle", shops.paddle("adjustment.created", data), Dispute)
     assert (dispute.state, dispute.id) == (state, f"{action} of txn_1")
 
 
@@ -471,11 +471,11 @@ def test_paddle_subscriptions(
         **fields,
     }
     body = shops.paddle("subscription.updated", data)
-    report = one("paddle", body, Subscription)
+    report = read_fact("paddle", body, Subscription)
     assert (report.state, report.cancels_at, report.period) == (state, cancels_at, period)
     assert (report.starts_at, report.ends_at, report.orders) == (NOON, MONTH + 5 * DAY, ("txn_1",))
-    assert one("paddle", body, Lines).lines == (Line(None, ("pri_1",), "pri_1", 2),)
-    assert one("paddle", body, Contact).customer_id == "ctm_1"
+    assert read_fact("paddle", body, Lines).lines == (Line(None, ("pri_1",), "pri_1", 2),)
+    assert read_fact("paddle", body, Contact).customer_id == "ctm_1"
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,9 @@ def test_paddle_subscriptions(
 )
 def test_the_end_of_a_paddle_subscription(fields: dict[str, str], at: datetime) -> None:
     """It ends when it was cancelled."""
-    report = one("paddle", shops.paddle("subscription.canceled", {"id": "sub_1", **fields}), Subscription)
+    report = read_fact(
+        "paddle", shops.paddle("subscription.canceled", {"id": "sub_1", **fields}), Subscription
+    )
     assert (report.state, report.ended_at) == (SubscriptionState.ENDED, at)
 
 
@@ -526,14 +528,14 @@ def test_lemon_orders(status: str, state: OrderState) -> None:
     body = shops.lemon("order_created", "5", shops.lemon_order(status=status, total=2_000))
     found = read("lemonsqueezy", body)
     assert (found.type, found.is_test) == ("order_created", False)
-    order = one("lemonsqueezy", body, Order)
+    order = read_fact("lemonsqueezy", body, Order)
     assert (order.state, order.total, order.shop_state) == (state, 2_000, status)
-    assert one("lemonsqueezy", body, Lines).lines == (Line("1", ("11", "product:7"), "11", 1),)
-    assert one("lemonsqueezy", body, Contact).email == ANN
+    assert read_fact("lemonsqueezy", body, Lines).lines == (Line("1", ("11", "product:7"), "11", 1),)
+    assert read_fact("lemonsqueezy", body, Contact).email == ANN
     refunds = [fact.is_full for fact in found.facts if isinstance(fact, Refund)]
     assert refunds == ([False] if status == "partial_refund" else [])
     known = shops.lemon("order_refunded", "5", shops.lemon_order(status=status, refunded_amount=500))
-    assert one("lemonsqueezy", known, Order).refunded == 500
+    assert read_fact("lemonsqueezy", known, Order).refunded == 500
     assert not [fact for fact in read("lemonsqueezy", known).facts if isinstance(fact, Refund)]
 
 
@@ -579,13 +581,13 @@ def test_lemon_subscriptions(
     item = {"variant_id": 12, "product_id": 7, "first_subscription_item": {"quantity": 4}}
     attributes = {**shops.lemon_subscription(status, **item), **fields}
     body = shops.lemon("subscription_updated", "77", attributes)
-    report = one("lemonsqueezy", body, Subscription)
+    report = read_fact("lemonsqueezy", body, Subscription)
     assert (report.state, report.orders, report.shop_state) == (state, ("5",), status)
     assert (report.starts_at, report.ends_at, report.cancels_at) == (starts_at, ends_at, cancels_at)
     assert report.ended_at == (NOON if state is SubscriptionState.ENDED else None)
-    assert one("lemonsqueezy", body, Lines).lines == (Line(None, ("12", "product:7"), "12", 4),)
+    assert read_fact("lemonsqueezy", body, Lines).lines == (Line(None, ("12", "product:7"), "12", 4),)
     old = shops.lemon("subscription_updated", "77", shops.lemon_subscription(status, variant_id=12))
-    assert one("lemonsqueezy", old, Lines).lines == (Line(None, ("12",), "12", None),)
+    assert read_fact("lemonsqueezy", old, Lines).lines == (Line(None, ("12",), "12", None),)
 
 
 @pytest.mark.parametrize(
@@ -602,7 +604,7 @@ def test_lemon_invoices(reason: str, status: str, expected: tuple[OrderReason, O
     dates = {"created_at": "2026-06-15T12:00:00Z", "updated_at": "2026-06-15T12:00:00Z"}
     fields = {"subscription_id": 77, "billing_reason": reason, "status": status, "total": 900, **dates}
     found = read("lemonsqueezy", shops.lemon("subscription_payment_success", "9", fields))
-    assert [(one.id, one.reason, one.state) for one in found.facts if isinstance(one, Order)] == (
+    assert [(fact.id, fact.reason, fact.state) for fact in found.facts if isinstance(fact, Order)] == (
         [] if expected is None else [("invoice:9", *expected)]
     )
 
@@ -654,12 +656,12 @@ def test_woo_orders(status: str, state: OrderState) -> None:
     body = shops.woo(
         status, date_created_gmt="2026-06-14T12:00:00", refunds=[{"total": "-9.35"}, {"total": "-1"}]
     )
-    order = one("woocommerce", body, Order)
+    order = read_fact("woocommerce", body, Order)
     assert (order.state, order.total, order.refunded) == (state, Decimal("29.35"), Decimal("10.35"))
     is_paid = state in {OrderState.PAID, OrderState.REFUNDED}
     assert order.paid_at == (NOON - DAY if is_paid else None)
     paid = shops.woo(status, date_paid_gmt="2026-06-13T12:00:00", date_created_gmt="")
-    assert one("woocommerce", paid, Order).paid_at == NOON - 2 * DAY
+    assert read_fact("woocommerce", paid, Order).paid_at == NOON - 2 * DAY
 
 
 def test_woo_lines() -> None:
@@ -672,12 +674,12 @@ def test_woo_lines() -> None:
     body = shops.woo(
         line_items=lines, meta_data=[{"key": "wpml_language", "value": "de"}, {"key": "a", "value": 5}]
     )
-    assert one("woocommerce", body, Lines).lines == (
+    assert read_fact("woocommerce", body, Lines).lines == (
         Line("1", ("24", "APP", "93"), "24", 1),
         Line("2", ("93",), "93", 0),
         Line("3", (), None, 1),
     )
-    contact = one("woocommerce", body, Contact)
+    contact = read_fact("woocommerce", body, Contact)
     assert (contact.email, contact.language) == (ANN, "de")
 
 
@@ -705,7 +707,9 @@ def test_woo_reasons(
     fields = [{"id": 1, "key": key, "value": value} for key, value in meta]
     body = shops.woo(meta_data=fields, created_via=created_via)
     found = read("woocommerce", body, options=ReadOptions(renewal_field="my_field"))
-    assert [(one.reason, one.subscriptions) for one in found.facts if isinstance(one, Order)] == [expected]
+    assert [(fact.reason, fact.subscriptions) for fact in found.facts if isinstance(fact, Order)] == [
+        expected
+    ]
 
 
 @pytest.mark.parametrize(
@@ -737,15 +741,15 @@ def test_woo_subscriptions(status: str, dates: dict[str, str], expected: tuple[A
     }
     fields = {"end_date_gmt": end, "billing": {"email": ANN}, **dates}
     body = shops.woo_subscription(status, **fields)
-    report = one("woocommerce", body, Subscription)
+    report = read_fact("woocommerce", body, Subscription)
     state, *rest = expected
     found = [report.starts_at, report.ends_at, report.cancels_at, report.ended_at]
     assert (report.state, found) == (state, [instants[name] for name in rest])
     assert (report.orders, report.period) == (("727",), "1y")
-    assert one("woocommerce", body, Contact).email == ANN
-    assert one("woocommerce", body, Lines).lines == (Line("316", ("APP", "93"), "93", 1),)
+    assert read_fact("woocommerce", body, Contact).email == ANN
+    assert read_fact("woocommerce", body, Lines).lines == (Line("316", ("APP", "93"), "93", 1),)
     alone = shops.woo_subscription(status, parent_id=0, line_items=None, billing_period="week")
-    assert one("woocommerce", alone, Subscription).period == "7d"
+    assert read_fact("woocommerce", alone, Subscription).period == "7d"
     assert len(read("woocommerce", alone).facts) == 1
 
 
@@ -933,17 +937,17 @@ def test_polar_orders(fields: dict[str, Any], state: OrderState, reason: OrderRe
     """A product that is not sold by seats is sold one at a time; refunds include their tax."""
     more = {"subscription_id": "sub_1", "seats": 3, "refunded_amount": 400, "refunded_tax_amount": 100}
     body = shops.polar("order.updated", **shops.polar_order(**more, **fields))
-    order = one("polar", body, Order)
+    order = read_fact("polar", body, Order)
     assert (order.state, order.reason, order.subscriptions, order.refunded) == (
         state,
         reason,
         ("sub_1",),
         500,
     )
-    assert one("polar", body, Lines).lines == (Line(None, ("prod_1",), "prod_1", 3),)
-    assert one("polar", body, Contact).email == ANN
+    assert read_fact("polar", body, Lines).lines == (Line(None, ("prod_1",), "prod_1", 3),)
+    assert read_fact("polar", body, Contact).email == ANN
     plain = shops.polar("order.paid", **shops.polar_order(refunded_tax_amount=None))
-    assert one("polar", plain, Lines).lines[0].quantity == 1
+    assert read_fact("polar", plain, Lines).lines[0].quantity == 1
     bare = shops.polar("order.paid", **shops.polar_order(product_id=None, refunded_amount=None))
     assert [type(fact) for fact in read("polar", bare).facts] == [Order, Contact]
 
@@ -971,10 +975,10 @@ def test_polar_subscriptions(
     """One that is cancelled for later is paid until then."""
     found = shops.polar_subscription(modified_at="2026-06-16T12:00:00Z", **fields)
     body = shops.polar("subscription.updated", **found)
-    report = one("polar", body, Subscription)
+    report = read_fact("polar", body, Subscription)
     assert (report.state, report.cancels_at, report.ended_at) == (state, cancels_at, ended_at)
     assert (report.reported_at, report.starts_at, report.ends_at) == (NOON + DAY, NOON, MONTH)
-    assert one("polar", body, Lines).lines == (Line(None, ("prod_1",), "prod_1", 1),)
+    assert read_fact("polar", body, Lines).lines == (Line(None, ("prod_1",), "prod_1", 1),)
     again = fetch("polar", Fetch("subscription", "sub_1", "subscription:sub_1"), found)
     assert [type(fact) for fact in again] == [Subscription, Lines]
 
@@ -988,11 +992,11 @@ def test_polar_refunds_and_others() -> None:
         ("new", None, RefundState.PENDING, 400),
     ):
         body = MAKE.polar("refund.updated", status=status, tax_amount=tax, **fields)
-        refund = one("polar", body, Refund)
+        refund = read_fact("polar", body, Refund)
         assert (refund.state, refund.amount, refund.orders) == (state, amount, ("ord_1",))
     assert read("polar", shops.polar("benefit_grant.created")).reason == "this type changes no license"
     untimed = json.dumps({"type": "order.paid", "data": shops.polar_order()}).encode()
-    assert one("polar", untimed, Order).reported_at == NOON
+    assert read_fact("polar", untimed, Order).reported_at == NOON
     assert SHOPS[ShopKind.POLAR].fetch_path(Fetch("lines", "1", "order:1")) is None
 
 
@@ -1012,7 +1016,7 @@ def test_polar_refunds_and_others() -> None:
 def test_dodo_payments(type_: str, fields: dict[str, Any], state: OrderState, reason: OrderReason) -> None:
     """What a payment of a subscription pays for, the subscription reports."""
     body = shops.dodo(type_, **shops.dodo_payment(**fields))
-    order = one("dodo", body, Order)
+    order = read_fact("dodo", body, Order)
     assert (order.state, order.reason, order.total) == (state, reason, 2_000)
     assert order.paid_at == (NOON if state is OrderState.PAID else None)
     lines = [fact.lines for fact in read("dodo", body).facts if isinstance(fact, Lines)]
@@ -1053,9 +1057,9 @@ def test_dodo_subscriptions(
     """A subscription has a product and add-ons."""
     found = shops.dodo_subscription(addons=[{"addon_id": "adn_1", "quantity": 2}], **fields)
     body = shops.dodo("subscription.updated", **found)
-    report = one("dodo", body, Subscription)
+    report = read_fact("dodo", body, Subscription)
     assert (report.state, report.cancels_at, report.ended_at) == (state, cancels_at, ended_at)
-    assert one("dodo", body, Lines).lines == (
+    assert read_fact("dodo", body, Lines).lines == (
         Line(None, ("pdt_1",), "pdt_1", 1),
         Line(None, ("adn_1",), "adn_1", 2),
     )
@@ -1072,7 +1076,7 @@ def test_dodo_money_back_and_others() -> None:
         ("failed", None, None, (RefundState.VOID, None)),
     ):
         fields = {"refund_id": "ref_1", "payment_id": "pay_1", "status": status, "amount": amount}
-        refund = one("dodo", MAKE.dodo("refund.succeeded", is_partial=partial, **fields), Refund)
+        refund = read_fact("dodo", MAKE.dodo("refund.succeeded", is_partial=partial, **fields), Refund)
         assert (refund.state, refund.is_full) == expected
     for status, stage, state in (
         ("dispute_opened", "dispute", DisputeState.OPEN),
@@ -1086,7 +1090,7 @@ def test_dodo_money_back_and_others() -> None:
             "dispute_status": status,
             "dispute_stage": stage,
         }
-        assert one("dodo", MAKE.dodo("dispute.updated", **fields), Dispute).state is state
+        assert read_fact("dodo", MAKE.dodo("dispute.updated", **fields), Dispute).state is state
     assert read("dodo", shops.dodo("license_key.created")).reason == "this type changes no license"
     assert SHOPS[ShopKind.DODO].fetch_path(Fetch("lines", "1", "order:1")) is None
 
@@ -1105,12 +1109,12 @@ def test_dodo_money_back_and_others() -> None:
 def test_gumroad_sales(fields: dict[str, str], ids: tuple[str, ...]) -> None:
     """A product, and the version or tier of it."""
     body = shops.gumroad(**fields)
-    order = one("gumroad", body, Order)
+    order = read_fact("gumroad", body, Order)
     assert (order.state, order.reason, order.paid_at, order.total) == (
         *(OrderState.PAID, OrderReason.PURCHASE, NOON, 2_000),
     )
     sold = "product_1==:Pro" if fields else "product_1=="
-    assert one("gumroad", body, Lines).lines == (Line("1", ids, sold, 1),)
+    assert read_fact("gumroad", body, Lines).lines == (Line("1", ids, sold, 1),)
     assert read("gumroad", body).is_test is False
     assert read("gumroad", shops.gumroad(test="true")).is_test is True
 
@@ -1122,9 +1126,9 @@ def test_gumroad_sales(fields: dict[str, str], ids: tuple[str, ...]) -> None:
 def test_gumroad_memberships(recurrence: str, ends_at: datetime | None) -> None:
     """Each charge pays a period."""
     fields = {"subscription_id": "sub_1==", "recurrence": recurrence, "is_recurring_charge": "true"}
-    order = one("gumroad", shops.gumroad(**fields), Order)
+    order = read_fact("gumroad", shops.gumroad(**fields), Order)
     assert (order.reason, order.subscriptions, order.ends_at) == (OrderReason.RENEWAL, ("sub_1==",), ends_at)
-    preorder = one("gumroad", shops.gumroad(is_preorder_authorization="true"), Order)
+    preorder = read_fact("gumroad", shops.gumroad(is_preorder_authorization="true"), Order)
     assert (preorder.state, preorder.paid_at) == (OrderState.PENDING, None)
 
 
@@ -1135,9 +1139,9 @@ def test_gumroad_money_back() -> None:
         ("refund", {}, False),
         ("sale", {"partially_refunded": "true"}, False),
     ):
-        assert one("gumroad", shops.gumroad(resource, **fields), Refund).is_full is is_full
-    disputed = one("gumroad", shops.gumroad("dispute", disputed="true"), Dispute)
-    won = one("gumroad", shops.gumroad("dispute_won", disputed="true", dispute_won="true"), Dispute)
+        assert read_fact("gumroad", shops.gumroad(resource, **fields), Refund).is_full is is_full
+    disputed = read_fact("gumroad", shops.gumroad("dispute", disputed="true"), Dispute)
+    won = read_fact("gumroad", shops.gumroad("dispute_won", disputed="true", dispute_won="true"), Dispute)
     assert (disputed.state, won.state) == (DisputeState.OPEN, DisputeState.WON)
     assert disputed.id == won.id
 
@@ -1156,7 +1160,7 @@ def test_gumroad_subscriptions(
 ) -> None:
     """Each ping has a time of its own, and some do not name what they are about."""
     body = shops.gumroad_subscription(resource if named else "", **fields)
-    report = one("gumroad", body, Subscription)
+    report = read_fact("gumroad", body, Subscription)
     assert (report.id, report.state, report.ended_at) == ("sub_1==", state, ended_at)
     # It can have been cancelled at any time of the period that ends then.
     assert report.reported_at == (NOON if resource == "cancellation" else NOON + DAY)
@@ -1253,17 +1257,17 @@ def test_secrets_in_an_address_of_gumroad() -> None:
 def test_what_gumroad_writes_among_its_own_fields() -> None:
     """Answers of buyers with names of fields, empty values, spaces before JSON, and versions."""
     body = shops.gumroad(**{"custom_fields[note]": "", "note": "", "quantity": "2"})
-    assert one("gumroad", body, Lines).lines[0].quantity == 2
+    assert read_fact("gumroad", body, Lines).lines[0].quantity == 2
     answers = "custom_fields[quantity]=7&custom_fields[product_id]=other"
     twice = f"product_id=other&quantity=7&{body.decode()}&{answers}"
-    assert one("gumroad", twice.encode(), Lines).lines[0] == Line(
+    assert read_fact("gumroad", twice.encode(), Lines).lines[0] == Line(
         "1", ("app", "product_1=="), "product_1==", 2
     )
     sale = {"id": "s", "created_at": "2026-06-15T12:00:00Z", "product_id": "p"}
-    assert one("gumroad", b" " + json.dumps(sale).encode() + b" ", Order).id == "s"
+    assert read_fact("gumroad", b" " + json.dumps(sale).encode() + b" ", Order).id == "s"
     both = {**sale, "variants": {"Tier": "Pro", "Version": "2"}}
-    assert one("gumroad", json.dumps(both).encode(), Lines).lines[0].sold == "p:Pro, 2"
-    assert one("gumroad", shops.gumroad(variants="(X)"), Lines).lines[0].sold == "product_1==:X"
+    assert read_fact("gumroad", json.dumps(both).encode(), Lines).lines[0].sold == "p:Pro, 2"
+    assert read_fact("gumroad", shops.gumroad(variants="(X)"), Lines).lines[0].sold == "product_1==:X"
     payment = gumroad.fetch_path(Fetch("payment", "a/b", "order:a"))
     assert payment == gumroad.fetch_path(Fetch("lines", "a/b", "order:a")) == "v2/sales/a%2Fb"
 
@@ -1273,11 +1277,11 @@ def test_gumroad_plans() -> None:
     fields = {"type": "upgrade", "effective_as_of": "2026-06-16T12:00:00Z", "new_plan[tier][name]": "Pro"}
     body = shops.gumroad_subscription("subscription_updated", **fields, **{"new_plan[quantity]": "5"})
     line = Line(None, ("product_1==:Pro", "product_1=="), "product_1==:Pro", 5)
-    assert one("gumroad", body, Lines) == Lines(
+    assert read_fact("gumroad", body, Lines) == Lines(
         subscription_id="sub_1==", reported_at=NOON + DAY, lines=(line,)
     )
     bare = shops.gumroad_subscription("subscription_updated", type="upgrade")
-    assert one("gumroad", bare, Lines).lines == (Line(None, ("product_1==",), "product_1==", None),)
+    assert read_fact("gumroad", bare, Lines).lines == (Line(None, ("product_1==",), "product_1==", None),)
     lower = shops.gumroad_subscription("subscription_updated", type="downgrade")
     assert read("gumroad", lower).reason == "a lower plan: it applies from the next payment, which reports it"
 
@@ -1291,8 +1295,8 @@ def test_other_bodies_of_gumroad() -> None:
         "quantity": 3,
     }
     body = json.dumps({"success": True, "sale": {**sale, "variants": {"Tier": "Pro"}}}).encode()
-    assert one("gumroad", body, Lines).lines[0].external_ids == ("product_1==:Pro", "product_1==")
-    assert one("gumroad", json.dumps(sale).encode(), Order).id == "sale_1=="
+    assert read_fact("gumroad", body, Lines).lines[0].external_ids == ("product_1==:Pro", "product_1==")
+    assert read_fact("gumroad", json.dumps(sale).encode(), Order).id == "sale_1=="
     found = fetch("gumroad", Fetch("lines", "sale_1==", "order:sale_1=="), {"sale": sale})
     assert [type(fact) for fact in found] == [Order, Lines, Contact]
     assert gumroad.fetch_path(Fetch("customer", "1", "order:1")) is None
@@ -1307,15 +1311,17 @@ def test_the_names_of_a_product_of_gumroad() -> None:
     """Its own, the one in its address, and its id; of a version too, as a line that can be mapped."""
     address = {"product_permalink": "https://ann.gumroad.com/l/lab/?layout=profile"}
     names = {"short_product_id": "abc", "permalink": "photo-lab", **address}
-    assert one("gumroad", shops.gumroad(**names), Lines).lines == (
+    assert read_fact("gumroad", shops.gumroad(**names), Lines).lines == (
         Line("1", ("abc", "photo-lab", "lab", "product_1=="), "product_1==", 1),
     )
     tier = shops.gumroad(**{"variants[Tier]": "Pro\r\n" + "x" * 300, "variants[Seats]": "a b"})
-    line = one("gumroad", tier, Lines).lines[0]
+    line = read_fact("gumroad", tier, Lines).lines[0]
     assert line.external_ids[0] == "app:Pro " + "x" * 247
     assert line.sold == line.external_ids[1] == "product_1==:Pro " + "x" * 239
     upgrade = {"type": "upgrade", "new_plan[tier][name]": "y" * 300}
-    changed = one("gumroad", shops.gumroad_subscription("subscription_updated", **upgrade), Lines).lines[0]
+    changed = read_fact(
+        "gumroad", shops.gumroad_subscription("subscription_updated", **upgrade), Lines
+    ).lines[0]
     assert changed.sold == "product_1==:" + "y" * 243
 
 
@@ -1337,9 +1343,9 @@ def test_answers_of_buyers_are_told_apart() -> None:
     body = shops.gumroad(quantity="2").decode()
     for answer, expected in (("900", 2), ("2", 2)):
         both = f"quantity={answer}&{body}&custom_fields[quantity]={answer}"
-        assert one("gumroad", both.encode(), Lines).lines[0].quantity == expected
+        assert read_fact("gumroad", both.encode(), Lines).lines[0].quantity == expected
     alone = body.replace("quantity=2", "x=1") + "&quantity=3"
-    assert one("gumroad", f"{alone}&custom_fields[quantity]=3".encode(), Lines).lines[0].quantity == 3
+    assert read_fact("gumroad", f"{alone}&custom_fields[quantity]=3".encode(), Lines).lines[0].quantity == 3
 
 
 @pytest.mark.parametrize(
@@ -1357,7 +1363,7 @@ def test_when_a_membership_was_cancelled(fields: dict[str, str], days: int) -> N
     """At the earliest at the beginning of the period whose end is reported; at once if it was not paid."""
     end = (NOON + 100 * DAY).isoformat()
     body = shops.gumroad_subscription("cancellation", cancelled_at=end, **fields)
-    assert one("gumroad", body, Subscription).reported_at == NOON + days * DAY
+    assert read_fact("gumroad", body, Subscription).reported_at == NOON + days * DAY
 
 
 @pytest.mark.parametrize(
@@ -1374,7 +1380,7 @@ def test_a_refund_of_the_first_payment(status: str, amount: int | None, is_full:
     fields = {"subscription_id": 77, "billing_reason": "initial", "status": status, "total": 2_000}
     dates = {"created_at": "2026-06-15T12:00:00Z", "updated_at": "2026-06-16T12:00:00Z"}
     body = shops.lemon("subscription_payment_refunded", "9", {**fields, **dates, "refunded_amount": amount})
-    assert one("lemonsqueezy", body, Refund) == Refund(
+    assert read_fact("lemonsqueezy", body, Refund) == Refund(
         id="refund of invoice:9",
         reported_at=NOON + DAY,
         state=RefundState.MADE,
@@ -1383,7 +1389,9 @@ def test_a_refund_of_the_first_payment(status: str, amount: int | None, is_full:
         is_full=is_full,
     )
     begun = shops.lemon("subscription_created", "77", shops.lemon_subscription("active"))
-    assert one("lemonsqueezy", begun, Payment) == Payment(id="first of 77", reported_at=NOON, orders=("5",))
+    assert read_fact("lemonsqueezy", begun, Payment) == Payment(
+        id="first of 77", reported_at=NOON, orders=("5",)
+    )
 
 
 def typed(kind: str, name: str, fields: dict[str, Any]) -> bytes:
@@ -1479,7 +1487,7 @@ def test_the_form_of_secrets(kind: ShopKind) -> None:
 def test_periods() -> None:
     """As vendors and shops write them; a month that is too short ends on its last day."""
     units = [("Month", 1), ("week", 2), ("era", 1), ("day", 0), ("day", 1_000)]
-    assert [format_period(*one) for one in units] == ["1m", "14d", None, None, None]
+    assert [format_period(*unit) for unit in units] == ["1m", "14d", None, None, None]
     start = datetime(2026, 1, 31, tzinfo=UTC).date()
     assert [is_period(text) for text in ("30d", "0d", "1w")] == [True, False, False]
     for period, expected in (
@@ -1520,7 +1528,7 @@ def test_lines_of_old_invoices_keep_the_item_that_they_name() -> None:
     """Only a line without one is found by its subscription and price."""
     invoice = shops.stripe_invoice("", 5, new=False) | {"billing_reason": None}
     invoice["lines"]["data"][0]["subscription_item"] = "si_1"
-    lines = one("stripe", shops.stripe("invoice.paid", invoice), Lines)
+    lines = read_fact("stripe", shops.stripe("invoice.paid", invoice), Lines)
     assert [line.item_id for line in lines.lines] == ["si_1"]
 
 
@@ -1528,7 +1536,7 @@ def test_credits_of_an_invoice_sell_nothing() -> None:
     """They take back what an earlier invoice sold."""
     invoice = shops.stripe_invoice("subscription_create", 5)
     invoice["lines"]["data"].append(invoice["lines"]["data"][0] | {"amount": -5})
-    lines = one("stripe", shops.stripe("invoice.paid", invoice), Lines)
+    lines = read_fact("stripe", shops.stripe("invoice.paid", invoice), Lines)
     assert len(lines.lines) == 1
 
 

@@ -54,7 +54,7 @@ def test_a_sale_is_of_a_year_that_leaves_room_for_a_grace(year: int) -> None:
     """Nearer to the ends of time, a date with a grace or in another time zone would be no date."""
     body = shops.woo("completed", date_modified_gmt=f"{year}-06-30T12:00:00")
     if year in {1970, 9990}:
-        assert {one.reported_at.year for one in woocommerce.read({}, body).facts} == {year}
+        assert {fact.reported_at.year for fact in woocommerce.read({}, body).facts} == {year}
         return
     with pytest.raises(
         UnreadableDeliveryError, match=r"^date_modified_gmt: the year must be from 1970 to 9990$"

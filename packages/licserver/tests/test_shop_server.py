@@ -140,18 +140,20 @@ class Server:
     @property
     def valid(self) -> list["Valid"]:
         """The licenses that are not revoked."""
-        return [Valid(one) for one in self.open().licenses.list_all() if one.revoked_at is None]
+        return [
+            Valid(license_) for license_ in self.open().licenses.list_all() if license_.revoked_at is None
+        ]
 
     @property
     def licenses(self) -> list["Valid"]:
         """All licenses of orders."""
-        return [Valid(one) for one in self.open().licenses.list_all()]
+        return [Valid(license_) for license_ in self.open().licenses.list_all()]
 
     @property
     def asked(self) -> list[str]:
         """What a person has to look at, the earliest first."""
         found = self.open().sale_problems.list_open().items[::-1]
-        return [AttentionKind(one.kind).name for one in found]
+        return [AttentionKind(problem.kind).name for problem in found]
 
 
 class Valid:

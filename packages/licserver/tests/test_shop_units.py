@@ -90,7 +90,7 @@ def test_an_item_is_matched_by_the_best_that_fits() -> None:
 
 def test_an_item_without_a_product_matches_none_of_two() -> None:
     """Two units without a product are not the same for it."""
-    units = [Unit(f"line:5/{one}", order=sold_by(), issued=[issued(1)]) for one in (1, 2)]
+    units = [Unit(f"line:5/{place}", order=sold_by(), issued=[issued(1)]) for place in (1, 2)]
     assert match(units, item(None))[0] == {}
 
 
@@ -105,8 +105,13 @@ def test_an_item_without_a_product_matches_none_of_two() -> None:
 def test_another_plan(reason: OrderReason, count: int, keys: list[str]) -> None:
     """An item that fits nothing is what was sold before, if that is known to be of the subscription."""
     units = [
-        Unit(f"line:5/{one}", sold=f"x{one}", order=sold_by(reason), issued=[issued(1, f"line:5/{one}")])
-        for one in range(count)
+        Unit(
+            f"line:5/{number}",
+            sold=f"x{number}",
+            order=sold_by(reason),
+            issued=[issued(1, f"line:5/{number}")],
+        )
+        for number in range(count)
     ]
     matched, open_ = match(units, item("b"))
     assert ([*matched], len(open_)) == (keys, 0 if keys else 1)

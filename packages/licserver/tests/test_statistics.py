@@ -173,8 +173,8 @@ async def test_a_machine_keeps_fresh_all_that_it_lives_by(world, site, activate)
         assert (await site.verify(key, domain))[0] == 200
         await flush(site)
         held = world.repositories.licenses.list_activations_page(license_id, None, 9)
-        held = sorted(held, key=lambda one: one.environment)
-        assert [one.last_seen_at == world.clock() for one in held] == seen
+        held = sorted(held, key=lambda activation: activation.environment)
+        assert [activation.last_seen_at == world.clock() for activation in held] == seen
 
 
 async def test_a_database_that_is_away(world, site, monkeypatch, caplog):

@@ -25,14 +25,14 @@ def test_another_projects_story(license_server):
 
 def test_two_servers_beside_each_other(tmp_path):
     """Each has a folder, a port and books of its own; what the environment says does not reach them."""
-    with serve_licenses(tmp_path / "a") as one, serve_licenses(tmp_path / "b", miss_limit=0) as other:
-        assert one.url != other.url
-        one.add_product("app")
-        key = one.issue("app")
-        assert verify(one.url, key)[1]["valid"] is True
+    with serve_licenses(tmp_path / "a") as first, serve_licenses(tmp_path / "b", miss_limit=0) as other:
+        assert first.url != other.url
+        first.add_product("app")
+        key = first.issue("app")
+        assert verify(first.url, key)[1]["valid"] is True
         assert verify(other.url, key)[1]["reason"] == "License not found."
     with pytest.raises(ConnectionRefusedError):
-        verify(one.url, key)
+        verify(first.url, key)
 
 
 def test_a_project_that_does_not_use_it_pays_nothing():

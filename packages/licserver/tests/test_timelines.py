@@ -18,8 +18,8 @@ def server(timeline, system="s"):
 
 def test_the_highest_of_each_system_stays(tmp_path):
     """Of all processes, in whatever order they see them; the file is for nobody else."""
-    one, two = Timelines(tmp_path), Timelines(tmp_path)
-    one.note(server(3))
+    timelines, two = Timelines(tmp_path), Timelines(tmp_path)
+    timelines.note(server(3))
     two.note(server(2))
     two.note(server(2, "other"))
     assert Timelines(tmp_path).newest == {"s": 3, "other": 2}
@@ -43,10 +43,10 @@ def test_a_folder_that_cannot_be_written_is_logged(tmp_path, monkeypatch, caplog
 
     monkeypatch.setattr("os.replace", refuse)
     monkeypatch.setattr("pathlib.Path.replace", refuse)
-    one = Timelines(tmp_path)
+    timelines = Timelines(tmp_path)
     with caplog.at_level(logging.WARNING, "licserver.database"):
-        one.note(server(2))
-    assert one.newest == {"s": 2}
+        timelines.note(server(2))
+    assert timelines.newest == {"s": 2}
     assert "Read-only file system; a restart would accept the former primary" in caplog.text
 
 

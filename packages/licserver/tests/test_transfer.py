@@ -36,7 +36,7 @@ def import_text(world: Any, form: str, text: str) -> tuple[int, list[tuple[int, 
     with world.services.transfer.start_import() as incoming:
         incoming.read(read_rows(form, io.StringIO(text, newline=""), ASSUMED))
         if incoming.problems:
-            return 0, [tuple(one) for one in incoming.problems], []
+            return 0, [tuple(problem) for problem in incoming.problems], []
         return incoming.commit(), [], list(incoming.generated_keys())
 
 
@@ -310,9 +310,14 @@ def test_many_rows_at_once_are_what_few_would_be(world):
     }
     count, problems, drawn = import_text(world, "jsonl", f"{json.dumps(line)}\n" * 600)
     assert (count, problems, len(drawn)) == (600, [], 600)
-    (one,) = {replace(row, license_key=None) for row in world.services.transfer.export()}
-    assert (one.note, one.slots, one.lifetime, one.allowed) == (note, None, True, ("192.0.2.0/24",))
-    assert (one.support_until, one.issued_at.isoformat()) == (
+    (license_,) = {replace(row, license_key=None) for row in world.services.transfer.export()}
+    assert (license_.note, license_.slots, license_.lifetime, license_.allowed) == (
+        note,
+        None,
+        True,
+        ("192.0.2.0/24",),
+    )
+    assert (license_.support_until, license_.issued_at.isoformat()) == (
         date(2027, 1, 31),
         "2026-02-03T04:05:06.789012+00:00",
     )

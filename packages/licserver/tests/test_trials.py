@@ -88,9 +88,9 @@ async def test_an_app_that_was_installed_again_goes_on_with_its_trial(site, shop
     assert (await site.verify(key, homes[3]))[0] == 200
     trials += [(await ask(site, **more))[1] for more in ({}, {"domain": 7}, {"domain": homes[4]})]
     assert trials == trials[:1] * 10
-    assert [one[0] for one in world.held(key)] == [homes[3]], "three times in 30 days"
-    moved = [one for one in shop.audit.list_page().items if one.action == "license.move"]
-    assert [one.details["freed"] for one in moved] == [1, 1, 1]
+    assert [activation[0] for activation in world.held(key)] == [homes[3]], "three times in 30 days"
+    moved = [entry for entry in shop.audit.list_page().items if entry.action == "license.move"]
+    assert [entry.details["freed"] for entry in moved] == [1, 1, 1]
 
 
 async def test_a_request_that_is_wrong_starts_nothing(site, shop, world):
@@ -111,8 +111,8 @@ async def test_a_request_that_is_wrong_starts_nothing(site, shop, world):
 async def test_an_address_starts_as_many_trials_as_it_may(site, shop, world):
     """Other machine ids do not help, what runs already is not counted, and the next day there are more."""
     answers = [(await ask(site, name=number))[1] for number in range(8)]
-    assert ["license_key" in one for one in answers] == [True] * 5 + [False] * 3
-    assert {one["error"] for one in answers[5:]} == {"too_many_trials"}
+    assert ["license_key" in answer for answer in answers] == [True] * 5 + [False] * 3
+    assert {answer["error"] for answer in answers[5:]} == {"too_many_trials"}
     assert await ask(site, name=0) == (200, answers[0])
     assert (await ask(site, name="other", source="127.0.0.2"))[0] == 200
     world.clock.forward(days=1)
@@ -125,7 +125,7 @@ async def test_neighbours_in_a_network_of_ipv6_are_one_address(make_world, open_
     world.services.products.change("app", trial_days=14)
     site = await open_site(world)
     sources = [f"2001:db8:0:1:{number:x}::7" for number in range(7)] + ["2001:db8:0:2::7"]
-    statuses = [(await ask(site, name=one, **{"X-Forwarded-For": one}))[0] for one in sources]
+    statuses = [(await ask(site, name=source, **{"X-Forwarded-For": source}))[0] for source in sources]
     assert statuses == [200] * 5 + [403] * 2 + [200]
 
 
@@ -254,7 +254,7 @@ def test_trials_are_found(world, shop):
     bought = world.key()
     trial = shop.trials.start("app", machine(), "192.0.2.1")[0]
     found = {
-        which: [one.id for one in shop.licenses.search(which).items]
+        which: [license_.id for license_ in shop.licenses.search(which).items]
         for product in (None, "app")
         for trial_only in (True, False, None)
         for which in [LicenseFilter(product=product, trial=trial_only)]
@@ -316,4 +316,4 @@ def test_a_conversion_and_a_sweep_that_meet_lose_nothing(world, shop):
             except NotFoundError:
                 continue
         assert swept.result().trials == 8 - len(converted)
-    assert {one.id for one in shop.licenses.list_all()} == set(converted)
+    assert {license_.id for license_ in shop.licenses.list_all()} == set(converted)

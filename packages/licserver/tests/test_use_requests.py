@@ -113,7 +113,7 @@ def test_refusals_have_codes():
         use_refusal_response,
         (ConsumeRefusal.NOT_METERED, ConsumeRefusal.NOT_ACTIVATED, ConsumeRefusal.EXPIRED),
     )
-    assert [(one.status, *json.loads(one.content).values()) for one in others] == [
+    assert [(response.status, *json.loads(response.content).values()) for response in others] == [
         (403, "not_entitled", "The license has no quota of this name."),
         (403, "not_activated", "The license is not activated here; verify it first."),
         (401, "license_expired", "The license has expired."),

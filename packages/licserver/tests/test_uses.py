@@ -82,10 +82,10 @@ def test_racers_and_retries_never_exceed_the_limit(use):
                     pass
 
     threads = [threading.Thread(target=race, args=(racer,)) for racer in range(16)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(set(counted)) == 100
     assert not {*counted} & {*refused}
     with pytest.raises(QuotaExceededError):
@@ -102,10 +102,10 @@ def test_one_use_that_races_with_itself_counts_once(use):
         answers.append(use("the-same", 7).used)
 
     threads = [threading.Thread(target=race) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert answers == [7] * 8
 
 
@@ -116,7 +116,7 @@ def test_warnings_are_sent_once(world, use):
         use(f"id-{number}", amount)
     use("id-9", 100, {"limit": 100, "per": "day"})
     jobs = world.services.repositories.queue.list_page("webhook-events", limit=10)
-    types = sorted(one.payload["type"] for one in jobs)
+    types = sorted(job.payload["type"] for job in jobs)
     assert types == ["entitlement.nearly_used", "entitlement.used_up", "entitlement.used_up"]
 
 
@@ -152,10 +152,10 @@ async def test_the_admin_api_shows_the_use(world, api):
     world.services.uses.consume(second.id, "calls", {"limit": 9, "per": "day"}, 2, "id-1")
     world.clock.forward(days=1)
     world.services.uses.consume(second.id, "exports", QUOTA, 3, "id-2")
-    listed = {one["id"]: one["uses"] for one in (await api("GET", "/licenses"))[1]["items"]}
+    listed = {license_["id"]: license_["uses"] for license_ in (await api("GET", "/licenses"))[1]["items"]}
     exports = {"name": "exports", "limit": 100, "resets_at": "2026-07-01T00:00:00Z"}
     assert listed[first.id.hex()][0] == (await api("GET", f"/licenses/{first.id.hex()}"))[1]["uses"][0]
     assert {**exports, "used": 7} in listed[first.id.hex()]
     assert {**exports, "used": 3} in listed[second.id.hex()]
-    assert {one["used"] for one in listed[second.id.hex()]} == {0, 3}, "the day is over"
+    assert {use_["used"] for use_ in listed[second.id.hex()]} == {0, 3}, "the day is over"
     assert listed[other.id.hex()] == []

@@ -78,8 +78,8 @@ async def test_who_does_not_ask_sees_no_difference(signing_site, site):
     """Without the header the answer is byte for byte that of a server without keys."""
     body = verify_body("CP-rubbish")
     answers = []
-    for one in (signing_site, site):
-        status, headers, answer = await one.call("POST", VERIFY, data=body)
+    for target in (signing_site, site):
+        status, headers, answer = await target.call("POST", VERIFY, data=body)
         answers.append((status, answer, sorted(name for name in headers if name != "Date")))
     assert answers[0] == answers[1]
     assert "Signature" not in answers[0][2]
@@ -93,8 +93,8 @@ async def test_a_server_without_keys_answers_unsigned(site, make_signing_world, 
         "signing_keys",
         tuple(SigningKey(key.private, key.added_at, clock()) for key in gone.services.vault.signing_keys),
     )
-    for one in (site, await open_site(gone)):
-        status, answered = await call(one, "POST", VERIFY, verify_body("CP-rubbish"))
+    for target in (site, await open_site(gone)):
+        status, answered = await call(target, "POST", VERIFY, verify_body("CP-rubbish"))
         assert status == 403
         assert "Signature" not in answered.headers
 

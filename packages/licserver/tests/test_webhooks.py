@@ -255,7 +255,7 @@ def test_a_failure_is_repeated_with_the_same_id_and_another_time(world, sent):
     second = service.prepare(job).headers
     assert first["webhook-id"] == second["webhook-id"]
     assert first["webhook-timestamp"] != second["webhook-timestamp"]
-    assert [len(one["webhook-signature"].split()) for one in (first, second)] == [1, 2]
+    assert [len(event["webhook-signature"].split()) for event in (first, second)] == [1, 2]
     service.record(job, 204, "")
     assert service.get(endpoint).failing_since is None
     world.clock.forward(days=1)

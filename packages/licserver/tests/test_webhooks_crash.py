@@ -83,4 +83,4 @@ def test_a_kill_loses_no_event_and_changes_no_id(program):
         data = standardwebhooks.Webhook(secret).verify(body, headers)["data"]
         events[data["license_id"]].add((event_id, body))
     assert events.keys() == issued
-    assert {len(one) for one in events.values()} == {1}
+    assert {len(value) for value in events.values()} == {1}

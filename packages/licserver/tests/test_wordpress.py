@@ -56,7 +56,9 @@ async def test_fields_are_in_the_next_answer(site, world, publish):
         "tested": "6.8",
         "details_url": PAGE,
     }
-    assert {one.wordpress.tested for one in world.services.releases.list_files("app", "1.5")} == {"6.8"}
+    assert {release.wordpress.tested for release in world.services.releases.list_files("app", "1.5")} == {
+        "6.8"
+    }
     change("app", "1.5", **dict.fromkeys(ALL))
     assert wordpress_fields(await check(site, key)) == {"requires": None, "tested": None}
 

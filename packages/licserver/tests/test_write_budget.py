@@ -182,9 +182,9 @@ def test_the_day_after_a_loop_is_noted_again(world):
     for _ in range(3):
         customer.verify_and_deactivate()
         customer.show_key()
-    lines = [one.action for one in world.services.audit.list_page().items]
+    lines = [entry.action for entry in world.services.audit.list_page().items]
     assert (lines.count("license.move"), lines.count("license.reveal")) == (2, 2)
-    events = [one.payload["type"] for one in world.services.repositories.queue.list_page(EVENTS)]
+    events = [job.payload["type"] for job in world.services.repositories.queue.list_page(EVENTS)]
     assert events.count(EventType.ACTIVATION_CREATED) == events.count(EventType.ACTIVATION_FREED) == 2
     customer.store.close()
 
@@ -194,7 +194,7 @@ def test_what_support_does_is_noted_each_time(world):
     key = world.key()
     for _ in range(15):
         world.services.licenses.reveal(key)
-    lines = [one.action for one in world.services.audit.list_page().items]
+    lines = [entry.action for entry in world.services.audit.list_page().items]
     assert lines.count("license.reveal") == 15
 
 
@@ -377,7 +377,7 @@ def test_a_server_sweeps_once_a_day_by_itself(world):
     world.services.retention.sweep_daily()  # the first start begins to count
     world.clock.forward(days=800)
     daily()
-    assert [one.action for one in world.services.audit.list_page().items] == ["sweep"]
+    assert [entry.action for entry in world.services.audit.list_page().items] == ["sweep"]
     with world.services.database.reading() as connection:
         swept.append(connection.exec_driver_sql("SELECT value FROM facts WHERE name = 'swept_at'").scalar())
     world.clock.forward(hours=1)
@@ -446,7 +446,7 @@ def test_the_table_names_all_that_is_stored(kind):
 
 def test_the_table_names_nothing_else():
     """And nothing twice."""
-    names, known = table_names(), {str(one) for kind in STORED.values() for one in kind}
+    names, known = table_names(), {str(part) for kind in STORED.values() for part in kind}
     assert sorted(set(names)) == sorted(names)
     assert set(names) <= known
 
@@ -469,6 +469,8 @@ async def test_customers_who_write_leave_turns_to_new_activations(world, open_si
 
     monkeypatch.setattr(SeatService, "hold", note)
     fields = [{"license_key": key, "domain": "pc", "seat": f"{n:032x}"} for n, key in enumerate(keys * 2)]
-    answers = await asyncio.gather(*(site.call("POST", "/api/v1/licenses/seat", json=one) for one in fields))
+    answers = await asyncio.gather(
+        *(site.call("POST", "/api/v1/licenses/seat", json=field) for field in fields)
+    )
     assert {status for status, _, _ in answers} == {200}
     assert max(most) == (1 if engine_name == "sqlite" else 2)

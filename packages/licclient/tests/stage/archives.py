@@ -74,8 +74,8 @@ def zip_of(*entries: zipfile.ZipInfo, patch: tuple[bytes, bytes] | None = None) 
     with zipfile.ZipFile(raw, "w") as zipped, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zipfile notices that a name is there twice
         zipped.writestr(entry("good.txt"), b"good")
-        for one in entries:
-            zipped.writestr(one, b"bad")
+        for entry_ in entries:
+            zipped.writestr(entry_, b"bad")
     content = raw.getvalue()
     return content if patch is None else content.replace(*patch)
 
