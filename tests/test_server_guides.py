@@ -315,6 +315,26 @@ def test_an_event_is_verified_as_the_page_says() -> None:
     assert names["event"]["data"] == {"product": "my-app"}
 
 
+@pytest.mark.slow
+def test_a_shop_of_your_own_reports_a_purchase_as_the_page_shows(tmp_path: Path) -> None:
+    """The page's commands and its program, as a vendor pastes them, lead to a license of the customer."""
+    (program,) = _blocks("docs/server/sales.md", "python")
+    (commands,) = (block for block in _blocks("docs/server/sales.md", "sh") if "--kind standard" in block)
+    (tmp_path / "sell.py").write_text(program)
+    script = f"""{PHOTO_LAB}
+    {commands}
+    command licserver serve --port 0 >answered 2>&1 & server=$!
+    until grep -q "listening on" answered; do kill -0 $server; sleep 0.1; done
+    sed -i "s|https://licenses.example.com|$(grep -om1 'http://[0-9.:]*' answered)|" sell.py
+    python sell.py
+    until licserver license list | grep ann@example.com; do kill -0 $server; sleep 0.1; done
+    kill $server; wait $server
+    """
+    done = _run(script, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '{"status":"accepted"}' in done.stdout
+
+
 def test_the_test_of_an_app_that_the_page_shows(license_server: LicenseServer) -> None:
     """The fixture's server knows the key while the app runs, and no longer when the test has revoked it."""
     (block,) = _blocks("docs/deploy.md", "python")
