@@ -54,7 +54,9 @@ def test_a_page_has_no_ids_of_decisions(name: str) -> None:
 def test_a_generated_reference_has_no_ids_of_decisions() -> None:
     """What docstrings and OpenAPI documents bring along; `nox -s docs` builds these pages."""
     pytest.importorskip("sphinx", reason="Sphinx is not installed here: nox -s docs")
-    built = sorted((DOCS / "_build" / "html" / "reference").glob("*.html"))
+    if not (folder := DOCS / "_build" / "html" / "reference").is_dir():
+        pytest.skip("the site is not built here: nox -s docs")
+    built = sorted(folder.glob("*.html"))
     assert len(built) >= 7
     found = {page.name: re.findall(r"\bD-\d+", page.read_text(encoding="utf-8")) for page in built}
     assert {name: ids for name, ids in found.items() if ids} == {}
