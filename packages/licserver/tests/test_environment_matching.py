@@ -44,6 +44,8 @@ def test_an_entry_is_kept_in_one_form(typed, kept):
 WRONG = ["", "  ", "*", "*.", "*.*", "*.*.example.org", "a.*.example.org", "*example.org", "example.org/x"]
 WRONG += [
     "203.0.113.0/33",
+    "10.0.0.0/0",
+    "2001:db8::/0",
     "2001:db8::/129",
     "203.0.113.0/",
     "a\x00b",

@@ -508,6 +508,23 @@ def test_sales_that_are_called_by_an_address_stay_apart(world, monkeypatch):
     assert sorted(map(len, by_subscription.values())) == [2, 2]
 
 
+@both_engines
+def test_an_order_that_is_called_by_an_erased_address_issues_no_second_key(world, monkeypatch):
+    """Also one of another customer: the shop delivers it again, and it is still the same order."""
+    monkeypatch.setenv("STANDARD_SECRET", shops.SECRETS["standard"])
+    sales.add(world, "standard")
+    ordered = {"order_id": f"gift for {ANN}", "external_id": "app"}
+    sales.process(world, "standard", shops.standard("purchase.completed", **ordered, customer_email=BOB))
+    (before,) = sales.licenses(world)
+    world.services.personal_data.erase(ANN)
+    again = shops.standard("purchase.completed", **ordered, customer_email=BOB, customer_language="de")
+    sales.process(world, "standard", again)
+    sales.process(world, "standard", shops.standard("purchase.refunded", order_id=ordered["order_id"]))
+    (after,) = sales.licenses(world)
+    assert (after.id, after.revoked_at is not None) == (before.id, True)
+    assert holding(world, ANN) == []
+
+
 # --- many licenses -------------------------------------------------------------------------------
 
 

@@ -319,7 +319,15 @@ def test_an_unknown_event_is_refused(world):
 
 def test_an_endpoint_that_is_never_sent_to_is_refused_at_once(world, make_world):
     """Not after five days of failed deliveries. A name may lead anywhere, and is checked later."""
-    for host in ("127.0.0.1", "0x7f.1", "localhost", "[::1]", "10.0.0.1:8443", "169.254.169.254"):
+    for host in (
+        "127.0.0.1",
+        "0x7f.1",
+        "localhost",
+        "ip6-localhost",
+        "[::1]",
+        "10.0.0.1:8443",
+        "169.254.169.254",
+    ):
         with pytest.raises(InvalidInputError, match=r"not a public address.*LICSERVER_WEBHOOK_NETWORKS"):
             world.services.webhooks.add(f"https://{host}/in")
     world = make_world(webhook_networks=LOOPBACK)

@@ -240,6 +240,9 @@ def parse_entry(text: str, v6_prefix: int = 128) -> str:
             network = parse_network(trimmed)
         except ValueError:
             raise InvalidEntryError(f"{text!r} is not a network; write it like 203.0.113.0/24") from None
+        typed = parse_ip(trimmed.partition("/")[0])
+        if network.prefixlen == 0 and typed is not None and int(typed) != 0:
+            raise InvalidEntryError(f"{text!r} is every address; write {network} if you mean that")
         if network.version == 6 and network.prefixlen > v6_prefix:  # noqa: PLR2004 - IPv6
             network = network.supernet(new_prefix=v6_prefix)
         return str(network)

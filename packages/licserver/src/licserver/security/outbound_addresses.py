@@ -50,6 +50,14 @@ _DENIED_IPV6: Final = tuple(
 )
 
 
+_LOOPBACK: Final = {
+    "localhost": "127.0.0.1",
+    "localhost.localdomain": "127.0.0.1",
+    "ip6-localhost": "::1",
+    "ip6-loopback": "::1",
+}
+"""Names that systems have in /etc/hosts."""
+
 _OCTETS: Final = 4
 _NUMBER: Final = re.compile(r"[0-9]{1,12}|0x[0-9a-f]{0,10}")
 
@@ -62,8 +70,8 @@ def parse_address(text: str) -> Address:
 def read_host(host: str) -> Address | None:
     """Parse a host that is an address, in any form that systems accept; None for a name."""
     host = host.rstrip(".").lower()
-    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761, 6.3
-        return ipaddress.IPv4Address("127.0.0.1")
+    if host in _LOOPBACK or host.endswith(".localhost"):  # RFC 6761, 6.3
+        return ipaddress.ip_address(_LOOPBACK.get(host, "127.0.0.1"))
     if ":" in host:
         return parse_address(host)
     parts = host.split(".")

@@ -29,6 +29,7 @@ from licserver.services.licenses import revoke_licenses
 from licserver.services.mail import open_private
 from licserver.services.tokens import open_response
 from licserver.settings import Settings
+from licserver.shops.facts import Fact, dump_fact, load_fact
 
 _log = logging.getLogger("licserver.personal_data")
 
@@ -145,6 +146,20 @@ class PersonalDataService(Service):
         if held:
             self._clean_files(held)
         return len(held)
+
+    def rename(self, facts: Sequence[Fact]) -> list[Fact]:
+        """Return facts of a shop with the names that orders got whose ids have an erased address.
+
+        Such an order would issue its licenses again. A customer's own address stays: that is a new purchase.
+        """
+        return [self._rename(fact) for fact in facts]
+
+    def _rename(self, fact: Fact) -> Fact:
+        text = dumped = dump_fact(fact)
+        for address in sorted({*list_addresses(text)}) if "@" in text or "%40" in text else ():
+            if self._context.repositories.personal_data.is_erased(self._hash(address)):
+                text = AddressPattern(address).erase(text, self._name)
+        return fact if text == dumped else load_fact(text, getattr(fact, "email", None))
 
     # --- finding
 

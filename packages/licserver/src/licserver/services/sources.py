@@ -29,6 +29,7 @@ from licserver.errors import ConflictError, InvalidInputError, LicserverError, N
 from licserver.services.context import Context, Service
 from licserver.services.license_terms import check_lifetime, check_seats, check_slots
 from licserver.services.lists import Page, page_by_id
+from licserver.services.personal_data import PersonalDataService
 from licserver.services.products import check_plans, find_product
 from licserver.services.sales.problems import UNREADABLE, ProblemService
 from licserver.services.sales.rows import dump_content
@@ -258,6 +259,7 @@ class SourceService(Service):
         return self._store(source, delivery, WAITING if delivery.facts else IGNORED)
 
     def _store(self, source: Source, delivery: Delivery, state: str) -> Receipt:
+        delivery = delivery._replace(facts=tuple(PersonalDataService(self._context).rename(delivery.facts)))
         now, reason, note = self._context.now(), to_line(delivery.reason), to_line(delivery.note)
         content = dump_content(delivery.facts, note=note) if delivery.facts else None
         with self._context.transaction() as tx:

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_, select, true
 
 from licserver.database.repositories.base import Repository, in_batches
 from licserver.database.repositories.erasure import PersonEraser
@@ -257,6 +257,10 @@ class PersonalDataRepository(Repository):
     def add_erasure(self, name: str, note: bytes) -> None:
         """Store that an address was erased, by its hash."""
         self._put(licenses.facts, {"name": f"{_ERASURE}{name}", "value": note})
+
+    def is_erased(self, name: str) -> bool:
+        """Return whether an address was erased, by its hash."""
+        return self._scalar(select(exists().where(licenses.facts.c.name == f"{_ERASURE}{name}"))) is True
 
     def list_erasures(self) -> dict[str, bytes]:
         """Load the hashes of erased addresses, each with its note."""

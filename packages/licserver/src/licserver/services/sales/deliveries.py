@@ -10,6 +10,7 @@ from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source, S
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import BuryJobError, InvalidInputError, RetryJobError
 from licserver.services.context import Context, Service
+from licserver.services.personal_data import PersonalDataService
 from licserver.services.sales.plans import LargePlan, read_basis
 from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
 from licserver.services.sales.rows import load_content, load_note, load_objects
@@ -124,7 +125,7 @@ class DeliveryWork:
 
     def _list_objects(self, event: StoredEvent) -> tuple[list[Fact], set[str]]:
         """Return the facts of a delivery, and the objects that it is about."""
-        facts = [*load_content(event), *self._fetched]
+        facts = [*load_content(event), *PersonalDataService(self._context).rename(self._fetched)]
         return facts, {*load_objects(event), *(link for fact in facts for link in links_of(fact))}
 
     def _apply(self, tx: Context) -> str | None:
