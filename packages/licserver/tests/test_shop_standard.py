@@ -1,13 +1,16 @@
 """What a shop of one's own reports, in any order: nothing that was paid is lost, nothing is taken over."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from harness import shops
-from harness.contracts import GRACE, License, Vendor, at, play, text
-from licserver.shops.contract import Answer, AttentionKind, Rules
+from harness.contracts import GRACE, License, Vendor, at, mapped, play, text
+from licserver.shops import standard
+from licserver.shops.contract import Answer, Attention, AttentionKind, Rules
+from licserver.shops.facts import Fact, Order
 
 
 def purchase(order: str, days: float = 0, **data: Any) -> bytes:
@@ -29,6 +32,16 @@ def renewal(days: float, paid_through: float, subscription: str = "s1", **data: 
 
 BOUGHT = purchase("1", subscription_id="s1", paid_through=text(30))
 ENDED = report("subscription.ended", 37, subscription_id="s1")
+
+
+def facts_of(body: bytes) -> list[Fact]:
+    """Return what a report describes."""
+    return list(standard.read({}, body).facts)
+
+
+def late_orders(facts: list[Fact]) -> list[Fact]:
+    """Return renewals as shops report them that renew nothing which has ended."""
+    return [replace(fact, resumes=False) for fact in facts if isinstance(fact, Order)]
 
 
 def of_order(vendor: Vendor, order: str) -> License:
@@ -55,6 +68,30 @@ def test_a_payment_of_what_is_over_does_not_go_on(paid: bytes) -> None:
         assert (vendor.ends, vendor.asked) == ([at(37)], [])
 
 
+def test_a_payment_after_an_end_of_what_has_no_license_asks_for_its_purchase_alone() -> None:
+    """There is nothing to extend."""
+    vendor = Vendor("standard")
+    vendor.take([*facts_of(ENDED), *late_orders(facts_of(renewal(40, 70)))])
+    assert vendor.asked == ["SUBSCRIPTION"]
+
+
+def test_a_late_payment_is_asked_about_once() -> None:
+    """Under the order's id, in a sentence, and no more once it was answered."""
+    vendor = Vendor("standard", mapped("app"))
+    vendor.take([*facts_of(BOUGHT), *facts_of(ENDED)])
+    vendor.take(late_orders(facts_of(renewal(40, 70, order_id="2"))))
+    question = Attention(
+        "late:s1:s1/2",
+        AttentionKind.LATE,
+        "subscription s1 has ended, and order s1/2 was paid for it later; extend its licenses by hand, or "
+        "refund the order",
+        "subscription:s1",
+    )
+    assert vendor.attention == [question]
+    vendor.answers[question.id] = Answer.LEAVE
+    assert vendor.reconcile().attention == ()
+
+
 def test_a_renewal_that_is_refunded_after_the_end() -> None:
     """The end stands again."""
     refund = report("purchase.refunded", 41, order_id="2")
@@ -73,7 +110,15 @@ def test_an_order_that_is_paid_again_after_its_refund_is_asked_about() -> None:
     """Nothing is reinstated by itself: a sender may have repeated an old report with a new instant."""
     refund = report("purchase.refunded", 5, order_id="1")
     for vendor in play("standard", "app", purchase("1"), refund, purchase("1", 9)):
-        assert (vendor.valid, vendor.asked) == ([], ["LATE"])
+        assert vendor.valid == []
+        assert vendor.attention == [
+            Attention(
+                "again:1:2026-06-24T12:00:00Z",
+                AttentionKind.LATE,
+                "order 1 was paid again after its refund or dispute; issue or reinstate by hand",
+                "order:1",
+            )
+        ]
     for vendor in play("standard", "app", purchase("1"), report("purchase.disputed", 5, order_id="1")):
         assert (vendor.valid, vendor.asked) == ([], [])
 
@@ -161,6 +206,33 @@ def test_of_two_purchases_the_refunded_one_is_revoked(refunded: str, kept: str, 
         assert len(vendor.valid) == 2
 
 
+def counted(quantity: int, external_id: str = "app", days: float = 11) -> bytes:
+    """Report what the subscription has."""
+    data = {"subscription_id": "s1", "external_id": external_id, "quantity": quantity}
+    return report("subscription.changed", days, **data)
+
+
+@pytest.mark.parametrize("external_id", ["app", "pro"])
+@pytest.mark.parametrize("orders", [["1"], ["1", "2"], ["1", "1", "2"]], ids=len)
+def test_two_purchases_that_the_shop_has_counted_since(orders: list[str], external_id: str) -> None:
+    """They are as many as it has counted, keep their keys, and a refund of one of them changes nothing."""
+    refund = report("purchase.refunded", 12, order_id="2")
+    for vendor in play("standard", "app pro", BOUGHT, SECOND, counted(len(orders), external_id)):
+        assert sorted(license_.order_id or "" for license_ in vendor.valid) == orders
+        assert {license_.ends_at for license_ in vendor.valid} == {at(60) + GRACE}
+        vendor.receive(refund)
+        assert len(vendor.valid) == len(orders)
+
+
+def test_a_purchase_after_the_shop_has_counted_is_one_more() -> None:
+    """It ends with its subscription, and goes with its own refund."""
+    third = purchase("3", 20, subscription_id="s1", paid_through=text(60))
+    for vendor in play("standard", "app", BOUGHT, SECOND, counted(2), third):
+        assert [license_.ends_at for license_ in vendor.valid] == [at(60) + GRACE] * 3
+        vendor.receive(report("purchase.refunded", 21, order_id="3"))
+        assert sorted(license_.order_id or "" for license_ in vendor.valid) == ["1", "2"]
+
+
 def test_a_refund_of_the_only_purchase_leaves_what_was_renewed() -> None:
     """The license goes on with the renewal, which was paid."""
     refund = report("purchase.refunded", 32, order_id="1")
@@ -198,7 +270,15 @@ def test_a_failed_refund_that_is_named_differently_is_asked_about(
     for vendor in play(
         "standard", "app", *bodies, report("purchase.refund_failed", 4, order_id="1", **failed)
     ):
-        assert (vendor.valid, vendor.asked) == ([], ["REFUND"])
+        assert vendor.valid == []
+        assert vendor.attention == [
+            Attention(
+                f"failed:1:{failed.get('refund_id', '1/all')}",
+                AttentionKind.REFUND,
+                "order 1: a refund failed, and another one still counts; reinstate by hand, or leave it",
+                "order:1",
+            )
+        ]
     early = report("purchase.refund_failed", 2, order_id="1", refund_id="another")
     for vendor in play("standard", "app", *bodies, early):
         assert (vendor.valid, vendor.asked) == ([], [])
@@ -223,9 +303,14 @@ def test_a_refund_of_what_was_issued_by_hand_is_asked_about() -> None:
     assert (vendor.asked, vendor.result.nothing) == ([], "no license of order 1: one was issued by hand")
     vendor.receive(report("purchase.refunded", 5, order_id="1"))
     hint = "its license was issued by hand; revoke that by hand, or leave it"
-    assert [(asked.kind, asked.text) for asked in vendor.attention] == [
-        (AttentionKind.BY_HAND, f"order 1: the order was refunded, and {hint}")
-    ]
+    text_ = f"order 1: the order was refunded, and {hint}"
+    assert vendor.attention == [Attention("by-hand:1", AttentionKind.BY_HAND, text_, "order:1")]
+    # Of an order whose lines no report has, too.
+    vendor = Vendor("standard", answers={"lines:1": Answer.ISSUED})
+    vendor.take([fact for fact in facts_of(purchase("1")) if isinstance(fact, Order)])
+    assert (vendor.asked, vendor.result.nothing) == ([], "no license of order 1: one was issued by hand")
+    vendor.receive(report("purchase.refunded", 5, order_id="1"))
+    assert vendor.asked == ["BY_HAND"]
 
 
 def test_a_sale_that_was_left_says_so() -> None:

@@ -38,11 +38,13 @@ from licserver.shops.units import (
     find_base_key,
     find_last_item,
     find_numbers,
+    find_sale,
     has_key,
     is_assigned,
     make_line_key,
     match_items,
     may_belong,
+    share_items,
 )
 
 _NO_ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType({})
@@ -222,12 +224,13 @@ class _Derivation:
 
     def _match_items(self, subscription: SubscriptionFacts) -> None:
         """Match the items of a subscription with what its first orders have sold."""
-        items = subscription.find_items()
+        listing = subscription.find_items()
         left = [unit for unit in self._units.values() if may_belong(unit, subscription)]
-        if items is None:
+        if listing is None:
             for unit in left:
                 unit.subscription = subscription
             return
+        items = share_items(left, listing, subscription)
         open_ = match_items(left, items, subscription, self._find_product)
         for unit in left:
             if unit.is_item or is_assigned(unit, subscription):
@@ -274,17 +277,12 @@ class _Derivation:
         return own if refusal is None and own is not None and self._is_sold_beside(unit) else refusal
 
     def _is_sold_beside(self, unit: Unit) -> bool:
-        """Return whether its subscription was bought several times, and another purchase is paid."""
-        if unit.is_item or not _is_purchase(unit):
-            return False
-        return any(
-            other.subscription is unit.subscription
-            and other.order is not unit.order
-            and not other.is_item
-            and _is_purchase(other)
-            and other.order is not None
-            and other.order.find_refusal(self._rules) is None
-            for other in self._units.values()
+        """Return whether its subscription was bought several times, and something else of it is paid."""
+        own = find_sale(unit)
+        beside = [other for other in self._units.values() if other.subscription is unit.subscription]
+        sales = [find_sale(other) for other in beside if find_sale(other) is not own]
+        return own is not None and any(
+            sale is None or sale.find_refusal(self._rules) is None for sale in sales
         )
 
     def _may_issue(self, unit: Unit) -> bool:
@@ -695,11 +693,6 @@ def _by_payment(order: OrderFacts) -> tuple[float, str]:
 def _name(about: str) -> str:
     """Return an object for a sentence."""
     return about.replace(":", " ", 1)
-
-
-def _is_purchase(unit: Unit) -> bool:
-    order = None if unit.order is None else unit.order.order
-    return order is not None and order.reason is OrderReason.PURCHASE
 
 
 def _find_payer(subscription: SubscriptionFacts, rules: Rules) -> OrderFacts | None:

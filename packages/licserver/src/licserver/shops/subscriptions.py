@@ -58,7 +58,7 @@ class SubscriptionFacts:
         """Whether its newest report is that it has ended."""
         return self.report is not None and self.report.state is SubscriptionState.ENDED
 
-    def find_items(self) -> tuple[Line, ...] | None:
+    def find_items(self) -> Lines | None:
         """Return what it consists of, as the newest report has it; None if no report does."""
         known = [self.items] if self.items is not None and self.items.is_complete else []
         for order_facts in reversed(self.orders):
@@ -74,7 +74,7 @@ class SubscriptionFacts:
         if not known:
             return None
         # Of the same instant its own report counts, and then that of its latest order.
-        return max(known, key=lambda listing: listing.as_of or listing.reported_at).lines
+        return max(known, key=lambda listing: listing.as_of or listing.reported_at)
 
     def find_course(self, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]) -> Course:
         """Return when it ends, and whether it holds.

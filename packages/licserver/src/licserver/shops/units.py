@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from licserver.shops.contract import Issued
-from licserver.shops.facts import Line
+from licserver.shops.facts import Line, Lines, OrderReason
 from licserver.shops.orders import OrderFacts
 from licserver.shops.subscriptions import SubscriptionFacts
 
@@ -95,6 +95,45 @@ def find_numbers(issued: Sequence[Issued]) -> dict[bytes, int]:
         taken.add(number)
         numbers[license_.license_id] = number
     return numbers
+
+
+def find_sale(unit: Unit) -> OrderFacts | None:
+    """Return the order that has sold a unit; None of an item, which any order of its subscription pays."""
+    order = None if unit.order is None else unit.order.order
+    is_sale = order is not None and order.reason is OrderReason.PURCHASE and not unit.is_item
+    return unit.order if is_sale else None
+
+
+def share_items(left: list[Unit], listing: Lines, subscription: SubscriptionFacts) -> list[Line]:
+    """Let several purchases of what became one item keep their licenses; return the items for the first ones.
+
+    Together those of before the listing are as many as the item has, and later ones are more. All but the
+    first purchase are removed from `left`.
+    """
+    at, items = listing.as_of or listing.reported_at, list[Line]()
+    for item in listing.lines:
+        sales = [
+            (unit, order)
+            for unit in left
+            if (order := find_sale(unit)) is not None
+            and unit.quantity is not None
+            and (len(listing.lines) == 1 or unit.sold == item.sold)
+        ]
+        if item.quantity is None or len({id(order) for _, order in sales}) <= 1:
+            items.append(item)
+            continue
+        first, missing = sales[0][0], item.quantity - (sales[0][0].quantity or 0)
+        for unit, order in sales[1:]:
+            left.remove(unit)
+            paid_at = order.find_paid_at()
+            if paid_at is not None and paid_at > at:
+                unit.subscription = subscription
+                continue
+            share = min(unit.quantity or 0, max(missing, 0))
+            missing -= share
+            assign_item(unit, item._replace(quantity=share), subscription)
+        items.append(item._replace(quantity=min(item.quantity, (first.quantity or 0) + max(missing, 0))))
+    return items
 
 
 def match_items(
