@@ -42,7 +42,7 @@ OTHER_PURPOSE = "The answer's signature is for another purpose."
 OTHER_CALL = "The answer was signed for another call."
 NO_TIME = "The answer's signature does not say when it was made and for how long."
 UNFIT = (
-    "The answer's signature does not fit what was asked at https://x.example. Somebody changed one of them on"
+    "The answer's signature does not fit what was asked at https://x.example. One of them was changed on"
     " the way, or the service takes itself for another address (its LICSERVER_BASE_URL)."
 )
 

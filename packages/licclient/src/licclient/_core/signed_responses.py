@@ -165,8 +165,8 @@ def check_signature(
         if key.verify(_decode(signatures[member["label"]]), base):
             return Signed(_instant(parameters["created"]), _instant(parameters["expires"]))
         problem = (
-            f"The answer's signature does not fit what was asked at {_origin(call.url)}. Somebody changed one"
-            " of them on the way, or the service takes itself for another address (its LICSERVER_BASE_URL)."
+            f"The answer's signature does not fit what was asked at {_origin(call.url)}. One of them was"
+            " changed on the way, or the service takes itself for another address (its LICSERVER_BASE_URL)."
         )
     return UntrustedResponseError(problem)
 
