@@ -26,7 +26,7 @@ from licserver.domain.seats import SeatRefusal, SeatRequest
 from licserver.errors import TooManyMovesError
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.webhooks import EventType
-from licserver.security.secrets_file import SECRETS_FILE, format_signing_key, new_secrets
+from licserver.security.secrets_file import format_signing_key, new_secrets
 from licserver.services.audit import SWEPT_EVERY
 from licserver.services.context import CUSTOMER
 from licserver.services.mail import QUEUES as MAIL_QUEUES
@@ -422,9 +422,11 @@ def table_names():
 
 def find_files():
     """Return what the program writes into the data folder, by its source."""
-    found = re.compile(r"data_dir / (?:[\"']([^\"']+)[\"']|SECRETS_FILE)")
+    found = re.compile(
+        r"""data_dir / ["']([^"']+)["']|^(?:SECRETS_)?FILE: Final = "([^"]+)\"""", re.MULTILINE
+    )
     texts = [path.read_text("utf-8") for path in SOURCES.rglob("*.py")]
-    return {match[1] or SECRETS_FILE for text in texts for match in found.finditer(text)}
+    return {match[1] or match[2] for text in texts for match in found.finditer(text)}
 
 
 STORED = {
