@@ -122,7 +122,7 @@ def test_whose_page_sent_a_form(headers, is_ours):
     [
         *("https://evil.example", "//evil.example", "/\\evil.example", "/console//evil.example"),
         *("/api", "/consoles", "", "/console/\r\nSet-Cookie: a=b", "javascript:alert(1)"),
-        "/console@evil.example",
+        *("/console@evil.example", "/console/../account", "/console/%2e%2E/account", "/console/a/.."),
     ],
 )
 def test_signing_in_leads_nowhere_else(path):

@@ -31,6 +31,8 @@ CONSOLE_COOKIE: Final = SessionCookie("__Host-licserver", "licserver", HOME)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _OWN_PATH: Final = re.compile(r"/console(/[A-Za-z0-9._~/%-]*)?(\?[A-Za-z0-9._~/%&=+:@,-]*)?")
 
+_DOTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)  # a browser leaves the console by them
+
 
 def read_cookie(header: str, name: str) -> str | None:
     """Return the value of a cookie from a ``Cookie`` header; of a repeated name the last value.
@@ -126,4 +128,5 @@ def _split(url: str) -> SplitResult:
 
 def own_path(path: str) -> str:
     """Return the path if it is of the console, otherwise the console's first page; never another site."""
-    return path if _OWN_PATH.fullmatch(path) and "//" not in path else HOME
+    is_own = _OWN_PATH.fullmatch(path) and "//" not in path and not _DOTS.search(path.partition("?")[0])
+    return path if is_own else HOME
