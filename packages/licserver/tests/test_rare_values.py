@@ -11,7 +11,7 @@ from licserver.domain.decisions import Offer
 from licserver.domain.environments import InvalidDomainError, normalise_domain
 from licserver.domain.mail_addresses import InvalidAddressError, parse_address, parse_sender
 from licserver.domain.offers import ListedRelease, public_feed_license
-from licserver.domain.personal_data import fold_address, list_addresses
+from licserver.domain.personal_data import find_addresses, fold_address
 from licserver.domain.records import Artifact, Product, Release, Rollout
 from licserver.domain.text import describe_span
 from licserver.protocol.conversion import Conversion, Quantity
@@ -63,7 +63,7 @@ def test_an_address_without_a_form_in_dns_has_one_spelling():
     """And what only looks like an address is not reported."""
     for domain in ("\N{ZERO WIDTH JOINER}.example", "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 33):
         assert fold_address(f"ann@{domain}") == f"ann@{domain}"
-    assert [*list_addresses("mailto=jo@example.com, x=@example.com")] == [
+    assert [*find_addresses("mailto=jo@example.com, x=@example.com")] == [
         "mailto=jo@example.com",
         "jo@example.com",
         "x=@example.com",

@@ -17,10 +17,10 @@ from licserver.database.repositories import Repositories
 from licserver.database.repositories.base import in_batches
 from licserver.database.repositories.erasure import BATCH, PersonEraser, list_batches
 from licserver.database.repositories.personal_columns import Row
-from licserver.database.repositories.personal_data import Known, PersonalData, to_plain
+from licserver.database.repositories.personal_data import Known, PersonalData, holds_address, to_plain
 from licserver.database.schema import read_version
 from licserver.database.timelines import Timelines
-from licserver.domain.personal_data import ERASED, AddressPattern, fold_address, is_address, list_addresses
+from licserver.domain.personal_data import ERASED, AddressPattern, find_addresses, fold_address, is_address
 from licserver.errors import InvalidInputError, LicserverError, NotFoundError, SecretsError
 from licserver.security.private_files import new_file
 from licserver.services.context import Context, Service
@@ -156,7 +156,7 @@ class PersonalDataService(Service):
 
     def _rename(self, fact: Fact) -> Fact:
         text = dumped = dump_fact(fact)
-        for address in sorted({*list_addresses(text)}) if "@" in text or "%40" in text else ():
+        for address in sorted({*find_addresses(text)}) if "@" in text or "%40" in text else ():
             if self._context.repositories.personal_data.is_erased(self._hash(address)):
                 text = AddressPattern(address).erase(text, self._name)
         return fact if text == dumped else load_fact(text, getattr(fact, "email", None))
@@ -164,13 +164,15 @@ class PersonalDataService(Service):
     # --- finding
 
     def _find(self, address: str, before: datetime | None = None) -> tuple[AddressPattern, PersonalData]:
-        pattern = AddressPattern(address)
+        repository, name = self._context.repositories.personal_data, self._context.vault.pseudonym
+        spellings = {address, *repository.find_spellings(AddressPattern(address))}
+        pattern = AddressPattern(address, spellings)
         known = Known(
-            self._context.vault.pseudonym("mail", address.casefold()).hex(),
-            self._context.vault.pseudonym("account", fold_email(address)),
+            {name("mail", spelling.casefold()).hex() for spelling in spellings},
+            {name("account", fold_email(spelling)) for spelling in spellings},
             *self._find_sealed(pattern),
         )
-        return pattern, self._context.repositories.personal_data.find(pattern, known, before)
+        return pattern, repository.find(pattern, known, before)
 
     def _find_sealed(self, pattern: AddressPattern) -> tuple[list[int], list[int]]:
         """Return the ids of jobs and of recorded responses that hold an address, encrypted."""
@@ -191,11 +193,9 @@ class PersonalDataService(Service):
 
     def _list_addresses(self) -> list[str]:
         """Return every text in the database that may be a mail address, each once."""
-        addresses = set[str]()
-        for text in self._context.repositories.personal_data.list_texts():
-            addresses.update(list_addresses(text))
+        addresses = {*self._context.repositories.personal_data.list_addresses()}
         for _, _, text in self._open_sealed():
-            addresses.update(list_addresses(text))
+            addresses.update(find_addresses(text))
         return sorted(addresses)
 
     # --- erasing
@@ -333,7 +333,7 @@ def _describe(table: str, row: Row, own: Collection[bytes], pattern: AddressPatt
     record = to_plain(table, row)
     license_id = row["id"] if table == "licenses" else row.get("license_id")
     if license_id is not None and license_id not in own:
-        kept = {name for name, value in record.items() if isinstance(value, str) and pattern.is_in(value)}
+        kept = {name for name, value in record.items() if holds_address(pattern, name, value)}
         record = {name: value for name, value in record.items() if name in {"id", "license_id", *kept}}
     for name in _JSON & record.keys():
         with suppress(ValueError, TypeError):

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, select, tuple_, update
 
 from licserver.database.repositories.base import in_batches
-from licserver.database.repositories.personal_columns import Key, Row, key_of, person_columns
+from licserver.database.repositories.personal_columns import ADDRESS, Key, Row, key_of, person_columns
 from licserver.database.tables import licenses, metadata, sales
 from licserver.domain.personal_data import ERASED, AddressPattern
 
@@ -60,9 +60,11 @@ class PersonEraser(NamedTuple):
         """Return the new values of a row that stays."""
         values = dict[str, Any]()
         for column in person_columns(table):
-            if self.pattern.is_in(row[column.key]):
-                erased = self.pattern.erase(row[column.key], self.name)
-                values[column.key] = None if column.name == "customer_email" else erased
+            value = row[column.key]
+            if column.name == ADDRESS and self.pattern.is_it(value):
+                values[column.key] = None
+            elif self.pattern.is_in(value) and (column.name != ADDRESS or self.pattern.is_listed(value)):
+                values[column.key] = self.pattern.erase(value, self.name)
         license_id = _license_of(table, row)
         if license_id in self.ids:
             if table is licenses.trials and license_id not in self.kept:

@@ -68,6 +68,9 @@ OTHERS: Final[Mapping[str, str]] = {
 }
 """Table → columns with text of the vendor, and of a fixed choice."""
 
+ADDRESS: Final = "customer_email"
+"""A column that holds an address and nothing else."""
+
 _SHOPS: Final = "sale_"
 
 

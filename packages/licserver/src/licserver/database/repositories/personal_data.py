@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_
 from licserver.database.repositories.base import Repository, in_batches
 from licserver.database.repositories.erasure import PersonEraser
 from licserver.database.repositories.licenses import lock_licenses
-from licserver.database.repositories.personal_columns import Key, Row, key_of, person_columns
+from licserver.database.repositories.personal_columns import ADDRESS, Key, Row, key_of, person_columns
 from licserver.database.tables import access, events, licenses, metadata, sales
-from licserver.domain.personal_data import AddressPattern
+from licserver.domain.personal_data import AddressPattern, find_addresses, split_addresses
 from licserver.protocol.webhooks import EventType
 
 _TIMES: Final = (
@@ -30,6 +30,7 @@ _MENTIONS: Final[Mapping[sa.Table, Sequence[sa.Column[str]]]] = {
 _ID: Final = re.compile("[0-9a-f]{32}")
 
 _LITERAL: Final = re.compile("[%_~]")  # what LIKE would not take as it is
+_NOT_ASCII: Final = "[^ -~]"
 _CHUNK: Final = 50
 _FETCHED: Final = 1_000
 
@@ -37,8 +38,8 @@ _FETCHED: Final = 1_000
 class Known(NamedTuple):
     """A customer's data without readable text: keyed hashes and encrypted rows."""
 
-    owner: str
-    code_address: bytes
+    owners: Collection[str]
+    code_addresses: Collection[bytes]
     jobs: Collection[int] = ()
     receipts: Collection[int] = ()
 
@@ -67,7 +68,7 @@ def find_person(
 
     for table in metadata.sorted_tables:
         add(table, _find_text(connection, table, pattern))
-    mine = [row for row in by_table["licenses"].values() if pattern.is_in(row["customer_email"])]
+    mine = [row for row in by_table["licenses"].values() if pattern.is_it(row[ADDRESS])]
     ids = [row["id"] for row in mine if before is None or row["issued_at"] <= before]
     newer = {row["id"] for row in mine}.difference(ids)
     for table, condition in (*_of_licenses(ids), *_of_address(known)):
@@ -100,11 +101,32 @@ def _find_text(connection: Connection, table: sa.Table, pattern: AddressPattern)
     columns = person_columns(table)
     if not columns:
         return
-    likes = [func.lower("%" + _LITERAL.sub(r"~\g<0>", form) + "%") for form in pattern.forms]
-    condition = or_(*(func.lower(column).like(like, escape="~") for column in columns for like in likes))
-    for row in _select(connection, table, condition):
-        if any(pattern.is_in(row[column.key]) for column in columns):
+    for row in _select(connection, table, or_(*(_may_hold(column, pattern) for column in columns))):
+        if any(holds_address(pattern, column.name, row[column.key]) for column in columns):
             yield row
+
+
+def _may_hold(column: sa.Column[Any], pattern: AddressPattern) -> ColumnElement[bool]:
+    """Return the condition that a column may hold the address: in a known form, or as another spelling."""
+    likes = [func.lower("%" + _LITERAL.sub(r"~\g<0>", form) + "%") for form in pattern.forms]
+    known = or_(*(func.lower(column).like(like, escape="~") for like in likes))
+    return or_(known, column.regexp_match(_NOT_ASCII)) if column.name == ADDRESS else known
+
+
+def holds_address(pattern: AddressPattern, name: str, value: object) -> bool:
+    """Return whether a column holds the address; another customer's may end as this one does."""
+    return pattern.is_listed(value) if name == ADDRESS else pattern.is_in(value)
+
+
+def find_spellings(connection: Connection, pattern: AddressPattern) -> set[str]:
+    """Return the spellings in which the address is stored as a customer's."""
+    spellings = set[str]()
+    columns = (column for table in metadata.sorted_tables for column in table.columns)
+    for column in (column for column in columns if column.name == ADDRESS):
+        statement = select(column).where(_may_hold(column, pattern)).distinct()
+        stored = connection.scalars(statement.execution_options(yield_per=_FETCHED))
+        spellings.update(value.strip() for value in stored if pattern.is_it(value))
+    return spellings
 
 
 def _find_mentions(connection: Connection, ids: Collection[bytes]) -> Iterator[tuple[sa.Table, Row]]:
@@ -130,11 +152,11 @@ def _of_licenses(ids: Sequence[bytes]) -> Iterator[tuple[sa.Table, ColumnElement
 
 def _of_address(known: Known) -> Iterator[tuple[sa.Table, ColumnElement[bool]]]:
     """Yield where rows belong to the address without its text."""
-    yield events.jobs, events.jobs.c.owner == known.owner
+    yield events.jobs, events.jobs.c.owner.in_(known.owners)
     for chunk in in_batches(list(known.jobs), _CHUNK):
         yield events.jobs, events.jobs.c.id.in_(chunk)
-    yield access.account_codes, access.account_codes.c.address == known.code_address
-    yield access.daily_counts, access.daily_counts.c.who == known.code_address
+    yield access.account_codes, access.account_codes.c.address.in_(known.code_addresses)
+    yield access.daily_counts, access.daily_counts.c.who.in_(known.code_addresses)
     for chunk in in_batches(list(known.receipts), _CHUNK):
         yield access.idempotency_keys, access.idempotency_keys.c.id.in_(chunk)
 
@@ -153,13 +175,15 @@ def _select(connection: Connection, table: sa.Table, condition: ColumnElement[bo
         yield {column.key: row[column] for column in table.columns}
 
 
-def list_texts(connection: Connection) -> Iterator[str]:
-    """Yield every text that may hold a mail address, such as to look for erased ones."""
+def list_addresses(connection: Connection) -> Iterator[str]:
+    """Yield every text that may be a mail address, such as to look for erased ones; some more than once."""
     for table in metadata.sorted_tables:
         for column in person_columns(table):
             has_sign = or_(column.like("%@%"), column.like("%~%40%", escape="~"))
             statement = select(column).where(has_sign).distinct().execution_options(yield_per=_FETCHED)
-            yield from connection.execute(statement).scalars()
+            read = split_addresses if column.name == ADDRESS else find_addresses
+            for text in connection.scalars(statement):
+                yield from read(text)
 
 
 def list_sealed(connection: Connection) -> Iterator[tuple[str, Row]]:
@@ -212,10 +236,15 @@ class PersonalDataRepository(Repository):
         with self._database.snapshot() as connection:
             return find_person(connection, pattern, known, before)
 
-    def list_texts(self) -> Iterator[str]:
-        """Yield texts that may hold a mail address."""
+    def find_spellings(self, pattern: AddressPattern) -> set[str]:
+        """Return the spellings in which the address is stored as a customer's."""
         with self._database.snapshot() as connection:
-            yield from list_texts(connection)
+            return find_spellings(connection, pattern)
+
+    def list_addresses(self) -> Iterator[str]:
+        """Yield texts that may be mail addresses."""
+        with self._database.snapshot() as connection:
+            yield from list_addresses(connection)
 
     def list_sealed(self) -> Iterator[tuple[str, Row]]:
         """Yield rows whose content is encrypted, with the name of their table."""
