@@ -132,7 +132,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), DIFFERENT, ids=[first + " / " + other for first, other in DIFFERENT]
+    ("first", "other"), DIFFERENT, ids=[first + " / " + other for first, other in DIFFERENT]
 )
 def test_different_domains_stay_different(first, other):
     """Normalising never joins what are two installations."""

@@ -1,4 +1,4 @@
-"""Mail to customers: queued as jobs with a license and a template, and rendered when it is sent."""
+"""Mail to customers: queued as jobs with license and template; rendered in their language when it is sent."""
 
 import hashlib
 import heapq

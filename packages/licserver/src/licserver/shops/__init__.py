@@ -1,6 +1,6 @@
 """Shops: what each platform reports of its objects, and the licenses that follow from it. Pure.
 
-Each shop is one module with the interface `Shop`, and one row here. `facts` are what it reports, and
+Each shop is a module with the interface `Shop`, and a row here. `facts` are what it reports, and
 `desired` derives the licenses.
 """
 

@@ -29,8 +29,8 @@ def adopt(
 ) -> Adoption:
     """Match the lines of an order with its licenses.
 
-    A license belongs to the line with the id that was stored for it, otherwise to one of the same product and
-    quantity, otherwise to one of the same quantity.
+    A license belongs to the line with the id that was stored for it, otherwise to a line of the same product
+    and quantity, otherwise to a line of the same quantity.
 
     Args:
         lines: All lines.

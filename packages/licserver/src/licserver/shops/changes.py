@@ -144,7 +144,7 @@ class EndChange(NamedTuple):
 
     Args:
         sets: The instant to set; None to leave it.
-        kept: Whether another one was left because a person has set it.
+        kept: Whether another end was left because a person has set it.
     """
 
     sets: datetime | None
@@ -156,8 +156,8 @@ def find_end(
 ) -> EndChange:
     """Return the end that a subscription has to be given.
 
-    One that a person has put off is moved only to a later one, so that a payment always extends; one that a
-    person has brought forward, or taken away, stays.
+    An end that a person has put off is moved only to a later end, so that a payment always extends. An end
+    that a person has brought forward, or taken away, stays.
     """
     if wanted is None or wanted == actual:
         return EndChange(None, kept=False)

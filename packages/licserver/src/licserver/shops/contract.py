@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from licserver.shops.facts import OrderState
 
 MAX_QUANTITY: Final = 1_000
-"""License keys that are issued for one line of an order; more is a mistake that a person should see."""
+"""License keys that are issued for a line of an order; more is a mistake that a person should see."""
 
 MAX_LICENSES: Final = 10 * MAX_QUANTITY
 """License keys of a contract, those that were replaced or revoked as well."""
@@ -64,7 +64,7 @@ class ItemMapping(Protocol):
 
     @property
     def quantity(self) -> int | None:
-        """How many licenses one purchase is, where the shop does not report it; None: a person is asked."""
+        """How many licenses a purchase is, where the shop does not report it; None: a person is asked."""
         ...
 
 

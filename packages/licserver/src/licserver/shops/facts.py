@@ -1,6 +1,6 @@
 """The newest report of each object of a shop, under the shop's own id of it.
 
-A report replaces an earlier one of the same object as a whole. So neither the order nor the number of
+A report replaces an earlier report of the same object as a whole. So neither the order nor the number of
 deliveries matters, and each object can go back: a refund can fail, a dispute can be won.
 """
 
@@ -32,7 +32,7 @@ class OrderReason(enum.StrEnum):
     PURCHASE = "purchase"  # of a product, or the first order of a subscription
     RENEWAL = "renewal"  # of a subscription, for a further period: it sells nothing new
     CHANGE = "change"  # a charge or credit within a period of a subscription
-    UNKNOWN = "unknown"  # a charge of a subscription, the first one or a later one
+    UNKNOWN = "unknown"  # the first charge of a subscription, or a later charge
 
 
 class RefundState(enum.StrEnum):
@@ -50,7 +50,7 @@ class DisputeState(enum.StrEnum):
     OPEN = "open"
     WON = "won"  # or withdrawn
     LOST = "lost"
-    REVERSAL = "reversal"  # takes back one other dispute of its order, which it does not name
+    REVERSAL = "reversal"  # takes back another dispute of its order, which it does not name
 
 
 class SubscriptionState(enum.StrEnum):
@@ -103,7 +103,7 @@ class Line(NamedTuple):
     Args:
         id: The shop's, which stays when price, product or article change; None if the shop has none.
         external_ids: Of the price or product: what a mapping may name, the most specific first.
-        sold: The one of them that changes only if something else is sold; None if that is not known.
+        sold: The id of them that changes only if something else is sold; None if that is not known.
         quantity: None if the report does not contain it.
         item_id: Of a line of an order: the item of the subscription that it pays.
     """
@@ -124,7 +124,7 @@ class Lines:
     reported_at: datetime
     as_of: datetime | None = None  # when that was what the subscription has; None: when it was reported
     lines: tuple[Line, ...]
-    is_complete: bool = True  # whether there are no further ones
+    is_complete: bool = True  # whether there are no further lines
     part: str = ""  # of shops that report the lines of an order one by one
 
     @property
@@ -170,7 +170,7 @@ class Subscription:
     id: str
     reported_at: datetime
     state: SubscriptionState
-    orders: tuple[str, ...] = ()  # ids or other names of its orders, the first one first
+    orders: tuple[str, ...] = ()  # ids or other names of its orders, the first order first
     shop_state: str = ""  # the shop's word for `state`
     starts_at: datetime | None = None  # the current period
     ends_at: datetime | None = None
@@ -217,7 +217,7 @@ def kind_of(fact: Fact) -> str:
 
 
 def key_of(fact: Fact) -> tuple[str, str]:
-    """Return the kind and the id, of which there is one fact in a source."""
+    """Return the kind and the id, of which a source has a single fact."""
     part = fact.part if isinstance(fact, Order) else ""  # that of `Lines` is in its id
     return kind_of(fact), f"{fact.id}/{part}" if part else fact.id
 
@@ -225,8 +225,8 @@ def key_of(fact: Fact) -> tuple[str, str]:
 def links_of(fact: Fact) -> tuple[str, ...]:
     """Return the orders and subscriptions that a fact names, as ``order:5`` and ``subscription:77``.
 
-    Facts that share one belong to the same contract, and so do those that share one with these. An order
-    may be named by the id of its payment.
+    Facts that share a name belong to the same contract, and so do those that share a name with these. An
+    order may be named by the id of its payment.
     """
     match fact:
         case Order():

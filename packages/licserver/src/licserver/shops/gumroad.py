@@ -134,7 +134,7 @@ _PERIODS: Final = {
     "every_two_years": "2y",
 }
 _LINE: Final = "1"
-"""The id of the line of a sale, which has one only: the names of products, versions and tiers can change."""
+"""The id of the line of a sale, which has no other: the names of products, versions and tiers can change."""
 
 _GIFT: Final = (
     "the other side of a gift: the ping of its buyer, whose payment can be refunded, issues its license"

@@ -72,7 +72,7 @@ class _OrderItem(ShopObject):
     quantity: Quantity = None  # missing in deliveries of 2023
 
     def to_line(self, number: int = 1) -> Line:
-        """Return the line; an order has one only."""
+        """Return the line; an order has a single line."""
         return Line(str(number), _ids(self.variant_id, self.product_id), self.variant_id, self.quantity)
 
 
@@ -216,7 +216,7 @@ def _name_first(subscription_id: str) -> str:
 
 
 def _read_invoice(invoice_id: str, fields: dict[str, Any]) -> Reading:
-    """Read a payment within a subscription; its first one is the order."""
+    """Read a payment within a subscription; its first payment is the order."""
     invoice = parse(_Invoice, fields)
     states = {"paid": OrderState.PAID, "partial_refund": OrderState.PAID, "refunded": OrderState.REFUNDED}
     state = states.get(invoice.status, OrderState.PENDING)

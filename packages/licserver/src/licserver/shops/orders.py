@@ -45,7 +45,7 @@ class Share(enum.IntEnum):
 
 @dataclass(slots=True)
 class OrderFacts:
-    """The facts of one order, which is known by several names."""
+    """The facts of an order, which is known by several names."""
 
     names: set[str] = field(default_factory=set)
     order: Order | None = None
@@ -120,7 +120,7 @@ class OrderFacts:
         return latest if latest is not None and made and latest.reported_at > max(made) else None
 
     def is_disputed(self) -> bool:
-        """Return whether a dispute is open or lost; each counts, and a reversal takes back one open one."""
+        """Return whether a dispute is open or lost; each counts; a reversal takes back an open dispute."""
         states = [dispute.state for dispute in self.disputes]
         # A reversal may have changed the state of the dispute itself as well.
         reversed_ = max(0, states.count(DisputeState.REVERSAL) - states.count(DisputeState.WON))
@@ -150,14 +150,14 @@ class OrderFacts:
         )
 
     def _find_total(self) -> Decimal | None:
-        # A charge is refunded in its own currency, which may be another one than the order's.
+        # A charge is refunded in its own currency, which may be another than the order's.
         totals = [payment.total for payment in self.payments if payment.total is not None]
         if totals or self.order is None:
             return sum(totals, Decimal(0)) if totals else None
         return self.order.total
 
     def _add_up(self, refunds: Sequence[Refund]) -> Decimal:
-        """Return the sum of refunds, of which some are known one by one and others by their sum alone."""
+        """Return the sum of refunds, of which some are known singly and others by their sum alone."""
         single = sum((refund.amount for refund in refunds if refund.amount is not None), Decimal(0))
         sums = [
             (payment.reported_at, payment.refunded)
@@ -195,7 +195,7 @@ def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[O
 
 
 def _split(group: OrderFacts) -> list[OrderFacts]:
-    """Return an order whose parts belong to different subscriptions as one for each of these."""
+    """Return an order whose parts belong to different subscriptions as an order for each of these."""
     parts: dict[tuple[str, ...], list[str]] = {}
     for part in sorted(group.sales):
         parts.setdefault(group.sales[part].subscriptions, []).append(part)

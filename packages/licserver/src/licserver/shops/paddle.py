@@ -57,7 +57,7 @@ def verify(
 
 
 def is_sandbox(key: str) -> bool:
-    """Return whether an API key is one of the sandbox."""
+    """Return whether an API key belongs to the sandbox."""
     return key.startswith("pdl_sdbx_")
 
 

@@ -15,7 +15,7 @@ def is_period(text: str) -> bool:
 
 
 def add_period(day: date, period: str) -> date:
-    """Return the day so much later; in a month that is too short, the last one."""
+    """Return the day so much later; in a month that is too short, its last day."""
     match = _PERIOD.fullmatch(period)
     if match is None:
         raise ValueError(period)

@@ -48,7 +48,7 @@ MOST: Final = 10**9
 
 
 def _read_quantity(value: Any, read: Callable[[Any], int | None]) -> int | None:
-    """Read a quantity; one that is no whole number is not known.
+    """Read a quantity; a number that is not whole is not known.
 
     Shops sell fabric by the metre and count uses: such a line must not make the whole order unreadable.
     """

@@ -119,7 +119,7 @@ class _Line(ShopObject):
 
     @property
     def is_credit(self) -> bool:
-        """Whether the line pays no period: it settles the rest of one that was changed."""
+        """Whether the line pays no period: it settles the rest of a period that was changed."""
         is_settled = self.proration or self.item_proration or self.other_proration
         return bool(is_settled) or self.amount < 0
 
@@ -168,7 +168,7 @@ class _Session(ShopObject):
             numbered = enumerate(self.line_items.data, 1)
             lines = [line for number, of_session in numbered if (line := of_session.to_line(str(number)))]
             if len(lines) == 1 and not self.line_items.has_more:
-                # A link, or the vendor's own field, names the line only if there is no other one.
+                # A link, or the vendor's own field, names the line only if there is no other line.
                 line = lines[0]
                 count = line.quantity if quantity is None else quantity
                 lines = [line._replace(external_ids=(*line.external_ids, *names), quantity=count)]
@@ -225,7 +225,10 @@ class _Invoice(ShopObject):
         """Return why it was made."""
         if self.billing_reason == "subscription_create":
             return OrderReason.PURCHASE
-        if self.billing_reason in {None, "subscription"}:  # old API versions do not say which one it is
+        if self.billing_reason in {
+            None,
+            "subscription",
+        }:  # old API versions do not report which of these it is
             return OrderReason.UNKNOWN
         is_period = any(not line.is_credit and line.end is not None for line in self.lines.data)
         is_regular = self.billing_reason in {"subscription_cycle", "subscription_update"}

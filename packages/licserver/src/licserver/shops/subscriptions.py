@@ -18,7 +18,7 @@ from licserver.shops.orders import OrderFacts
 from licserver.shops.periods import add_period_to_instant
 
 SAME: Final = timedelta(days=1)
-"""Two ends that are closer are the same one, if one is counted from a payment and one is of a schedule."""
+"""Two ends that are closer are the same end, if one is counted from a payment and the other scheduled."""
 
 
 class _Period(NamedTuple):
@@ -46,7 +46,7 @@ class Course(NamedTuple):
 
 @dataclass(slots=True)
 class SubscriptionFacts:
-    """The facts of one subscription, and its orders."""
+    """The facts of a subscription, and its orders."""
 
     id: str
     report: Subscription | None = None
@@ -81,7 +81,7 @@ class SubscriptionFacts:
 
         Args:
             rules: Of the source.
-            find_mapped: Returns the period that is mapped for a renewal whose subscription does not name one.
+            find_mapped: Returns the period that is mapped for a renewal whose subscription names no period.
         """
         held, refused, revived_at = list[_Period](), list[tuple[_Period, str]](), list[datetime]()
         unknown, lasting, late = list[_Period](), list[_Period](), list[str]()

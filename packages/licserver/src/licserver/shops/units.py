@@ -73,7 +73,7 @@ def escape(text: str) -> str:
 
 
 def find_base_key(key: str) -> str:
-    """Return a key without the product, which is named if another one was sold first."""
+    """Return a key without the product, which is named if another product was sold first."""
     return key.partition("@")[0]
 
 
@@ -83,7 +83,7 @@ def make_line_key(order: OrderFacts, name: str | None) -> str:
 
 
 def find_numbers(issued: Sequence[Issued]) -> dict[bytes, int]:
-    """Return numbers for licenses: those that they have, and free ones where two have the same."""
+    """Return numbers for licenses: those that they have, and free numbers where two have the same."""
     numbers: dict[bytes, int] = {}
     taken = set[int]()
     for license_ in sorted(
@@ -148,7 +148,7 @@ def match_items(
         return unit.is_valid and unit.issued[-1].product == find_product(item)
 
     open_, is_alone = _merge(items), len(left) == 1
-    # An item keeps a key that is valid, rather than revive one that was removed before.
+    # An item keeps a key that is valid, rather than revive a key that was removed before.
     left.sort(key=lambda unit: not unit.is_valid)
     kept = (_has_id, _if_kept(_is_current), _if_kept(_is_sold), has_product)
     for matches in (*kept, _is_current, _is_sold, _shares_id):
@@ -158,7 +158,7 @@ def match_items(
                 left.remove(unit)
                 open_.remove(item)
                 assign_item(unit, item, subscription)
-    # Another plan, where items have no ids or new ones: one is missing, and one was added.
+    # Another plan, where items have no ids or new ids: an item is missing, and an item was added.
     known = [unit for unit in left if is_assigned(unit, subscription)]
     known += [unit for unit in left if unit not in known and _is_sale(unit, is_alone=is_alone)]
     for unit, item in zip(known, list(open_), strict=False):
@@ -208,7 +208,7 @@ def is_assigned(unit: Unit, subscription: SubscriptionFacts) -> bool:
 
 
 def _is_sale(unit: Unit, *, is_alone: bool) -> bool:
-    """Return whether a unit that no item matches may still be one of the subscription.
+    """Return whether a unit that no item matches may still belong to the subscription.
 
     Beside others it is not, if its licenses were issued as not of the subscription.
     """

@@ -228,7 +228,7 @@ def _read_subscription(subscription: _Subscription) -> list[Fact]:
         case "cancelled" | "expired" | "switched" | "trash":
             state, ended_at = SubscriptionState.ENDED, end or at
         case "on-hold":
-            # A payment that was due is missing. Without one, a person has suspended it.
+            # A payment that was due is missing. Without a payment due, a person has suspended it.
             state, starts_at = SubscriptionState.UNPAID, ends_at if ends_at and ends_at <= at else None
             ends_at = None
         case "pending":
