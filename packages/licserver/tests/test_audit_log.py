@@ -169,7 +169,7 @@ def test_several_operations_are_one_when_they_are_done_together(world, services)
 def test_the_log_is_read_by_object_actor_and_time(world, services):
     """Page by page, the newest first."""
     for n in range(5):
-        services.products.add(f"p{n}", "P")
+        services.products.add(f"p{n}", f"P {n}")
         world.clock.forward(hours=1)
     noon = world.clock() - timedelta(hours=5)
     seen, cursor = [], None
@@ -208,7 +208,7 @@ def test_the_lines_of_some_actors_are_read_in_order_page_by_page(world, which):
     """By a name whichever way it came, by a way whoever took it: the same lines as from the whole log."""
     actors = [ANN, Actor(ActorKind.TOKEN, "ann"), Actor(ActorKind.USER, "ben"), Actor(ActorKind.USER, "")]
     for number in range(12):
-        world.services.acting_as(actors[number % 4]).products.add(f"p{number}", "P")
+        world.services.acting_as(actors[number % 4]).products.add(f"p{number}", f"P {number}")
     wanted = [
         entry
         for entry in world.services.audit.list_page(limit=200).items

@@ -21,6 +21,19 @@ def shop(cli, tmp_path):
     return cli
 
 
+@pytest.mark.parametrize("command", ["rename", "change"])
+def test_a_rename_asks_first_as_apps_compare_the_name(shop, command, monkeypatch):
+    """The effect on apps in the field is printed before anything changes; the same name asks nothing."""
+    refused = shop("product", command, "app", "--name", "My App Pro", expect=2)
+    assert 'product="My App"' in refused
+    assert "add --yes" in refused
+    assert json.loads(shop("product", "list", "--json"))[0]["name"] == "My App"
+    assert shop("product", command, "app", "--name", "My App") == f"{command}d app: My App\n"
+    shop("product", command, "app", "--name", "My App Pro", "--yes")
+    assert "refuses every new license" in shop.errors
+    assert json.loads(shop("product", "list", "--json"))[0]["name"] == "My App Pro"
+
+
 def issue(cli, *terms: str) -> str:
     """Issue one key."""
     key: str = cli("license", "issue", "app", *terms).strip()
@@ -45,7 +58,7 @@ def test_products_are_added_listed_and_renamed(cli):
     record |= {"customer_moves": 3, "trial_days": 0, "public_feed": False, "minimum_version": None}
     record |= {"latest": None, "name": "Pro"}
     assert json.loads(added) == record
-    assert cli("product", "rename", "app", "--name", "App II") == "renamed app: App II\n"
+    assert cli("product", "rename", "app", "--name", "App II", "--yes") == "renamed app: App II\n"
     assert [product["name"] for product in json.loads(cli("product", "list", "--json"))] == ["App II", "Pro"]
     header, *rows = cli("product", "list").splitlines()
     assert header.split() == [

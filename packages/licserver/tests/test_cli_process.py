@@ -117,7 +117,7 @@ def test_a_running_server_sees_every_change_at_its_next_request(cli, program, tm
         assert check(address, key)[1]["error"] == "no_versions"
         cli("release", "publish", "app", "1.0", str(file))
         assert check(address, key)[1]["version"] == "1.0"
-        cli("product", "rename", "app", "--name", "App II")
+        cli("product", "rename", "app", "--name", "App II", "--yes")
         assert check(address, key)[1]["name"] == "App II"
         cli("release", "withdraw", "app", "1.0")
         assert check(address, key)[1]["error"] == "no_versions"

@@ -23,6 +23,9 @@ async def test_products(world, alice):
     )
     assert world.services.products.get("photo-lab").has_support_policy
     await alice.post("/console/products/photo-lab/rename", name="Photo Lab 2")
+    assert "product=&#34;Photo Lab&#34;" in alice.text  # what it does to apps
+    assert world.services.products.get("photo-lab").name == "Photo Lab"
+    await alice.post("/console/products/photo-lab/rename", name="Photo Lab 2", sure="yes")
     assert world.services.products.get("photo-lab").name == "Photo Lab 2"
     for path in (
         "/console/products/nothing",

@@ -60,7 +60,7 @@ async def test_support_helps_customers_and_leaves_products_alone(world, colleagu
     await bob.post("/console/products/app/rename", name="Other")
     assert bob.status == 403
     world.services.users.set_role("bob", Role.OWNER)
-    await bob.post("/console/products/app/rename", name="Other")
+    await bob.post("/console/products/app/rename", name="Other", sure="yes")
     assert bob.status == 200
     assert world.services.products.get("app").name == "Other"
 

@@ -60,7 +60,7 @@ def test_no_record_shows_a_key_or_a_secret(make_world):
 
 WRONG = [  # arguments in whose place a key may be typed
     ("product", "add", "{key}", "--name", "x"),
-    ("product", "rename", "{key}", "--name", "x"),
+    ("product", "rename", "{key}", "--name", "x", "--yes"),
     ("product", "add", "x", "--name", "x", "--environment", "{key}"),
     ("release", "list", "{key}"),
     ("release", "withdraw", "app", "{key}"),

@@ -79,6 +79,17 @@ def test_a_missing_secret_is_described_as_its_shop_has_it(make_world, clock):
     )
 
 
+def test_products_of_one_name_are_reported(make_world, clock):
+    """A database from before the rule may have two: a key of one opens the app of the other."""
+    world = make_world()
+    world.services.products.add("lite", "Lite")
+    assert "products" not in bad(found(world.settings, clock()))
+    world.repositories.products.change("lite", name="App")
+    finding = bad(found(world.settings, clock()))["products"]
+    assert finding.message == "app, lite have the same name 'App': a key of one opens the app of another"
+    assert finding.advice == "licserver product rename lite --name NAME"
+
+
 @both_engines
 def test_jobs_that_nobody_does_are_reported(make_world, clock):
     """A job that is due for minutes, as when no server runs; not one that runs, or is to be repeated."""

@@ -12,7 +12,7 @@ from harness import engines
 from harness.engines import sqlite_only
 from licserver.domain.decisions import is_license_key
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
-from licserver.errors import InvalidInputError, SettingsError
+from licserver.errors import ConflictError, InvalidInputError, SettingsError
 from licserver.services.installation import open_services
 from licserver.services.licenses import ISSUE_BATCH
 from licserver.services.releases import MAX_CHANGELOG
@@ -77,6 +77,37 @@ def test_a_slug_is_taken_once(world):
     with pytest.raises(InvalidInputError, match="already"):
         world.services.products.add("app", "Other")
     assert world.services.products.get("app").name == "App"
+
+
+def test_a_name_is_taken_once(world):
+    """To an app a license of another product of its name would be good: added or renamed, it is refused."""
+    world.services.products.add("other", "Other")
+    before = books(world)
+    with pytest.raises(ConflictError, match="product app has the name 'App' already"):
+        world.services.products.add("second", " App ")
+    with pytest.raises(ConflictError, match="product app has the name 'App' already"):
+        world.services.products.rename("other", "App")
+    assert books(world) == before
+    assert world.services.products.rename("app", "App").name == "App"
+    assert world.services.products.add("third", "app").name == "app"  # apps compare letter by letter
+
+
+def test_two_who_choose_one_name_do_not_both_get_it(world):
+    """At the same moment as well: one of them is refused."""
+    for number in range(8):
+        start = threading.Barrier(2)
+
+        def add(slug, name=f"New {number}", start=start):
+            start.wait()
+            try:
+                world.services.products.add(slug, name)
+            except ConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(2) as pool:
+            added = [pool.submit(add, f"{which}-{number}") for which in ("left", "right")]
+        assert sorted(future.result() for future in added) == [False, True]
 
 
 def test_a_product_keeps_its_settings(world):

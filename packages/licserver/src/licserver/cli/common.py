@@ -116,6 +116,20 @@ def warn_of_unused_support(services: Services, slug: str) -> None:
         echo(f"warning: {reason}", err=True)
 
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def confirm(question: str, reason: str) -> None:
+    """Ask on the terminal; end the command unless the user agrees.
+
+    Raises:
+        InvalidInputError: There is no terminal; `reason` begins the message.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInputError(f"{reason}, and there is no terminal to ask; add --yes")
+    click.confirm(question, abort=True, err=True)
+
+
 # --- reading parameters -----------------------------------------------------------------------
 
 

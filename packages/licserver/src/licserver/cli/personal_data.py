@@ -1,16 +1,14 @@
 """Commands on one person's data."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, services_command, write_new
+from licserver.cli.common import Printer, confirm, services_command, write_new, yes_option
 from licserver.cli.output import echo
 from licserver.domain.characters import dump_json
 from licserver.domain.text import plural
-from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
 
 email_argument = click.argument("email")
@@ -38,7 +36,7 @@ def export(services: Services, printer: Printer, email: str, out: Path | None) -
 @services_command("erase", customer_group)
 @email_argument
 @click.option("--keep-licenses", is_flag=True, help="Keep the licenses valid, without personal data.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def erase(services: Services, printer: Printer, email: str, *, keep_licenses: bool, yes: bool) -> None:
     """Erase all that is held of EMAIL, for good; ask first.
 
@@ -46,10 +44,8 @@ def erase(services: Services, printer: Printer, email: str, *, keep_licenses: bo
     comes again issues none. A restore erases again what its backup still has. The server may keep running.
     """
     if not yes:
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise InvalidInputError("erasing cannot be undone, and there is no terminal to ask; add --yes")
         licenses = "everything but the licenses" if keep_licenses else "everything, with the licenses,"
-        click.confirm(f"Erase {licenses} of {email}? It cannot be undone.", abort=True)
+        confirm(f"Erase {licenses} of {email}? It cannot be undone.", "erasing cannot be undone")
     counts = services.personal_data.erase(email, keep_licenses=keep_licenses)
     total = sum(counts.values())
     printer.result(

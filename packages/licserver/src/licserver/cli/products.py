@@ -6,11 +6,21 @@ from typing import Any
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Printer, name_argument, pick, services_command, slug_argument
+from licserver.cli.common import (
+    Printer,
+    confirm,
+    name_argument,
+    pick,
+    services_command,
+    slug_argument,
+    yes_option,
+)
+from licserver.cli.output import echo
 from licserver.domain.entitlements import Plan, format_grants, parse_grants
 from licserver.domain.records import CUSTOMER_MOVES, DEFAULT_POLICY, EnvironmentPolicy, Product
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
+from licserver.services.products import describe_rename
 
 _POLICIES = click.Choice([policy.value for policy in EnvironmentPolicy])
 
@@ -68,8 +78,13 @@ def list_products(services: Services, printer: Printer) -> None:
 @services_command("rename", product_group)
 @slug_argument
 @click.option("--name", required=True, help="The new name; existing keys keep the old one.")
-def rename_product(services: Services, printer: Printer, slug: str, name: str) -> None:
-    """Give the product SLUG another name."""
+@yes_option
+def rename_product(services: Services, printer: Printer, slug: str, name: str, *, yes: bool) -> None:
+    """Give the product SLUG another name; ask first.
+
+    An app that passes the old name as its product refuses every license that is issued afterwards.
+    """
+    _confirm_rename(services, slug, name, yes=yes)
     product = services.products.rename(slug, name)
     _print_product(printer, product, "renamed")
 
@@ -107,15 +122,27 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str) -
     metavar="VERSION",
     help="The lowest supported version; older apps ask their users to update. '' removes it.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask before another name.")
 def change_product(
-    services: Services, printer: Printer, slug: str, environment: str | None, **changes: Any
+    services: Services, printer: Printer, slug: str, environment: str | None, *, yes: bool, **changes: Any
 ) -> None:
-    """Change the product SLUG; what is not given stays."""
+    """Change the product SLUG; what is not given stays. Another name has the effects of `product rename`."""
     policy = None if environment is None else EnvironmentPolicy(environment)
     if policy is None and set(changes.values()) == {None}:
         raise InvalidInputError("there is nothing to change; see `licserver product change --help`")
+    if changes["name"] is not None:
+        _confirm_rename(services, slug, changes["name"], yes=yes)
     product = services.products.change(slug, policy=policy, **changes)
     _print_product(printer, product, "changed")
+
+
+def _confirm_rename(services: Services, slug: str, name: str, *, yes: bool) -> None:
+    """Print the effects of another name, and ask."""
+    effects = describe_rename(services.products.get(slug), name)
+    for effect in effects:
+        echo(effect, err=True)
+    if effects and not yes:
+        confirm(f"Rename {slug}?", "apps in the field may refuse licenses of the new name")
 
 
 def _print_product(printer: Printer, product: Product, done: str) -> None:

@@ -63,12 +63,13 @@ class ProductService(Service):
         with self._context.transaction() as tx:
             if not tx.repositories.products.add(new, tx.now()):
                 raise ConflictError(f"there is a product {slug!r} already")
+            _check_name_is_free(tx, new.name, slug)
             audited = {name: getattr(new, name) for name in ("name", "policy", *ProductRules.__annotations__)}
             tx.write_audit("product.add", ("product", slug), **_label(audited))
         return self.get(slug)
 
     def rename(self, slug: str, name: str) -> Product:
-        """Change the name that update checks return; licenses keep the name they were issued with (D-12)."""
+        """Change the name of new licenses and of update checks; see `describe_rename`."""
         return self.change(slug, name=name)
 
     def change(self, slug: str, **changes: Unpack[ProductChanges]) -> Product:
@@ -78,6 +79,8 @@ class ProductService(Service):
             before = ProductService(tx).get(slug)
             old = before._asdict() | {"minimum_version": before.minimum_version or ""}
             new = {name: value for name, value in valid.items() if value != old[name]}
+            if "name" in new:
+                _check_name_is_free(tx, new["name"], slug)
             if new:
                 stored = {name: None if value == "" else value for name, value in new.items()}
                 tx.repositories.products.change(slug, **stored)
@@ -103,6 +106,30 @@ def find_product(context: Context, slug: str) -> Product:
         hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"
         raise NotFoundError(f"there is no product {slug!r}; {hint}")
     return product
+
+
+def _check_name_is_free(tx: Context, name: str, slug: str) -> None:
+    """Check that no other product has a name, and keep others from choosing it until the transaction ends.
+
+    Raises:
+        ConflictError: There is one: to an app its licenses would be good, as apps compare names (D-44).
+    """
+    if others := [other for other in tx.repositories.products.lock_name(name) if other != slug]:
+        raise ConflictError(
+            f"the product {others[0]} has the name {name!r} already, and an app accepts each license of its "
+            "product's name: choose another name"
+        )
+
+
+def describe_rename(product: Product, name: str) -> list[str]:
+    """Return the effects of another name for a product, a sentence each; none if the name stays (D-12)."""
+    if (name := name.strip()) == product.name:
+        return []
+    return [
+        f"New licenses will be for {name}; those issued before stay for {product.name}.",
+        f'An app with product="{product.name}" refuses every new license, also on computers of customers.',
+        f"If your app passes product=, keep {product.name}; use the new name in your shop and on your pages.",
+    ]
 
 
 def describe_unused_support(product: Product) -> str | None:

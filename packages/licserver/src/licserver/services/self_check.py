@@ -29,7 +29,7 @@ from licserver.database.repositories.queue import MAX_COUNTED_JOBS
 from licserver.database.repositories.sales import DEAD
 from licserver.database.timelines import Timelines
 from licserver.domain.offers import latest_by_channel
-from licserver.domain.records import Release
+from licserver.domain.records import Product, Release
 from licserver.domain.text import describe_span, plural
 from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
@@ -379,6 +379,7 @@ def _check_releases(settings: Settings, repositories: Repositories, now: datetim
     products = repositories.products.list_all()
     if not products:
         yield _odd("products", "there are none yet", "licserver product add SLUG --name NAME")
+    yield from _check_names(products)
     offered = [
         (product.slug, release)
         for product in products
@@ -388,6 +389,17 @@ def _check_releases(settings: Settings, repositories: Repositories, now: datetim
     yield _check_files(settings, offered)
     for slug, release in offered:
         yield from _check_manifest(slug, release, now)
+
+
+def _check_names(products: list[Product]) -> Iterator[Finding]:
+    """Check that no two products have the same name, as databases of earlier versions may have."""
+    slugs: dict[str, list[str]] = {}
+    for product in products:
+        slugs.setdefault(product.name, []).append(product.slug)
+    for name, same in slugs.items():
+        if len(same) > 1:
+            message = f"{', '.join(same)} have the same name {name!r}: a key of one opens the app of another"
+            yield _odd("products", message, f"licserver product rename {same[-1]} --name NAME")
 
 
 def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Finding:

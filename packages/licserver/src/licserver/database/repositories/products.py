@@ -53,6 +53,15 @@ class ProductRepository(Repository):
         """Change columns of a product."""
         self._execute(update(products).where(products.c.slug == slug).values(changes))
 
+    def lock_name(self, name: str) -> list[str]:
+        """Keep others from giving a product this name until commit; return the slugs that have it."""
+        with self._writing() as connection:
+            if self._database.is_remote:  # else the whole file is locked; there may be no row yet to lock
+                lock = func.pg_advisory_xact_lock(func.hashtextextended(name, 0))
+                connection.execute(select(lock))
+            of_name = select(products.c.slug).where(products.c.name == name).order_by(products.c.slug)
+            return list(connection.scalars(of_name))
+
     def find(self, slug: str) -> Product | None:
         """Load a product."""
         return self._find(_FIND, read_product, slug=slug)

@@ -99,13 +99,16 @@ class NewProduct(ProductRuleFields):
     """A new product."""
 
     slug: str
-    name: str
+    name: str = Field(description="The name in licenses, which apps compare. Each product has its own.")
 
 
 class ProductChange(ProductRuleFields, PatchModel):
     """Changes of a product; a field that is left out stays as it is."""
 
-    name: str = ""
+    name: str = Field(
+        "",
+        description="For new licenses. An app that passes the old name as its product refuses all of them.",
+    )
     minimum_version: str | None = Field(None, description="Null removes it.")
 
 

@@ -20,6 +20,7 @@ from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
+from licserver.services.products import describe_rename
 from licserver.services.releases import StagedRelease
 from licserver.web.console.formatting import choose, parse_grant_lines
 from licserver.web.console.pages import (
@@ -141,8 +142,20 @@ def _change_rules(context: PageContext) -> None:
     context.services.products.change(context.parts["slug"], minimum_version=minimum, **_rules(context))
 
 
+def _rename(context: PageContext) -> Reply:
+    """Rename a product; the form is asked again with the effects on apps."""
+    slug, name = context.parts["slug"], context.from_form("name")
+    product = context.services.products.get(slug)
+    effects = describe_rename(product, name)
+    question = f"Rename {product.name} to {name}?"
+    if name and effects and (page := context.ask(question, effects, "Rename")):
+        return page
+    context.services.products.rename(slug, name)
+    return context.back("renamed")
+
+
 ACTIONS: Final[Actions] = {
-    "rename": act("renamed", lambda c: c.services.products.rename(c.parts["slug"], c.from_form("name"))),
+    "rename": _rename,
     "rules": act("rules", _change_rules),
     "save-plan": act("plan", _save_plan),
     "remove-plan": act(
