@@ -208,10 +208,12 @@ def parse(model: type[_Model], content: bytes | Mapping[str, Any]) -> _Model:
     except ValidationError as invalid:
         first = invalid.errors()[0]  # place and message: the value may be personal data
         place = ".".join(map(str, first["loc"])) or "the body"
-        message = first["msg"].removeprefix("Value error, ")
+        is_instant = first["type"].startswith("datetime_")
+        message = _INSTANT if is_instant else first["msg"].removeprefix("Value error, ")
         raise UnreadableDeliveryError(f"{place}: {message}") from None
 
 
+_INSTANT: Final = "write a date and time like 2026-06-15T12:00:00Z"
 _NO_DATE: Final = "0000-00-00"  # as databases of shops write that there is no date
 
 

@@ -1,12 +1,13 @@
 """Standard Webhooks (standardwebhooks.com): own shops, and the signatures of those that sign so."""
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, WrapValidator
 
 from licserver.domain.languages import find_language
 from licserver.shops.contract import MAX_QUANTITY
@@ -44,21 +45,28 @@ HEADER: Final = "webhook-signature"
 
 _PREFIX: Final = "whsec_"
 _MAX_NAMES: Final = 5  # unknown fields that are named
+_MAX_FIELDS: Final = 50  # unknown fields that are compared with those of this format
 _MAX_NAMED: Final = 50  # characters of each
+_LIKENESS: Final = (
+    0.82  # of a misspelled name: `subscription` is one of `subscription_id`, `customer_id` is new
+)
 
 _Id = Annotated[str, Field(min_length=1, max_length=255)]
-_Date = Annotated[date, AfterValidator(check_year)]
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-def _read_day(value: object) -> object:
-    """Return a date without a time as such; it would pass for the instant of its beginning."""
+def _read_through(value: object, read: Callable[[object], datetime]) -> datetime:
+    """Read an instant, or a date, which includes its day."""
     if not isinstance(value, str) or _DAY.fullmatch(value) is None:
-        return value
-    return date.fromisoformat(value)
+        return read(value)
+    return datetime.combine(check_year(date.fromisoformat(value)), time(), UTC) + timedelta(days=1)
 
 
-_Through = Annotated[Instant | _Date, BeforeValidator(_read_day)]
+_Through = Annotated[
+    Instant,
+    WrapValidator(_read_through),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": name} for name in ("date-time", "date")]}),
+]
 _Amount = Annotated[Decimal, Field(max_digits=20, ge=0)]
 
 
@@ -140,7 +148,7 @@ def _read_purchase(at: datetime, data: Data) -> list[Fact]:
             state=OrderState.PAID,
             subscriptions=_named(data.subscription_id),
             paid_at=at,
-            ends_at=_find_end(data),
+            ends_at=data.paid_through,
             total=data.total,
             part=data.external_id or "",
         ),
@@ -158,7 +166,7 @@ def _read_purchase(at: datetime, data: Data) -> list[Fact]:
 
 
 def _read_renewal(at: datetime, data: Data) -> list[Fact]:
-    ends_at = _find_end(data)
+    ends_at = data.paid_through
     order = Order(
         # Not the order's id alone: that may be another sale, or the first order of the subscription.
         id=f"{data.subscription_id}/{data.order_id or format(ends_at, '%Y-%m-%dT%H:%M:%SZ')}",
@@ -201,7 +209,7 @@ def _dispute(state: DisputeState) -> Callable[[datetime, Data], list[Fact]]:
 
 def _subscription(state: SubscriptionState) -> Callable[[datetime, Data], list[Fact]]:
     def read_subscription(at: datetime, data: Data) -> list[Fact]:
-        is_over, ends_at = state is SubscriptionState.ENDED, _find_end(data)
+        is_over, ends_at = state is SubscriptionState.ENDED, data.paid_through
         report = Subscription(
             id=data.subscription_id or "",
             reported_at=at,
@@ -220,7 +228,7 @@ def _read_resumption(at: datetime, data: Data) -> list[Fact]:
         id=data.subscription_id or "",
         reported_at=at,
         state=SubscriptionState.ACTIVE,
-        ends_at=_find_end(data),
+        ends_at=data.paid_through,
     )
     return [report]
 
@@ -231,21 +239,52 @@ def _read_change(at: datetime, data: Data) -> list[Fact]:
 
 
 def _note_unknown(data: Data) -> str:
-    """Return a sentence about fields that are not read: one may be misspelled. Empty without such fields."""
+    """Return a sentence about fields that this format does not have. Empty without such fields."""
     unknown = sorted(data.model_extra or ())
     names = ", ".join(name[:_MAX_NAMED] for name in unknown[:_MAX_NAMES])
     return f"not read, because this format has no such fields: {names}" if unknown else ""
 
 
+def _refuse_misspelled(data: Data) -> None:
+    """Refuse a name like that of a field which is missing: what it means decides what a customer gets.
+
+    Any other name is of a field that the shop has for itself, which stops no sale.
+    """
+    missing = [name for name in Data.model_fields if name not in data.model_fields_set]
+    for name in sorted(data.model_extra or ())[:_MAX_FIELDS]:
+        if (meant := _find_like(name, missing)) is not None:
+            raise UnreadableDeliveryError(
+                f"data.{name[:_MAX_NAMED]}: there is no such field; did you mean {meant}? "
+                f"If not, send {meant} as well"
+            )
+
+
+def _find_like(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that another one is like, in any spelling of its words."""
+    plain = {_plain(known): known for known in names}
+    like = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=_LIKENESS)
+    return plain[like[0]] if like else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name[:_MAX_NAMED].lower())
+
+
+def _check_refund(type_: str, data: Data) -> None:
+    """Refuse a refund that may be in part: what has no size revokes the whole order."""
+    is_sized = data.amount is not None or "partial" in data.model_fields_set
+    if data.refund_id is None and (data.amount is not None or data.partial):
+        raise UnreadableDeliveryError(
+            "data.refund_id: Field required with amount or partial, because refunds of an order add up"
+        )
+    if type_ == _REFUNDED and data.refund_id is not None and not is_sized:
+        raise UnreadableDeliveryError(
+            "data.amount: Field required with refund_id; if all was refunded, send partial as false"
+        )
+
+
 def _named(id_: str | None) -> tuple[str, ...]:
     return () if id_ is None else (id_,)
-
-
-def _find_end(data: Data) -> datetime | None:
-    ends = data.paid_through
-    if ends is not None and not isinstance(ends, datetime):
-        return datetime.combine(ends, time(), UTC) + timedelta(days=1)
-    return ends
 
 
 TYPES: Final[Mapping[str, tuple[Callable[[datetime, Data], list[Fact]], tuple[str, ...]]]] = {
@@ -266,7 +305,10 @@ TYPES: Final[Mapping[str, tuple[Callable[[datetime, Data], list[Fact]], tuple[st
 }
 """The reader of each type, and the fields that it needs."""
 
-_REFUNDS: Final = frozenset({"purchase.refunded", "purchase.refund_failed"})
+_PURCHASED: Final = "purchase.completed"
+_REFUNDED: Final = "purchase.refunded"
+_REFUND_FAILED: Final = "purchase.refund_failed"
+_SUBJECTS: Final = ("purchase", "subscription")
 
 
 def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPTIONS) -> Delivery:
@@ -274,24 +316,35 @@ def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPT
     content = load(body)
     delivery, type_ = headers.get("webhook-id"), parse(_Envelope, content).type
     if type_ not in TYPES:
-        return Delivery.of(delivery, type_, f"the type must be one of {', '.join(TYPES)}")
+        return _read_unknown(delivery, type_)
     event = parse(Event, content)
+    _refuse_misspelled(event.data)
     reader, needed = TYPES[type_]
     for name in needed:
         if getattr(event.data, name) is None:
             raise UnreadableDeliveryError(f"data.{name}: Field required")
-    if (
-        type_ in _REFUNDS
-        and event.data.refund_id is None
-        and (event.data.amount is not None or event.data.partial)
-    ):
+    if type_ == _PURCHASED and event.data.paid_through is not None and event.data.subscription_id is None:
         raise UnreadableDeliveryError(
-            "data.refund_id: Field required with amount or partial, because refunds of an order add up"
+            "data.subscription_id: Field required with paid_through; without it the license has no end"
         )
+    if type_ in {_REFUNDED, _REFUND_FAILED}:
+        _check_refund(type_, event.data)
     facts = reader(event.timestamp, event.data)
     return Delivery.of(delivery, type_, facts, is_test=event.data.test)._replace(
         note=_note_unknown(event.data)
     )
+
+
+def _read_unknown(delivery: str | None, type_: str) -> Delivery:
+    """Ignore a type of another sender; one that is meant for this format would be lost."""
+    named, _, event = type_.partition(".")
+    subject = _find_like(named, _SUBJECTS)
+    if subject is None:
+        return Delivery.of(delivery, type_, f"the type must be one of {', '.join(TYPES)}")
+    events = [known.partition(".")[2] for known in TYPES if known.startswith(f"{subject}.")]
+    meant = _find_like(event, events)
+    hint = f"use one of {', '.join(TYPES)}" if meant is None else f"did you mean {subject}.{meant}?"
+    raise UnreadableDeliveryError(f"type: there is no {type_}; {hint}")
 
 
 fetch_path = no_path
