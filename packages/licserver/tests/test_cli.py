@@ -126,6 +126,34 @@ def test_a_license_that_no_app_accepts_is_issued_with_a_warning(shop):
     assert shop.errors == ""
 
 
+def test_a_license_that_no_app_accepts_after_a_change_is_changed_with_a_warning(shop):
+    """The same slips as at issue; a change of something else repeats nothing."""
+    key = issue(shop)
+    shop("license", "change", key, "--expires", "2020-02-29")
+    assert shop.errors == "warning: 2020-02-29 has passed, so the license is expired\n"
+    shop("license", "change", key, "--slots", "0")
+    assert shop.errors == "warning: without slots and an allow-list no computer can use the license\n"
+    shop("license", "change", key, "--note", "order 7")
+    assert shop.errors == ""
+    trial = issue(shop, "--trial")
+    shop("license", "convert", trial, "--expires", "2020-02-29")
+    assert shop.errors == "warning: 2020-02-29 has passed, so the license is expired\n"
+
+
+def test_a_masked_key_is_for_the_search(shop):
+    """What lists and customers show of a key is no key; the message has the command that takes it."""
+    key = issue(shop)
+    for masked in (mask_key(key), mask_key(key).replace("…", "...")):
+        assert "`licserver license find` finds licenses by it" in shop("license", "show", masked, expect=2)
+        assert mask_key(key) in shop("license", "find", masked)
+
+
+def test_a_product_in_the_place_of_an_option(shop):
+    """The message names the option, of each command that has it."""
+    for command in ("source map shop photo-pro app", "license list app"):
+        assert "a product is given as --product SLUG" in shop(*command.split(), expect=2)
+
+
 def test_an_end_of_support_without_a_policy_is_named(shop):
     """At each command that sets one; the license has it, in case the product gets a policy."""
     support = ("--support-until", "2030-01-31")

@@ -1,6 +1,7 @@
 """The command line in an operator's hands: what is mistyped, what is read, what a program gets."""
 
 import json
+import re
 
 import pytest
 
@@ -73,7 +74,9 @@ def test_a_product_added_with_the_wrong_policy_is_mended(shop):
     """`domain` is the default, and `strict` is for web sites: it is changed later, and the rest stays."""
     output = shop("product", "change", "app", "--environment", "strict")
     assert output == "changed app: App\n"
-    changed = parsed(shop("product", "change", "app", "--support-policy", "--name", "App II", "--json"))
+    changed = parsed(
+        shop("product", "change", "app", "--support-policy", "--name", "App II", "--yes", "--json")
+    )
     assert (changed["environment"], changed["support_policy"]) == ("strict", True)
     assert changed["name"] == "App II"
     shop("product", "change", "app", "--no-support-policy")
@@ -137,6 +140,45 @@ def test_what_means_nothing_is_not_imported(shop, tmp_path, text, complaint):
     sheet.write_text(text, "utf-8")
     assert complaint in shop("import", str(sheet), expect=2)
     assert parsed(shop("license", "list", "--json")) == []
+
+
+def test_a_strange_header_is_answered_with_the_way_out(shop, tmp_path):
+    """The columns that the file has, and the options that map them; a license is not taken for a header."""
+    sheet = tmp_path / "sheet.csv"
+    for header in ("Produkt;Lizenzschlüssel;Kunde", "Product name,License Key"):
+        sheet.write_text(f"{header}\nFoto Labor,abc\n", "utf-8")
+        refused = shop("import", str(sheet), expect=2)
+        assert "--map COLUMN=FIELD" in refused
+        assert all(repr(column) in refused for column in re.split("[;,]", header))
+    for line in ("foto,abcd-efgh-ijkl-mnop", "foto,XKCDABC,ann@example.com", "foto,slartibartfast"):
+        sheet.write_text(f"{line}\n", "utf-8")
+        refused = shop("import", str(sheet), expect=2)
+        assert "--map COLUMN=FIELD" in refused
+        assert not any(cell in refused for cell in line.split(","))
+    sheet.write_text("product,slots,lifetime,Serial\nFoto Labor,1,no,x\n", "utf-8")
+    assert "'Serial'; map other names with --map COLUMN=FIELD" in shop("import", str(sheet), expect=2)
+    sheet.write_text("license_key,slots,lifetime\n,1,no\n", "utf-8")
+    assert "add --product SLUG" in shop("import", str(sheet), expect=2)
+    sheet.write_text("product,slots,lifetime\nFoto Labor,1,no\n", "utf-8")
+    assert "add --product 'Foto Labor'=SLUG" in shop("import", str(sheet), expect=2)
+    shop("import", str(sheet), "--product", "Foto Labor=app")
+
+
+def test_lines_without_a_key_are_warned_of(shop, tmp_path):
+    """Imported again, they would be new licenses again; lines with a key are not."""
+    sheet = tmp_path / "sheet.jsonl"
+    sheet.write_text('{"product": "app"}\n' * 2)
+    terms = ("--slots", "1", "--expires", "never")
+    shop("import", str(sheet), *terms, "--dry-run")
+    assert "warning: 2 lines have no key: each import issues new licenses for them\n" in shop.errors
+    keys = shop("import", str(sheet), *terms).split()
+    assert "warning: 2 lines have no key" in shop.errors
+    sheet.write_text('{"product": "app"}\n')
+    assert parsed(shop("import", str(sheet), *terms, "--dry-run", "--json"))["without_key"] == 1
+    assert "warning: 1 line has no key: each import issues a new license for it\n" in shop.errors
+    sheet.write_text("".join(f'{{"product": "app", "license_key": "{key}"}}\n' for key in keys))
+    shop("import", str(sheet), *terms)
+    assert "no key" not in shop.errors
 
 
 def test_one_is_one(shop, tmp_path):

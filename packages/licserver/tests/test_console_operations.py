@@ -43,6 +43,7 @@ async def test_an_import_is_previewed_and_confirmed(world, alice):
     page = await upload(alice, text)
     assert alice.status == 200, page
     assert "2 new licenses" in page
+    assert "1 line has no key: each import issues a new license for it." in page
     assert mask_key(key) in page
     assert key not in page
     assert world.services.licenses.search(limit=9).items == []

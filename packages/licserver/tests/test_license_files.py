@@ -140,7 +140,7 @@ def test_a_key_is_taken_as_people_write_it():
 BAD_CSV = {
     "slug,name\n": (1, "the first line must name the fields"),
     "product,slug,name\n": (1, "there are no fields 'slug', 'name'"),
-    "product,product,slug\n": (1, "there is no field 'slug'; valid fields: "),
+    "product,product,slug\n": (1, "there is no field 'slug'; map other names with --map COLUMN=FIELD"),
     "license_key\n": (1, "the first line must name the fields"),
     "": (1, "the first line must name the fields"),
     "\n\n": (1, "the first line must name the fields"),

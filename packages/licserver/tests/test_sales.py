@@ -165,6 +165,21 @@ def test_a_subscription_ends_unless_it_is_renewed(world):
     assert licenses(world)[0].subscription_ended_at == world.clock()
 
 
+def test_the_report_of_an_end_says_whether_it_has_come(world):
+    """An end that is awaited, one that was announced, and one that has come."""
+    add(world, "standard", mapped=False)
+    world.services.sources.map("standard", "app", "app")
+    bought = {"order_id": "1", "external_id": "app", "subscription_id": "s1"}
+    first = shops.standard("purchase.completed", **bought, paid_through="2026-07-15T12:00:00Z")
+    process(world, "standard", first)
+    process(world, "standard", shops.standard("subscription.ended", subscription_id="s1"))
+    reasons = [event.reason for event in world.services.sources.list_events("standard").items]
+    assert reasons == [
+        "the subscription ended 2026-06-15 12:00 UTC",
+        "issued 1 license of app; the subscription ends 2026-07-22 12:00 UTC if not renewed",
+    ]
+
+
 @both_engines
 def test_an_order_and_its_subscription_are_linked(world):
     """Lemon Squeezy reports both; the license is linked whichever comes first."""

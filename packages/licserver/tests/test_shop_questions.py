@@ -83,6 +83,7 @@ def answer(vendor: Vendor, given: Answer) -> None:
 SUBSCRIBED = (order(subscriptions=("s",)), lines(line("a", item="1")), ACTIVE)
 RENEWAL = order("6", 40, reason=OrderReason.RENEWAL, subscriptions=("s",))
 UNNAMED = order("6", 40, reason=OrderReason.RENEWAL)
+MAP = "map it with `licserver source map SOURCE x --product SLUG --go-on`"
 HAND = "use `licserver source sync`, or extend or issue its license by hand"
 
 
@@ -94,7 +95,7 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
             Attention(
                 "unmapped:line:5/1:x",
                 AttentionKind.UNMAPPED,
-                "order 5: x is not mapped; map it with `licserver source map`",
+                f"order 5: x is not mapped; {MAP}",
                 "order:5",
                 ("x",),
             ),
@@ -105,7 +106,7 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
             Attention(
                 "unmapped:line:5/1:x",
                 AttentionKind.UNMAPPED,
-                "order 5: 3 of x are not mapped; map it with `licserver source map`",
+                f"order 5: 3 of x are not mapped; {MAP}",
                 "order:5",
                 ("x",),
             ),
@@ -116,7 +117,7 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
             Attention(
                 "unmapped:line:5/1:y",
                 AttentionKind.UNMAPPED,
-                "order 5: x or y is not mapped; map it with `licserver source map`",
+                f"order 5: x or y is not mapped; {MAP}",
                 "order:5",
                 ("x", "y"),
             ),
@@ -269,7 +270,7 @@ def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
             Attention(
                 "unmapped:item:1:x",
                 AttentionKind.UNMAPPED,
-                "subscription s: x is not mapped; map it with `licserver source map`",
+                f"subscription s: x is not mapped; {MAP}",
                 "subscription:s",
                 ("x",),
             ),

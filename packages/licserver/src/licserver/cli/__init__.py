@@ -172,6 +172,9 @@ def _format_wrong_use(wrong: click.ClickException) -> str:
     if isinstance(wrong, click.NoSuchOption) and wrong.option_name in _AFTER_COMMAND:
         example = f"licserver product list {_AFTER_COMMAND[wrong.option_name]}"
         return f"No such option {wrong.option_name!r} here: place it after the command, as in `{example}`."
+    takes_product = any("--product" in parameter.opts for parameter in wrong.ctx.command.params)
+    if "unexpected extra argument" in message and takes_product:
+        message = f"{message.rstrip('.')}; a product is given as --product SLUG"
     is_explained = isinstance(wrong, click.BadParameter) and not isinstance(wrong, click.MissingParameter)
     if is_explained or "Did you mean" in message:
         return message

@@ -160,6 +160,12 @@ def _warn_of_useless(terms: LicenseTerms, now: datetime) -> None:
         echo("warning: without slots and an allow-list no computer can use the license", err=True)
 
 
+def _warn_of_useless_changes(services: Services, changed: IssuedLicense, changes: dict[str, Any]) -> None:
+    """Print the warning for terms that a command has changed."""
+    new = {name: changes[name] for name in ("slots", "expires_on") if name in changes}
+    _warn_of_useless(LicenseTerms(**new, allowed=changed.allowed), services.now())
+
+
 def _find_quantity(services: Services, problem_id: int) -> int:
     problems = services.sale_problems
     return problems.find_quantity(problems.get(problem_id)) or 1
@@ -243,6 +249,7 @@ def change(services: Services, printer: Printer, key: str, inherit: tuple[str, .
     if not changes:
         raise InvalidInputError("there is nothing to change; see `licserver license change --help`")
     changed = services.licenses.change(key, was=was, **changes)
+    _warn_of_useless_changes(services, changed, changes)
     if changes.get("support_until") is not None:
         warn_of_unused_support(services, changed.product_slug)
     _print_changed(services, printer, changed, "changed")
@@ -266,6 +273,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 def convert(services: Services, printer: Printer, key: str, **options: Any) -> None:
     """Make a purchased license of a trial; the app goes on with the same key."""
     converted = services.trials.convert(key, **_given(options))
+    _warn_of_useless_changes(services, converted, _given(options))
     if options["support_until"] is not None:
         warn_of_unused_support(services, converted.product_slug)
     _print_changed(services, printer, converted, "converted")

@@ -107,6 +107,8 @@ def import_(
     end, needs --slots or --expires. A line whose license is in the database already
     with the same terms changes nothing. The server may keep running.
 
+    A line without a key is a new license each time that FILE is imported.
+
     Keys that were sold elsewhere need a product that accepts them: `licserver product change SLUG
     --accept-imported-keys`.
     """
@@ -130,7 +132,8 @@ def import_(
         keys = incoming.generated_keys()
         if printer.as_json:
             drawn = [{"line": line, "license_key": key} for line, key in keys]
-            printer.result({"licenses": count, "drawn": drawn, "warnings": _warnings_of(incoming)}, "")
+            record = {"licenses": count, "drawn": drawn, "without_key": incoming.keyless}
+            printer.result({**record, "warnings": _warnings_of(incoming)}, "")
             return
         for _, key in keys:
             echo(key)
@@ -142,6 +145,8 @@ def _print_warnings(incoming: LicenseImport) -> None:
         echo(f"line {warning.line}: warning: {warning.message}", err=True)
     if hidden := incoming.doubtful - len(incoming.warnings):
         echo(f"{hidden} more warnings are not shown", err=True)
+    if (keyless := incoming.describe_keyless()) is not None:
+        echo(f"warning: {keyless}", err=True)
 
 
 def _warnings_of(incoming: LicenseImport) -> list[dict[str, Any]]:
@@ -157,6 +162,7 @@ def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
             "unchanged": len(incoming.unchanged),
             "skipped": len(incoming.skipped),
             "refused": incoming.wrong,
+            "without_key": incoming.keyless,
             "lines": [entry._asdict() for entry in incoming.plan()],
             "warnings": _warnings_of(incoming),
         }

@@ -311,24 +311,45 @@ def _check_header(names: list[str], conversion: Conversion) -> str | None:
         checked = (conversion.check_columns(names), conversion.check_terms(names))
         return join_problems(filter(None, checked))
     if not {*names} & {*FIELDS}:  # no header: the cells may be a license, with its key
-        needed = "the first line must name the fields" if conversion.products else NO_HEADER
-        return f"{needed}; map other names, as --map key=license_key; valid fields: {', '.join(FIELDS)}"
+        return _describe_unknown_header(names, conversion)
     problems = [_check_names(names)]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         problems.append(f"occurs twice: {', '.join(twice)}")
     if "product" in names or conversion.products:
         problems.append(conversion.check_terms(names))
     else:
-        problems.append(NO_HEADER)
+        problems.append(f"{NO_HEADER}; or add --product SLUG")
     return join_problems(filter(None, problems))
 
+
+def _describe_unknown_header(names: list[str], conversion: Conversion) -> str:
+    """Describe a first line without any field; name its columns unless it may be a license with its key."""
+    needed = "the first line must name the fields" if conversion.products else NO_HEADER
+    columns = list(filter(None, names))
+    if all(map(_COLUMN.fullmatch, columns)) and any(map(_KNOWN_WORD.search, columns)):
+        needed += f"; this one names {', '.join(map(repr, columns))[:1000]}"
+    return f"{needed}; {_MAP}; valid fields: {', '.join(FIELDS)}"
+
+
+_MAP: Final = "map other names with --map COLUMN=FIELD, as --map key=license_key"
+_COLUMN: Final = re.compile(r"(?=.*[a-zß-ÿ])[^\W\d_]{1,20}(?:[ _][^\W\d_]{1,20}){0,3}")
+"""The name of a column: words of letters, of which some are small."""
+
+_KNOWN_WORD: Final = re.compile(
+    r"\b(key|serial|licen[cs]e|product|name|e?mail|customer|date|expir\w*|valid|seats|activations|status|order"
+    r"|schlüssel|lizenz|produkt|kunde|datum|ablauf)\b",
+    re.IGNORECASE,
+)
+"""In the names of columns. A line without any of these words may be a license."""
 
 NO_HEADER: Final = "the first line must name the fields, 'product' among them"
 
 
 def _check_names(names: Iterable[str]) -> str | None:
     unknown = list(dict.fromkeys(name for name in names if name not in FIELDS))
-    return f"{describe_missing('field', unknown)}; valid fields: {', '.join(FIELDS)}" if unknown else None
+    if not unknown:
+        return None
+    return f"{describe_missing('field', unknown)}; {_MAP}; valid fields: {', '.join(FIELDS)}"
 
 
 def _read_record(

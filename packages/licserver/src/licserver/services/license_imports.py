@@ -125,6 +125,7 @@ class LicenseImport:
         self.count = 0
         self.wrong = 0
         self.doubtful = 0
+        self.keyless = 0  # lines without a key
 
     def read(self, rows: Iterable[Line], existing: Existing = Existing.REFUSE) -> None:
         """Read all rows; collect up to a hundred problems in `problems`, and count all of them in `wrong`.
@@ -208,6 +209,16 @@ class LicenseImport:
                 detail = ", ".join([slugs[row.product_id], *_describe_terms(row)])
                 yield PlannedLine(row.line, Action.CREATE, key, detail)
 
+    def describe_keyless(self) -> str | None:
+        """Return a warning of lines that would be issued again with the next import; None without any."""
+        match self.keyless:
+            case 0:
+                return None
+            case 1:
+                return "1 line has no key: each import issues a new license for it"
+            case count:
+                return f"{count} lines have no key: each import issues new licenses for them"
+
     def _add_problem(self, problem: InvalidLine, key: str | None = None) -> None:
         self.wrong += 1
         if len(self.problems) < MAX_PROBLEMS:
@@ -237,6 +248,8 @@ class LicenseImport:
             self._digit_keys.add(line, row.license_key)
             if doubt := describe_doubt(row.license_key):
                 self._add_warning(line, doubt)
+        else:
+            self.keyless += 1
         if row.copies > 1:
             self._copies[line] = row.copies
             for _ in range(row.copies - 1):
@@ -294,7 +307,9 @@ class LicenseImport:
                 self._products[slug] = None
         product = self._products[slug]
         if product is None:
-            raise InvalidInputError(f"product: there is no {slug!r}; add it first")
+            raise InvalidInputError(
+                f"product: there is no {slug!r}; add it first, or add --product {slug!r}=SLUG"
+            )
         return product
 
     def prepare(self) -> None:

@@ -7,7 +7,7 @@ from licserver.domain.decisions import (
     is_license_key,
 )
 from licserver.domain.records import IssuedLicense
-from licserver.domain.text import to_search_word
+from licserver.domain.text import parse_key_part, to_search_word
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services import validation
 from licserver.services.context import Context
@@ -34,6 +34,10 @@ def find_license(context: Context, reference: str, *, locked: bool = False) -> I
             return license_
     if is_id or is_ours:
         raise NotFoundError("there is no such license; `licserver license list` shows the ids of all")
+    if parse_key_part(text) is not None:
+        raise InvalidInputError(
+            "this is a part of a license key; `licserver license find` finds licenses by it"
+        )
     raise InvalidInputError("this is neither a license key (CP- and five groups of six) nor a license id")
 
 

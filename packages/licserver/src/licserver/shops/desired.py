@@ -541,7 +541,11 @@ class _Derivation:
             return
         several = unit.quantity is not None and unit.quantity > 1
         what = f"{unit.quantity} of {unit.name} are" if several else f"{unit.name} is"
-        text = f"{_name(unit.about)}: {what} not mapped; map it with `licserver source map`"
+        id_ = quote(unit.ids[0])
+        text = (
+            f"{_name(unit.about)}: {what} not mapped; map it with `licserver source map SOURCE {id_} "
+            "--product SLUG --go-on`"
+        )
         self._ask(f"unmapped:{unit.key}:{unit.sold}", AttentionKind.UNMAPPED, text, unit.about, unit.ids)
 
     def _ask_for_quantity(self, unit: Unit, order: OrderFacts) -> None:

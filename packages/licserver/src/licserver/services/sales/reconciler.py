@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from licserver.database.repositories.sales import (
@@ -37,7 +38,7 @@ from licserver.services.sales.rows import (
 from licserver.services.subscriptions import SubscriptionService
 from licserver.services.validation import find_email
 from licserver.shops.changes import Actual, Applied, Change, Wanted, assume_applied, find_change, find_end
-from licserver.shops.contract import Attention, AttentionKind, DesiredLicense, Fetch
+from licserver.shops.contract import Attention, AttentionKind, DesiredLicense, End, Fetch
 from licserver.shops.facts import Fact, is_newer, key_of, links_of
 
 MAX_PROBLEM_CHARS: Final = 500  # characters
@@ -323,7 +324,7 @@ class SaleReconciler:
             change = find_end(end.at, actual, before, is_applied=is_applied and linked is not None)
             if change.sets is not None:
                 if self._subscriptions.follow(id_, change.sets):
-                    self._report.add(f"the subscription ends {change.sets:%Y-%m-%d %H:%M} UTC if not renewed")
+                    self._report.add(_describe_end(end, change.sets, self._tx.now()))
             elif change.kept:
                 self._report.add("the end of the subscription was changed by hand, and stays")
             row = (known or SubscriptionRow(id_))._replace(
@@ -378,3 +379,8 @@ def _describe_terms(change: Change) -> str:
     if change.terms == {"expires_on": None}:
         return "the license no longer ends by --expires-in"
     return f"changed {', '.join(name.replace('_', ' ') for name in change.terms)}"
+
+
+def _describe_end(end: End, at: datetime, now: datetime) -> str:
+    verb = "ended" if at <= now else "ends"
+    return f"the subscription {verb} {at:%Y-%m-%d %H:%M} UTC" + ("" if end.is_final else " if not renewed")

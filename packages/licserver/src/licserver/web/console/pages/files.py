@@ -72,6 +72,7 @@ def preview(context: PageContext, upload: TextUpload) -> HtmlPage:
         wrong=incoming.wrong,
         warnings=incoming.warnings,
         doubtful=incoming.doubtful,
+        keyless=incoming.describe_keyless(),
         file=upload.file_name,
         counts=counts,
         ticket=ticket,
