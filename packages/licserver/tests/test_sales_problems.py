@@ -328,13 +328,41 @@ def test_deliveries_that_cannot_be_read_are_one_problem_of_their_source(world):
     receive(world, "standard", shops.standard("purchase.refunded", order_id="1", amount=5), "msg_2")
     (problem,) = problems(world)
     assert (problem.kind, problem.object) == ("delivery not readable", "deliveries:unreadable")
-    assert "data.refund_id: Field required" in problem.message
+    ids = [event.id for event in world.services.sources.list_events("standard", "unreadable").items]
+    assert problem.message == (
+        f"2 deliveries could not be read ({ids[1]} and {ids[0]}), and what they report is not done; "
+        f"of {ids[0]}: data.refund_id: Field required with amount or partial, because refunds of an order "
+        "add up; correct the sender and send again what it reports, then answer leave; see "
+        "`licserver source events standard --state unreadable`"
+    )
     assert describe_sale(world.services, problem.id) == {}
     assert "note" not in world.services.sale_problems.find_terms(problem)
     world.services.sources.answer(problem.id, "leave")
     assert (problems(world), states(world, "standard")) == ([], ["ignored", "ignored"])
     receive(world, "standard", shops.standard("purchase.completed", order_id="1"), "msg_3")
     assert [problem_.id for problem_ in problems(world)] == [problem.id]
+
+
+def test_many_deliveries_that_cannot_be_read_are_named_up_to_ten(world):
+    """One problem has them all, and its command lists them without sales that wait for a mapping."""
+    add(world, "standard", mapped=False)
+    process(world, "standard", bought())
+    for number in range(12):
+        receive(
+            world, "standard", shops.standard("purchase.completed", order_id=f"{number}"), f"msg_{number}"
+        )
+        message = problems(world)[0].message
+        if number == 0:
+            assert message.startswith("delivery 2 could not be read, and what it reports is not done: data.")
+    assert message.startswith(
+        "more than 10 deliveries could not be read (…, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 13), and what they "
+        "report is not done; of 13: data.external_id: Field required; "
+    )
+    events = world.services.sources.list_events("standard", "unreadable").items
+    assert [event.id for event in events] == [*range(13, 1, -1)]
+    assert len(world.services.sources.list_events("standard", "dead").items) == 13
+    with pytest.raises(InvalidInputError, match="dead, unreadable"):
+        world.services.sources.list_events("standard", "lost")
 
 
 def test_a_field_that_is_not_read_is_named_in_the_response_and_at_the_delivery(world):

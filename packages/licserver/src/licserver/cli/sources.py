@@ -25,7 +25,6 @@ from licserver.cli.output import echo
 from licserver.database.repositories.sales import (
     CHANGES,
     DEAD,
-    STATES,
     Problem,
     Source,
     SourceMapping,
@@ -34,7 +33,7 @@ from licserver.database.repositories.sales import (
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
-from licserver.services.sources import describe_odd_secrets, missing_variables
+from licserver.services.sources import FILTERS, describe_odd_secrets, missing_variables
 from licserver.shops import ShopKind
 from licserver.shops.contract import Answer
 from licserver.shops.facts import OrderState
@@ -273,7 +272,11 @@ def remove_source(services: Services, printer: Printer, name: str) -> None:
 
 @services_command("events", source_group)
 @name_argument
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state; dead ones need you.")
+@click.option(
+    "--state",
+    type=click.Choice(FILTERS),
+    help="Only those in this state; dead ones need you, and unreadable ones are a part of those.",
+)
 @limit_option
 def list_events(services: Services, printer: Printer, name: str, state: str | None, limit: int) -> None:
     """List what the source NAME has delivered, the latest first."""

@@ -18,6 +18,7 @@ from licserver.database.repositories.sales import (
     IGNORED,
     QUEUE,
     STATES,
+    UNREADABLE_ONLY,
     WAITING,
     Source,
     SourceMapping,
@@ -44,6 +45,8 @@ from licserver.shops.woocommerce import is_ping
 MAX_TOLERANCE: Final = 86_400  # seconds
 MAX_GRACE: Final = 365  # days
 MAX_OBJECT: Final = MAX_INDEXED + len("subscription:")
+FILTERS: Final = (*STATES, UNREADABLE_ONLY)
+"""By which deliveries are listed."""
 KEPT: Final = timedelta(days=30)  # deliveries that are done: they hold e-mail addresses
 
 _VARIABLE: Final = re.compile(r"[A-Z_][A-Z0-9_]*")  # a secret has small letters, as in whsec_…
@@ -287,8 +290,8 @@ class SourceService(Service):
     ) -> Page[StoredEvent]:
         """Return a page of what a source has delivered, the latest first."""
         self.get(name)
-        if state is not None and state not in STATES:
-            raise InvalidInputError(f"a state is one of {', '.join(STATES)}")
+        if state is not None and state not in FILTERS:
+            raise InvalidInputError(f"a state is one of {', '.join(FILTERS)}")
         return page_by_id(partial(self._context.repositories.sales.list_events, name, state), cursor, limit)
 
     def answer(self, problem_id: int, answer: str) -> None:

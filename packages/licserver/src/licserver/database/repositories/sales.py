@@ -203,6 +203,8 @@ class SubscriptionRow(NamedTuple):
 
 
 WAITING, DONE, IGNORED, DEAD = STATES = ("waiting", "done", "ignored", "dead")
+UNREADABLE_ONLY: Final = "unreadable"
+"""A part of those that are dead; a filter, and no state."""
 
 _of_job: Final = and_(
     jobs.c.queue == QUEUE, jobs.c.key == sale_events.c.source + ":" + sale_events.c.delivery
@@ -210,6 +212,7 @@ _of_job: Final = and_(
 _has_failed: Final = and_(sale_events.c.state == WAITING, jobs.c.state == DEAD)
 _STATE: Final = case((_has_failed, DEAD), else_=sale_events.c.state)
 _reason: Final = case((sale_events.c.state == WAITING, jobs.c.last_error), else_=sale_events.c.reason)
+_is_unreadable: Final = (sale_events.c.state == DEAD) & sale_events.c.content.is_(None)
 _SHOWN: Final = {"state": _STATE.label("state"), "reason": _reason.label("reason")}
 _EVENTS: Final[Select[*tuple[Any, ...]]] = select(
     *(_SHOWN.get(name, sale_events.c[name]) for name in StoredEvent._fields)
@@ -311,16 +314,21 @@ class SaleRepository(Repository):
 
     def ignore_unreadable(self, source: str) -> None:
         """Let dead deliveries without content be ignored: a person has looked at them."""
-        columns = sale_events.c
-        of_them = (columns.source == source) & (columns.state == DEAD) & columns.content.is_(None)
-        self._execute(update(sale_events).where(of_them).values(state=IGNORED))
+        self._execute(
+            update(sale_events).where(sale_events.c.source == source, _is_unreadable).values(state=IGNORED)
+        )
 
     def list_events(
         self, source: str, state: str | None = None, before: int | None = None, limit: int = 50
     ) -> Sequence[StoredEvent]:
-        """Load deliveries of a source, the latest first; `before` is the id after which a page begins."""
+        """Load deliveries of a source, the latest first; `before` is the id after which a page begins.
+
+        `state` may be `UNREADABLE_ONLY`.
+        """
         statement = _EVENTS.where(sale_events.c.source == source)
-        if state is not None:
+        if state == UNREADABLE_ONLY:
+            statement = statement.where(_is_unreadable)
+        elif state is not None:
             statement = statement.where(_STATE.in_([state]))
         if before is not None:
             statement = statement.where(sale_events.c.id < before)

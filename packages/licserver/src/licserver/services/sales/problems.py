@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Final
 
-from licserver.database.repositories.sales import Problem, SourceMapping
+from licserver.database.repositories.sales import UNREADABLE_ONLY, Problem, SourceMapping
 from licserver.domain.records import TERMS
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.webhooks import EventType
@@ -21,6 +21,7 @@ from licserver.shops.periods import add_period
 SCAN_SECONDS: Final = 60.0
 MAIL_EVERY: Final = timedelta(hours=1)
 MAX_NAME: Final = 500
+MAX_NAMED: Final = 10  # deliveries that one message names
 UNREADABLE: Final = "deliveries:unreadable"
 """The object of the problem that a source has deliveries which could not be read: one for all of them."""
 _MAPPED: Final = tuple(field.name for field in fields(SourceMapping) if field.name in {"product", *TERMS})
@@ -142,10 +143,13 @@ class ProblemService(Service):
         return [to_line(attention.text) for attention in attentions]
 
     def add_unreadable(self, source: str, reason: str) -> None:
-        """Store the problem that a delivery cannot be read, in the transaction that stores the delivery."""
+        """Store the problem that deliveries cannot be read, in the transaction that stores one."""
+        sales = self._context.repositories.sales
+        events = sales.list_events(source, UNREADABLE_ONLY, limit=MAX_NAMED + 1)
         text = (
-            f"a delivery could not be read, and what it reports is not done: {reason}; correct the sender "
-            f"and send it again, then answer leave; see `licserver source events {source} --state dead`"
+            f"{_describe_unreadable([event.id for event in events])}: {reason}; correct the sender "
+            "and send again what it reports, then answer leave; see "
+            f"`licserver source events {source} --state {UNREADABLE_ONLY}`"
         )
         attention = Attention("unreadable", AttentionKind.DELIVERY, text, UNREADABLE)
         self.update(source, [UNREADABLE], [attention], [])
@@ -174,3 +178,16 @@ class ProblemService(Service):
         with self._context.transaction() as tx:
             count = tx.repositories.sales.take_unmailed(tx.now(), MAIL_EVERY)
             return count > 0 and MailService(tx).send_problems(count)
+
+
+def _describe_unreadable(ids: Sequence[int]) -> str:
+    """Return a sentence that names deliveries by their ids, the latest first; its end is about that."""
+    last, *earlier = ids
+    if not earlier:
+        return f"delivery {last} could not be read, and what it reports is not done"
+    names = ", ".join(map(str, reversed(earlier[: MAX_NAMED - 1])))
+    count, others = (len(ids), "") if len(ids) <= MAX_NAMED else (f"more than {MAX_NAMED}", "…, ")
+    return (
+        f"{count} deliveries could not be read ({others}{names} and {last}), and what they report is not "
+        f"done; of {last}"
+    )

@@ -6,6 +6,7 @@ from typing import Any, Final
 from licserver.database.repositories.sales import Problem
 from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
+from licserver.services.sales.problems import UNREADABLE
 from licserver.shops.contract import Answer
 from licserver.web.console.formatting import FIELDS, parse_number
 from licserver.web.console.pages import Actions, HtmlPage, PageContext, act, list_plans, with_query
@@ -29,6 +30,7 @@ def show(context: PageContext) -> HtmlPage:
     page = context.services.sale_problems.list_open(context.after, _SHOWN)
     return HtmlPage(
         "sales.html",
+        unreadable=UNREADABLE,
         problems=[
             (problem, _list_external_ids(problem), _list_answers(problem), _issue_link(problem))
             for problem in page.items

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from licserver.database.repositories.sales import ASK, FOLLOW, STATES
-from licserver.services.sources import describe_odd_secrets, missing_variables
+from licserver.database.repositories.sales import ASK, FOLLOW
+from licserver.services.sources import FILTERS, describe_odd_secrets, missing_variables
 from licserver.shops import ROWS, ShopKind
 from licserver.web.console.formatting import choose, parse_number, parse_seats
 from licserver.web.console.pages import Actions, HtmlPage, PageContext, Redirect, act, list_plans
@@ -112,7 +112,7 @@ def show_events(context: PageContext) -> HtmlPage:
         name=name,
         events=page.items,
         state=state,
-        states=STATES,
+        states=FILTERS,
         styles=STYLES,
         further=context.further(page.cursor, state=state),
     )
