@@ -13,7 +13,9 @@ from licclient import ClientSettings
 from licclient._core import records as _records
 from licclient._core.model import CachedLicense, Entitlements, Reason, Verified
 from licclient._core.records import (
+    SCHEMA,
     UPGRADES,
+    find_flaw,
     places_for,
     read_cached_license,
     read_instant,
@@ -257,3 +259,13 @@ def test_a_key_activated_before_the_app_named_its_product_is_found():
     name = record_name("activation", "https://store.example", "", "notes")
     assert both.elsewhere[name] == before.app
     assert name not in before.elsewhere
+
+
+def test_what_is_wrong_with_a_record_is_said_in_words():
+    """One of a later version is not damaged, and is not to be thrown away."""
+    good = seal(NAME, {})
+    body = good.partition(b"\n")[2].replace(b'"schema": %d' % SCHEMA, b'"schema": %d' % (SCHEMA + 1)).strip()
+    later = _records._sum(NAME, body) + b"\n" + body + b"\n"
+    assert find_flaw(NAME, good) is None
+    assert find_flaw(NAME, later) == "was written by a later version of this app"
+    assert find_flaw(NAME, good[:-3]) == find_flaw("other", good) == "is damaged"

@@ -71,3 +71,28 @@ def test_the_addresses_in_a_text_are_listed():
     assert "jo@example.com" in set(find_addresses("%20jo@example.com."))
     assert list(find_addresses("to=@example.com")) == ["to=@example.com"]
     assert list(find_addresses("nobody")) == []
+
+
+def test_an_address_alone_in_a_field():
+    """Compared whole, in any spelling; a list has its addresses, and what ends alike is another."""
+    pattern = AddressPattern("jo@bücher.example")
+    assert pattern.is_it(" JO@BÜCHER.example ")
+    assert not any(map(pattern.is_it, ("r&jo@bücher.example", "jo@bücher.example,ann@example.com", None)))
+    assert pattern.is_listed("ann@example.com, <jo@bücher.example>")
+    assert not any(map(pattern.is_listed, ("r&jo@bücher.example", "", None)))
+
+
+@pytest.mark.parametrize("before", ["r&", "e\u0301", "m\u200d", "r\\u0026", "r%26", "r+", "o'"])
+def test_what_belongs_to_the_part_before_the_at_sign(before):
+    """An ampersand, also escaped, an accent of its own and a joiner are of the same address."""
+    text = f"{before}jo@example.com"
+    pattern = AddressPattern("jo@example.com")
+    assert not pattern.is_in(text)
+    assert pattern.erase(text) == text
+
+
+def test_other_spellings_that_are_stored_are_found_in_text():
+    """Such as a domain in letters of another width."""
+    stored = "jo@\uff45xample.com"
+    assert not AddressPattern("jo@example.com").is_in(f"Order of {stored}")
+    assert AddressPattern("jo@example.com", [stored]).is_in(f"Order of {stored}")
