@@ -136,7 +136,11 @@ def test_no_answer_is_exit_3(run, service, dead_url, key, command, tmp_path):
         status, out, err = run(*command, key, *more, server=server)
         assert (status, out) == (3, "")
         assert err.startswith("licclient: The license service ")
-        assert err.endswith(" Run `licclient doctor` to find out why.\n")
+        options = {"verify": ""}.get(command[0], " --slug notes --version 1.0")
+        state = tmp_path / "state"
+        doctor = f"licclient --server {server} doctor --state-dir {state}{options}"
+        assert err.endswith(f" Run `{doctor}` to find out why.\n")
+        assert run(*doctor.split()[3:], server=server)[0] == 1  # as it is pasted
     status, out, _ = run(*command, key, *more, "--json")
     assert (status, json.loads(out)["error"]) == (3, "unavailable")
 
@@ -386,6 +390,35 @@ def test_a_folder_that_cannot_be_used_is_exit_2(run, shop, key, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = run("download", key, "notes", "1.0", "--to", str(tmp_path / "file"))
     assert (status, err.count("\n")) == (2, 1)
+
+
+def test_the_command_that_finds_out_why_has_no_key(run, dead_url, key):
+    """Typed in a wrong place, it is left out; an option with a blank is quoted."""
+    for domain in (key, f"host-{key.lower()}"):
+        _, _, err = run("verify", key, "--domain", domain, "--product", "Photo Lab", server=dead_url)
+        assert "doctor --state-dir" in err
+        assert "--domain" not in err
+        assert ("--product 'Photo Lab'`" if os.name != "nt" else '--product "Photo Lab"`') in err
+
+
+@pytest.mark.parametrize("command", ["check", "download"])
+@pytest.mark.parametrize(
+    "arguments", ["photo-lab {key} 1.0.0", "photo-lab {lower} 1.0.0", "{key} 1.0.0 photo-lab"]
+)
+def test_swapped_arguments_are_answered_with_the_order(run, shop, key, command, arguments, tmp_path):
+    """Before a request: a key would be sent as a slug."""
+    typed = arguments.format(key=key, lower=key.lower()).split()
+    more = ["--to", str(tmp_path)] if command == "download" else []
+    status, out, err = run(command, *typed, *more)
+    assert (status, out) == (2, "")
+    assert err.endswith("; the arguments are KEY SLUG VERSION, in this order\n")
+    assert shop.requests == []
+
+
+def test_a_folder_that_is_not_there_is_no_app_without_a_previous_version(run, tmp_path):
+    """A mistyped folder is a wrong use."""
+    missing = tmp_path / "nowhere"
+    assert run("roll-back", str(missing)) == (2, "", f"licclient: {missing}: {NO_FILE}\n")
 
 
 def test_apply_and_roll_back_need_no_server(run, tmp_path, capsys):

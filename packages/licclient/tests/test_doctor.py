@@ -12,6 +12,7 @@ from harness.oracle import Signer
 from licclient import Trust, Updates, _doctor
 from licclient._cli import main
 from licclient._core.records import SCHEMA, seal
+from licclient._updates.check import NOT_CHECKED
 from licclient.errors import LicenseRefusedError
 
 MISSING = {"error": "validation", "message": "…", "errors": {"license_key": ["…"]}}
@@ -188,6 +189,29 @@ def test_on_the_command_line(well, tmp_path, capsys, key):
         "message": "this is not a license service (HTTP status 500)",
     }
     assert found["name"]["message"].startswith(urlsplit(well.url).hostname)
+
+
+def test_the_last_check_for_an_update_on_the_command_line(well, tmp_path, capsys):
+    """With slug and version, as an app passes them; what is missing is named."""
+    argv = ["--server", well.url, "--state-dir", str(tmp_path), "doctor"]
+    for more, expected in (
+        ([], "not checked: the app passes no slug and no version"),
+        (["--slug", "notes"], "not checked: the app passes no version"),
+        (["--slug", "notes", "--version", "1.0"], NOT_CHECKED.message),
+    ):
+        main([*argv, *more])
+        assert _lines(capsys.readouterr().out)["updates"] == ("", expected)
+
+
+async def test_what_is_wrong_several_times_is_named_once(make_client, well, key, tmp_path):
+    """The last line lists the checks; each damaged file has a line of its own."""
+    await make_client(storage=tmp_path).activate(key)
+    paths = list(tmp_path.glob("*.state"))
+    for path in paths:
+        path.write_bytes(b"")
+    report = await make_client(storage=tmp_path).diagnose()
+    assert report.count("!! state files:") == len(paths) > 1
+    assert report.splitlines()[-1].count("state files") == 1
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
     marks: Mapping[bool | None, str] = {True: "ok", False: "!!", None: "  "}
     lines = [f"licclient doctor, {session.now():%Y-%m-%d %H:%M:%S} UTC"]
     lines += [f"{marks[finding.is_fine]} {finding.name + ':':14} {finding.text}" for finding in findings]
-    wrong = [finding.name for finding in findings if finding.is_fine is False]
+    wrong = list(dict.fromkeys(finding.name for finding in findings if finding.is_fine is False))
     lines.append(f"Look at: {', '.join(wrong)}." if wrong else "Nothing wrong was found.")
     return findings, "\n".join(lines)
 
@@ -374,8 +374,9 @@ def _check_product(session: Session) -> Finding:
 def _check_updates(session: Session) -> Finding:
     """Report the last check of the activated key: without a key the service says nothing about products."""
     settings = session.settings
-    if settings.slug is None or settings.version is None:
-        return _noted("updates", "not checked: the app passes no slug or no version")
+    missing = [name for name in ("slug", "version") if getattr(settings, name) is None]
+    if missing:
+        return _noted("updates", f"not checked: the app passes no {' and no '.join(missing)}")
     activation = session.activations.find()
     check = NOT_CHECKED if activation is None else remembered_check(session, activation)
     is_refused = isinstance(check.error, LicenseRefusedError)

@@ -6,7 +6,10 @@ key nor a download link is ever printed.
 
 import argparse
 import difflib
+import errno
 import os
+import shlex
+import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
@@ -28,9 +31,10 @@ from licclient._client import LicenseClient
 from licclient._core.clock import real_clock
 from licclient._core.lazy import lazy
 from licclient._core.model import AUTO, Reason, Source, write_entitlements
+from licclient._core.policy import is_version
 from licclient._core.requests import hide_keys
 from licclient._core.settings import Trust, Updates
-from licclient._core.typed_key import repair_key
+from licclient._core.typed_key import is_license_key, repair_key
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,
@@ -240,6 +244,8 @@ def _apply(args: argparse.Namespace, output: Output) -> int:
 
 
 def _roll_back(args: argparse.Namespace, output: Output) -> int:
+    if not Path(args.folder).is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), args.folder)
     installed = install.Installation(args.folder).roll_back()
     if installed is None:
         output.result({"version": None, "folder": None}, "There is no previous version.")
@@ -292,8 +298,20 @@ def _print_failure(args: argparse.Namespace, output: Output, problem: LicclientE
         case UnusableArchiveError():
             return output.error(NO_ANSWER, "unusable_archive", problem.message)
         case _:
-            message = f"{problem.message} Run `licclient doctor` to find out why."
+            message = f"{problem.message} Run `{_write_doctor_command(args)}` to find out why."
             return output.error(NO_ANSWER, "unavailable", message)
+
+
+def _write_doctor_command(args: argparse.Namespace) -> str:
+    """Return the command with the options that were typed; never with a license key."""
+    words = ["licclient"]
+    for name, value in args.typed.items():
+        option = "--version" if name == "installed" else f"--{name.replace('_', '-')}"
+        for text in value if isinstance(value, list) else [value]:
+            if text != args.key and hide_keys(text) == text:
+                words += [option, text]
+    words.insert(3 if "server" in args.typed else 1, "doctor")
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 # --- arguments --------------------------------------------------------------------------------
@@ -349,6 +367,12 @@ _TEXTS: Final = ("server", "state_dir", "product", "slug", "platform", "domain",
 _LISTS: Final = ("public_key", "release_key", "channel")
 """Repeatable; in the environment a list, separated by spaces. `_TEXTS` are accepted there too."""
 
+_OF_DOCTOR: Final = (
+    *("server", "state_dir", "public_key", "release_key"),
+    *("product", "slug", "installed", "label", "domain"),
+)
+"""What `doctor` takes of other commands."""
+
 
 class _WrongUseError(Exception):
     """Arguments that a parser refused; the message does not repeat a license key."""
@@ -376,6 +400,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args, unknown = parser.parse_known_args(argv, defaults)
     if unknown:  # by the parser of the command, whose usage has its options
         args.command.refuse(unknown)
+    args.typed = {name: value for name in _OF_DOCTOR if (value := getattr(args, name)) is not None}
     for name in _TEXTS:
         if getattr(args, name) is None:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}") or None)
@@ -384,7 +409,22 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
             setattr(args, name, environ.get(f"LICCLIENT_{name.upper()}S", "").split() or None)
     if args.needs_server and args.server is None:
         parser.error("--server URL is required, or LICCLIENT_SERVER in the environment")
+    if args.run in (_check, _download):
+        _check_order(args)
     return args
+
+
+def _check_order(args: argparse.Namespace) -> None:
+    """Refuse arguments that were swapped, before a key is sent as a slug."""
+    if is_license_key(args.slug.upper()):
+        kind = "license key"
+    elif is_version(args.slug) and not is_version(args.installed):
+        kind = "version"
+    else:
+        return
+    args.command.error(
+        f"a {kind} is in the place of the slug; the arguments are KEY SLUG VERSION, in this order"
+    )
 
 
 def create_parsers() -> dict[str, argparse.ArgumentParser]:
@@ -421,6 +461,13 @@ def create_parsers() -> dict[str, argparse.ArgumentParser]:
     apply.add_argument("--version", required=True, metavar="VERSION", help="the version in it")
     apply.add_argument("--sha256", required=True, metavar="HEX", help="its digest, as `download` prints it")
     apply.add_argument("--to", required=True, metavar="DIR", help="the app's own folder")
+    commands["doctor"].add_argument(
+        "--version",
+        dest="installed",
+        default=argparse.SUPPRESS,
+        metavar="VERSION",
+        help="the app's version; with --slug the last check for an update is reported",
+    )
     commands["roll-back"].add_argument("folder", metavar="DIR", help="the app's own folder")
     commands["install-file"].add_argument("file", metavar="FILE", help="the license file")
     return {"licclient": parser, **{f"licclient {name}": command for name, command in commands.items()}}
