@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from harness import shops
+from harness.contracts import GRACE, Vendor, mapped, text
 from licserver.shops import standard
+from licserver.shops.contract import Rules
 from licserver.shops.reading import UnreadableDeliveryError
 
 PURCHASE: dict[str, Any] = {"order_id": "1001", "external_id": "app"}
@@ -75,6 +77,25 @@ def test_a_refund_that_does_not_say_how_much_revokes_nothing() -> None:
         assert standard.read({}, shops.standard("purchase.refunded", **refund, **size)).facts
     assert standard.read({}, shops.standard("purchase.refund_failed", **refund)).facts
     assert standard.read({}, shops.standard("purchase.refunded", order_id="1001")).facts
+
+
+@pytest.mark.parametrize(("partial", "valid"), [(True, 1), (False, 0)])
+def test_a_refund_of_an_order_without_a_total_names_what_to_do(partial: bool, valid: int) -> None:
+    """It named no next step; what it names now settles it."""
+    vendor = Vendor("standard", mapped("app"), Rules(GRACE, has_api=False))
+    refund = {"order_id": "1001", "refund_id": "r1", "amount": "5.00"}
+    vendor.receive(
+        shops.standard("purchase.completed", **PURCHASE), shops.standard("purchase.refunded", **refund)
+    )
+    (problem,) = vendor.attention
+    assert problem.text == (
+        "order 1001 was refunded, and it is not known whether in part or all; send the refund again with "
+        "`partial` in place of `amount`, and a later `timestamp`; or revoke its licenses by hand if it was "
+        "all, or leave it"
+    )
+    again = {"order_id": "1001", "refund_id": "r1", "partial": partial}
+    vendor.receive(shops.standard("purchase.refunded", text(1), **again))
+    assert (len(vendor.valid), vendor.attention) == (valid, [])
 
 
 def test_a_paid_time_of_no_subscription_is_no_license_without_an_end() -> None:

@@ -193,9 +193,41 @@ def test_the_command_line_lists_and_answers_them(cli, monkeypatch):
     """`source problems` and `source answer`."""
     problem = sell_unmapped(cli, monkeypatch, bought())
     (listed,) = json.loads(cli("source", "problems", "--json"))
-    assert (listed["kind"], listed["answers"]) == ("not mapped", "leave")
+    assert (listed["kind"], listed["answers"]) == ("not mapped", "leave issued")
     assert "leave" in cli("source", "answer", problem, "leave")
     assert "nothing needs you" in cli("source", "problems")
+
+
+def test_the_answers_that_are_listed_are_those_that_are_accepted(cli, monkeypatch):
+    """The list had `leave`, and the error had `leave, issued` also for what can be missing no license."""
+    problem = sell_unmapped(cli, monkeypatch, shops.standard("purchase.completed", order_id="1"))
+    (listed,) = json.loads(cli("source", "problems", "--json"))
+    assert (listed["kind"], listed["answers"]) == ("delivery not readable", "leave")
+    for answer in ("follow", "issued"):
+        error = cli("source", "answer", problem, answer, expect=2)
+        assert f"{answer} is no answer to problem {problem}; answer leave\n" in error
+    assert "no answer" in cli("license", "issue", "app", "--problem", problem, expect=2)
+    assert cli("license", "list", "--json").strip() == "[]"
+    assert "Invalid value for 'ANSWER': 'yes' is not one of" in cli("source", "answer", "1", "yes", expect=2)
+    assert cli("source", "answer", problem, "leave")
+
+
+async def test_the_console_offers_a_license_only_where_one_can_be_missing(world, alice, shop_secrets):
+    """A refund needs none, nor does a delivery that cannot be read, whose link lists those alone."""
+    add(world, "standard")
+    part = shops.standard("purchase.refunded", order_id="1", refund_id="r", amount=5)
+    process(world, "standard", bought(), part)
+    receive(world, "standard", shops.standard("purchase.completed", order_id="2"), "msg_2")
+    assert {problem.kind for problem in problems(world)} == {
+        "share of a refund not known",
+        "delivery not readable",
+    }
+    page = await alice.get("/console/sales")
+    assert page.count("Leave it as it is</button>") == 2
+    assert "Issue a license by hand" not in page
+    assert "/console/sources/standard/events?state=unreadable" in page
+    process(world, "standard", shops.standard("purchase.completed", order_id="3", external_id="new"))
+    assert (await alice.get("/console/sales")).count("Issue a license by hand") == 1
 
 
 def test_the_command_line_issues_a_license_for_a_sale(cli, monkeypatch):

@@ -338,7 +338,8 @@ def test_a_refund_of_an_unknown_share_asks() -> None:
     assert sell(part).attention == []
     vendor = sell(order(), lines(line("a")))
     vendor.take([part])
-    text = "order 5 was refunded, and it is not known whether in part or all; revoke it by hand"
+    text = "order 5 was refunded, and it is not known whether in part or all; revoke its licenses "
+    text += "by hand if it was all, or leave it"
     assert vendor.attention == [Attention("refund:5", AttentionKind.REFUND, text, "order:5")]
 
 

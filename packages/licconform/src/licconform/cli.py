@@ -112,7 +112,7 @@ def states() -> None:
 
 
 @main.command()
-@click.argument("side", type=click.Choice(["server", "client"]))
+@click.argument("side", metavar="SIDE", type=click.Choice(["server", "client"]))
 def cases(side: str) -> None:
     """List the cases of a SIDE."""
     catalogue: Iterable[Case[Any]] = SERVER_CASES if side == "server" else CLIENT_CASES

@@ -72,7 +72,7 @@ def add_user(services: Services, printer: Printer, name: str, role: str, *, pass
 
 @services_command("role", user_group)
 @name_argument
-@click.argument("role", type=_ROLES)
+@click.argument("role", metavar="ROLE", type=_ROLES)
 def set_role(services: Services, printer: Printer, name: str, role: str) -> None:
     """Change what the user NAME may do: everything, support customers, or only look."""
     services.users.set_role(name, Role(role))

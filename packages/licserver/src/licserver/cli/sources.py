@@ -33,6 +33,7 @@ from licserver.database.repositories.sales import (
 from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
+from licserver.services.sales.problems import list_answers
 from licserver.services.sources import FILTERS, describe_odd_secrets, missing_variables
 from licserver.shops import ShopKind
 from licserver.shops.contract import Answer
@@ -314,14 +315,18 @@ def list_problems(services: Services, printer: Printer, limit: int) -> None:
 
 
 def _problem_record(problem: Problem) -> dict[str, Any]:
-    return pick(problem, "id", "source", "object", "kind", "answers", "message")
+    record = pick(problem, "id", "source", "object", "kind", "answers", "message")
+    return {**record, "answers": " ".join(list_answers(problem))}
 
 
 @services_command("answer", source_group)
 @click.argument("problem_id", metavar="ID", type=row_id)
-@click.argument("answer", type=click.Choice([member.value for member in Answer]))
+@click.argument("answer", metavar="ANSWER", type=click.Choice([member.value for member in Answer]))
 def answer_problem(services: Services, printer: Printer, problem_id: int, answer: str) -> None:
-    """Answer the problem ID: `follow` what the shop reports, `leave` the licenses, or `issued` by hand."""
+    """Answer the problem ID: `follow` what the shop reports, `leave` the licenses, or `issued` by hand.
+
+    `source problems` shows which of them a problem can have.
+    """
     services.sources.answer(problem_id, answer)
     printer.result({"problem": problem_id, "answer": answer}, f"answered {problem_id}: {answer}")
 

@@ -172,6 +172,22 @@ class Answer(enum.StrEnum):
     ISSUED = "issued"  # a person has issued by hand what is missing: nothing more is issued for it
 
 
+ISSUABLE: Final = frozenset(
+    {
+        AttentionKind.UNMAPPED,
+        AttentionKind.LINES,
+        AttentionKind.QUANTITY,
+        AttentionKind.MANY,
+        AttentionKind.STATE,
+        AttentionKind.CHANGE,
+        AttentionKind.UNCLEAR,
+        AttentionKind.SUBSCRIPTION,
+        AttentionKind.LATE,
+    }
+)
+"""What a license that is issued by hand can settle: a customer may have none."""
+
+
 class Attention(NamedTuple):
     """What a person has to look at.
 

@@ -621,7 +621,13 @@ class _Derivation:
         refusal, name = order.find_refusal(self._rules), _name(about)
         if refusal is None:
             if is_served and order.has_unknown_share():
-                text = f"{name} was refunded, and it is not known whether in part or all; revoke it by hand"
+                advice = "revoke its licenses by hand if it was all, or leave it"
+                if not self._rules.has_api:
+                    resend = (
+                        "send the refund again with `partial` in place of `amount`, and a later `timestamp`"
+                    )
+                    advice = f"{resend}; or {advice}"
+                text = f"{name} was refunded, and it is not known whether in part or all; {advice}"
                 self._ask(f"refund:{order.id}", AttentionKind.REFUND, text, about)
             elif is_served and order.find_refunded_share() is Share.PART:
                 self._notes.append(f"{name} was refunded in part, which revokes nothing")

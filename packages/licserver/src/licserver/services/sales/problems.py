@@ -14,7 +14,7 @@ from licserver.services.context import Service
 from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import MailService
 from licserver.services.validation import to_line
-from licserver.shops.contract import Answer, Attention, AttentionKind
+from licserver.shops.contract import ISSUABLE, Answer, Attention, AttentionKind
 from licserver.shops.facts import CONTACT, Contact, Lines, load_fact
 from licserver.shops.periods import add_period
 
@@ -26,6 +26,12 @@ UNREADABLE: Final = "deliveries:unreadable"
 """The object of the problem that a source has deliveries which could not be read: one for all of them."""
 _MAPPED: Final = tuple(field.name for field in fields(SourceMapping) if field.name in {"product", *TERMS})
 """Terms that a mapping has as they are; the others are spans of time."""
+
+
+def list_answers(problem: Problem) -> list[str]:
+    """Return the answers that a person can give; `issued` where a license can be missing."""
+    is_issuable = problem.kind in ISSUABLE
+    return [*problem.answers.split(), *([Answer.ISSUED.value] if is_issuable else [])]
 
 
 class ProblemService(Service):
@@ -158,9 +164,10 @@ class ProblemService(Service):
         """Store the answer to a problem; `SourceService.answer` processes the sale again."""
         with self._context.transaction() as tx:
             problem = ProblemService(tx).get(problem_id)
-            possible = [*problem.answers.split(), Answer.ISSUED.value]
-            if answer not in possible:
-                raise InvalidInputError(f"the answer to this is one of {', '.join(possible)}")
+            if answer not in (possible := list_answers(problem)):
+                raise InvalidInputError(
+                    f"{answer} is no answer to problem {problem_id}; answer {' or '.join(possible)}"
+                )
             if answer == Answer.ISSUED and problem.closed_at is not None:
                 raise ConflictError(
                     "this sale needs no decision any more: check its licenses before you issue more"

@@ -6,7 +6,7 @@ from typing import Any, Final
 from licserver.database.repositories.sales import Problem
 from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
-from licserver.services.sales.problems import UNREADABLE
+from licserver.services.sales.problems import UNREADABLE, list_answers
 from licserver.shops.contract import Answer
 from licserver.web.console.formatting import FIELDS, parse_number
 from licserver.web.console.pages import Actions, HtmlPage, PageContext, act, list_plans, with_query
@@ -47,11 +47,14 @@ def _list_external_ids(problem: Problem) -> list[str]:
 
 
 def _list_answers(problem: Problem) -> list[tuple[str, str]]:
-    return [(answer, LABELS[Answer(answer)]) for answer in problem.answers.split()]
+    answers = map(Answer, list_answers(problem))
+    return [(answer, LABELS[answer]) for answer in answers if answer in LABELS]
 
 
 def _issue_link(problem: Problem) -> str:
-    return with_query("/console/licenses/issue", {"sale": str(problem.id)})
+    """Return the link to the form that issues a license; empty if none can be missing."""
+    is_issuable = Answer.ISSUED in list_answers(problem)
+    return with_query("/console/licenses/issue", {"sale": str(problem.id)}) if is_issuable else ""
 
 
 def _find_id(context: PageContext) -> int:
