@@ -1,5 +1,6 @@
 """The Python of the app developer's guides runs as it stands there, against the service of the fixtures."""
 
+import ast
 import inspect
 import io
 import os
@@ -16,6 +17,8 @@ from unittest.mock import Mock
 import pytest
 
 import licclient
+import licclient.testing
+import licclient.types
 from harness.commands import Program
 from harness.screen import Screen
 from licclient import ClientSettings, LicenseClient
@@ -26,10 +29,14 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["client", *(f"app/{page.stem}" for page in sorted(DOCS.glob("app/*.md")))]
 BLOCK = re.compile(r"(?<!<!-- launcher -->\n)^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PUBLIC = {name: getattr(module, name) for module in (licclient, licclient.errors) for name in module.__all__}
+PLACES = {
+    name: module.__name__
+    for module in (licclient.types, licclient.testing, licclient.errors, licclient)
+    for name in module.__all__
+}
+"""Public name → the module that a developer imports it from."""
+
 APP = """
-import pytest
-from licclient import ClientSettings, LicenseClient
-from licclient.errors import LicenseRefusedError
 note = "note"
 class App:
     def __init__(self, client):
@@ -89,6 +96,22 @@ def test_the_code_of_a_guide_runs(
     for name, test in names.items():
         if name.startswith("test_"):
             test(license_service)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_guide_imports_what_it_uses(page: str) -> None:
+    """Each public name of a page's code is imported on the page, and errors and test helpers are placed."""
+    imported: set[str] = set()
+    for block in _blocks(page):
+        tree = list(ast.walk(ast.parse(block)))
+        imports = [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
+        imported |= {alias.name for node in imports for alias in node.names}
+        assert {node.id for node in tree if isinstance(node, ast.Name)} & PLACES.keys() <= imported
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    names = {name for name, place in PLACES.items() if place in ("licclient.errors", "licclient.testing")}
+    assert {PLACES[name] for name in re.findall(r"\w+", text) if name in names} <= {
+        place for place in PLACES.values() if place in text
+    }
 
 
 def test_every_method_of_the_fixture_is_on_its_page() -> None:

@@ -1,6 +1,7 @@
 """What a developer has who knows only `help(licclient)`."""
 
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import licclient
-from licclient import LicenseClient
+from licclient import LicenseClient, dialogs, install, testing, types
 
 PROGRAM, WINDOWS = (
     textwrap.dedent(block) for block in re.findall(r"::\n\n((?:(?: {4}.*)?\n)+)", licclient.__doc__ or "")
@@ -73,6 +74,18 @@ def test_the_windows_open_as_they_stand_there(screen, tmp_path):
     assert done.stderr == ""
     exported, downloaded = done.stdout.splitlines()
     assert (exported, Path(downloaded)) == ("exported", Path("downloads", "app-1.5.0.zip"))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [licclient, licclient.errors, types, testing, install, dialogs],
+    ids=lambda module: module.__name__,
+)
+def test_no_public_help_cites_a_decision_of_ours(module):
+    """`help` is for developers of apps: an id leads them nowhere."""
+    public = [module, *(getattr(module, name) for name in module.__all__)]
+    texts = [pydoc.plaintext.document(thing) for thing in public]
+    assert [line for text in texts for line in text.splitlines() if re.search(r"\bD-\d", line)] == []
 
 
 def test_the_client_lists_its_methods_by_purpose():

@@ -70,14 +70,14 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     Args:
         base_url: Address of the license service; or a `ClientSettings` with the address and other arguments,
             of which those that are passed beside it replace its own.
-        product: Product name that licenses must be for; another one is refused (D-44).
+        product: Product name that licenses must be for; another one is refused.
         slug: Product slug; update checks and trials need it.
         version: Installed version; update checks need it.
-        domain: Where the product is installed; by default a random id of this installation (D-45).
-        label: What the customer calls this computer: personal data, sent with each verify (D-195).
+        domain: Where the product is installed; by default a random id of this installation.
+        label: What the customer calls this computer: personal data, sent with each verify.
         storage: Where the state is kept: the path of a folder, or a `Storage`. By default the platform's
             folder for application state.
-        timeout: Time limit of a call as a whole, in seconds or as a timedelta (D-54).
+        timeout: Time limit of a call as a whole, in seconds or as a timedelta.
         updates: `Updates(channels=…, platform=…, check_every=…, report_rollbacks=…)`.
         trust: `Trust(public_keys=…, release_keys=…, download_origins=…, require_digest=…, cache_for=…,
             grace=…)`: what is accepted, and for how long.
@@ -102,13 +102,13 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     _question: "Refresh | None"
 
     def verify(self, key: str | None = None, *, force: bool = False) -> License:
-        """Return the license if the key holds: from a fresh cache (D-41), else from the server.
+        """Return the license if the key holds: from a fresh cache, else from the server.
 
         Of threads and processes that call it at the same time, one sends the request, and the others
-        take its result (D-58).
+        take its result.
 
         Args:
-            key: White space and lower case are repaired (D-02). None for the key that was activated.
+            key: White space and lower case are repaired. None for the key that was activated.
             force: Send a request also when the cache is fresh.
 
         Raises:
@@ -126,7 +126,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
 
         From then on `verify`, `check_for_update` and `require` need no key. It is kept in the system's
         keyring when the extra `licclient[keyring]` is installed and works, else in a private file of the
-        state folder (D-57).
+        state folder.
 
         Args:
             key: As typed or pasted: spaces, case, dashes of every kind and missing ones are repaired.
@@ -143,7 +143,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         """Start the trial of this computer, and remember its key as `activate` does; `is_trial` is True then.
 
         A computer has one trial of a product; while that runs, it gets the same one again. It is named by a
-        hash of the id that its operating system gave it, or else by this installation's (D-234).
+        hash of the id that its operating system gave it, or else by this installation's.
 
         Raises:
             LicenseRefusedError: For the reason `TRIAL_ENDED`, `TRIAL_NOT_OFFERED`, or `TRIAL_LIMIT`: too many
@@ -159,8 +159,8 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         """Return the license of the activated key, or raise.
 
         It does not wait for the network while anything remembered holds, grace included: it returns that
-        and refreshes it in the background (D-59). When nothing is valid it sends a request, and waits for the
-        answer. A refusal or an outage is raised again for a minute, without a request (D-119).
+        and refreshes it in the background. When nothing is valid it sends a request, and waits for the
+        answer. A refusal or an outage is raised again for a minute, without a request.
 
         Args:
             entitlement: A feature that the license must include, such as ``"export"``: a flag that is set, a
@@ -292,7 +292,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
 
         Refusals and outages are reported in the result. Without `force` a request is sent at most once per
         `check_every`, or after no answer once in 30 to 60 minutes; in between, what it offered is returned
-        again (D-46, D-48, D-50).
+        again.
 
         Args:
             key: As in `verify`.
@@ -304,7 +304,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         return self._run(_features.updates.check_for_update(self._session, key, force=force))
 
     def skip_update(self, update: "Update") -> None:
-        """Remember that a person does not want this version; in place of the one skipped before (D-87).
+        """Remember that a person does not want this version; in place of the one skipped before.
 
         It changes only the result of `is_skipped`: it is for windows that offer updates on their own.
 
@@ -326,7 +326,7 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         *,
         key: str | None = None,
     ) -> "Downloaded":
-        """Download an update into a folder, and verify it; an earlier try is resumed (D-48, D-55).
+        """Download an update into a folder, and verify it; an earlier try is resumed.
 
         Args:
             update: `update` of `check_for_update`, or that of `on_update`.
@@ -376,8 +376,8 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
 
         It reports the remembered status at once, then each change, and an update once. What no longer holds
         at its start, or when a suspended computer wakes up, is checked within half a minute; what holds and
-        is due within four hours, so that apps spread their requests (D-137). It ends within a second, by its
-        own `stop`, by `close` or as a context manager, and then runs no callback any more (D-59).
+        is due within four hours, so that apps spread their requests. It ends within a second, by its
+        own `stop`, by `close` or as a context manager, and then runs no callback any more.
 
         Args:
             on_status: Called with a `LicenseStatus`; its `update` is left to `on_update`.

@@ -127,7 +127,7 @@ class QuotaExceededError(LicclientError):
 
 
 class InvalidRequestError(LicclientError):
-    """The request was malformed (spec 4.1, D-11). It does not mean that the key is good or bad.
+    """The request was malformed. It does not mean that the key is good or bad.
 
     Attributes:
         errors: Field name → its flaw.
@@ -140,7 +140,7 @@ class InvalidRequestError(LicclientError):
 
 
 class MistypedKeyError(InvalidRequestError):
-    """What was typed cannot be a license key; no request was made (D-57).
+    """What was typed cannot be a license key; no request was made.
 
     Attributes:
         flaw: What is wrong, to branch on.
@@ -156,7 +156,7 @@ class MistypedKeyError(InvalidRequestError):
 
 
 class ServiceUnavailableError(LicclientError):
-    """No trustworthy response came (D-40), and neither cache nor grace period holds (D-42).
+    """No trustworthy response came, and neither cache nor grace period holds.
 
     Attributes:
         retry_after: Seconds after which the service wants a retry, or None.
@@ -218,7 +218,7 @@ class NoSeatError(LicclientError):
 
 
 class StateUnreadableError(LicclientError):
-    """A file of the state folder cannot be read; nothing was changed (D-52).
+    """A file of the state folder cannot be read; nothing was changed.
 
     Also when a module of this package cannot be loaded: the app has used up its file descriptors, or its
     files were removed or replaced since it was started.
@@ -241,7 +241,7 @@ class StateUnreadableError(LicclientError):
 
 
 class UntrustedResponseError(LicclientError):
-    """No pinned key signed this response (D-62) or this version (D-67), or the file is a different one.
+    """No pinned key signed this response or this version, or the file is a different one.
 
     Attributes:
         is_clock_wrong: Whether it is only the time that does not fit: the clock of this computer is wrong.
@@ -253,7 +253,7 @@ class UntrustedResponseError(LicclientError):
 
 
 class UnusableArchiveError(LicclientError):
-    """What the vendor published is not a zip that may be unpacked; `message` has the reason (D-80)."""
+    """What the vendor published is not a zip that may be unpacked; `message` has the reason."""
 
 
 class DownloadCancelledError(LicclientError):

@@ -174,7 +174,7 @@ class Outage(StrEnum):
 
 
 class KeyFlaw(StrEnum):
-    """What is wrong with the format of a typed key (D-57)."""
+    """What is wrong with the format of a typed key."""
 
     EMPTY = "empty"
     PREFIX = "prefix"
@@ -239,12 +239,12 @@ class License:
     """A license that holds now.
 
     Attributes:
-        product: Product name stored on the key when it was issued (D-12).
-        expiry: Last day (UTC) on which the key is valid; None when it has no expiry (D-09).
+        product: Product name stored on the key when it was issued.
+        expiry: Last day (UTC) on which the key is valid; None when it has no expiry.
         is_lifetime: Whether the key never expires.
         checked_at: When the server last confirmed the key, or issued the license file; aware, UTC.
         source: Whether this is the server's fresh word, the cache's, grace, or a license file.
-        is_authenticated: Whether a pinned key has signed this very license; False without pinned keys (D-62).
+        is_authenticated: Whether a pinned key has signed this very license; False without pinned keys.
         entitlements: What the license grants, by name; empty if the vendor has chosen nothing. Absent is not
             false: write `entitlements.get("projects", 3)`.
         is_trial: Whether it is a trial, which ends with `expiry` unless it is bought.

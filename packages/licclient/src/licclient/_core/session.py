@@ -53,7 +53,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 PATIENCE: Final = timedelta(seconds=1)
-"""What a call may take beyond its time limit: our own address. Then others go ahead (D-58)."""
+"""What a call may take beyond its time limit: our own address. Then others go ahead (D-58, D-120)."""
 
 NO_KEY: Final = "The system's keyring did not return the license key. Unlock it, and try again."
 

@@ -81,14 +81,13 @@ class Updates:
     """Which updates are offered, and how often the service is asked; for `updates=` of a client.
 
     Attributes:
-        platform: Which file of a version update checks request, such as `windows-x86_64` (D-187). By default
+        platform: Which file of a version update checks request, such as `windows-x86_64`. By default
             that of this computer; None or "" for the file for all platforms.
-        channels: Whose releases are offered besides stable ones, such as `["beta"]`, at most 16 (D-227). An
+        channels: Whose releases are offered besides stable ones, such as `["beta"]`, at most 16. An
             app that leaves a channel keeps its version until there is a higher stable one.
-        check_every: Least time between two update checks, in seconds or as a timedelta; at least 12 hours
-            (D-46).
+        check_every: Least time between two update checks, in seconds or as a timedelta; at least 12 hours.
         report_rollbacks: Whether to notify the vendor, once, of a version that `licclient.install` rolled
-            back here: version, platform, key and installation id (D-232).
+            back here: version, platform, key and installation id.
     """
 
     platform: str | None = AUTO
@@ -104,19 +103,19 @@ class Trust:
 
     Attributes:
         cache_for: How long a success holds without a new request, in seconds or as a timedelta; at least 24
-            hours (D-41).
-        grace: How long it holds beyond that while the service does not respond, likewise; may be zero (D-42).
+            hours.
+        grace: How long it holds beyond that while the service does not respond, likewise; may be zero.
         public_keys: The service's public keys, as `licserver signing-key public` prints them. If given, every
-            response must be signed by one of them, and so must cached licenses (D-62). A list, so that a
+            response must be signed by one of them, and so must cached licenses. A list, so that a
             new key can be shipped before the old one retires. Needs the extra `licclient[signed]`.
         release_keys: The vendor's release keys, as `licserver release public-key` prints them. If given, a
-            version is offered, and a file gets its name, only if one of them signed it (D-67). Needs the
+            version is offered, and a file gets its name, only if one of them signed it. Needs the
             extra, too.
         download_origins: Where files may come from besides the service itself, such as
-            `["https://files.example.com"]`; by default every `https` address that the service names (D-53).
+            `["https://files.example.com"]`; by default every `https` address that the service names.
         require_digest: Whether a file must come with its SHA-256 digest; with `release_keys` it always must.
             By default a file without it is accepted over `https` or from the service itself, and
-            `Downloaded.is_verified` is then False (D-55).
+            `Downloaded.is_verified` is then False.
     """
 
     cache_for: float | timedelta = timedelta(hours=24)
@@ -150,21 +149,21 @@ class ClientSettings:
 
     Attributes:
         base_url: Address of the license service: `https` (or `http`), host, optional port and path prefix.
-        product: Product name that licenses must be for; another one is refused (D-44).
+        product: Product name that licenses must be for; another one is refused.
         slug: Product slug; update checks need it.
         version: Installed version; update checks need it. Nothing is newer than a version that PEP 440
             cannot read.
         domain: Where the product is installed. By default a random id of this installation, made once and
-            kept with the state (D-45).
+            kept with the state.
         label: What the customer calls this computer, such as "Anna's MacBook, Berlin office", so that support
             can distinguish computers. Verify sends it, together with `version`. It is personal data:
             ask your user and send what was typed, not the name of the computer. Off by default. Control
-            characters are removed, and of a longer text 80 characters are sent (D-195).
+            characters are removed, and of a longer text 80 characters are sent.
         storage: Where the state is kept: the path of a folder, or a `Storage` of your own. By default the
             platform's folder for application state.
-        timeout: Time limit of a call as a whole, retries and the look-up of our own address included
-            (D-54), in seconds or as a timedelta. Longer only when another process that makes the same call
-            was stopped in it (D-120). A download fails when it received next to nothing for so long (D-55).
+        timeout: Time limit of a call as a whole, retries and the look-up of our own address included, in
+            seconds or as a timedelta. Longer only when another process that makes the same call was stopped
+            in it. A download fails when it received next to nothing for so long.
         updates: Which updates are offered: channels, platform, how often.
         trust: What is accepted, and for how long: pinned keys, cache, grace.
         pages: Addresses for the dialogs: buy, support, manage.

@@ -176,7 +176,7 @@ class LicenseStatus:
         next_check_at: From when on the service is asked again; aware, UTC; in the past when that is due.
         grace_ends_at: Until when the license holds without an answer of the service; aware, UTC.
         update: A newer version that was offered, or None.
-        is_update_required: Whether the installed version is below the lowest supported one (D-229).
+        is_update_required: Whether the installed version is below the lowest supported one.
 
     `next_check_at` and `grace_ends_at` are by this computer's clock.
         reason: Why it was refused.

@@ -25,16 +25,16 @@ class Update:
     Attributes:
         name: Product name as it is now.
         slug: Product slug.
-        version: The offered version, newer than the installed one (D-47).
+        version: The offered version, newer than the installed one.
         changelog: Plain text or basic HTML, as the server sent it: not to be shown as it is.
         last_updated: When that version was published; aware, UTC.
-        size: Bytes of its file, as the vendor signed it; None when no release key is pinned (D-67).
+        size: Bytes of its file, as the vendor signed it; None when no release key is pinned.
         is_authenticated: Whether a pinned release key has signed slug, version and file; never the changelog.
-        download_url: Signed address; None for an offer remembered from an earlier check (D-48).
+        download_url: Signed address; None for an offer remembered from an earlier check.
         offered_at: When the server handed out `download_url`; aware, UTC.
         manifest: What was signed, as it came; checked again before anything is downloaded.
-        is_required: Whether the installed version is below the lowest that the vendor supports (D-229).
-        is_critical: Whether the vendor calls it important for the installed version (D-231).
+        is_required: Whether the installed version is below the lowest that the vendor supports.
+        is_critical: Whether the vendor calls it important for the installed version.
     """
 
     name: str
@@ -61,18 +61,19 @@ class Update:
         return changelog_module.to_text(self.changelog)
 
 
+# D-190
 @dataclass(frozen=True, slots=True)
 class UpdateCheck:
-    """Result of an update check; true if there is a newer version (D-190).
+    """Result of an update check; true if there is a newer version.
 
     Attributes:
         update: The newer version, or None.
         message: In English, such as `Version 2.0 is up to date.`; `explain` translates.
         error: Why it is unknown whether there is a newer version; None when it is known.
         is_update_required: Whether the installed version is below the lowest that the vendor supports, as far
-            as is known; also when there is nothing to download (D-229).
+            as is known; also when there is nothing to download.
         is_ahead: Whether the installed version is above the offered one, as after leaving a channel. A higher
-            one is waited for (D-228).
+            one is waited for.
     """
 
     update: Update | None
@@ -94,9 +95,9 @@ class Downloaded:
         path: Where it is.
         size: In bytes.
         sha256: Its digest, as lower-case hex: of the bytes as they were written.
-        version: The version that it is; higher than the one offered if that was replaced meanwhile (D-33).
+        version: The version that it is; higher than the one offered if that was replaced meanwhile.
         is_verified: Whether this is the digest that the service or the vendor declared. If not, the service
-            declared none, and only the length was checked (D-55).
+            declared none, and only the length was checked.
     """
 
     path: "Path"

@@ -83,7 +83,7 @@ class Driver:
         window.draw(state.view())
 
     def show_in_turn(self, show: Callable[[], object]) -> None:
-        """Show the window when no other dialog is open: now, or when those before it are closed (D-181)."""
+        """Show the window when no other dialog is open: now, or when those before it are closed."""
         if any(driver is self for driver, _ in _queue):
             return
         _queue.append((self, partial(self._show, show)))
@@ -123,7 +123,7 @@ class Driver:
         return self._window is None
 
     def end(self) -> None:
-        """Take note that the window is gone: cancel a download; a verify that runs is completed (D-85)."""
+        """Take note that the window is gone: cancel a download; a verify that runs is completed."""
         self._window = None
         self._cancel.set()
         self.leave_queue()

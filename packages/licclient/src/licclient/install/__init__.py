@@ -1,4 +1,4 @@
-"""Replace an application by its downloaded update, and go back to the version before (D-80, D-81).
+"""Replace an application by its downloaded update, and go back to the version before.
 
 ::
 
@@ -152,7 +152,7 @@ class Installation:
         Raises:
             UntrustedResponseError: The file is not the one that was downloaded; or it was not verified, and
                 `allow_unverified` is not set.
-            UnusableArchiveError: Not a zip, or with forbidden content (D-80); nothing has changed.
+            UnusableArchiveError: Not a zip, or with forbidden content; nothing has changed.
             OSError: The folder cannot be read or written, has no room, or another process holds it for two
                 minutes.
             TypeError: `downloaded` is not a `Downloaded`.
@@ -186,7 +186,7 @@ class Installation:
     def roll_back(self) -> Installed | None:
         """Make the version before the current one again; it runs from the next start on.
 
-        The version that was current is offered to this app only on request (D-179).
+        The version that was current is offered to this app only on request.
 
         Returns:
             The version that is current now; None without a previous version, and nothing has changed.

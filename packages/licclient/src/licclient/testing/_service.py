@@ -231,8 +231,8 @@ class LicenseService:
             entitlements: What it grants, as ``{"export": True, "exports": Quota(100, "month")}``; None for
                 a vendor who has chosen nothing.
             seats: How many may use it at the same time by `client.seats.take`; None for none.
-            channels: Whose releases it is offered besides stable ones (D-227).
-            key: The key, also one that was sold elsewhere (D-185); None to make one up.
+            channels: Whose releases it is offered besides stable ones.
+            key: The key, also one that was sold elsewhere; None to make one up.
             activated: Whether the app finds this key on its computer, as if it had been entered earlier. An
                 app that asks for the first time while the service is away has the answer of that time.
 
@@ -333,7 +333,7 @@ class LicenseService:
 
     @checked
     def end_support(self, key: str) -> None:
-        """Let the support period end yesterday: newer versions are listed, but without a link (D-25)."""
+        """Let the support period end yesterday: newer versions are listed, but without a link."""
         self._license(key).support_until = self.clock().date() - timedelta(days=1)
 
     @checked
@@ -358,11 +358,11 @@ class LicenseService:
             changelog: Plain text or basic HTML.
             content: The file.
             filename: Its name; None for one made of slug and version.
-            platform: The platform that the file is for; empty for all that have none (D-187).
-            channel: Apps and licenses that name it are offered it; everybody if it is stable (D-227).
+            platform: The platform that the file is for; empty for all that have none.
+            channel: Apps and licenses that name it are offered it; everybody if it is stable.
             rolled_out: False for a version whose rollout has not reached the app: only a forced check is
-                offered it (D-230).
-            critical_below: Installed versions below it are offered it in any case, as important (D-231).
+                offered it.
+            critical_below: Installed versions below it are offered it in any case, as important.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -380,7 +380,7 @@ class LicenseService:
 
     @checked
     def support_from(self, version: str, *, slug: str) -> None:
-        """Support no version below this one from now on (D-229)."""
+        """Support no version below this one from now on."""
         self._endpoints.minimum_versions[slug] = version
 
     # --- what goes wrong ----------------------------------------------------------------------
