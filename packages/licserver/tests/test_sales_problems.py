@@ -297,12 +297,42 @@ def test_the_command_line_maps_and_goes_on(cli, monkeypatch):
 
 
 def test_an_address_that_cannot_be_used_is_named(world):
-    """The key is issued, and the delivery says that nobody got it."""
+    """The key is issued, and a person is asked once, until the shop has another address."""
     add(world, "standard")
     item = {"order_id": "1", "external_id": "app", "customer_email": "foo"}
     process(world, "standard", shops.standard("purchase.completed", **item))
     (event,) = world.services.sources.list_events("standard").items
     assert event.reason == "issued 1 license of app; the customer's address cannot be used: nothing is mailed"
+    (problem,) = problems(world)
+    assert (event.state, problem.kind, problem.object) == ("done", "address not usable", "order:1")
+    assert problem.message == (
+        "order 1: the customer's address cannot be used, and nothing is mailed; give its license the right "
+        "one and send the key, or leave it"
+    )
+    world.services.sources.answer(problem.id, "leave")
+    work(world)
+    process(world, "standard", shops.standard("purchase.completed", **item, total=9))
+    assert problems(world) == []
+    process(world, "standard", shops.standard("purchase.completed", **item | {"order_id": "2"}))
+    (problem,) = problems(world)
+    right = item | {"order_id": "2", "customer_email": "ann@example.com"}
+    process(world, "standard", shops.standard("purchase.completed", "2026-06-16T12:00:00Z", **right))
+    assert (problem.object, problems(world)) == ("order:2", [])
+
+
+def test_a_license_that_has_got_its_address_by_hand_is_not_asked_about(world):
+    """Nor one that is revoked."""
+    add(world, "standard")
+    item = {"order_id": "1", "external_id": "app", "customer_email": "foo"}
+    process(world, "standard", shops.standard("purchase.completed", **item))
+    (license_,) = licenses(world)
+    world.services.licenses.change(license_.id.hex(), customer_email="ann@example.com")
+    process(world, "standard", shops.standard("purchase.completed", **item, total=9))
+    assert problems(world) == []
+    process(world, "standard", shops.standard("purchase.completed", **item | {"order_id": "2"}))
+    assert [problem.kind for problem in problems(world)] == ["address not usable"]
+    process(world, "standard", shops.standard("purchase.refunded", order_id="2"))
+    assert problems(world) == []
 
 
 def test_a_license_of_another_product_for_a_sale(cli, monkeypatch):

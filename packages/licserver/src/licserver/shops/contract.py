@@ -162,6 +162,7 @@ class AttentionKind(enum.StrEnum):
     REFUND = "share of a refund not known"  # revoke by hand
     BY_HAND = "refunded, and issued by hand"  # revoke by hand
     DELIVERY = "delivery not readable"  # correct the sender
+    ADDRESS = "address not usable"  # correct it at the license
 
 
 class Answer(enum.StrEnum):

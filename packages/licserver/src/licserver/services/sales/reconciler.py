@@ -179,9 +179,10 @@ class SaleReconciler:
             return False
         self._end_subscriptions(contract)
         attention = [question for question in result.attention if not self._is_endless(question)]
-        self._problems += ProblemService(self._tx).update(
-            name, contract.objects, attention, contract.problems
-        )
+        # Last, and not among those for which the delivery is dead: all that it reports is done.
+        asked = [*attention, *_ask_for_addresses(contract)]
+        messages = ProblemService(self._tx).update(name, contract.objects, asked, contract.problems)
+        self._problems += messages[: len(attention)]
         self._report.note(*result.notes)
         if not (contract.licenses or new):
             _describe_nothing(contract, self._report)
@@ -365,6 +366,29 @@ def _find_missing(contract: Contract) -> list[DesiredLicense]:
         license_
         for license_ in contract.result.licenses
         if license_.license_id is None and not license_.revoked and license_.terms
+    ]
+
+
+def _ask_for_addresses(contract: Contract) -> list[Attention]:
+    """Ask about customers whose address cannot be used: they have paid, and get no mail with their key."""
+    if contract.find_customer()[0] is not None:
+        return []
+    answered = {problem.name for problem in contract.problems if problem.answer is not None}
+    sales = {
+        find_object(license_)
+        for license_ in contract.result.licenses
+        if license_.email and find_email(license_.email) is None and license_.terms and not license_.revoked
+    }
+    return [
+        Attention(
+            f"address:{about}",
+            AttentionKind.ADDRESS,
+            f"{about.replace(':', ' ', 1)}: the customer's address cannot be used, and nothing is mailed; "
+            "give its license the right one and send the key, or leave it",
+            about,
+        )
+        for about in sorted(sales)
+        if f"address:{about}" not in answered
     ]
 
 
