@@ -3,6 +3,7 @@
 import json
 import re
 
+import click
 import pytest
 
 from licserver.cli import licserver
@@ -28,6 +29,24 @@ def test_lists_of_commands_are_whole_sentences(bare_cli):
         _, heading, commands = bare_cli(group, "--help").partition("Commands:")
         assert heading, group
         assert "..." not in commands, group
+
+
+def list_commands(command):
+    """Return a command, and all below it."""
+    names = command.list_commands(None) if isinstance(command, click.Group) else []
+    below = [list_commands(command.get_command(None, name)) for name in names]
+    return [command, *(found for commands in below for found in commands)]
+
+
+def test_an_argument_with_a_choice_has_a_name():
+    """The error of a wrong one was `Invalid value for '{follow|leave|issued}'`."""
+    arguments = [
+        argument
+        for command in list_commands(licserver)
+        for argument in command.params
+        if isinstance(argument, click.Argument) and isinstance(argument.type, click.Choice)
+    ]
+    assert {argument.metavar for argument in arguments} == {"ANSWER", "ROLE", "TEMPLATE"}
 
 
 def test_an_empty_folder_name_is_no_folder(bare_cli, tmp_path, monkeypatch):

@@ -203,14 +203,28 @@ def load(body: bytes) -> Any:
 
 def parse(model: type[_Model], content: bytes | Mapping[str, Any]) -> _Model:
     """Read a body, or an object in it."""
+    sent = load(content) if isinstance(content, bytes) else content
     try:
-        return model.model_validate(load(content) if isinstance(content, bytes) else content)
+        return model.model_validate(sent)
     except ValidationError as invalid:
         first = invalid.errors()[0]  # place and message: the value may be personal data
-        place = ".".join(map(str, first["loc"])) or "the body"
+        place = _name_place(first["loc"], sent, is_missing=first["type"] == "missing") or "the body"
         is_instant = first["type"].startswith("datetime_")
         message = _INSTANT if is_instant else first["msg"].removeprefix("Value error, ")
         raise UnreadableDeliveryError(f"{place}: {message}") from None
+
+
+def _name_place(place: Sequence[int | str], sent: Any, *, is_missing: bool) -> str:
+    """Return a place as it was sent, without the types of a union that pydantic has tried."""
+    names = list[str]()
+    for number, part in enumerate(place, 1):
+        is_member = isinstance(sent, Mapping) and part in sent
+        if is_member or (isinstance(sent, list) and isinstance(part, int)):
+            names.append(str(part))
+            sent = sent[part]
+        elif is_missing and number == len(place):
+            names.append(str(part))
+    return ".".join(names)
 
 
 _INSTANT: Final = "write a date and time like 2026-06-15T12:00:00Z"

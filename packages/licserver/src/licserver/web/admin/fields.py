@@ -1,10 +1,19 @@
 """Types of fields and base classes for the models of the admin API."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WrapValidator,
+)
 from typing_extensions import TypedDict
 
 from licserver.domain.entitlements import MAX_NUMBER
@@ -49,7 +58,19 @@ class Quota(TypedDict):
     per: Literal["day", "month", "year"]
 
 
-Entitlement = bool | Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str | Quota
+def _read_entitlement(value: Any, read: Callable[[Any], Any]) -> Any:
+    """Read an entitlement; one sentence names what it may be, not one for each type."""
+    try:
+        return read(value)
+    except ValidationError:
+        raise ValueError(
+            'must be true or false, a whole number from 0, a text, or like {"limit": 100, "per": "month"}'
+        ) from None
+
+
+Entitlement = Annotated[
+    bool | Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str | Quota, WrapValidator(_read_entitlement)
+]
 IsThere = Annotated[bool, BeforeValidator(lambda value: value is not None)]
 Hex = Annotated[str, BeforeValidator(bytes.hex)]
 Moves = Annotated[int, Field(ge=0, le=MAX_MOVES)]
