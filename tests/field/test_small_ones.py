@@ -57,6 +57,7 @@ def test_exit_statuses_survive_a_closed_pipe(
     installation = Installation(tmp_path / "app")
     installation.apply(downloaded(tmp_path, app("1.0"), "1.0"))
     installation.apply(downloaded(tmp_path, app("1.1"), "1.1"))
+    (tmp_path / "empty").mkdir()
     places = {"folder": tmp_path / "app", "empty": tmp_path / "empty"}
     found, errors = _piped(arguments.format(**places) + as_json)
     assert found == status
