@@ -73,6 +73,8 @@ def test_a_refund_that_does_not_say_how_much_revokes_nothing() -> None:
     assert read_error("purchase.refunded", refund) == (
         "data.amount: Field required with refund_id; if all was refunded, send partial as false"
     )
+    for name, meant in (("refund_amount", "amount"), ("is_partial", "partial")):
+        assert f"did you mean {meant}?" in read_error("purchase.refunded", {"order_id": "1001", name: 5})
     for size in ({"amount": "5.00"}, {"partial": True}, {"partial": False}):
         assert standard.read({}, shops.standard("purchase.refunded", **refund, **size)).facts
     assert standard.read({}, shops.standard("purchase.refund_failed", **refund)).facts
@@ -119,6 +121,12 @@ def test_a_paid_time_of_no_subscription_is_no_license_without_an_end() -> None:
 def test_a_misspelled_type_is_asked_about(type_: str, hint: str) -> None:
     """It was ignored with 200, and the sale was lost."""
     assert read_error(type_, PURCHASE).startswith(f"type: there is no {type_}; {hint}")
+
+
+def test_a_delivery_with_data_and_without_a_type_is_asked_about() -> None:
+    """Its field `tpye` made it one of another sender."""
+    with pytest.raises(UnreadableDeliveryError, match=r"^type: Field required$"):
+        standard.read({}, b'{"tpye": "purchase.completed", "data": {"order_id": "1001"}}')
 
 
 def test_a_type_of_another_sender_is_ignored() -> None:

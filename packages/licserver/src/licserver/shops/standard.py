@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, WrapValidator
@@ -253,10 +254,14 @@ def _refuse_misspelled(data: Data) -> None:
     missing = [name for name in Data.model_fields if name not in data.model_fields_set]
     for name in sorted(data.model_extra or ())[:_MAX_FIELDS]:
         if (meant := _find_like(name, missing)) is not None:
-            raise UnreadableDeliveryError(
-                f"data.{name[:_MAX_NAMED]}: there is no such field; did you mean {meant}? "
-                f"If not, send {meant} as well"
-            )
+            raise _misspelled(name, meant)
+
+
+def _misspelled(name: str, meant: str) -> UnreadableDeliveryError:
+    return UnreadableDeliveryError(
+        f"data.{name[:_MAX_NAMED]}: there is no such field; did you mean {meant}? "
+        f"If not, send {meant} as well"
+    )
 
 
 def _find_like(name: str, names: Iterable[str]) -> str | None:
@@ -277,10 +282,15 @@ def _check_refund(type_: str, data: Data) -> None:
         raise UnreadableDeliveryError(
             "data.refund_id: Field required with amount or partial, because refunds of an order add up"
         )
-    if type_ == _REFUNDED and data.refund_id is not None and not is_sized:
+    if type_ != _REFUNDED or is_sized:
+        return
+    if data.refund_id is not None:
         raise UnreadableDeliveryError(
             "data.amount: Field required with refund_id; if all was refunded, send partial as false"
         )
+    for name, size in product(sorted(data.model_extra or ()), ("amount", "partial")):
+        if size in _plain(name):  # such as `refund_amount`
+            raise _misspelled(name, size)
 
 
 def _named(id_: str | None) -> tuple[str, ...]:
@@ -315,6 +325,8 @@ def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPT
     """Read a verified body."""
     content = load(body)
     delivery, type_ = headers.get("webhook-id"), parse(_Envelope, content).type
+    if isinstance(content, dict) and "type" not in content and "data" in content:
+        raise UnreadableDeliveryError("type: Field required")
     if type_ not in TYPES:
         return _read_unknown(delivery, type_)
     event = parse(Event, content)
