@@ -35,7 +35,10 @@ PURE_TESTS = {
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""
 COVERING = [
     *(f"packages/licserver/tests/test_{name}.py" for name in ("file_signatures", "shop_machine", "terms")),
-    *(f"tests/field/test_{name}.py" for name in ("orders_that_are_edited", "shops_objects", "shops_reports")),
+    *(
+        f"tests/field/test_{name}.py"
+        for name in ("orders_that_are_edited", "shops_objects", "shops_reports", "own_shops")
+    ),
     *(f"tests/field/test_{name}.py" for name in ("order_of_events", "renewal_orders", "upgraded_sales")),
 ]
 """Tests of pure modules that have tests of other modules beside them."""

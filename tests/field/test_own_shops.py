@@ -156,3 +156,9 @@ def test_a_value_that_cannot_be_read_is_named_as_it_was_sent(fields: dict[str, A
     assert error.startswith(message)
     assert "function" not in error
     assert "27.02.2027" not in error
+
+
+def test_a_refund_of_all_may_have_fields_of_the_shop() -> None:
+    """Only a name that speaks of a share is taken for a typo."""
+    delivery = standard.read({}, shops.standard("purchase.refunded", order_id="1001", comment="by phone"))
+    assert delivery.facts
