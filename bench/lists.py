@@ -114,7 +114,7 @@ def fill(services: Services, count: int) -> None:
         ended = licenses.c.subscription_id.like("sub-%7")
         connection.execute(update(licenses).where(ended).values(subscription_ended_at=services.now()))
     for number in range(500):
-        services.products.change("p0", name=f"Product {number}")
+        services.products.change("p0", name=f"Renamed {number}")
 
 
 def _write(services: Services, new: list[IssuedLicense], batch: int) -> None:

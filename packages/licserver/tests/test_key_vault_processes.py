@@ -16,7 +16,7 @@ engine_name = engines.engine_name  # what differs on PostgreSQL: locks, plans, t
 def test_processes_that_start_together_agree_on_the_secrets(tmp_path):
     """Of several first starts at once one draws the secrets, and the others take them."""
     code = (
-        "import sys; from pathlib import Path; from licserver.services import open_services;"
+        "import sys; from pathlib import Path; from licserver.services.installation import open_services;"
         "from licserver.settings import Settings; sys.stdin.read();"
         "vault = open_services(Settings(data_dir=Path(sys.argv[1]))).vault; print(vault.fingerprint.hex())"
     )

@@ -68,7 +68,7 @@ async def test_neither_side_goes_on_while_the_other_one_ends(program, workers, b
     (key,) = program.stock()
     token = program.run("token", "create", "shop", "--scope", "write").stdout.strip()
     verify = json.dumps({"license_key": key, "domain": "a.example", "ip": "::1"}).encode()
-    add = [json.dumps({"slug": f"app-{number}", "name": "App"}).encode() for number in range(count)]
+    add = [json.dumps({"slug": f"app-{number}", "name": f"App {number}"}).encode() for number in range(count)]
     program.environ["LICSERVER_ADMIN_LISTEN"] = "127.0.0.1:0"
     with program.serve("--workers", workers) as (process, public):
         admin = process.stdout.readline().removeprefix("admin API on ").strip()

@@ -68,8 +68,9 @@ class Seed:
         if state == "old-link" and "LICSERVER_DATA_DIR" not in os.environ:
             print("Set LICSERVER_DATA_DIR, to sign a link of the past.", file=sys.stderr)  # noqa: T201 - the reason
             sys.exit(UNSUPPORTED)
-        slug = f"conform-{secrets.token_hex(4)}"
-        self._post("/products", {"slug": slug, "name": NAME, **PRODUCTS.get(state, {})})
+        number = secrets.token_hex(4)
+        slug, name = f"conform-{number}", f"{NAME} {number}"  # licserver has each name once
+        self._post("/products", {"slug": slug, "name": name, **PRODUCTS.get(state, {})})
         digest = None
         for version in RELEASES.get(state, ["1.0.0", "2.0.0"]):
             digest = self.release(slug, version)["sha256"]
@@ -82,7 +83,7 @@ class Seed:
         seed = {
             "license_key": issued["license_key"],
             "slug": slug,
-            "product": NAME,
+            "product": name,
             "expiry": terms["expires_on"],
             "version": (RELEASES.get(state) or ["2.0.0"])[-1],
             "changelog": CHANGELOG,
@@ -94,7 +95,7 @@ class Seed:
             ended = datetime.now(UTC) - timedelta(minutes=1)  # noqa: TID251 - as above
             self._post(f"/subscriptions/sub-{slug}/end", {"at": ended.isoformat()})
         if state == "renamed":
-            seed["new_name"] = f"{NAME} 2"
+            seed["new_name"] = f"{name} 2"
             self._send("PATCH", f"/products/{slug}", json.dumps({"name": seed["new_name"]}).encode())
         if state == "old-link":
             seed["download_url"] = self._old_link(issued["license_key"], slug)
