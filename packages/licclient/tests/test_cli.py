@@ -419,6 +419,8 @@ def test_a_folder_that_is_not_there_is_no_app_without_a_previous_version(run, tm
     """A mistyped folder is a wrong use."""
     missing = tmp_path / "nowhere"
     assert run("roll-back", str(missing)) == (2, "", f"licclient: {missing}: {NO_FILE}\n")
+    missing.write_bytes(b"")
+    assert run("roll-back", str(missing)) == (2, "", f"licclient: {missing}: Not a directory\n")
 
 
 def test_apply_and_roll_back_need_no_server(run, tmp_path, capsys):

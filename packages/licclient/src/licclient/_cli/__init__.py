@@ -9,6 +9,7 @@ import difflib
 import errno
 import os
 import shlex
+import stat
 import subprocess
 import sys
 import warnings
@@ -244,8 +245,8 @@ def _apply(args: argparse.Namespace, output: Output) -> int:
 
 
 def _roll_back(args: argparse.Namespace, output: Output) -> int:
-    if not Path(args.folder).is_dir():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), args.folder)
+    if not stat.S_ISDIR(Path(args.folder).stat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), args.folder)
     installed = install.Installation(args.folder).roll_back()
     if installed is None:
         output.result({"version": None, "folder": None}, "There is no previous version.")
