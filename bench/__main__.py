@@ -11,20 +11,10 @@ from pathlib import Path
 
 from bench import databases, report, servers
 from bench.databases import Stocked
-from bench.rounds import Load, Result, measure
+from bench.rounds import LOADS, Result, measure
 from bench.servers import Target
 
 Stocking = Callable[[int], Stocked]
-
-LOADS = [
-    Load("known"),
-    Load("known", close=True),
-    Load("signed"),
-    Load("update"),
-    Load("update-url"),
-    Load("mix"),
-    Load("new"),  # last: it makes the database grow
-]
 
 
 def main() -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import stock
-from bench.__main__ import LOADS
-from bench.rounds import Load, play
+from bench.rounds import LOADS, Load, play
 from bench.servers import Target, free_port, running
 
 ROOT: Final = Path(__file__).parent.parent

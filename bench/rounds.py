@@ -5,7 +5,7 @@ import statistics
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from bench.load import Seen
 from bench.servers import Target
@@ -37,6 +37,17 @@ class Load:
     def lasting(self, seconds: float, connections: int) -> "Load":
         """The same for another time and another number of connections."""
         return replace(self, seconds=seconds, connections=connections)
+
+
+LOADS: Final = [
+    Load("known"),
+    Load("known", close=True),
+    Load("signed"),
+    Load("update"),
+    Load("update-url"),
+    Load("mix"),
+    Load("new"),  # last: it makes the database grow
+]
 
 
 @dataclass(frozen=True, slots=True)

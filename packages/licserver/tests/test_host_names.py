@@ -20,7 +20,7 @@ class FakeRequest:
     """What is looked at of a request."""
 
     def __init__(self, host: str, path: str = "/") -> None:
-        self.headers = {"Host": host}
+        self.headers, self.host, self.raw_path = {"Host": host}, host, path
         self.rel_url = type("Url", (), {"raw_path": path})
 
 
@@ -34,6 +34,13 @@ def test_a_name_is_that_of_the_base_url_or_an_address(host, expected):
     assert HostNames(None, ()).allow(FakeRequest(host))
     if not expected and len(host) < 300:
         assert names.allow(FakeRequest(host, "/readyz"))
+
+
+def test_the_host_of_a_whole_address_counts():
+    """`GET http://evil.example/console` with the right Host passed (found by an attack)."""
+    request = FakeRequest("licenses.example.com")
+    request.host, request.raw_path = "evil.example", "http://evil.example/"
+    assert not HostNames(BASE, ()).allow(request)
 
 
 async def test_a_request_for_another_name_is_refused(make_world, open_site):

@@ -295,6 +295,16 @@ def test_each_spelling_of_a_domain_is_the_same_customer(world):
     assert not [text for _, text in all_texts(world) if "cara@" in text.casefold()]
 
 
+def test_no_spelling_is_left_in_the_files(world, monkeypatch):
+    """They are searched for each one that was stored, in capitals that are not of ASCII as well."""
+    searched = list[set[bytes]]()
+    monkeypatch.setattr(Database, "holds", lambda _, texts: searched.append({*texts}))
+    world.key(customer_email="cara@BÜCHER.example")
+    world.services.personal_data.erase("cara@bücher.example")
+    stored = "cara@BÜCHER.example".encode().lower()
+    assert [stored in texts for texts in searched] == [True]
+
+
 @both_engines
 def test_licenses_are_deleted_with_all_that_belongs_to_them(sold):
     """Verify does not know them any more; what a shop has sold stays as a number, revoked."""

@@ -317,6 +317,13 @@ def test_an_unknown_event_is_refused(world):
         world.services.webhooks.add(HOOK, ["license.sold"])
 
 
+def test_a_host_with_an_escape_is_no_name(world):
+    """Nothing would ever be sent to it (found by an attack)."""
+    for host in ("ex%61mple.com", "[fe80::1%25eth0]"):
+        with pytest.raises(InvalidInputError, match="must look like"):
+            world.services.webhooks.add(f"https://{host}/in")
+
+
 def test_an_endpoint_that_is_never_sent_to_is_refused_at_once(world, make_world):
     """Not after five days of failed deliveries. A name may lead anywhere, and is checked later."""
     for host in (

@@ -1,4 +1,4 @@
-"""Changelogs, search words, parts of license keys, and messages: text in, text out. Pure."""
+"""Changelogs, search words, parts of license keys, messages, and paths: text in, text out. Pure."""
 
 import re
 import unicodedata
@@ -233,3 +233,9 @@ def _format_detail(value: Any, *, is_list: bool = True) -> str:
             return ", ".join(format_grants(value)) or "nothing"
         case _:
             return str(value)
+
+
+# --- paths ------------------------------------------------------------------------------------
+
+AMBIGUOUS_PATH: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
+"""What a proxy or a browser may read as another path than aiohttp does (D-155)."""

@@ -113,16 +113,16 @@ class PersonalDataService(Service):
         erasure = ErasureRecord(self._context.now(), keep_licenses)
         pattern, held = self._find(address)
         if not held.rows:
-            self._clean_files([address])  # after an erasure that was killed before its last step
+            self._clean_files([pattern])  # after an erasure that was killed before its last step
             raise _nothing(address)
         self._remember(address, erasure)
-        counts = Counter[str]()
+        counts, first = Counter[str](), pattern  # of which all spellings are known
         for _ in range(_ROUNDS):
             counts += self._erase(address, erasure, pattern, held)
             pattern, held = self._find(address)
             if not held.rows:
                 break
-        self._clean_files([address])
+        self._clean_files([first])
         return dict(counts)
 
     def erase_again(self, further: Mapping[str, ErasureRecord] | None = None) -> int:
@@ -131,7 +131,7 @@ class PersonalDataService(Service):
         Data from after an erasure stays: the customer has bought again.
         """
         erasures = {**self._list_erasures(), **_load_file(self._context.settings), **(further or {})}
-        held = set[str]()
+        erased = dict[str, AddressPattern]()
         for address in self._list_addresses() if erasures else ():
             if erasure := erasures.get(self._hash(address)):
                 pattern, found = self._find(
@@ -139,13 +139,13 @@ class PersonalDataService(Service):
                 )
                 if found.rows:
                     self._erase(address, erasure, pattern, found)
-                    held.add(fold_address(address))
+                    erased.setdefault(fold_address(address), pattern)
         with self._context.transaction() as tx:
             for name, erasure in erasures.items():
                 tx.repositories.personal_data.add_erasure(name, json.dumps(erasure.dump()).encode())
-        if held:
-            self._clean_files(held)
-        return len(held)
+        if erased:
+            self._clean_files(erased.values())
+        return len(erased)
 
     def rename(self, facts: Sequence[Fact]) -> list[Fact]:
         """Return facts of a shop with the names that orders got whose ids have an erased address.
@@ -227,11 +227,11 @@ class PersonalDataService(Service):
                 counts[table] += self._context.repositories.personal_data.erase(table, keys, erasure)
         return +counts
 
-    def _clean_files(self, addresses: Iterable[str]) -> None:
+    def _clean_files(self, patterns: Iterable[AddressPattern]) -> None:
         """Remove what was erased from where SQLite no longer reads it."""
         database = self._context.database
         file, is_empty = database.file, database.empty_log()
-        forms = {form.lower().encode() for address in addresses for form in AddressPattern(address).forms}
+        forms = {form.encode().lower() for pattern in patterns for form in pattern.forms}  # as in the file
         if file is not None and database.holds(forms):
             if file.stat().st_size > _VACUUMED:
                 _log.warning(

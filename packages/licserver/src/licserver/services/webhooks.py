@@ -86,6 +86,7 @@ class WebhookService:
         try:
             parts = urlsplit(url)
             is_valid = bool(parts.hostname) and parts.port != 0 and not _AFTER_BRACKET.search(parts.netloc)
+            is_valid = is_valid and "%" not in parts.netloc  # in no name, which nothing would be sent to
         except ValueError:
             is_valid = False
         if not (is_valid and url.isascii() and is_printable(url)) or set(' #"<>\\') & {*url}:

@@ -32,7 +32,9 @@ class HostNames:
         """Return whether to handle a request; without a base URL any, and one of HTTP/1.0 without a host."""
         if not self._is_checked:
             return True
-        host = request.headers.get(hdrs.HOST, "")
+        # A target with a scheme has a host of its own, which counts (RFC 9112, 3.2.2).
+        is_path = request.raw_path.startswith("/")
+        host = request.headers.get(hdrs.HOST, "") if is_path else request.host
         return len(host) <= _LONGEST and (self._allows(host) or request.rel_url.raw_path in _UNCHECKED)
 
     def _is_known(self, host: str) -> bool:

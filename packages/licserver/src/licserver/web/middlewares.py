@@ -6,7 +6,6 @@ and the label of its requests in the metrics (`ENDPOINT`).
 
 import logging
 import mmap
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple, cast
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from licserver.domain.text import AMBIGUOUS_PATH
 from licserver.errors import LicserverError
 from licserver.limits import MAX_TARGET_CHARS
 from licserver.runtime.logging import REQUEST_IDS, RequestIds
@@ -166,9 +166,6 @@ async def _refuse(status: int, headers: dict[str, str], _request: web.Request) -
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-_AMBIGUOUS: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
-"""What a proxy in front may read as another path than aiohttp does (D-155)."""
-
 _LONG_TARGET: Final = ApiError(414)
 _BAD_PATH: Final = ApiError(
     400, "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
@@ -196,7 +193,7 @@ def create_request_handler(routes: HotRoutes, router: RequestHandler) -> Request
         if handler is None or hdrs.EXPECT in request.headers:
             if len(request.raw_path) > MAX_TARGET_CHARS:
                 handler = partial(_refuse_target, problem=_LONG_TARGET)
-            elif _AMBIGUOUS.search(path):
+            elif AMBIGUOUS_PATH.search(path):
                 handler = partial(_refuse_target, problem=_BAD_PATH)
             elif path.startswith("/"):
                 return router(request)

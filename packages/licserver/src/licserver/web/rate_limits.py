@@ -295,7 +295,7 @@ class Misses:
 
     @property
     def has_refused(self) -> bool:
-        """Whether any miss was refused lately."""
+        """Whether any miss was refused since the process began; most have none."""
         return bool(self._refused or self._refused_before)
 
     def is_used_up(self, address: str, domain: str, key: str) -> bool:
@@ -453,7 +453,7 @@ class Limits:
         """
         return (
             self._misses is not None
-            and self._misses.has_refused  # first: it costs nothing, and is seldom true
+            and self._misses.has_refused  # first: it costs least, and is seldom true
             and not decisions.is_license_key(key)
             and decisions.is_imported_key(key)
             and self._misses.is_used_up(self.clients.find(request).counted, domain, key)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from licserver.domain.text import AMBIGUOUS_PATH
+
 Form = Mapping[str, str]
 """The fields of a form by name; of a repeated name the last value."""
 
@@ -30,8 +32,6 @@ CONSOLE_COOKIE: Final = SessionCookie("__Host-licserver", "licserver", HOME)
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _OWN_PATH: Final = re.compile(r"/console(/[A-Za-z0-9._~/%-]*)?(\?[A-Za-z0-9._~/%&=+:@,-]*)?")
-
-_DOTS: Final = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)  # a browser leaves the console by them
 
 
 def read_cookie(header: str, name: str) -> str | None:
@@ -128,5 +128,5 @@ def _split(url: str) -> SplitResult:
 
 def own_path(path: str) -> str:
     """Return the path if it is of the console, otherwise the console's first page; never another site."""
-    is_own = _OWN_PATH.fullmatch(path) and "//" not in path and not _DOTS.search(path.partition("?")[0])
-    return path if is_own else HOME
+    is_own = _OWN_PATH.fullmatch(path) and "//" not in path
+    return path if is_own and not AMBIGUOUS_PATH.search(path.partition("?")[0]) else HOME
