@@ -15,7 +15,7 @@ from harness.engines import both_engines
 from harness.receiver import receiver
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.queue import JobState
-from licserver.database.repositories.webhooks import DELIVERIES, EVENTS, WantedEvents
+from licserver.database.repositories.webhooks import DELIVERIES, EVENTS, SubscribedEvents
 from licserver.database.tables.events import jobs
 from licserver.domain.decisions import VerifyRefusal
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, RetryJobError
@@ -73,7 +73,7 @@ def test_each_change_is_an_event_in_its_transaction(world, activate):
 @both_engines
 async def test_slots_that_are_taken_and_refused_are_events(world):
     """From the transaction of the activation, and once a day from the batch that notes refusals."""
-    key, wanted = world.key(), WantedEvents(world.repositories.webhooks)
+    key, wanted = world.key(), SubscribedEvents(world.repositories.webhooks)
     store = BatchStore(world.services.database, wanted)
     counter = StatisticsCounter(world.services.database, world.clock, wanted)
     store.activate([world.request_slot(key, "a.example")])

@@ -17,7 +17,7 @@ from harness.engines import both_engines
 from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.statistics import KEPT_PER_LICENSE, note_refusals
-from licserver.database.repositories.webhooks import EVENTS, WantedEvents
+from licserver.database.repositories.webhooks import EVENTS, SubscribedEvents
 from licserver.database.tables import metadata
 from licserver.database.tables.events import jobs
 from licserver.database.tables.licenses import rollbacks, seats
@@ -54,7 +54,7 @@ class Customer:
 
     def __init__(self, world) -> None:
         self.world, self.services = world, world.services.acting_as(CUSTOMER)
-        self.wanted = WantedEvents(world.services.repositories.webhooks)
+        self.wanted = SubscribedEvents(world.services.repositories.webhooks)
         self.wanted.refresh()
         self.store = BatchStore(world.services.database, self.wanted)
         self.key = world.key(slots=2, floating_seats=2, customer_email="ann@example.com")

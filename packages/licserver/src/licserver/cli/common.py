@@ -141,10 +141,10 @@ def parse_day(text: str) -> date:
         raise click.BadParameter(f"{text!r} is not a date; write it like 2027-01-31") from None
 
 
-def read_stdin_line(what: str) -> str:
+def read_stdin_line(subject: str) -> str:
     """Read a line of standard input."""
     if sys.stdin is None:
-        raise InvalidInputError(f"there is no standard input to read the {what} from")
+        raise InvalidInputError(f"there is no standard input to read the {subject} from")
     try:
         return sys.stdin.readline().rstrip("\r\n")
     except UnicodeDecodeError:

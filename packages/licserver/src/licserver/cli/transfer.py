@@ -170,8 +170,8 @@ def _print_plan(printer: Printer, incoming: LicenseImport) -> None:
         _check(incoming)
         return
     for entry in incoming.plan():
-        what = " ".join(filter(None, (entry.action, entry.license_key, entry.detail)))
-        echo(f"line {entry.line}: {what}", err=entry.action is Action.REFUSE)
+        change = " ".join(filter(None, (entry.action, entry.license_key, entry.detail)))
+        echo(f"line {entry.line}: {change}", err=entry.action is Action.REFUSE)
     _check(incoming)
     count = f"{incoming.count} {plural(incoming.count, 'license')}"
     echo(f"{count} can be imported{_describe_rest(incoming)}; nothing was written")
@@ -185,7 +185,7 @@ def _describe_rest(incoming: LicenseImport) -> str:
         (len(incoming.unchanged), "unchanged"),
         (len(incoming.skipped), skipped),
     )
-    return "".join(f", {count} {what}" for count, what in counts if count)
+    return "".join(f", {count} {label}" for count, label in counts if count)
 
 
 def _check(incoming: LicenseImport) -> None:

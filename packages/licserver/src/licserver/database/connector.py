@@ -29,7 +29,7 @@ from psycopg.conninfo import conninfo_attempts
 from licserver.database import cancellation
 from licserver.database.hosts import (
     RIVALS,
-    WANTED,
+    ROLES_BY_TARGET,
     HostRole,
     HostState,
     Server,
@@ -100,8 +100,8 @@ class Connector:
 
     def __init__(self, parameters: Mapping[str, Any], timelines: Timelines | None = None) -> None:
         given = dict(parameters)
-        self._wanted = str(given.pop("target_session_attrs", "read-write"))
-        if self._wanted not in WANTED:
+        self._target = str(given.pop("target_session_attrs", "read-write"))
+        if self._target not in ROLES_BY_TARGET:
             raise ValueError("target_session_attrs")
         self._hosts = split_hosts(given)
         self._timelines = timelines or Timelines()
@@ -166,7 +166,7 @@ class Connector:
 
     def _choose(self, answers: _Answers) -> str | None:
         servers = {name: connection.server for name, connection in answers.connections.items()}
-        return choose(servers, self._wanted, self._timelines.newest)
+        return choose(servers, self._target, self._timelines.newest)
 
     def _ask_all(self, open_: Open) -> _Answers:
         if self._threads > _MOST_THREADS or cancellation.are_too_many():
@@ -235,7 +235,7 @@ class Connector:
                 "make it a standby",
                 name,
             )
-        return choose({name: server}, self._wanted, newest) is not None
+        return choose({name: server}, self._target, newest) is not None
 
     def _problem(self, answers: _Answers) -> Exception:
         """Return why no host can be used."""
@@ -244,7 +244,7 @@ class Connector:
         states |= dict.fromkeys(answers.pending, " does not answer")
         if not answers.servers and len(states) == 1:
             return next(iter(answers.problems.values()), NoAnswerError("no connection in time"))
-        message = "no host can be used: " + "; ".join(name + what for name, what in sorted(states.items()))
+        message = "no host can be used: " + "; ".join(name + state for name, state in sorted(states.items()))
         if any(is_former(server, self._timelines.newest) for server in answers.servers.values()):
             message += f"; if an older state was restored on purpose, {self._timelines.how_to_forget}"
         servers = [connection.server for connection in answers.connections.values()]

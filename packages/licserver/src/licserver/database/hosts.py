@@ -49,7 +49,7 @@ RIVALS: Final = (
 )
 
 READ_WRITE: Final = "read-write"
-WANTED: Final = {
+ROLES_BY_TARGET: Final = {
     READ_WRITE: (HostRole.PRIMARY,),
     "primary": (HostRole.PRIMARY, HostRole.READ_ONLY),
     "standby": (HostRole.STANDBY,),
@@ -109,10 +109,10 @@ def choose(servers: Mapping[str, Server], target: str, newest: Mapping[str, int]
 
     Args:
         servers: By name, in the order of their answers, which decides between equals.
-        target: A key of `WANTED`.
+        target: A key of `ROLES_BY_TARGET`.
         newest: The highest timeline of each system that was ever seen: an older one is a former primary.
     """
-    roles = WANTED[target]
+    roles = ROLES_BY_TARGET[target]
     usable = [
         name for name, server in servers.items() if server.role in roles and not is_former(server, newest)
     ]

@@ -151,13 +151,13 @@ class LimitedConnection(psycopg.Connection[Any]):
         began = time.monotonic()
         limit = min(self.deadline, read_deadline(), began + self.wait_limit)
         try:
-            wanted = next(gen)
+            event = next(gen)
             while True:
-                ready = yield wanted
+                ready = yield event
                 if not ready and time.monotonic() > min(limit, began + self.shared_limits.longest_wait):
                     self._give_up()  # a late answer must not be read as that to the next statement
                     raise NoAnswerError("no answer in time")
-                wanted = gen.send(ready)
+                event = gen.send(ready)
         except StopIteration as done:
             result: Result = done.value
             return result

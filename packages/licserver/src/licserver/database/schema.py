@@ -186,13 +186,13 @@ def check_expected(database: Database, version: str | None, *, expected: bool) -
 
 
 def _lost(database: Database) -> StoreError:
-    what = (
+    finding = (
         "this PostgreSQL database is not licserver's"
         if database.file is None
         else f"{database.file} is missing, or holds no database of licserver"
     )
     return StoreError(
-        f"{what}, and the secrets belong to one; nothing was changed. Check that LICSERVER_DATA_DIR and "
+        f"{finding}, and the secrets belong to one; nothing was changed. Check that LICSERVER_DATA_DIR and "
         "LICSERVER_DATABASE_URL name the right one, restore a backup (licserver restore FILE), or create a "
         "new database, in which no license key is known: licserver db create"
     )

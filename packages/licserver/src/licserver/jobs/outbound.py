@@ -99,8 +99,8 @@ async def post(
     except aiohttp.ClientConnectorError as problem:
         cause = problem.os_error
         is_ours = isinstance(cause, AddressDeniedError)
-        what = str(cause) if is_ours else f"cannot connect: {cause.strerror or type(cause).__name__}"
-        return OutboundResponse(None, what)
+        reason = str(cause) if is_ours else f"cannot connect: {cause.strerror or type(cause).__name__}"
+        return OutboundResponse(None, reason)
     except (aiohttp.ClientError, OSError, ValueError) as problem:
         return OutboundResponse(None, f"the connection failed ({type(problem).__name__})")
 

@@ -52,13 +52,13 @@ class RequestIds:
         log: logging.Logger,
         request: web.BaseRequest,
         response: web.StreamResponse,
-        what: str,
+        suffix: str,
         exc_info: Exception | None = None,
     ) -> None:
         """Log a failed request, and put its id into the response: a report can name it."""
         method, path, request_id = request.method, request.rel_url.raw_path, self.of(request)
         extra = {"request_id": request_id, "method": method, "path": path, "status": response.status}
-        log.error("%s %s%s (%s)", method, path, what, request_id, extra=extra, exc_info=exc_info)
+        log.error("%s %s%s (%s)", method, path, suffix, request_id, extra=extra, exc_info=exc_info)
         response.headers[HEADER] = request_id
 
     def _from_proxy(self, request: web.BaseRequest) -> str | None:
@@ -80,13 +80,13 @@ class ThrottledLog:
         self._quiet_until = 0.0
         self._count = 0
 
-    def add(self, logger: logging.Logger, what: str) -> None:
+    def add(self, logger: logging.Logger, event: str) -> None:
         """Log an event, or count it for the next line."""
         self._count += 1
         if (now := time.monotonic()) < self._quiet_until:
             return
-        suffix = f", and {self._count - 1} more since the last such line" if self._count > 1 else ""
-        logger.info("unreadable request: %s%s", what, suffix)
+        repeats = f", and {self._count - 1} more since the last such line" if self._count > 1 else ""
+        logger.info("unreadable request: %s%s", event, repeats)
         self._quiet_until, self._count = now + 1, 0
 
 

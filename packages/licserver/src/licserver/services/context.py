@@ -99,7 +99,7 @@ class Context:
     def add_new_events(self, *events: NewEvent) -> None:
         """Write events, as `add_events`."""
         if events:
-            types = self.repositories.webhooks.wanted_types()
+            types = self.repositories.webhooks.subscribed_types()
             self.repositories.webhooks.add_events(event for event in events if event.type in types)
 
     def write_audit(self, action: str, *objects: tuple[str, str], **details: Any) -> None:

@@ -134,11 +134,9 @@ class PersonalDataService(Service):
         erased = dict[str, AddressPattern]()
         for address in self._list_addresses() if erasures else ():
             if erasure := erasures.get(self._hash(address)):
-                pattern, found = self._find(
-                    address, None if erasure.at >= self._context.now() else erasure.at
-                )
-                if found.rows:
-                    self._erase(address, erasure, pattern, found)
+                pattern, held = self._find(address, None if erasure.at >= self._context.now() else erasure.at)
+                if held.rows:
+                    self._erase(address, erasure, pattern, held)
                     erased.setdefault(fold_address(address), pattern)
         with self._context.transaction() as tx:
             for name, erasure in erasures.items():

@@ -44,11 +44,11 @@ def is_text(text: str) -> bool:
     return is_printable(text.translate(_LINE_BREAKS))
 
 
-def check_line(what: str, text: str, most: int) -> str:
+def check_line(subject: str, text: str, most: int) -> str:
     """Validate a line of text that must not be empty; return it stripped."""
     text = text.strip()
     if not text or not is_printable(text) or len(text) > most:
-        raise InvalidInputError(f"{what} must be one line of text of at most {most} characters")
+        raise InvalidInputError(f"{subject} must be one line of text of at most {most} characters")
     return text
 
 
@@ -64,12 +64,12 @@ def check_subscription(subscription_id: str) -> None:
         raise InvalidInputError(f"a subscription's id must be one line of at most {MAX_INDEXED} characters")
 
 
-def read_domain(text: str, what: str = "a domain") -> str:
-    """Validate a domain; return its stored form. `what` is the subject of the error's message."""
+def read_domain(text: str, subject: str = "a domain") -> str:
+    """Validate a domain; return its stored form. `subject` is the subject of the error's message."""
     try:
         return normalise_domain(text)
     except InvalidDomainError as problem:
-        raise InvalidInputError(f"{what} {problem}") from None
+        raise InvalidInputError(f"{subject} {problem}") from None
 
 
 def find_ip(text: str, ipv6_prefix: int) -> str | None:

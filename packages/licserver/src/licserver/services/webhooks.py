@@ -273,7 +273,7 @@ class WebhookService:
 
     def scan(self) -> None:
         """Write the events of licenses and subscriptions that have ended by themselves, each once (D-208)."""
-        types, now = self._webhooks.wanted_types(), self._context.settled_now()
+        types, now = self._webhooks.subscribed_types(), self._context.settled_now()
         since = self._webhooks.read_scanned_at()
         if (
             not types & {EventType.LICENSE_EXPIRED, EventType.SUBSCRIPTION_ENDED}
@@ -325,7 +325,7 @@ def _draw_secret() -> bytes:
 
 def _begin_scan(tx: Context) -> None:
     """Skip, before the first endpoint is added, everything that ended without an endpoint."""
-    if not tx.repositories.webhooks.wanted_types():
+    if not tx.repositories.webhooks.subscribed_types():
         tx.repositories.webhooks.write_scanned_at(tx.settled_now())
 
 

@@ -10,7 +10,7 @@ from licserver.clock import Clock, system_clock
 from licserver.database.hot_path.batcher import PublicQueries
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories.clock import SettledClock
-from licserver.database.repositories.webhooks import WantedEvents
+from licserver.database.repositories.webhooks import SubscribedEvents
 from licserver.limits import MAX_PUBLIC_BODY_BYTES
 from licserver.protocol import public_api
 from licserver.protocol.feeds import SPARKLE_PATH, TAURI_PATH, VELOPACK_PATH
@@ -74,15 +74,15 @@ def create_app(
     app = _create_root(settings, meter, HostNames(settings.base_url, settings.allowed_hosts))
     is_mailed = services.mail.is_on and services.settings.mail_activations
     always = [EventType.ACTIVATION_CREATED] if is_mailed else []  # for mail to customers
-    wanted = WantedEvents(services.repositories.webhooks, always)
-    app[QUERIES] = queries = PublicQueries(BatchStore(services.database, wanted))
+    subscribed = SubscribedEvents(services.repositories.webhooks, always)
+    app[QUERIES] = queries = PublicQueries(BatchStore(services.database, subscribed))
     app[STATISTICS] = statistics = StatisticsCounter(
-        services.database, clock, wanted, services.settings.last_seen_days
+        services.database, clock, subscribed, services.settings.last_seen_days
     )
     app.cleanup_ctx.append(statistics.running)
     app.cleanup_ctx.append(_run_queries)
     refreshing = PeriodicWork("background")
-    refreshing.every(REFRESH_SECONDS, wanted.refresh)
+    refreshing.every(REFRESH_SECONDS, subscribed.refresh)
     settled = SettledClock(services.database, clock)
     if clock is system_clock:  # one that a test moves is meant
         refreshing.every(CLOCK_SECONDS, settled.refresh)

@@ -119,8 +119,8 @@ async def _respond_to_error(
     response = await errors.respond(request, error)
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         is_expected = isinstance(problem, LicserverError)  # its message has the advice
-        what, cause = (f": {problem}", None) if is_expected else (" failed", problem)
-        request_ids.log_error(errors.log, request, response, what, cause)
+        suffix, cause = (f": {problem}", None) if is_expected else (" failed", problem)
+        request_ids.log_error(errors.log, request, response, suffix, cause)
     return response
 
 

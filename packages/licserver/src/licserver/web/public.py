@@ -89,7 +89,7 @@ class AnswerSigner:
         base_url: Callable[[web.Request], str],
     ) -> None:
         self._keys = [key for key in keys if key.retired_at is None]
-        self._read_wanted = AcceptSignatureReader(self._keys)
+        self._read_header = AcceptSignatureReader(self._keys)
         self._clock = clock
         self._read_body = read_body
         self._base_url = base_url
@@ -113,7 +113,7 @@ class AnswerSigner:
         return signing_handler
 
     async def _sign(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        requested = self._read_wanted(", ".join(request.headers.getall("Accept-Signature")))
+        requested = self._read_header(", ".join(request.headers.getall("Accept-Signature")))
         digest = ", ".join(request.headers.getall("Content-Digest", ()))
         # Nothing to sign, or nothing that can be signed: as if there were no such header.
         if requested is None or not 0 < len(digest) <= MAX_FIELD_CHARS or not request.raw_path.isascii():

@@ -234,9 +234,9 @@ def send_error(status: int, headers: Mapping[str, str] = NO_HEADERS) -> web.Stre
     return send(public_api.error_response(status, *MESSAGES.get(status, _DEFAULT)), headers)
 
 
-def send_unavailable(what: str = "service") -> web.StreamResponse:
+def send_unavailable(subject: str = "service") -> web.StreamResponse:
     """Make the response of a service that cannot decide now; it is never a verdict."""
-    answer = public_api.error_response(503, "unavailable", f"The {what} is not available now; try again.")
+    answer = public_api.error_response(503, "unavailable", f"The {subject} is not available now; try again.")
     return send(answer, _RETRY_LATER)
 
 

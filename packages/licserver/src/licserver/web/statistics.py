@@ -27,7 +27,7 @@ from licserver.database.repositories.statistics import (
     note_seen,
     published_versions,
 )
-from licserver.database.repositories.webhooks import WantedEvents
+from licserver.database.repositories.webhooks import SubscribedEvents
 from licserver.domain.decisions import (
     Offer,
     UpdateVerdict,
@@ -72,9 +72,18 @@ class StatisticsCounter:
     """
 
     def __init__(
-        self, database: Database, clock: Clock, wanted: WantedEvents | None = None, seen_days: int = 1
+        self,
+        database: Database,
+        clock: Clock,
+        subscribed: SubscribedEvents | None = None,
+        seen_days: int = 1,
     ) -> None:
-        self._database, self._clock, self._wanted, self._seen_days = database, clock, wanted, seen_days
+        self._database, self._clock, self._subscribed, self._seen_days = (
+            database,
+            clock,
+            subscribed,
+            seen_days,
+        )
         self._verdicts: _Verdicts = Counter()
         self._seen: _Seen = {}
         self._versions: _Versions = {}
@@ -175,7 +184,7 @@ class StatisticsCounter:
 
     def _write_refusals(self, now: datetime, refused: _Refused) -> None:
         full = (place for place, why in refused if why is VerifyRefusal.ENVIRONMENT)
-        events = () if self._wanted is None else self._wanted.describe_refusals(full, now)
+        events = () if self._subscribed is None else self._subscribed.describe_refusals(full, now)
         counted = {(*place, _LABELS[why]): count for (place, why), count in refused.items()}
         locked = note_refusals(self._database, counted, now, events)
         for key in list(refused):

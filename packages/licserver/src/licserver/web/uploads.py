@@ -111,7 +111,7 @@ class _Form:
 
     settings: Settings
     threads: WorkerThreads
-    wanted: frozenset[str]
+    allowed: frozenset[str]
     admit: Callable[[Mapping[str, str]], None]
     target: _Target
     fields: dict[str, str] = field(default_factory=dict)
@@ -160,8 +160,8 @@ class _Form:
                 raise InvalidInputError("the form has more than one file")
             self.admit(self.fields)
             self.file_name = validate_file_name(part.filename or "")
-        elif part.name not in self.wanted or part.name in self.fields:
-            raise InvalidInputError(f"the form may have file, {', '.join(sorted(self.wanted))}, each once")
+        elif part.name not in self.allowed or part.name in self.fields:
+            raise InvalidInputError(f"the form may have file, {', '.join(sorted(self.allowed))}, each once")
         self._part = part.name
 
     async def _append(self, piece: bytes) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import CTE, Connection, Dialect, LargeBinary, Select, column, se
 from licserver.database.hot_path.driver import BatchedQuery, Row, pipeline
 from licserver.database.hot_path.lookups import LOOKUPS, Lookup, lookup_parameters, read_lookups
 from licserver.database.hot_path.row_writer import RowWriter
-from licserver.database.repositories.webhooks import WantedEvents
+from licserver.database.repositories.webhooks import SubscribedEvents
 from licserver.database.tables.licenses import activations, licenses
 from licserver.domain.decisions import Valid, VerifyVerdict
 from licserver.domain.records import Environment, EnvironmentMatch, LicenseSnapshot, Machine
@@ -54,7 +54,7 @@ class ActivationTransaction:
 
     Args:
         connection: One that runs a transaction (`KeptConnection.run`).
-        wanted: The events that an endpoint subscribes to; without it none is written.
+        subscribed: The events that an endpoint subscribes to; without it none is written.
     """
 
     @staticmethod
@@ -64,9 +64,9 @@ class ActivationTransaction:
         if dialect.name != "sqlite":
             ROWS.compile(dialect)
 
-    def __init__(self, connection: Connection, wanted: WantedEvents | None = None) -> None:
+    def __init__(self, connection: Connection, subscribed: SubscribedEvents | None = None) -> None:
         self._connection = connection
-        self._wanted = wanted
+        self._subscribed = subscribed
         self._locks_rows = connection.dialect.name != "sqlite"
         self._granted = _GrantedActivations()
 
@@ -119,8 +119,8 @@ class ActivationTransaction:
         rows = self._granted.rows
         if not rows:
             return
-        if self._wanted is not None:
-            self._wanted.add_activations(self._connection, rows)
+        if self._subscribed is not None:
+            self._subscribed.add_activations(self._connection, rows)
         with pipeline(self._connection, commits=True):
             ROWS.write(self._connection, rows)
 

@@ -16,7 +16,7 @@ from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_licen
 from licserver.database.hot_path.lookups import LOOKUPS, Lookup, find_licenses
 from licserver.database.hot_path.updates import UPDATES, OfferedProducts, UpdateQuery, UpdateReader
 from licserver.database.repositories.products import newest_manifest, read_release
-from licserver.database.repositories.webhooks import WantedEvents
+from licserver.database.repositories.webhooks import SubscribedEvents
 from licserver.database.tables.licenses import licenses, products, releases
 from licserver.domain.decisions import VerifyVerdict
 from licserver.domain.records import LicenseSnapshot, Product, Release
@@ -41,11 +41,11 @@ Result = TypeVar("Result")
 class BatchStore:
     """Reads and activates licenses, a batch at a time; its methods raise `StoreUnavailableError`.
 
-    `wanted` are the events that an endpoint subscribes to; without it none is written.
+    `subscribed` are the events that an endpoint subscribes to; without it none is written.
     """
 
-    def __init__(self, database: Database, wanted: WantedEvents | None = None) -> None:
-        self._wanted = wanted
+    def __init__(self, database: Database, subscribed: SubscribedEvents | None = None) -> None:
+        self._subscribed = subscribed
         self._database = database
         for query in (LOOKUPS, UPDATES, ActivationTransaction):
             query.compile(database.engine.dialect)
@@ -88,7 +88,7 @@ class BatchStore:
         def run(batch: Sequence[ActivationRequest]) -> list[VerifyVerdict | Exception]:
             with self._database.watching_writes():
                 return self._writer.run(
-                    lambda connection: ActivationTransaction(connection, self._wanted).run(batch)
+                    lambda connection: ActivationTransaction(connection, self._subscribed).run(batch)
                 )
 
         return run_apart(run, requests)

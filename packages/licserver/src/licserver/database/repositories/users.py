@@ -255,8 +255,8 @@ class LoginRepository(Repository):
         with self._writing() as connection:
             delete_old_attempts(connection, settle(connection, now))
             savepoint = connection.begin_nested()
-            whos = sorted({limit.who for limit in limits})  # in one order, so that no two of them deadlock
-            rows = [{"minute": int(minute), "who": who, "count": 1} for who in whos]
+            subjects = sorted({limit.who for limit in limits})  # sorted, so that no two deadlock
+            rows = [{"minute": int(minute), "who": who, "count": 1} for who in subjects]
             put_into(connection, tries, *rows, added="count")
             # Checked again now that others wait: simultaneous attempts count as well.
             if _is_over(connection, limits, int(minute), share, 1):
@@ -316,7 +316,9 @@ class DailyCountRepository(Repository):
 def _is_over(connection: Connection, limits: Sequence[Limit], minute: int, share: float, own: int) -> bool:
     """Return whether one of `limits` is used up; `own` attempts of ours are counted already."""
     weighed = func.sum(tries.c.count * case((tries.c.minute == minute, 1.0), else_=share))
-    who = [limit.who for limit in limits]
-    of = select(tries.c.who, weighed).where(tries.c.who.in_(who), tries.c.minute.in_([minute, minute - 1]))
+    subjects = [limit.who for limit in limits]
+    of = select(tries.c.who, weighed).where(
+        tries.c.who.in_(subjects), tries.c.minute.in_([minute, minute - 1])
+    )
     used = {bytes(row[0]): row[1] for row in connection.execute(of.group_by(tries.c.who))}
     return any(used.get(limit.who, 0.0) >= limit.limit + own for limit in limits)

@@ -21,7 +21,7 @@ from licserver.protocol.webhooks import EventType, derive_event_id
 EVENTS: Final = "webhook-events"  # queue: find the endpoints of an event
 DELIVERIES: Final = "webhook-deliveries"  # queue: send an event to an endpoint
 
-_WANTED: Final = select(webhook_endpoints.c.types).where(webhook_endpoints.c.disabled_at.is_(None))
+_SUBSCRIBED: Final = select(webhook_endpoints.c.types).where(webhook_endpoints.c.disabled_at.is_(None))
 
 
 class NewEvent(NamedTuple):
@@ -125,10 +125,10 @@ class WebhookRepository(Repository):
         """Load one endpoint."""
         return self._find(select(webhook_endpoints).where(webhook_endpoints.c.id == id_), _read_endpoint)
 
-    def wanted_types(self) -> frozenset[str]:
+    def subscribed_types(self) -> frozenset[str]:
         """Return the types of events that any endpoint wants."""
         return frozenset(
-            type_ for (types,) in self._all(_WANTED) for type_ in types.split() or map(str, EventType)
+            type_ for (types,) in self._all(_SUBSCRIBED) for type_ in types.split() or map(str, EventType)
         )
 
     def add_endpoint(self, endpoint: WebhookEndpoint) -> None:
@@ -229,8 +229,8 @@ class WebhookRepository(Repository):
         return self._all(_ENDS.where(columns.subscription_id == subscription_id).order_by(columns.id))
 
 
-class WantedEvents:
-    """The types of events that any endpoint wants, as this process has read them lately (D-207).
+class SubscribedEvents:
+    """The types of events that any endpoint subscribes to, as this process last read them (D-207).
 
     Those in `always` are wanted by the server itself. So the public endpoints need no statement to find out
     that no endpoint subscribes to an event.
@@ -242,7 +242,7 @@ class WantedEvents:
 
     def refresh(self) -> None:
         """Read them; called every few seconds in the background."""
-        self.types = self._repository.wanted_types() | self._always
+        self.types = self._repository.subscribed_types() | self._always
 
     def add_activations(self, connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
         """Write an event for each activation; a row begins with license, domain, address and instant."""

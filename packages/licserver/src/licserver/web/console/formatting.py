@@ -194,8 +194,8 @@ def _on(when: date | None) -> str:
     return "" if when is None else f"on {day(when)}"
 
 
-def _count(value: int, what: str) -> str:
-    return f"{number(value)} {plural(value, what)}"
+def _count(value: int, noun: str) -> str:
+    return f"{number(value)} {plural(value, noun)}"
 
 
 # --- forms ------------------------------------------------------------------------------------

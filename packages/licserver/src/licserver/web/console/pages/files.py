@@ -149,7 +149,7 @@ def _count(incoming: LicenseImport) -> str:
         (len(incoming.skipped), f"{plural(len(incoming.skipped), 'line')} skipped"),
         (incoming.wrong, f"{plural(incoming.wrong, 'line')} with errors"),
     )
-    return ", ".join(f"{number(count)} {what}" for count, what in counts if count) or "no licenses"
+    return ", ".join(f"{number(count)} {label}" for count, label in counts if count) or "no licenses"
 
 
 def _folder(context: PageContext) -> Any:

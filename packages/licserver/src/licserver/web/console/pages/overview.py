@@ -123,8 +123,8 @@ def show_health(context: PageContext) -> HtmlPage:
         if endpoint.disabled_reason is not None:
             findings.append(Finding(about, Level.FAILED, f"disabled: {endpoint.disabled_reason}", advice))
         elif endpoint.failing_since is not None and endpoint.disabled_at is None:
-            what = "deliveries fail; they are repeated for three days"
-            findings.append(Finding(about, Level.WARNING, what, advice))
+            finding = "deliveries fail; they are repeated for three days"
+            findings.append(Finding(about, Level.WARNING, finding, advice))
     return HtmlPage("health.html", findings=findings)
 
 
