@@ -33,6 +33,11 @@ def read_error(type_: str, data: dict[str, Any]) -> str:
         ({"paid_through": "2027-02-27", "subscription": "s-10"}, "subscription_id"),
         ({"totl": "90.00"}, "total"),
         ({"tests": True}, "test"),
+        ({"qty": 5}, "quantity"),
+        ({"seats": 5}, "quantity"),
+        ({"email": "ann@example.com"}, "customer_email"),
+        ({"subscription_id": "s-10", "current_period_end": "2027-02-27"}, "paid_through"),
+        ({"test_mode": True}, "test"),
     ],
 )
 def test_a_misspelled_field_is_asked_about(data: dict[str, Any], meant: str) -> None:
@@ -41,6 +46,21 @@ def test_a_misspelled_field_is_asked_about(data: dict[str, Any], meant: str) -> 
     assert read_error("purchase.completed", PURCHASE | data) == (
         f"data.{typo}: there is no such field; did you mean {meant}? If not, send {meant} as well"
     )
+
+
+def test_a_name_of_another_system_is_proposed_for_a_field_that_is_needed() -> None:
+    """Beside "Field required", its name is no puzzle."""
+    assert read_error("purchase.completed", {"order_id": "1", "sku": "app"}).startswith(
+        "data.sku: there is no such field; did you mean external_id? "
+    )
+
+
+def test_a_name_of_another_system_stops_nothing_where_it_decides_nothing() -> None:
+    """A refund may name the customer and the product, and a renewal how many there are."""
+    more: dict[str, Any] = {"email": "ann@example.com", "sku": "app", "qty": 5}
+    assert standard.read({}, shops.standard("purchase.refunded", order_id="1", **more)).facts
+    renewal = more | {"subscription_id": "s-1", "paid_through": "2027-02-27"}
+    assert standard.read({}, shops.standard("subscription.renewed", **renewal)).facts
 
 
 @pytest.mark.parametrize(

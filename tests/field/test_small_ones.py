@@ -74,9 +74,9 @@ def test_a_closed_pipe_for_errors_too(arguments: str) -> None:
 
 
 @needs_unix
-def test_a_full_disk_is_no_success() -> None:
+def test_a_full_disk_is_no_success(tmp_path: Path) -> None:
     """A result that could not be written is an error, unlike one that nobody wants."""
-    command = f'"{sys.executable}" -m licclient --json roll-back /nonexistent > /dev/full'
+    command = f'"{sys.executable}" -m licclient --json roll-back "{tmp_path}" > /dev/full'
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         ["bash", "-c", command], env=environ, capture_output=True, text=True, timeout=60, check=False
@@ -115,14 +115,14 @@ def freeze(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return stop
 
 
-def test_spulec_freezegun_384(freeze: Callable[[], None]) -> None:
+def test_spulec_freezegun_384(freeze: Callable[[], None], tmp_path: Path) -> None:
     """With monotonic time stopped no wait hangs: an outage is retried, then raised."""
     from licclient import _async_client  # noqa: F401, PLC0415
     from licclient._core import happy_eyeballs, incoming, transport  # noqa: F401, PLC0415
 
     freeze()
     done = threading.Event()
-    client = LicenseClient("http://127.0.0.1:9", timeout=1, storage="/nonexistent/licclient")
+    client = LicenseClient("http://127.0.0.1:9", timeout=1, storage=tmp_path / "state")
 
     def verify() -> None:
         with pytest.raises(ServiceUnavailableError):

@@ -17,6 +17,8 @@ from licserver.services.installation import open_services
 from licserver.services.queues import measure_queues
 from licserver.services.self_check import Level, check_installation
 from licserver.settings import Settings
+from licserver.shops import SHOPS, ShopKind
+from licserver.shops.reading import UnreadableDeliveryError
 from licserver.web.console.pages.sales import describe_sale
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
@@ -394,7 +396,7 @@ def test_deliveries_that_cannot_be_read_are_one_problem_of_their_source(world):
     assert problem.message == (
         f"2 deliveries could not be read ({ids[1]} and {ids[0]}), and what they report is not done; "
         f"of {ids[0]}: data.refund_id: Field required with amount or partial, because refunds of an order "
-        "add up; correct the sender and send again what it reports, then answer leave; see "
+        "add up; correct the sender and send again what it reports; if this stays, answer leave; see "
         "`licserver source events standard --state unreadable`"
     )
     assert describe_sale(world.services, problem.id) == {}
@@ -403,6 +405,38 @@ def test_deliveries_that_cannot_be_read_are_one_problem_of_their_source(world):
     assert (problems(world), states(world, "standard")) == ([], ["ignored", "ignored"])
     receive(world, "standard", shops.standard("purchase.completed", order_id="1"), "msg_3")
     assert [problem_.id for problem_ in problems(world)] == [problem.id]
+
+
+def test_a_corrected_delivery_settles_that_it_could_not_be_read(world):
+    """By its id, or as it was, once a newer version of the server can read it; the others stay."""
+    add(world, "standard")
+    receive(world, "standard", shops.standard("purchase.completed", order_id="1"), "msg_1")
+    receive(world, "standard", shops.standard("purchase.completed", order_id="2"), "msg_2")
+    receive(world, "standard", bought("1"), "msg_1")
+    (problem,) = problems(world)
+    assert problem.message.startswith("delivery 2 could not be read, ")
+    receive(world, "standard", bought("2"), "msg_2")
+    assert problems(world) == []
+    work(world)
+    assert states(world, "standard") == ["done", "done"]
+    receive(world, "standard", shops.standard("purchase.completed", order_id="3"), "msg_3")
+    assert [again.id for again in problems(world)] == [problem.id]
+
+
+def test_a_delivery_that_a_new_version_can_read_settles_the_problem(world, monkeypatch):
+    """Of a shop whose deliveries have no signed id: the same body arrives again."""
+    add(world, "woocommerce")
+    body, shop = shops.woo(), SHOPS[ShopKind.WOOCOMMERCE]
+
+    def fail(*_: object) -> None:
+        raise UnreadableDeliveryError("a newer version of the API")
+
+    with monkeypatch.context() as older:
+        older.setattr(shop, "read", fail)
+        assert receive(world, "woocommerce", body).status == "unreadable"
+    assert len(problems(world)) == 1
+    process(world, "woocommerce", body)
+    assert (problems(world), states(world, "woocommerce")) == ([], ["done"])
 
 
 def test_many_deliveries_that_cannot_be_read_are_named_up_to_ten(world):

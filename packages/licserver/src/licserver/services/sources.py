@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 from urllib.parse import urlsplit
 
 from licserver.database.repositories.sales import (
@@ -40,6 +40,8 @@ from licserver.shops.contract import MAX_QUANTITY
 from licserver.shops.facts import Fact, Lines, OrderState, key_of, links_of
 from licserver.shops.periods import is_period
 from licserver.shops.reading import Delivery, ReadOptions, UnreadableDeliveryError
+from licserver.shops.standard import DELIVERY_HEADER
+from licserver.shops.standard import HEADER as STANDARD_HEADER
 from licserver.shops.woocommerce import is_ping
 
 MAX_TOLERANCE: Final = 86_400  # seconds
@@ -253,20 +255,26 @@ class SourceService(Service):
             _check_delivery(delivery)
         except UnreadableDeliveryError as problem:
             hint = "" if source.kind is ShopKind.STANDARD else _NEW_VERSION
-            return self._store(source, Delivery(digest, "", reason=f"{problem}{hint}"), DEAD)
-        if not (delivery.id and len(delivery.id) <= MAX_INDEXED and is_printable(delivery.id)):
+            # Under its id where that is signed, so that the same delivery replaces it once it can be read.
+            named = headers.get(DELIVERY_HEADER) if shop.HEADER == STANDARD_HEADER else None
+            delivery = Delivery(named if _is_id(named) else digest, "", reason=f"{problem}{hint}")
+            return self._store(source, delivery, DEAD)
+        if not _is_id(delivery.id):
             delivery = delivery._replace(id=digest)
         if delivery.is_test is not None and delivery.is_test is not source.is_test:
             reason = _TEST_ON_LIVE if delivery.is_test else _LIVE_ON_TEST
             delivery = delivery._replace(facts=(), reason=reason)
-        return self._store(source, delivery, WAITING if delivery.facts else IGNORED)
+        return self._store(source, delivery, WAITING if delivery.facts else IGNORED, digest)
 
-    def _store(self, source: Source, delivery: Delivery, state: str) -> Receipt:
+    def _store(self, source: Source, delivery: Delivery, state: str, digest: str = "") -> Receipt:
+        """Store a delivery; `digest` is that under which the same body was stored if it could not be read."""
         delivery = delivery._replace(facts=tuple(PersonalDataService(self._context).rename(delivery.facts)))
         now, reason, note = self._context.now(), to_line(delivery.reason), to_line(delivery.note)
         content = dump_content(delivery.facts, note=note) if delivery.facts else None
         with self._context.transaction() as tx:
-            event_id = tx.repositories.sales.add_event(
+            sales = tx.repositories.sales
+            was_unreadable = sales.remove_unreadable(source.name, {delivery.id or "", digest})
+            event_id = sales.add_event(
                 source.name,
                 delivery.id or "",
                 now,
@@ -281,8 +289,8 @@ class SourceService(Service):
                 return Receipt("duplicate")
             if state == WAITING:
                 tx.repositories.queue.add(QUEUE, f"{source.name}:{delivery.id}", {"event": event_id}, now)
-            elif state == DEAD:
-                ProblemService(tx).add_unreadable(source.name, reason)
+            if state == DEAD or was_unreadable:
+                ProblemService(tx).update_unreadable(source.name)
         return Receipt({WAITING: "accepted", DEAD: "unreadable"}.get(state, state), reason or note)
 
     def list_events(
@@ -358,6 +366,11 @@ class SourceService(Service):
                 tx.repositories.queue.revive(QUEUE, [job], now)
             tx.write_audit("source.replay", ("source", event.source), event=event_id)
         return event._replace(state=WAITING, reason=None)
+
+
+def _is_id(text: str | None) -> TypeGuard[str]:
+    """Return whether a delivery can be stored under this id."""
+    return text is not None and 0 < len(text) <= MAX_INDEXED and is_printable(text)
 
 
 def read_secrets(source: Source) -> dict[str, str]:

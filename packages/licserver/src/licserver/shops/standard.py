@@ -43,6 +43,7 @@ from licserver.shops.reading import (
 from licserver.shops.signatures import MAX_SIGNATURES, from_base64, has_signed, is_recent
 
 HEADER: Final = "webhook-signature"
+DELIVERY_HEADER: Final = "webhook-id"  # signed as well
 
 _PREFIX: Final = "whsec_"
 _MAX_NAMES: Final = 5  # unknown fields that are named
@@ -51,6 +52,25 @@ _MAX_NAMED: Final = 50  # characters of each
 _LIKENESS: Final = (
     0.82  # of a misspelled name: `subscription` is one of `subscription_id`, `customer_id` is new
 )
+
+_SYNONYMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("qty", "count", "units", "copies", "seats", "licenses"), "quantity"),
+    **dict.fromkeys(("email", "mail", "buyeremail", "billingemail"), "customer_email"),
+    **dict.fromkeys(("subscription", "subid"), "subscription_id"),
+    **dict.fromkeys(
+        ("paiduntil", "validuntil", "expiresat", "expires", "periodend", "currentperiodend", "renewsat"),
+        "paid_through",
+    ),
+    **dict.fromkeys(("productid", "product", "priceid", "variantid", "sku"), "external_id"),
+    **dict.fromkeys(("order", "ordernumber", "invoiceid"), "order_id"),
+    **dict.fromkeys(("istest", "testmode", "sandbox"), "test"),
+}
+"""Names that other systems have for fields of this format, as `_plain` writes them."""
+_DECISIVE: Final[Mapping[str, tuple[str, ...]]] = {
+    "purchase.completed": ("quantity", "customer_email", "subscription_id", "paid_through"),
+    "subscription.changed": ("quantity",),
+}
+"""Fields that a type need not have, and without which a customer gets less or more, or no mail."""
 
 _Id = Annotated[str, Field(min_length=1, max_length=255)]
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -125,7 +145,7 @@ def verify_by_keys(
     headers: Mapping[str, str], body: bytes, keys: list[bytes], now: datetime, tolerance: timedelta
 ) -> bool:
     """Return whether one of the keys has signed the body lately."""
-    timestamp, delivery = headers.get("webhook-timestamp", ""), headers.get("webhook-id", "")
+    timestamp, delivery = headers.get("webhook-timestamp", ""), headers.get(DELIVERY_HEADER, "")
     if not is_recent(timestamp, now, tolerance, both_ways=True):
         return False
     signed = [part.partition(",") for part in headers.get(HEADER, "").split()[:MAX_SIGNATURES]]
@@ -246,14 +266,17 @@ def _note_unknown(data: Data) -> str:
     return f"not read, because this format has no such fields: {names}" if unknown else ""
 
 
-def _refuse_misspelled(data: Data) -> None:
-    """Refuse a name like that of a field which is missing: what it means decides what a customer gets.
+def _refuse_misspelled(type_: str, data: Data) -> None:
+    """Refuse a name that means a field which is missing: what it means decides what a customer gets.
 
     Any other name is of a field that the shop has for itself, which stops no sale.
     """
     missing = [name for name in Data.model_fields if name not in data.model_fields_set]
+    decisive = {*TYPES[type_][1], *_DECISIVE.get(type_, ()), "test"}.intersection(missing)
     for name in sorted(data.model_extra or ())[:_MAX_FIELDS]:
-        if (meant := _find_like(name, missing)) is not None:
+        synonym = _SYNONYMS.get(_plain(name))
+        meant = synonym if synonym in decisive else _find_like(name, missing)
+        if meant is not None:
             raise _misspelled(name, meant)
 
 
@@ -324,13 +347,13 @@ _SUBJECTS: Final = ("purchase", "subscription")
 def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPTIONS) -> Delivery:
     """Read a verified body."""
     content = load(body)
-    delivery, type_ = headers.get("webhook-id"), parse(_Envelope, content).type
+    delivery, type_ = headers.get(DELIVERY_HEADER), parse(_Envelope, content).type
     if isinstance(content, dict) and "type" not in content and "data" in content:
         raise UnreadableDeliveryError("type: Field required")
     if type_ not in TYPES:
         return _read_unknown(delivery, type_)
     event = parse(Event, content)
-    _refuse_misspelled(event.data)
+    _refuse_misspelled(type_, event.data)
     reader, needed = TYPES[type_]
     for name in needed:
         if getattr(event.data, name) is None:

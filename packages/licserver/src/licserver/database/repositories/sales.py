@@ -312,6 +312,11 @@ class SaleRepository(Repository):
         values = {"state": state, "reason": reason, "finished_at": at}
         self._execute(update(sale_events).where(sale_events.c.id == event_id).values(**values))
 
+    def remove_unreadable(self, source: str, deliveries: Collection[str]) -> bool:
+        """Delete deliveries that could not be read; return whether there was any of them."""
+        of_them = (sale_events.c.source == source) & sale_events.c.delivery.in_(deliveries)
+        return self._execute(delete(sale_events).where(of_them, _is_unreadable)) > 0
+
     def ignore_unreadable(self, source: str) -> None:
         """Let dead deliveries without content be ignored: a person has looked at them."""
         self._execute(

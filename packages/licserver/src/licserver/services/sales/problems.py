@@ -148,13 +148,19 @@ class ProblemService(Service):
             sales.close_problems(source, objects, kept, now)
         return [to_line(attention.text) for attention in attentions]
 
-    def add_unreadable(self, source: str, reason: str) -> None:
-        """Store the problem that deliveries cannot be read, in the transaction that stores one."""
+    def update_unreadable(self, source: str) -> None:
+        """Store the problem that deliveries cannot be read, or close it if none is left.
+
+        Call it in the transaction that stores such a delivery, or replaces it.
+        """
         sales = self._context.repositories.sales
         events = sales.list_events(source, UNREADABLE_ONLY, limit=MAX_NAMED + 1)
+        if not events:
+            sales.close_problems(source, [UNREADABLE], [], self._context.now())
+            return
         text = (
-            f"{_describe_unreadable([event.id for event in events])}: {reason}; correct the sender "
-            "and send again what it reports, then answer leave; see "
+            f"{_describe_unreadable([event.id for event in events])}: {events[0].reason}; correct the sender "
+            "and send again what it reports; if this stays, answer leave; see "
             f"`licserver source events {source} --state {UNREADABLE_ONLY}`"
         )
         attention = Attention("unreadable", AttentionKind.DELIVERY, text, UNREADABLE)
