@@ -1,35 +1,38 @@
-"""Ctrl-C in the terminal while a caller waits for a dialog of Tk, which waits for events in C.
+"""Ctrl-C in the terminal while a caller waits for a dialog of Tk or Qt, which wait for events in C.
 
 Python runs the handler of a signal between two of its own instructions. So a timer runs some, and ends the
-dialog: an exception within a callback would be printed by Tk, and the wait would go on.
+dialog: an exception within a callback would be printed by the toolkit, and the wait would go on.
 """
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import tkinter as tk
     from types import FrameType
 
-_LOOK_MILLISECONDS: Final = 200
+    Repeat = Callable[[Callable[[], bool]], None]
+
+LOOK_MILLISECONDS: Final = 200
 
 
 class TerminalInterrupt(KeyboardInterrupt, SystemExit):
     """Ctrl-C while a dialog was open.
 
-    Also a `SystemExit`: that is the only exception with which a callback of Tk, such as a button of the app,
-    ends the main loop. As `code` it has what shells report of a program that Ctrl-C has ended.
+    Also a `SystemExit`: that is the only exception with which a callback, such as that of a button of the
+    app, ends the main loop. As `code` it has what shells report of a program that Ctrl-C has ended.
     """
 
     code = 130
 
 
 @contextmanager
-def interruptible(window: "tk.Misc") -> Iterator[None]:
-    """Destroy the window on Ctrl-C, and raise `TerminalInterrupt` after the block.
+def interruptible(repeat: "Repeat", close: Callable[[], object]) -> Iterator[None]:
+    """Close a dialog on Ctrl-C, and raise `TerminalInterrupt` after the block.
+
+    `repeat` has the toolkit call a function every `LOOK_MILLISECONDS`, until that returns False.
 
     Only on the main thread, which gets the signals, and not if the app handles them itself: then its handler
     runs in time. A second Ctrl-C does what it does without a dialog.
@@ -42,18 +45,12 @@ def interruptible(window: "tk.Misc") -> Iterator[None]:
             signal.default_int_handler(number, frame)
         is_interrupted = True
 
-    def look() -> None:
+    def look() -> bool:
         if is_interrupted:
-            window.destroy()
-        else:
-            look_later()
+            close()
+        return not is_interrupted
 
-    command = window.register(look)  # which ends with the window: then there is nothing to complain of
-
-    def look_later() -> None:
-        window.tk.call("after", _LOOK_MILLISECONDS, "catch", command)
-
-    look_later()
+    repeat(look)
     is_ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -26,7 +26,7 @@ from licclient.dialogs._driver import (
     split_mnemonic,
     wrong_thread,
 )
-from licclient.dialogs._interrupts import interruptible
+from licclient.dialogs._interrupts import LOOK_MILLISECONDS, interruptible
 from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
@@ -95,8 +95,22 @@ class TkDialog(tk.Toplevel):
         self._driver.show_in_turn(self._show)
 
     def _wait(self) -> None:
-        with caller_waits(), interruptible(self):
+        with caller_waits(), interruptible(self._repeat, self.destroy):
             self._wait_modally()
+
+    def _repeat(self, look: Callable[[], bool]) -> None:
+        """Call `look` every now and then until it returns False, or the window is gone."""
+
+        def look_again() -> None:
+            if look():
+                look_later()
+
+        command = self.register(look_again)  # which ends with the window: there is nothing to complain of
+
+        def look_later() -> None:
+            self.tk.call("after", LOOK_MILLISECONDS, "catch", command)
+
+        look_later()
 
     def _wait_modally(self) -> None:
         try:

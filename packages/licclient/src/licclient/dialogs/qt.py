@@ -12,6 +12,7 @@ other threads. Needs the extra `licclient[qt]`.
 """
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from html import escape
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 try:
-    from PySide6.QtCore import QEventLoop, Qt, QThread
+    from PySide6.QtCore import QEventLoop, Qt, QThread, QTimer
     from PySide6.QtGui import QCloseEvent, QFontDatabase, QFontMetrics, QPalette
     from PySide6.QtWidgets import (
         QApplication,
@@ -59,6 +60,7 @@ from licclient.dialogs._driver import (
     marked,
     wrong_thread,
 )
+from licclient.dialogs._interrupts import LOOK_MILLISECONDS, interruptible
 from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
@@ -194,10 +196,23 @@ class _Dialog(QDialog):
         self.destroyed.connect(loop.quit)
         self.setModal(True)
         self.show()
-        with caller_waits():
-            loop.exec(QEventLoop.ProcessEventsFlag.DialogExec)
-        with suppress(RuntimeError):  # the app's window took it along
-            self.deleteLater()  # now, and not only when the parent goes, which may be at the app's end
+        try:
+            with caller_waits(), interruptible(self._repeat, partial(self.done, QDialog.DialogCode.Rejected)):
+                loop.exec(QEventLoop.ProcessEventsFlag.DialogExec)
+        finally:
+            with suppress(RuntimeError):  # the app's window took it along
+                self.deleteLater()  # now, and not only when the parent goes, which may be at the app's end
+
+    def _repeat(self, look: Callable[[], bool]) -> None:
+        """Call `look` every now and then until it returns False, or the window is gone."""
+        timer = QTimer(self, interval=LOOK_MILLISECONDS)
+
+        def look_again() -> None:
+            if not look():
+                timer.stop()
+
+        timer.timeout.connect(look_again)
+        timer.start()
 
     # --- what the driver asks for -------------------------------------------------------------
 
