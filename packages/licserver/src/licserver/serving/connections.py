@@ -97,6 +97,8 @@ class Connection(web.RequestHandler):
         self._is_reading_paused = False
         self._running: asyncio.Task[Any] | None = None
         self._client: str | None = None
+        # Until Python 3.12 each look for the running loop is a system call.
+        self._event_loop = asyncio.get_running_loop()
         self._first_head: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -108,7 +110,7 @@ class Connection(web.RequestHandler):
         if self._client is None:
             self.force_close()
             return
-        wait = asyncio.get_running_loop().call_later
+        wait = self._event_loop.call_later
         self._first_head = wait(self._settings.header_timeout, self._close_without_request)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -138,7 +140,7 @@ class Connection(web.RequestHandler):
 
     def begin_request(self) -> None:
         """Note the task that handles a request; called as its handler begins."""
-        self._running = asyncio.current_task()
+        self._running = asyncio.current_task(self._event_loop)
 
     def log_access(
         self, request: web.BaseRequest, response: web.StreamResponse, request_start: float | None
@@ -175,7 +177,7 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         """Start the timer for a client that does not read."""
         super().pause_writing()
-        self._stalled = asyncio.get_running_loop().call_later(self._settings.send_timeout, self._abort)
+        self._stalled = self._event_loop.call_later(self._settings.send_timeout, self._abort)
 
     def resume_writing(self) -> None:
         """Cancel the timer."""
