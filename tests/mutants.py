@@ -1,10 +1,10 @@
 """Mutation testing: change the modules that must not be wrong, line by line, and see a test turn red for it.
 
-`uv run --group dev nox -s mutants` (`-- licserver` for one package, `-- rules _storage` for some modules,
-`-- --changed` for those whose file or tests differ from the main branch, or from the last commit on it).
-mutmut changes a copy in a temporary folder; nothing here is touched. What survives is printed, and fewer
-than `ENOUGH` killed in any room is a failure. Only the tests named beside a room are run, all of them quick
-and without a database: what they do not see is not held by them.
+`uv run --group dev nox -s mutants` (`-- licserver` for one package, `-- decisions _core/storage` for some
+modules, `-- --changed` for those whose file or tests differ from the main branch, or from the last commit on
+it). mutmut changes a copy in a temporary folder; nothing here is touched. What survives is printed, and fewer
+than `ENOUGH` killed in any module is a failure. Only the tests named beside a module are run, all of them
+quick and without a database: what they do not see is not held by them.
 """
 
 import shutil
@@ -54,7 +54,7 @@ PACKAGES: Final = {
         "shops/earlier": ("shop_earlier",),
         **{f"shops/{name}": ("shop_readers",) for name in ("dodo", "gumroad", "lemonsqueezy", "paddle")},
         **{f"shops/{name}": ("shop_readers",) for name in ("polar", "stripe", "woocommerce")},
-        "shops/standard": ("shop_readers", "shop_standard"),
+        "shops/standard": ("shop_readers", "shop_signatures", "shop_standard", "field/own_shops"),
         "shops/adoption": ("shop_contracts",),
         "shops/desired": ("shop_contracts", "shop_questions", "shop_standard", "shop_machine"),
         "shops/facts": ("shop_facts",),
@@ -81,12 +81,12 @@ PACKAGES: Final = {
         "_verification/ending": ("ending",),
     },
 }
-"""package → room → the tests that must notice when it is changed."""
+"""package → module → the tests that must notice when it is changed."""
 
 _SETTINGS: Final = """
 [tool.mutmut]
 source_paths = ["src"]
-only_mutate = ["src/{package}/{room}.py"]
+only_mutate = ["src/{package}/{module}.py"]
 also_copy = ["checks", "conftest.py", "src", "tests"]
 pytest_add_cli_args_test_selection = ["checks"]
 timeout_multiplier = 4
@@ -104,7 +104,15 @@ asyncio_default_fixture_loop_scope = "function"
 """
 
 
-def lay_out(folder: Path, package: str, room: str) -> None:
+def path_of_test(package: str, test: str) -> str:
+    """Return the file of a test, from the root: of its package, or a field report."""
+    field_report = test.removeprefix("field/")
+    if field_report != test:
+        return f"tests/field/test_{field_report}.py"
+    return f"packages/{package}/tests/test_{test}.py"
+
+
+def lay_out(folder: Path, package: str, module: str) -> None:
     """Copy what mutmut needs: the package, the chosen tests, and what these stand on."""
     own = ROOT / "packages" / package
     shutil.copytree(own / "src", folder / "src")
@@ -114,10 +122,10 @@ def lay_out(folder: Path, package: str, room: str) -> None:
         shutil.copytree(own / "tests" / "stage", folder / "tests" / "stage")
     shutil.copy(ROOT / "conftest.py", folder)
     (folder / "checks").mkdir()
-    for test in PACKAGES[package][room]:
-        shutil.copy(own / "tests" / f"test_{test}.py", folder / "checks")
+    for test in PACKAGES[package][module]:
+        shutil.copy(ROOT / path_of_test(package, test), folder / "checks")
     shutil.copy(own / "tests" / "conftest.py", folder / "checks")
-    (folder / "pyproject.toml").write_text(_SETTINGS.format(package=package, room=room), encoding="utf-8")
+    (folder / "pyproject.toml").write_text(_SETTINGS.format(package=package, module=module), encoding="utf-8")
 
 
 def mutmut(folder: Path, *arguments: str) -> str:
@@ -130,9 +138,9 @@ def mutmut(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def judge(folder: Path, package: str, room: str) -> bool:
+def evaluate(folder: Path, package: str, module: str) -> bool:
     """Change, test and report; True when enough was noticed."""
-    lay_out(folder, package, room)
+    lay_out(folder, package, module)
     tail = mutmut(folder, "run", "--max-children", "1").replace("\r", "\n")[-2000:]
     lines = [
         line.strip()
@@ -148,7 +156,7 @@ def judge(folder: Path, package: str, room: str) -> bool:
         changed = [line for line in mutmut(folder, "show", name).splitlines() if line[:1] in "+-"]
         print("\n".join(line for line in changed if line[:3] not in {"---", "+++"}))  # noqa: T201 - a report
     share = len(killed) / len(verdicts)
-    print(f"{package} {room}: {len(killed)} of {len(verdicts)} killed, {share:.1%}", flush=True)  # noqa: T201
+    print(f"{package} {module}: {len(killed)} of {len(verdicts)} killed, {share:.1%}", flush=True)  # noqa: T201
     return share >= ENOUGH
 
 
@@ -165,27 +173,27 @@ def changed() -> list[tuple[str, str]]:
         base = git("rev-parse", "--verify", "HEAD~")
     paths = set(git("diff", "--name-only", base).splitlines()) if base else set()
     return [
-        (package, room)
-        for package, rooms in PACKAGES.items()
-        for room, tests in rooms.items()
+        (package, module)
+        for package, modules in PACKAGES.items()
+        for module, tests in modules.items()
         if paths
         & {
-            f"packages/{package}/src/{package}/{room}.py",
-            *(f"packages/{package}/tests/test_{test}.py" for test in tests),
+            f"packages/{package}/src/{package}/{module}.py",
+            *(path_of_test(package, test) for test in tests),
         }
     ]
 
 
-def _names(package: str, room: str) -> set[str]:
-    return {package, room, room.rpartition("/")[2]}
+def _names(package: str, module: str) -> set[str]:
+    return {package, module, module.rpartition("/")[2]}
 
 
 def main(arguments: list[str]) -> None:
-    """Judge the packages and rooms named, those that have changed, or all."""
-    every = [(package, room) for package, rooms in PACKAGES.items() for room in rooms]
+    """Evaluate the packages and modules named, those that have changed, or all."""
+    every = [(package, module) for package, modules in PACKAGES.items() for module in modules]
     if arguments == ["--changed"]:
         chosen = changed()
-        print("changed:", ", ".join(room for _, room in chosen) or "none", flush=True)  # noqa: T201 - a report
+        print("changed:", ", ".join(module for _, module in chosen) or "none", flush=True)  # noqa: T201 - a report
         if not chosen:
             return
     else:
@@ -193,9 +201,9 @@ def main(arguments: list[str]) -> None:
         if unknown := set(arguments).difference(*(_names(*pair) for pair in chosen)):
             raise SystemExit(f"no such package or module: {', '.join(sorted(unknown))}")
     enough = []
-    for package, room in chosen:
+    for package, module in chosen:
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            enough.append(judge(Path(folder), package, room))
+            enough.append(evaluate(Path(folder), package, module))
     if not enough or not all(enough):
         raise SystemExit(f"fewer than {ENOUGH:.0%} of the changes turned a test red")
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import product
 from typing import Annotated, Final
 
@@ -204,44 +205,40 @@ def _read_renewal(at: datetime, data: Data) -> list[Fact]:
     return [order]
 
 
-def _refund(state: RefundState) -> Callable[[datetime, Data], list[Fact]]:
-    def read_refund(at: datetime, data: Data) -> list[Fact]:
-        # By its amount, if that is given; by `partial` otherwise.
-        refund = Refund(
-            id=data.refund_id or f"{data.order_id}/all",
-            reported_at=at,
-            state=state,
-            orders=(data.order_id or "",),
-            amount=data.amount,
-            is_full=None if data.amount is not None else not data.partial,
-        )
-        return [refund]
-
-    return read_refund
+def _read_refund(state: RefundState, at: datetime, data: Data) -> list[Fact]:
+    # By its amount, if that is given; by `partial` otherwise.
+    refund = Refund(
+        id=data.refund_id or f"{data.order_id}/all",
+        reported_at=at,
+        state=state,
+        orders=_named(data.order_id),
+        amount=data.amount,
+        is_full=None if data.amount is not None else not data.partial,
+    )
+    return [refund]
 
 
-def _dispute(state: DisputeState) -> Callable[[datetime, Data], list[Fact]]:
-    def read_dispute(at: datetime, data: Data) -> list[Fact]:
-        order_id = data.order_id or ""
-        return [Dispute(id=data.dispute_id or order_id, reported_at=at, state=state, orders=(order_id,))]
-
-    return read_dispute
+def _read_dispute(state: DisputeState, at: datetime, data: Data) -> list[Fact]:
+    order_id = data.order_id or ""
+    return [Dispute(id=data.dispute_id or order_id, reported_at=at, state=state, orders=(order_id,))]
 
 
-def _subscription(state: SubscriptionState) -> Callable[[datetime, Data], list[Fact]]:
-    def read_subscription(at: datetime, data: Data) -> list[Fact]:
-        is_over, ends_at = state is SubscriptionState.ENDED, data.paid_through
-        report = Subscription(
-            id=data.subscription_id or "",
-            reported_at=at,
-            state=state,
-            ends_at=None if is_over else ends_at,
-            cancels_at=None if is_over else ends_at,
-            ended_at=at if is_over else None,
-        )
-        return [report]
+def _read_cancellation(at: datetime, data: Data) -> list[Fact]:
+    report = Subscription(
+        id=data.subscription_id or "",
+        reported_at=at,
+        state=SubscriptionState.ACTIVE,
+        ends_at=data.paid_through,
+        cancels_at=data.paid_through,
+    )
+    return [report]
 
-    return read_subscription
+
+def _read_end(at: datetime, data: Data) -> list[Fact]:
+    report = Subscription(
+        id=data.subscription_id or "", reported_at=at, state=SubscriptionState.ENDED, ended_at=at
+    )
+    return [report]
 
 
 def _read_resumption(at: datetime, data: Data) -> list[Fact]:
@@ -322,19 +319,16 @@ def _named(id_: str | None) -> tuple[str, ...]:
 
 TYPES: Final[Mapping[str, tuple[Callable[[datetime, Data], list[Fact]], tuple[str, ...]]]] = {
     "purchase.completed": (_read_purchase, ("order_id", "external_id")),
-    "purchase.refunded": (_refund(RefundState.MADE), ("order_id",)),
-    "purchase.refund_failed": (_refund(RefundState.VOID), ("order_id",)),
-    "purchase.disputed": (_dispute(DisputeState.OPEN), ("order_id",)),
-    "purchase.dispute_won": (_dispute(DisputeState.WON), ("order_id",)),
-    "purchase.dispute_lost": (_dispute(DisputeState.LOST), ("order_id",)),
+    "purchase.refunded": (partial(_read_refund, RefundState.MADE), ("order_id",)),
+    "purchase.refund_failed": (partial(_read_refund, RefundState.VOID), ("order_id",)),
+    "purchase.disputed": (partial(_read_dispute, DisputeState.OPEN), ("order_id",)),
+    "purchase.dispute_won": (partial(_read_dispute, DisputeState.WON), ("order_id",)),
+    "purchase.dispute_lost": (partial(_read_dispute, DisputeState.LOST), ("order_id",)),
     "subscription.renewed": (_read_renewal, ("subscription_id", "paid_through")),
     "subscription.changed": (_read_change, ("subscription_id", "external_id")),
-    "subscription.cancelled": (
-        _subscription(SubscriptionState.ACTIVE),
-        ("subscription_id", "paid_through"),
-    ),
+    "subscription.cancelled": (_read_cancellation, ("subscription_id", "paid_through")),
     "subscription.resumed": (_read_resumption, ("subscription_id",)),
-    "subscription.ended": (_subscription(SubscriptionState.ENDED), ("subscription_id",)),
+    "subscription.ended": (_read_end, ("subscription_id",)),
 }
 """The reader of each type, and the fields that it needs."""
 
