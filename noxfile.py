@@ -26,7 +26,7 @@ PURE_TESTS = {
     "client_addresses clock_readings console_units damaged_keys dates_and_versions decisions "
     "domain_matching download_links ed25519_keys entitlements environment_matching feed_choice "
     "feed_documents foreign_exports hosts languages license_files mail_addresses masking moves "
-    "offline_requests outbound_addresses patch_headers personal_addresses php_versions phrases "
+    "offline_requests outbound_addresses patch_headers personal_addresses php_versions phrases prepared_hmac "
     "rare_values release_manifests response_signatures rollback_reports rollout seat_decisions "
     "shop_changes shop_contracts shop_earlier shop_facts shop_questions shop_readers shop_reading "
     "shop_signatures shop_standard sign_in_codes totp trial_decisions use_requests "

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode
 from licserver.domain.characters import shows_as_written
 from licserver.domain.decisions import DownloadRefusal
 from licserver.domain.records import Artifact, Release
+from licserver.protocol.prepared_hmac import PreparedHmac
 from licserver.protocol.public_api import NOT_A_PAGE
 
 LINK_LIFETIME: Final = timedelta(hours=1)  # from signing to expiry of a link (spec 8)
@@ -31,11 +32,11 @@ class LinkSecret:
     id: str
     secret: bytes = field(repr=False)
     signs_from: datetime | None = None
-    mac: hmac.HMAC = field(init=False, repr=False, compare=False)
+    mac: PreparedHmac = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Prepare the HMAC once: this saves half of the time of each signature."""
-        object.__setattr__(self, "mac", hmac.new(self.secret, _CONTEXT, "sha256"))
+        """Prepare the HMAC, which begins each link's signature."""
+        object.__setattr__(self, "mac", PreparedHmac(self.secret, _CONTEXT))
 
 
 class LinkSubject(NamedTuple):
@@ -98,9 +99,7 @@ def read_link(query: str, secrets: Sequence[LinkSecret], now: datetime) -> LinkS
 
 
 def _signature(parameters: str, secret: LinkSecret) -> str:
-    mac = secret.mac.copy()
-    mac.update(parameters.encode())
-    return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
+    return urlsafe_b64encode(secret.mac.digest(parameters.encode())).rstrip(b"=").decode()
 
 
 # --- ranges -----------------------------------------------------------------------------------

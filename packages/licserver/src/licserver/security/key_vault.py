@@ -13,6 +13,7 @@ from licserver import libraries
 from licserver.errors import SecretsError
 from licserver.protocol.downloads import LinkSecret
 from licserver.protocol.ed25519_keys import SigningKey
+from licserver.protocol.prepared_hmac import PreparedHmac
 
 ID_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
@@ -46,24 +47,21 @@ class KeyVault:
     link_secrets: tuple[LinkSecret, ...]
     signing_keys: tuple[SigningKey, ...] = ()
     has_database: bool = False
-    _mac: hmac.HMAC = field(init=False, repr=False, compare=False)
+    _mac: PreparedHmac = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Prepare the HMAC once: this saves half of the time of each index."""
-        object.__setattr__(self, "_mac", hmac.new(self.index_secret, digestmod="sha256"))
+        """Prepare the HMAC of each index."""
+        object.__setattr__(self, "_mac", PreparedHmac(self.index_secret))
 
     def license_id(self, key: str) -> bytes:
         """Return the index of a license key: the license's id of 16 bytes."""
         # surrogatepass: text that is not valid Unicode is a key that does not exist
-        mac = self._mac.copy()
-        mac.update(key.encode("utf-8", "surrogatepass"))
-        return mac.digest()[:ID_BYTES]
+        return self._mac.digest(key.encode("utf-8", "surrogatepass"))[:ID_BYTES]
 
     def pseudonym(self, kind: str, name: str) -> bytes:
         """Return a keyed digest of 16 bytes of a name."""
-        mac = self._mac.copy()
-        mac.update(b"licserver pseudonym %s " % kind.encode() + name.encode("utf-8", "surrogatepass"))
-        return mac.digest()[:ID_BYTES]
+        message = b"licserver pseudonym %s " % kind.encode() + name.encode("utf-8", "surrogatepass")
+        return self._mac.digest(message)[:ID_BYTES]
 
     def encrypt_key(self, key: str) -> bytes:
         """Encrypt a license key for its own row."""

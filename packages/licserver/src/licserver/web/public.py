@@ -105,10 +105,8 @@ class AnswerSigner:
             return handler
 
         @functools.wraps(handler)
-        async def signing_handler(request: web.Request) -> web.StreamResponse:
-            if "Accept-Signature" not in request.headers:
-                return await handler(request)
-            return await self._sign(request, handler)
+        def signing_handler(request: web.Request) -> Awaitable[web.StreamResponse]:
+            return self._sign(request, handler) if "Accept-Signature" in request.headers else handler(request)
 
         return signing_handler
 
@@ -261,9 +259,15 @@ class PublicEndpoints:
         """Return the public address: the setting, or without one what the request names."""
         if self.settings.base_url:
             return self.settings.base_url
-        if _HOST.fullmatch(request.host) is None:
+        host = request.host
+        if not _is_host(host):
             raise web.HTTPBadRequest
-        return f"{request.scheme}://{request.host}"
+        return f"{request.scheme}://{host}"
+
+
+@functools.lru_cache(maxsize=64)
+def _is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None
 
 
 # --- health -----------------------------------------------------------------------------------
