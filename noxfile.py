@@ -18,8 +18,8 @@ nox.options.sessions = ["full", "branches", "lint", "types", "alone", "frozen", 
 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
-    "licclient": "archive argument_checks changelog consumption dialogs download_headers entitlements "
-    "ending explain license_files links long_texts pace policy protocol public_keys records "
+    "licclient": "archive argument_checks changelog consumption covered dialogs download_headers "
+    "entitlements ending explain license_files links long_texts pace policy protocol public_keys records "
     "response_signatures schedule seats settings signed_releases status trials typed_key versions",
     "licconform": "client_cases runner server_cases",
     "licserver": "api_requests api_responses byte_ranges changelogs channel_choice characters "

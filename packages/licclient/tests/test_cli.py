@@ -88,6 +88,7 @@ def test_verify_prints_product_term_and_source(run, shop, key):
         "authenticated": False,
         "entitlements": {},
         "trial": False,
+        "updates_until": None,
     }
 
 
@@ -318,8 +319,47 @@ def test_check_offers(run, shop, key):
         "last_updated": "2026-11-20 10:11:12",
         "required": False,
         "critical": False,
+        "covered": False,
+        "latest_version": None,
+        "updates_until": None,
+        "security": False,
+        "advisory": None,
+        "cves": [],
     }
     assert shop.count() == 1
+
+
+def test_check_reports_what_the_license_covers_and_what_is_fixed(run, service, key):
+    """For people and for programs; also when nothing newer is covered."""
+    advisory = "https://notes.example/advisory"
+    service.offers(
+        "1.9",
+        latest_version="3.0",
+        updates_until="2026-06-30",
+        security={"advisory": advisory, "cves": ["CVE-2026-1234"]},
+    )
+    _, out, _ = run("check", key, "notes", "1.0")
+    assert f"\nThis is a security update. It fixes CVE-2026-1234. Advisory: {advisory}\n" in out
+    assert "\nThe license covers this version. The newest is 3.0.\n" in out
+    update = json.loads(run("check", key, "notes", "1.0", "--json")[1])["update"]
+    assert (
+        update
+        | {
+            "covered": True,
+            "latest_version": "3.0",
+            "updates_until": "2026-06-30",
+            "security": True,
+            "advisory": advisory,
+            "cves": ["CVE-2026-1234"],
+        }
+        == update
+    )
+    service.offers("1.9", security={})
+    assert "\nThis is a security update.\n" in run("check", key, "notes", "1.0", "--force")[1]
+    service.offers("1.9", latest_version="3.0")
+    status, out, _ = run("check", key, "notes", "1.9", "--force")
+    assert (status, "renew the license" in out) == (1, True)
+    assert json.loads(run("check", key, "notes", "1.9", "--json")[1])["latest_version"] == "3.0"
 
 
 def test_check_reports_an_important_version(run, service, key):

@@ -20,7 +20,7 @@ from licclient._core.model import License
 from licclient._core.records import read_update_check
 from licclient._core.runners import STOP_SECONDS, Flow, Notify, Wait, run, run_async
 from licclient._core.session import Session, activated_subject, last_outcome
-from licclient._core.status import LicenseStatus, next_update_check, next_verify
+from licclient._core.status import LicenseStatus, is_expired, next_update_check, next_verify
 from licclient._core.update_model import Update
 from licclient._status import status
 from licclient._updates.check import check_for_update, checks_of
@@ -173,7 +173,7 @@ def plan(session: Session, times: _Times, now: datetime) -> tuple[datetime | Non
     name, settings = subject.name, session.settings
     verify_at = next_verify(name, held, last, times.verified_at, times.started_at, now, settings)
     checks = None if settings.version is None else checks_of(session, activation)
-    if held is None or checks is None:
+    if checks is None or (held is None and not is_expired(last)):
         return verify_at, None
     done = read_update_check(session.storage.load(checks))
     return verify_at, next_update_check(name, done, times.checked_at, times.started_at, now, settings)

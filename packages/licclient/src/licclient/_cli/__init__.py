@@ -173,9 +173,13 @@ def _verify(args: argparse.Namespace, output: Output, client: LicenseClient) -> 
         "authenticated": license_.is_authenticated,
         "entitlements": write_entitlements(license_.entitlements),
         "trial": license_.is_trial,
+        "updates_until": license_.updates_until and license_.updates_until.isoformat(),
     }
     lines = [f"Valid: {license_.product}{', trial' * license_.is_trial}, {format_term(license_)} ({origin})."]
     lines += [f"It includes: {format_entitlements(license_.entitlements)}."] if license_.entitlements else []
+    lines += (
+        [f"It covers versions published through {until} UTC."] if (until := document["updates_until"]) else []
+    )
     output.result(document, *lines)
     return YES
 
@@ -209,9 +213,17 @@ def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> i
     lines = [f"{update.name} {update.version} is available, published {update.last_updated:%Y-%m-%d}."]
     lines += ["The installed version is no longer supported."] if update.is_required else []
     lines += ["This is an important update."] if update.is_critical else []
+    lines += [_describe_security(update)] if update.is_security else []
+    if update.is_covered:
+        lines += [f"The license covers this version. The newest is {update.latest_version}."]
     lines += [update.changelog_text] if update.changelog_text else []
     output.result({"update": update_document(update)}, *lines)
     return YES
+
+
+def _describe_security(update: update_model.Update) -> str:
+    cves = f" It fixes {', '.join(update.cves)}." if update.cves else ""
+    return f"This is a security update.{cves}" + (f" Advisory: {update.advisory}" if update.advisory else "")
 
 
 def _download(args: argparse.Namespace, output: Output, client: LicenseClient) -> int:
@@ -269,6 +281,7 @@ def _print_no_update(args: argparse.Namespace, output: Output, check: "UpdateChe
     if check.error is not None:
         return _print_failure(args, output, check.error)
     document = {"update": None, "message": check.message, "required": check.is_update_required}
+    document["latest_version"] = check.latest_version
     output.result(document, check.message)
     return NO
 

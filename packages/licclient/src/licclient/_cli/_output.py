@@ -120,7 +120,7 @@ def _name_options(message: str) -> str:
     return re.sub("|".join(_OPTIONS), lambda match: _OPTIONS[match[0]], message)
 
 
-def update_document(update: Update) -> dict[str, str | bool]:
+def update_document(update: Update) -> dict[str, Any]:
     return {
         "name": update.name,
         "slug": update.slug,
@@ -129,6 +129,12 @@ def update_document(update: Update) -> dict[str, str | bool]:
         "last_updated": f"{update.last_updated:%Y-%m-%d %H:%M:%S}",
         "required": update.is_required,
         "critical": update.is_critical,
+        "covered": update.is_covered,
+        "latest_version": update.latest_version,
+        "updates_until": update.updates_until and update.updates_until.isoformat(),
+        "security": update.is_security,
+        "advisory": update.advisory,
+        "cves": list(update.cves),
     }
 
 

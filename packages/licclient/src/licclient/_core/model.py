@@ -248,6 +248,8 @@ class License:
         entitlements: What the license grants, by name; empty if the vendor has chosen nothing. Absent is not
             false: write `entitlements.get("projects", 3)`.
         is_trial: Whether it is a trial, which ends with `expiry` unless it is bought.
+        updates_until: Last day (UTC) whose releases the license covers for good; None when there is no end,
+            or the vendor's product has no covered versions.
     """
 
     product: str
@@ -258,6 +260,7 @@ class License:
     is_authenticated: bool = False
     entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
     is_trial: bool = False
+    updates_until: date | None = None
 
 
 # --- what the server's answers come to --------------------------------------------------------
@@ -272,6 +275,7 @@ class Verified(NamedTuple):
     proof: "Proof | None" = None
     entitlements: Entitlements = Entitlements()
     is_trial: bool = False
+    updates_until: date | None = None
 
 
 # --- stored state -----------------------------------------------------------------------------

@@ -244,7 +244,13 @@ def _license(cached: CachedLicense, source: Source) -> License:
     verified = cached.verified
     about, is_signed = (verified.product, verified.expiry, verified.lifetime), verified.proof is not None
     return License(
-        *about, cached.checked_at, source, is_signed, verified.entitlements, is_trial=verified.is_trial
+        *about,
+        cached.checked_at,
+        source,
+        is_signed,
+        verified.entitlements,
+        is_trial=verified.is_trial,
+        updates_until=verified.updates_until,
     )
 
 
@@ -313,11 +319,11 @@ def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientE
         case update_model.Listing():
             is_over, minimum_version = answer.download_url is None, answer.minimum_version
             kept = None if is_over else replace(answer, download_url=None, signed=None)
-            known = replace(answered, listing=kept, minimum_version=minimum_version)
-            return replace(known, refusal=None, is_support_over=is_over)
+            known = replace(answered, listing=kept, minimum_version=minimum_version, refusal=None)
+            return replace(known, is_support_over=is_over, latest_version=answer.version if is_over else None)
         case LicenseRefusedError():
-            refusal = answer.reason, answer.message
-            return replace(answered, listing=None, refusal=refusal, is_support_over=False)
+            known = replace(answered, listing=None, is_support_over=False, latest_version=None)
+            return replace(known, refusal=(answer.reason, answer.message))
         case InvalidRequestError():
             return answered
         case _:
@@ -327,6 +333,11 @@ def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientE
 def is_offer(listing: "Listing", installed: str) -> bool:
     """Return whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
     return listing.download_url is not None and is_newer(listing.version, installed, listing.channel)
+
+
+def latest_uncovered(listing: "Listing") -> str | None:
+    """Return the newest version if it is above the offered one, and so not covered."""
+    return listing.latest_version if is_below(listing.version, listing.latest_version) else None
 
 
 def is_newer(offered: str, installed: str, channel: str | None = None) -> bool:

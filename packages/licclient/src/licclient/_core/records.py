@@ -229,6 +229,7 @@ def write_cached_license(cached: CachedLicense) -> Document:
         "seen_at": cached.seen_at.isoformat(),
         **({"entitlements": write_entitlements(granted)} if (granted := verified.entitlements) else {}),
         **({"trial": True} if verified.is_trial else {}),
+        **({"updates_until": until.isoformat()} if (until := verified.updates_until) else {}),
     }
 
 
@@ -245,8 +246,13 @@ def read_cached_license(document: Document) -> CachedLicense:
         lifetime,
         entitlements=read_entitlements(document.get("entitlements")),
         is_trial=document.get("trial") is True,
+        updates_until=_read_day(document.get("updates_until")),
     )
     return CachedLicense(verified, checked_at, seen_at)
+
+
+def _read_day(value: Any) -> date | None:
+    return None if value is None else date.fromisoformat(value)
 
 
 def write_update_check(done: "UpdateCheckRecord") -> Document:
@@ -260,6 +266,7 @@ def write_update_check(done: "UpdateCheckRecord") -> Document:
         **({} if done.minimum_version is None else {"minimum_version": done.minimum_version}),
         **({} if refusal is None else {"refusal": [refusal[0].value, refusal[1]]}),
         **({"support_over": True} if done.is_support_over else {}),
+        **({} if done.latest_version is None else {"latest_version": done.latest_version}),
         "listing": listing
         and {
             "name": listing.name,
@@ -271,6 +278,9 @@ def write_update_check(done: "UpdateCheckRecord") -> Document:
             **({} if listing.channel is None else {"channel": listing.channel}),
             **({"critical": True} if listing.is_critical else {}),
             **({"manual": True} if listing.is_manual else {}),
+            **({} if listing.latest_version is None else {"latest_version": listing.latest_version}),
+            **({"updates_until": until.isoformat()} if (until := listing.updates_until) else {}),
+            **({"security": [listing.advisory, *listing.cves]} if listing.is_security else {}),
         },
     }
 
@@ -288,7 +298,13 @@ def read_update_check(document: Document) -> "UpdateCheckRecord":
     refusal, is_support_over = _read_refusal(document.get("refusal")), document.get("support_over") is True
     times = checked_at, spread, answered
     return update_model.UpdateCheckRecord(
-        *times, listing, minimum_version, answered_before, refusal, is_support_over
+        *times,
+        listing,
+        minimum_version,
+        answered_before,
+        refusal,
+        is_support_over,
+        require_type(document.get("latest_version"), str | None),
     )
 
 
@@ -303,6 +319,8 @@ def _read_listing(document: Document) -> "Listing":
     name, slug, version, changelog = (
         require_type(document[field], str) for field in ("name", "slug", "version", "changelog")
     )
+    security = document.get("security")
+    advisory, *cves = [None] if security is None else security
     return update_model.Listing(
         name,
         slug,
@@ -314,4 +332,9 @@ def _read_listing(document: Document) -> "Listing":
         channel=require_type(document.get("channel"), str | None),
         is_critical=document.get("critical") is True,
         is_manual=document.get("manual") is True,
+        latest_version=require_type(document.get("latest_version"), str | None),
+        updates_until=_read_day(document.get("updates_until")),
+        is_security=security is not None,
+        advisory=require_type(advisory, str | None),
+        cves=tuple(require_type(cve, str) for cve in cves),
     )

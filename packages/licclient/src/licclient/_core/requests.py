@@ -192,7 +192,7 @@ def is_safe_link(link: str, settings: Settings) -> bool:
     files from those and from the service itself only; an origin that it names may be any.
     """
     place = origin(link)
-    if place is None or not link.isprintable() or " " in link:
+    if place is None or not is_one_word(link):
         return False
     named = settings.download_origins
     if named is not None and place in named:
@@ -202,6 +202,16 @@ def is_safe_link(link: str, settings: Settings) -> bool:
     if is_loopback(parse.urlsplit(link).hostname or ""):
         return is_loopback(parse.urlsplit(settings.server).hostname or "")
     return place.startswith("https://")
+
+
+def is_https_address(text: str) -> bool:
+    """Return whether a browser can open this address, and only by `https`."""
+    return (origin(text) or "").startswith("https://") and is_one_word(text)
+
+
+def is_one_word(text: str) -> bool:
+    """Return whether a text has neither spaces nor control characters."""
+    return text.isprintable() and " " not in text
 
 
 def escape_link(link: str) -> str:

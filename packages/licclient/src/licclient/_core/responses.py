@@ -9,13 +9,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from licclient._core.arguments import is_text
 from licclient._core.lazy import lazy
 from licclient._core.model import Outage, Reason, Settings, Verified, read_entitlements
-from licclient._core.requests import escape_link, is_safe_link, read_date, read_instant
+from licclient._core.requests import escape_link, is_https_address, is_safe_link, read_date, read_instant
 from licclient.errors import (
     DeactivationError,
     InvalidRequestError,
@@ -46,6 +46,10 @@ NETWORK_LOGIN: Final = 511
 
 REQUEST_ID_HEADER: Final = "x-request-id"
 _REQUEST_ID: Final = r"[A-Za-z0-9_.:=+/-]{1,64}"
+
+_CVE: Final = r"CVE-[0-9]{4}-[0-9]{4,12}"
+_MAX_CVES: Final = 100
+_MAX_ADVISORY: Final = 2000
 
 T = TypeVar("T")
 
@@ -159,7 +163,9 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
             if expiry is not None and (expires_on is None or lifetime):
                 return unusable_reply(reply)
             granted, is_trial = read_entitlements(body.get("entitlements")), body.get("trial") is True
-            return Verified(product, expires_on, lifetime, entitlements=granted, is_trial=is_trial)
+            until = _read_updates_until(body)
+            about = product, expires_on, lifetime
+            return Verified(*about, entitlements=granted, is_trial=is_trial, updates_until=until)
         case 403 | 404, {"valid": False, "reason": str(reason)} if is_text(reason):
             return LicenseRefusedError(_VERIFY_REASONS.get(reason, Reason.OTHER), masked(reason, key))
         case _:
@@ -307,12 +313,19 @@ def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> "Listi
             if updated_at is None or not all(map(is_text, (name, slug, version, changelog))):
                 return unusable_response(200)
             about = name, slug, version, changelog, updated_at
+            security = body.get("security")
+            advisory, cves = _read_security(security) if isinstance(security, dict) else (None, ())
             return update_model.Listing(
                 *about,
                 download_url=link,
                 channel=_extension(body, "channel"),
                 minimum_version=_extension(body, "minimum_version"),
                 is_critical=body.get("critical") is True,
+                latest_version=_extension(body, "latest_version"),
+                updates_until=_read_updates_until(body),
+                is_security=isinstance(security, dict),
+                advisory=advisory,
+                cves=cves,
             )
         case _:
             return unusable_response(200)
@@ -322,6 +335,20 @@ def _extension(body: dict[str, Any], name: str) -> str | None:
     """Read a field that other services do not have, or use for something else."""
     value = body.get(name)
     return value if isinstance(value, str) and is_text(value) else None
+
+
+def _read_updates_until(body: dict[str, Any]) -> date | None:
+    """Read until which day releases are covered; None also for what is no date."""
+    return read_date(body.get("updates_until"))
+
+
+def _read_security(notice: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+    """Read the advisory and the CVE ids of a security release; leave out what is neither (D-320)."""
+    advisory, cves = notice.get("advisory"), notice.get("cves")
+    is_page = isinstance(advisory, str) and len(advisory) <= _MAX_ADVISORY and is_https_address(advisory)
+    ids = cves[:_MAX_CVES] if isinstance(cves, list) else []
+    known = tuple(cve for cve in ids if isinstance(cve, str) and re.fullmatch(_CVE, cve))
+    return advisory if is_page else None, known
 
 
 def read_timestamp(value: str) -> datetime | None:

@@ -87,6 +87,12 @@ def was_trial(cached: CachedLicense | None, last: Outcome | None) -> bool:
     return last is not None and isinstance(last.answer, LicenseRefusedError) and last.answer.is_trial
 
 
+def is_expired(last: Outcome | None) -> bool:
+    """Return whether the last call found the license expired; security releases are still offered (D-321)."""
+    answer = None if last is None else last.answer
+    return isinstance(answer, LicenseRefusedError) and answer.reason is Reason.EXPIRED
+
+
 def failed_lately(
     last: Outcome | None, now: datetime, settings: Settings
 ) -> LicenseRefusedError | ServiceUnavailableError | None:
@@ -183,6 +189,8 @@ class LicenseStatus:
         message: The server's words, or what went wrong with the last call.
         is_trial: Whether it is a trial, or was one.
         entitlements: What the license grants, by name; empty unless it holds.
+        updates_until: Last day (UTC) whose releases the license covers, as `License.updates_until`.
+        updates_days_left: Whole days of updates after today (UTC), as `days_left`; None without end.
         outage: Why the service could not be asked, if the license is in grace or unconfirmed for that.
     """
 
@@ -203,6 +211,8 @@ class LicenseStatus:
     is_trial: bool = False
     entitlements: Entitlements = field(default_factory=Entitlements, hash=False)
     outage: Outage | None = None
+    updates_until: date | None = None
+    updates_days_left: int | None = None
 
 
 def evaluate_status(
@@ -221,7 +231,8 @@ def evaluate_status(
     if cached is None:
         if isinstance(answer, LicenseRefusedError):
             refused = LicenseStatus(LicenseState.REFUSED, key_hint, reason=answer.reason, message=message)
-            return replace(refused, is_trial=answer.is_trial)
+            security = update if is_expired(last) and update is not None and update.is_security else None
+            return replace(refused, is_trial=answer.is_trial, update=security)
         return LicenseStatus(LicenseState.UNCONFIRMED, key_hint, message=message, outage=outage)
     state, source, reason = _find_state(cached, last, now, settings)
     verified = cached.verified
@@ -233,7 +244,7 @@ def evaluate_status(
         verified.product,
         verified.expiry,
         verified.lifetime,
-        None if verified.expiry is None else (verified.expiry - service_time(cached, now).date()).days,
+        _days_until(verified.expiry, cached, now),
         cached.checked_at,
         source,
         next_check(cached, settings),
@@ -244,7 +255,13 @@ def evaluate_status(
         is_trial=verified.is_trial,
         entitlements=Entitlements() if source is None else verified.entitlements,
         outage=outage if state in (LicenseState.GRACE, LicenseState.UNCONFIRMED) else None,
+        updates_until=verified.updates_until,
+        updates_days_left=_days_until(verified.updates_until, cached, now),
     )
+
+
+def _days_until(day: date | None, cached: CachedLicense, now: datetime) -> int | None:
+    return None if day is None else (day - service_time(cached, now).date()).days
 
 
 def _find_state(

@@ -1,7 +1,7 @@
 """Frozen records about updates. Apart from `model`: a start that is answered from the cache needs none."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from licclient._core.lazy import lazy
@@ -35,6 +35,12 @@ class Update:
         manifest: What was signed, as it came; checked again before anything is downloaded.
         is_required: Whether the installed version is below the lowest that the vendor supports.
         is_critical: Whether the vendor calls it important for the installed version.
+        latest_version: The newest version, if the license does not cover it; None when this is the newest.
+        updates_until: Last day (UTC) whose releases the license covers; None when there is no end, or the
+            product has no covered versions.
+        is_security: Whether it fixes a vulnerability of the installed version.
+        advisory: Address of the security advisory, always `https`; None without one.
+        cves: Ids of the vulnerabilities that it fixes, such as `CVE-2026-1234`.
     """
 
     name: str
@@ -49,6 +55,16 @@ class Update:
     manifest: str | None = field(default=None, repr=False, compare=False)
     is_required: bool = False
     is_critical: bool = False
+    latest_version: str | None = None
+    updates_until: date | None = None
+    is_security: bool = False
+    advisory: str | None = None
+    cves: tuple[str, ...] = ()
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether it is the newest version that the license covers, and there is a newer one."""
+        return self.latest_version is not None
 
     @property
     def changelog_html(self) -> str:
@@ -74,6 +90,7 @@ class UpdateCheck:
             as is known; also when there is nothing to download.
         is_ahead: Whether the installed version is above the offered one, as after leaving a channel. A higher
             one is waited for.
+        latest_version: The newest version, if the license does not cover it; None for no such version.
     """
 
     update: Update | None
@@ -81,6 +98,7 @@ class UpdateCheck:
     error: LicclientError | None = None
     is_update_required: bool = False
     is_ahead: bool = False
+    latest_version: str | None = None
 
     def __bool__(self) -> bool:
         """Return whether there is a newer version."""
@@ -139,6 +157,7 @@ class Listing:
     `signed` what a pinned release key was found to have signed; both None when no such key is pinned.
     `channel` is None for a stable version, and `minimum_version` if all versions are supported.
     `is_manual`: a person requested it, so that its rollout may not have reached this installation (D-230).
+    The extensions after it are as in `Update`.
     """
 
     name: str
@@ -153,6 +172,11 @@ class Listing:
     minimum_version: str | None = None
     is_critical: bool = False
     is_manual: bool = False
+    latest_version: str | None = None
+    updates_until: date | None = None
+    is_security: bool = False
+    advisory: str | None = None
+    cves: tuple[str, ...] = ()
 
 
 # --- stored state -----------------------------------------------------------------------------
@@ -172,6 +196,7 @@ class UpdateCheckRecord:
         answered_before: If it was not: when the last one was made that was answered; None for never.
         refusal: If the server refused the last answered attempt: why, and its message.
         is_support_over: Whether the last answer offered nothing since the support period is over.
+        latest_version: The version that this answer listed; None in records of earlier versions.
     """
 
     checked_at: datetime
@@ -182,6 +207,7 @@ class UpdateCheckRecord:
     answered_before: datetime | None = None
     refusal: tuple[Reason, str] | None = None
     is_support_over: bool = False
+    latest_version: str | None = None
 
     @property
     def answered_at(self) -> datetime | None:

@@ -20,6 +20,7 @@ from licclient._core.policy import (
     is_newer,
     is_offer,
     is_version,
+    latest_uncovered,
 )
 from licclient._core.records import Document, Put, read_update_check, record_name, write_update_check
 from licclient._core.requests import is_safe_link, tidy_key, update_call
@@ -102,11 +103,11 @@ def _evaluate_answer(
     if isinstance(answer, LicclientError):
         return _error_result(answer)
     if answer.download_url is None:
-        return _SUPPORT_OVER
+        return _uncovered_result(_SUPPORT_OVER, answer.version, installed)
     if not is_offer(answer, installed):
         if not is_version(installed):
             logging.getLogger("licclient").warning(_version_notice(installed))
-        return _no_update_result(installed, answer.version)
+        return _no_update_result(installed, answer)
     return _offer_result(_create_update(answer, session.now()), installed, force=force)
 
 
@@ -167,9 +168,9 @@ def _evaluate_record(session: Session, last: UpdateCheckRecord | None, installed
         refused = _refusal_result(LicenseRefusedError(*last.refusal), session.settings)
         return replace(refused, message=f"The last update check was refused: {refused.message}")
     if last.is_support_over:
-        return _SUPPORT_OVER
+        return _uncovered_result(_SUPPORT_OVER, last.latest_version, installed)
     if offered is not None:
-        return _no_update_result(installed, offered.version)
+        return _no_update_result(installed, offered)
     return UpdateCheck(None, "The last update check found no newer version.")
 
 
@@ -212,6 +213,8 @@ def _request_offer(
         call, lambda reply: responses.read_update(reply, settings, slug, key), key, seconds=seconds
     )
     now = session.now()
+    if isinstance(answer, Listing):
+        answer = replace(answer, latest_version=latest_uncovered(answer))
     if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
         answer = session.part(SignedReleases).check(replace(answer, is_manual=is_manual), now)
 
@@ -272,7 +275,10 @@ def _offer_result(update: Update, installed: str, *, force: bool = False) -> Upd
             " request. The vendor has published the wrong file, or the wrong version number is in it."
         )
         return UpdateCheck(None, message)
-    return UpdateCheck(update, f"Version {update.version} is available.")
+    message = f"Version {update.version} is available."
+    if update.latest_version is not None:
+        message += f" The newest is {update.latest_version}, which the license does not cover."
+    return UpdateCheck(update, message, latest_version=update.latest_version)
 
 
 def _error_result(error: LicclientError) -> UpdateCheck:
@@ -296,16 +302,27 @@ def _require_minimum(check: UpdateCheck, last: UpdateCheckRecord | None, install
     return replace(check, update=update, message=message, is_update_required=True)
 
 
-def _no_update_result(installed: str, offered: str) -> UpdateCheck:
-    if is_below(offered, installed):
+def _no_update_result(installed: str, offered: Listing) -> UpdateCheck:
+    if is_below(installed, offered.latest_version):
         message = (
-            f"Version {installed} is newer than {offered}, the highest that is offered here. "
+            f"The license covers version {offered.version}. The newest is {offered.latest_version}:"
+            " renew the license to get it."
+        )
+        return _uncovered_result(UpdateCheck(None, message), offered.latest_version, installed)
+    if is_below(offered.version, installed):
+        message = (
+            f"Version {installed} is newer than {offered.version}, the highest that is offered here. "
             "A higher one will be offered when it is published."
         )
         return UpdateCheck(None, message, is_ahead=True)
     if is_version(installed):
         return UpdateCheck(None, f"Version {installed} is up to date.")
     return UpdateCheck(None, _version_notice(installed))
+
+
+def _uncovered_result(check: UpdateCheck, latest: str | None, installed: str) -> UpdateCheck:
+    """Add to a result the newest version, if it is above the installed one."""
+    return replace(check, latest_version=latest) if is_below(installed, latest) else check
 
 
 def _version_notice(installed: str) -> str:
@@ -337,6 +354,11 @@ def _create_update(listing: Listing, offered_at: datetime | None) -> Update:
         is_authenticated=listing.signed is not None,
         manifest=listing.manifest,
         is_critical=listing.is_critical,
+        latest_version=listing.latest_version,
+        updates_until=listing.updates_until,
+        is_security=listing.is_security,
+        advisory=listing.advisory,
+        cves=listing.cves,
     )
 
 

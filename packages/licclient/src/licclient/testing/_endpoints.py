@@ -1,7 +1,7 @@
 """The endpoints of the fake service: the rules of the protocol (D-01 to D-33) that an app meets."""
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -14,7 +14,7 @@ import httpx
 from packaging.version import Version
 
 from licclient._core.model import Entitlements, read_entitlements, write_entitlements
-from licclient._core.policy import is_newer, is_version
+from licclient._core.policy import is_below, is_newer, is_version
 from licclient._core.responses import MANIFEST_HEADER
 from licclient._core.settings import read_slug
 from licclient._core.typed_key import is_license_key
@@ -29,12 +29,12 @@ RELEASE_LIFETIME: Final = timedelta(days=180)
 
 _TYPES: Final = {
     **dict.fromkeys(("product", "version", "changelog", "platform", "channel"), str),
-    **dict.fromkeys(("slug", "filename", "critical_below"), str | None),
-    **dict.fromkeys(("expires", "support_until"), date | None),
+    **dict.fromkeys(("slug", "filename", "critical_below", "advisory"), str | None),
+    **dict.fromkeys(("expires", "support_until", "updates_until"), date | None),
     "slots": int | None,
-    **dict.fromkeys(("lifetime", "rolled_out"), bool),
+    **dict.fromkeys(("lifetime", "rolled_out", "security"), bool),
     "content": bytes,
-    "channels": list | tuple | set | frozenset,
+    **dict.fromkeys(("channels", "cves"), list | tuple | set | frozenset),
 }
 """Field of a license or release → its type: in a response a wrong one would look like a server's fault."""
 
@@ -87,6 +87,7 @@ class IssuedLicense:
     entitlements: Mapping[str, Any] | None = None
     is_trial: bool = False
     channels: Collection[str] = ()
+    updates_until: date | None = None
     revoked: bool = False
     is_activated: bool = False  # on a computer that has sent nothing yet
     domains: set[str] = field(default_factory=set)
@@ -101,6 +102,16 @@ class IssuedLicense:
         """Return what a response contains of it."""
         expiry = self.expires.isoformat() if self.expires and not self.lifetime else None
         return {"product": self.product, "expiry": expiry, "lifetime": self.lifetime}
+
+    def coverage(self) -> dict[str, Any]:
+        """Return what a response contains of covered versions; nothing without them."""
+        return {} if self.updates_until is None else {"updates_until": self.updates_until.isoformat()}
+
+    def allows(self, release: "Release", today: date) -> bool:
+        """Return whether it may have a release, leaving aside whether that fixes a vulnerability (D-25)."""
+        if self.updates_until is not None:
+            return release.published_at.date() <= self.updates_until
+        return self.support_until is None or today <= self.support_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,9 @@ class Release:
     channel: str = "stable"
     rolled_out: bool = True
     critical_below: str | None = None
+    security: bool = False
+    advisory: str | None = None
+    cves: Collection[str] = ()
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -125,6 +139,16 @@ class Release:
     def is_critical(self, installed: str) -> bool:
         """Return whether it is important for an installed version."""
         return self.critical_below is not None and is_newer(self.critical_below, installed)
+
+    def is_security_fix(self, installed: str) -> bool:
+        """Return whether it fixes a vulnerability of an installed version."""
+        return self.security and is_below(installed, self.version)
+
+    def notice(self, installed: str) -> dict[str, Any]:
+        """Return what an update check contains of the vulnerabilities that it fixes."""
+        if not self.is_security_fix(installed):
+            return {}
+        return {"security": {"advisory": self.advisory, "cves": list(self.cves)}}
 
     def reaches(self, fields: Mapping[str, str]) -> bool:
         """Return whether an update check may be offered it (D-230)."""
@@ -177,7 +201,7 @@ class Endpoints:
         if domain not in domains and license_.slots is not None and len(domains) >= license_.slots:
             return _refuse(403, "Max activations exceeded or unrecognized environment.")
         domains.add(domain)
-        body: dict[str, Any] = {"valid": True, **license_.terms()}
+        body: dict[str, Any] = {"valid": True, **license_.terms(), **license_.coverage()}
         if license_.entitlements is not None:
             body["entitlements"] = write_entitlements(Entitlements(license_.entitlements))
         return httpx.Response(200, json={**body, "trial": True} if license_.is_trial else body)
@@ -261,7 +285,10 @@ class Endpoints:
     def check(self, fields: Mapping[str, str], prefix: str) -> httpx.Response:
         """Respond to an update check (spec 4.2); `prefix` is the address before the endpoint's path."""
         key, slug, installed, _ = _require(fields, "license_key", "slug", "current_version", "domain")
-        license_ = self._find(key, is_valid=True)  # D-20: the order of errors
+        license_ = self._find(key)  # D-20: the order of errors
+        fix = self._find_fix(license_, slug, fields)
+        if fix is None:
+            self._find(key, is_valid=True)
         slugs = {license_.slug for license_ in self.licenses.values()} | {
             release.slug for release in self.releases
         }
@@ -269,39 +296,55 @@ class Endpoints:
             raise RefusedError(404, "product_not_found", "There is no product with this slug.")
         if license_.slug not in (None, slug):
             raise RefusedError(403, "product_mismatch", "The license was issued for another product.")
-        platforms = ("", fields.get("platform", ""))
-        candidates = [
-            release
-            for release in self.releases
-            if release.slug in (None, slug) and release.platform in platforms
-        ]
-        candidates = [release for release in candidates if release.reaches(fields)]
-        channels = {*fields.get("channels", "").split(","), *license_.channels} - {"stable"}
-        of_channels = [release for release in candidates if release.channel in channels]  # D-227
-        stable = [release for release in candidates if release.channel == "stable"]
-        final = [release for release in stable if not Version(release.version).is_prerelease]
-        # D-23, D-187: of one version the platform's own file comes before the default.
-        latest = max(
-            of_channels + (final or stable),
-            key=lambda release: (Version(release.version), release.platform),
-            default=None,
-        )
-        if latest is None:
+        reached = [release for release in self.releases if release.reaches(fields)]
+        candidates = _list_candidates(reached, license_, slug, fields)
+        latest, offer = _find_highest(candidates), self._find_offer(candidates, license_)
+        if fix is not None and (offer is None or Version(offer.version) < Version(fix.version)):
+            offer = fix
+        listed = offer or latest
+        if listed is None:
             raise RefusedError(404, "no_versions", "The product has no published version yet.")
-        body: dict[str, Any] = {"name": license_.product, "slug": slug, "version": latest.version}
-        body |= {"sections": {"changelog": latest.changelog}, "requires": None, "tested": None}
-        body["last_updated"] = f"{latest.published_at:%Y-%m-%d %H:%M:%S}"
-        if latest.channel != "stable":
-            body["channel"] = latest.channel
+        body: dict[str, Any] = {"name": license_.product, "slug": slug, "version": listed.version}
+        body |= {"sections": {"changelog": listed.changelog}, "requires": None, "tested": None}
+        body["last_updated"] = f"{listed.published_at:%Y-%m-%d %H:%M:%S}"
+        if listed.channel != "stable":
+            body["channel"] = listed.channel
         if (minimum := self.minimum_versions.get(slug)) is not None:  # D-229
             body["minimum_version"] = minimum
-        body |= {"critical": True} if latest.is_critical(installed) else {}
-        if license_.support_until is None or self.clock().date() <= license_.support_until:  # D-25
+        body |= {"critical": True} if listed.is_critical(installed) else {}
+        body |= license_.coverage()
+        if latest is not None and is_below(listed.version, latest.version):
+            body["latest_version"] = latest.version
+        if offer is not None:
+            body |= offer.notice(installed)
             link = f"{len(self._links) + 1}"
-            self._links[link] = key, latest, self.clock()
+            self._links[link] = key, offer, self.clock()
             body["download_url"] = f"{prefix}{DOWNLOAD_PATH}?id={link}"
-        headers = {MANIFEST_HEADER: self._sign(latest, slug)} if find_spec("cryptography") else {}
+        headers = {MANIFEST_HEADER: self._sign(listed, slug)} if find_spec("cryptography") else {}
         return httpx.Response(200, json=body, headers=headers)
+
+    def _find_offer(self, candidates: Iterable[Release], license_: IssuedLicense) -> Release | None:
+        """Return the highest release that a license covers."""
+        today = self.clock().date()
+        if self._is_expired(license_):
+            return None
+        return _find_highest(release for release in candidates if license_.allows(release, today))
+
+    def _find_fix(self, license_: IssuedLicense, slug: str, fields: Mapping[str, str]) -> Release | None:
+        """Return the security release that a license may have, whatever it covers (D-321).
+
+        It is the highest with the installed major version, or of all without such a one: after the fix of the
+        installed major version, no higher one comes for nothing.
+        """
+        if license_.revoked or (license_.is_trial and self._is_expired(license_)):
+            return None
+        installed = fields["current_version"]
+        if not is_version(installed):
+            return None
+        candidates = _list_candidates(self.releases, license_, slug, fields)
+        fixes, major = [release for release in candidates if release.security], Version(installed).major
+        highest = _find_highest([fix for fix in fixes if Version(fix.version).major == major] or fixes)
+        return highest if highest is not None and highest.is_security_fix(installed) else None
 
     def _sign(self, release: Release, slug: str) -> str:
         content = {
@@ -344,6 +387,28 @@ class Endpoints:
         # The last byte is sent: an app that resumes gets the file in the end.
         body = _Body(rest, len(rest) // 2 if how is Misbehaviour.CUT and len(rest) > 1 else None)
         return httpx.Response(206 if start else 200, headers=sent, stream=body)
+
+
+def _list_candidates(
+    releases: Iterable[Release], license_: IssuedLicense, slug: str, fields: Mapping[str, str]
+) -> list[Release]:
+    """Return the releases for the channels and the platform of an update check."""
+    if license_.slug not in (None, slug):
+        return []
+    platforms = ("", fields.get("platform", ""))
+    candidates = [
+        release for release in releases if release.slug in (None, slug) and release.platform in platforms
+    ]
+    channels = {*fields.get("channels", "").split(","), *license_.channels} - {"stable"}
+    of_channels = [release for release in candidates if release.channel in channels]  # D-227
+    stable = [release for release in candidates if release.channel == "stable"]
+    final = [release for release in stable if not Version(release.version).is_prerelease]
+    return of_channels + (final or stable)
+
+
+def _find_highest(releases: Iterable[Release]) -> Release | None:
+    # D-23, D-187: of one version the platform's own file comes before the default.
+    return max(releases, key=lambda release: (Version(release.version), release.platform), default=None)
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):

@@ -213,6 +213,7 @@ class LicenseService:
         lifetime: bool = False,
         slots: int | None = None,
         support_until: date | None = None,
+        updates_until: date | None = None,
         entitlements: Mapping[str, EntitlementValue] | None = None,
         seats: int | None = None,
         channels: Collection[str] = (),
@@ -228,6 +229,8 @@ class LicenseService:
             lifetime: Whether it never expires.
             slots: How many installations may use it; None for any number.
             support_until: Last day with updates; None for no end.
+            updates_until: Last day whose releases it covers for good, as of a product that is sold with
+                `--after-support covered`; None for a product without covered versions.
             entitlements: What it grants, as ``{"export": True, "exports": Quota(100, "month")}``; None for
                 a vendor who has chosen nothing.
             seats: How many may use it at the same time by `client.seats.take`; None for none.
@@ -251,7 +254,7 @@ class LicenseService:
             )
         terms = (product, slug, expires, lifetime, slots, support_until, check_grants(entitlements))
         self._endpoints.licenses[key] = IssuedLicense(
-            *terms, channels=channels, parts={"seat": FakeSeats(seats)}
+            *terms, channels=channels, updates_until=updates_until, parts={"seat": FakeSeats(seats)}
         )
         if activated:
             self.storage.key = key
@@ -333,8 +336,21 @@ class LicenseService:
 
     @checked
     def end_support(self, key: str) -> None:
-        """Let the support period end yesterday: newer versions are listed, but without a link."""
-        self._license(key).support_until = self.clock().date() - timedelta(days=1)
+        """Let the support period end yesterday: newer versions are listed, but without a link.
+
+        A license with `updates_until` goes on being offered the newest release until then.
+        """
+        license_, yesterday = self._license(key), self.clock().date() - timedelta(days=1)
+        if license_.updates_until is None:
+            license_.support_until = yesterday
+        else:
+            license_.updates_until = yesterday
+
+    @checked
+    def renew(self, key: str, *, expires: date | None = None, updates_until: date | None = None) -> None:
+        """Give a license another end, and another last day of updates."""
+        license_ = self._license(key)
+        license_.expires, license_.support_until, license_.updates_until = expires, None, updates_until
 
     @checked
     def publish(
@@ -349,6 +365,9 @@ class LicenseService:
         channel: str = "stable",
         rolled_out: bool = True,
         critical_below: str | None = None,
+        security: bool = False,
+        advisory: str | None = None,
+        cves: Collection[str] = (),
     ) -> None:
         """Publish a version, or a further file of one.
 
@@ -363,6 +382,10 @@ class LicenseService:
             rolled_out: False for a version whose rollout has not reached the app: only a forced check is
                 offered it.
             critical_below: Installed versions below it are offered it in any case, as important.
+            security: Whether it fixes a vulnerability: then every license that is not revoked is offered it,
+                after its support period and its end as well.
+            advisory: Address of the security advisory, `https`.
+            cves: Ids of the vulnerabilities that it fixes, such as `["CVE-2026-1234"]`.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -375,7 +398,7 @@ class LicenseService:
                 )
         name = filename or f"{slug or 'app'}-{version}.zip"
         now = self.clock()
-        place = (platform, channel, rolled_out, critical_below)
+        place = (platform, channel, rolled_out, critical_below, security, advisory, cves)
         self._endpoints.releases.append(Release(version, slug, changelog, content, name, now, *place))
 
     @checked
