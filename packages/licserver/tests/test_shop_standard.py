@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from harness import shops
 from harness.contracts import GRACE, License, Vendor, at, mapped, play, text
 from licserver.shops import standard
 from licserver.shops.contract import Answer, Attention, AttentionKind, Rules
-from licserver.shops.facts import Fact, Order
+from licserver.shops.facts import Contact, Fact, Line, Lines, Order, Subscription
 
 
 def purchase(order: str, days: float = 0, **data: Any) -> bytes:
@@ -47,6 +48,32 @@ def late_orders(facts: list[Fact]) -> list[Fact]:
 def of_order(vendor: Vendor, order: str) -> License:
     """Return the license of an order."""
     return next(license_ for license_ in vendor.licenses if license_.order_id == order)
+
+
+def test_all_that_a_purchase_may_have_is_read() -> None:
+    """Each field has its place in the facts."""
+    customer = {"customer_email": "ann@example.com", "customer_language": "de-AT"}
+    subscription = {"subscription_id": "s1", "paid_through": text(30)}
+    order, lines, contact = facts_of(purchase("1", total="9.90", quantity=2, **customer, **subscription))
+    assert isinstance(order, Order)
+    assert isinstance(lines, Lines)
+    assert isinstance(contact, Contact)
+    assert (order.id, order.part, order.total, order.ends_at) == ("1", "app", Decimal("9.90"), at(30))
+    assert (lines.id, lines.lines) == ("order:1/app", (Line(None, ("app",), "app", 2),))
+    assert (contact.email, contact.language) == ("ann@example.com", "de")
+    assert (contact.orders, contact.subscriptions) == (("1",), ("s1",))
+
+
+def test_what_a_renewal_costs_and_a_resumption_has_paid_is_read() -> None:
+    """Refunds add up to the one; the license ends with the other."""
+    (order,) = facts_of(renewal(30, 60, total="9.90"))
+    assert isinstance(order, Order)
+    assert order.total == Decimal("9.90")
+    (subscription,) = facts_of(
+        report("subscription.resumed", 31, subscription_id="s1", paid_through=text(60))
+    )
+    assert isinstance(subscription, Subscription)
+    assert (subscription.id, subscription.ends_at) == ("s1", at(60))
 
 
 # --- money that comes in after an end

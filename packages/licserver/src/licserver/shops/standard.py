@@ -161,8 +161,8 @@ def read_key(secret: str) -> bytes:
 
 
 def _read_purchase(at: datetime, data: Data) -> list[Fact]:
-    order_id = data.order_id or ""
-    line = Line(None, (data.external_id or "",), data.external_id, data.quantity)
+    order_id = _required(data.order_id)
+    line = Line(None, (_required(data.external_id),), data.external_id, data.quantity)
     return [
         Order(
             id=order_id,
@@ -172,10 +172,10 @@ def _read_purchase(at: datetime, data: Data) -> list[Fact]:
             paid_at=at,
             ends_at=data.paid_through,
             total=data.total,
-            part=data.external_id or "",
+            part=_required(data.external_id),
         ),
         # An order of two products is two deliveries.
-        Lines(order_id=order_id, reported_at=at, lines=(line,), part=data.external_id or ""),
+        Lines(order_id=order_id, reported_at=at, lines=(line,), part=_required(data.external_id)),
         Contact(
             id=order_id,
             reported_at=at,
@@ -219,13 +219,13 @@ def _read_refund(state: RefundState, at: datetime, data: Data) -> list[Fact]:
 
 
 def _read_dispute(state: DisputeState, at: datetime, data: Data) -> list[Fact]:
-    order_id = data.order_id or ""
+    order_id = _required(data.order_id)
     return [Dispute(id=data.dispute_id or order_id, reported_at=at, state=state, orders=(order_id,))]
 
 
 def _read_cancellation(at: datetime, data: Data) -> list[Fact]:
     report = Subscription(
-        id=data.subscription_id or "",
+        id=_required(data.subscription_id),
         reported_at=at,
         state=SubscriptionState.ACTIVE,
         ends_at=data.paid_through,
@@ -236,14 +236,14 @@ def _read_cancellation(at: datetime, data: Data) -> list[Fact]:
 
 def _read_end(at: datetime, data: Data) -> list[Fact]:
     report = Subscription(
-        id=data.subscription_id or "", reported_at=at, state=SubscriptionState.ENDED, ended_at=at
+        id=_required(data.subscription_id), reported_at=at, state=SubscriptionState.ENDED, ended_at=at
     )
     return [report]
 
 
 def _read_resumption(at: datetime, data: Data) -> list[Fact]:
     report = Subscription(
-        id=data.subscription_id or "",
+        id=_required(data.subscription_id),
         reported_at=at,
         state=SubscriptionState.ACTIVE,
         ends_at=data.paid_through,
@@ -252,7 +252,7 @@ def _read_resumption(at: datetime, data: Data) -> list[Fact]:
 
 
 def _read_change(at: datetime, data: Data) -> list[Fact]:
-    line = Line(None, (data.external_id or "",), data.external_id, data.quantity)
+    line = Line(None, (_required(data.external_id),), data.external_id, data.quantity)
     return [Lines(subscription_id=data.subscription_id, reported_at=at, lines=(line,))]
 
 
@@ -311,6 +311,11 @@ def _check_refund(type_: str, data: Data) -> None:
     for name, size in product(sorted(data.model_extra or ()), ("amount", "partial")):
         if size in _plain(name):  # such as `refund_amount`
             raise _misspelled(name, size)
+
+
+def _required(id_: str | None) -> str:
+    """Return an id that `read` has required of this type."""
+    return id_ or ""
 
 
 def _named(id_: str | None) -> tuple[str, ...]:
