@@ -105,8 +105,10 @@ class AnswerSigner:
             return handler
 
         @functools.wraps(handler)
-        def signing_handler(request: web.Request) -> Awaitable[web.StreamResponse]:
-            return self._sign(request, handler) if "Accept-Signature" in request.headers else handler(request)
+        async def signing_handler(request: web.Request) -> web.StreamResponse:
+            if "Accept-Signature" not in request.headers:
+                return await handler(request)
+            return await self._sign(request, handler)
 
         return signing_handler
 
