@@ -7,7 +7,7 @@ import pytest
 from stage.flavours import both
 from stage.flows import planned
 
-from licclient import ClientSettings, LicenseClient, LicenseState
+from licclient import ClientSettings, LicenseClient, LicenseState, Trust
 from licclient._core.records import read_update_check, record_name, write_update_check
 from licclient.errors import LicenseRefusedError
 from licclient.testing import MemoryStorage
@@ -204,3 +204,45 @@ async def test_a_worker_finds_the_fix_for_an_expired_license(
         stopped = worker.stop()
         if stopped is not None:
             await stopped
+
+
+# --- pinned release keys (D-322) ------------------------------------------------------------------
+
+PINNED = Trust(release_keys=["ed25519:" + "A" * 43])  # the fake service puts its own in its place
+
+
+def test_with_pinned_keys_a_covered_version_is_offered_beside_another_license(covered, make, tmp_path):
+    """On a computer that was offered the newest one; from memory and for a download as well."""
+    newest = covered.issue("Notes", slug="notes")
+    client = make(trust=PINNED)
+    assert client.check_for_update(newest).update.version == "3.0"
+    for _ in range(2):
+        update = client.check_for_update().update
+        assert (update.version, update.is_covered, update.is_authenticated) == ("1.9", True, True)
+    assert client.download(update, tmp_path).path.read_bytes() == b"1.9"
+    covered.clock.move(hours=2)  # the link has run out: a fresh one is requested
+    assert client.download(update, tmp_path).path.read_bytes() == b"1.9"
+    assert client.check_for_update(newest).update.version == "3.0"
+
+
+@pytest.mark.parametrize("installed", ["1.9", "1.9.1", "2.0"])
+def test_a_covered_version_is_never_a_step_back(covered, make, installed):
+    """At or below the installed version nothing is offered, by an expired license neither."""
+    assert make(trust=PINNED, version=installed).check_for_update().update is None
+    covered.publish("1.9", slug="notes", security=True)
+    covered.expire(covered.storage.key)
+    check = make(trust=PINNED, version=installed).check_for_update(force=True)
+    assert check.update is None
+
+
+def test_with_pinned_keys_the_fix_of_an_older_line_is_offered(license_service, make, tmp_path):
+    """After the newest version was offered, and not installed, and the license has ended."""
+    key = license_service.issue("Notes", slug="notes", activated=True)
+    license_service.publish("2.0", slug="notes")
+    client = make(trust=PINNED)
+    assert client.check_for_update().update.version == "2.0"
+    license_service.expire(key)
+    license_service.publish("1.4.3", slug="notes", security=True, content=b"fix")
+    update = client.check_for_update(force=True).update
+    assert (update.version, update.is_authenticated) == ("1.4.3", True)
+    assert client.download(update, tmp_path).path.read_bytes() == b"fix"

@@ -23,6 +23,7 @@ from licclient._updates.signed_releases import (
     Highest,
     SignedReleases,
     check_manifest,
+    raise_highest,
     read_manifest,
 )
 from licclient.errors import UntrustedResponseError
@@ -238,6 +239,8 @@ def test_without_a_pin_nothing_is_signed():
 # --- the highest version, as it is remembered (D-68) --------------------------------------------
 
 SERVER = "https://x.example"
+CHECKS = record_name("update", SERVER, "one key", "notes")
+OTHERS = record_name("update", SERVER, "another key", "notes")
 PINNED, UNPINNED = settings(SERVER, trust=Trust(release_keys=[ALICE.pin])), settings(SERVER)
 
 
@@ -263,13 +266,13 @@ def highest(folder, slug="notes"):
 def test_what_was_signed_is_vouched_for_and_remembered(state, tmp_path):
     """With all that was signed; a higher one takes its place, one for each product."""
     releases = SignedReleases(PINNED, state)
-    signed = releases.check(listing(), NOW)
+    signed = releases.check(listing(), NOW, CHECKS)
     assert signed == replace(listing(), signed=signed.signed)
     assert (signed.signed.version, signed.signed.slug) == ("2.0", "notes")
     assert highest(tmp_path) == "2.0"
-    assert isinstance(releases.check(listing("2.1"), NOW), Listing)
+    assert isinstance(releases.check(listing("2.1"), NOW, CHECKS), Listing)
     assert highest(tmp_path) == "2.1"
-    assert isinstance(releases.check(listing("1.0", "paint"), NOW), Listing)
+    assert isinstance(releases.check(listing("1.0", "paint"), NOW, CHECKS), Listing)
     assert (highest(tmp_path), highest(tmp_path, "paint")) == ("2.1", "1.0")
 
 
@@ -279,17 +282,17 @@ def test_what_was_signed_is_vouched_for_and_remembered(state, tmp_path):
 def test_what_is_not_taken_changes_nothing(state, tmp_path, offered):
     """Neither a step back nor what nobody signed."""
     releases = SignedReleases(PINNED, state)
-    releases.check(listing(), NOW)
-    assert isinstance(releases.check(offered, NOW), UntrustedResponseError)
+    releases.check(listing(), NOW, CHECKS)
+    assert isinstance(releases.check(offered, NOW, CHECKS), UntrustedResponseError)
     assert highest(tmp_path) == "2.0"
 
 
 def test_the_same_version_again_costs_no_write(state, monkeypatch):
     """Nobody waits for the lock when there is nothing to remember."""
     releases = SignedReleases(PINNED, state)
-    releases.check(listing(), NOW)
+    releases.check(listing(), NOW, CHECKS)
     monkeypatch.setattr(state, "change", None)
-    assert isinstance(releases.check(listing(), NOW), Listing)
+    assert isinstance(releases.check(listing(), NOW, CHECKS), Listing)
 
 
 def test_what_another_process_has_seen_meanwhile_counts():
@@ -307,7 +310,7 @@ def test_what_another_process_has_seen_meanwhile_counts():
             held = {"version": "3.0", "signed_at": NOW.isoformat()}
             assert edit(held) is held
 
-    assert isinstance(SignedReleases(PINNED, Racing()).check(listing(), NOW), UntrustedResponseError)
+    assert isinstance(SignedReleases(PINNED, Racing()).check(listing(), NOW, CHECKS), UntrustedResponseError)
 
 
 def update(version: str = "2.0", signer=ALICE) -> Update:
@@ -319,16 +322,16 @@ def update(version: str = "2.0", signer=ALICE) -> Update:
 def test_what_is_to_be_downloaded_is_judged_again(state, tmp_path):
     """By now a higher one may have been seen, its time may be over, or it was never signed."""
     releases = SignedReleases(PINNED, state)
-    expected = releases.expected(update(), NOW)
+    expected = releases.expected(update(), NOW, CHECKS)
     assert isinstance(expected, Manifest)
     assert expected.version == "2.0"
     assert list(tmp_path.iterdir()) == []
-    assert releases.expected(update(signer=EVE), NOW) is None
-    assert releases.expected(update(), expected.expires_at) is None
-    releases.check(listing("2.1"), NOW)
-    assert releases.expected(update(), NOW) is None
-    assert SignedReleases(UNPINNED, state).expected(update(), NOW) is None
-    assert SignedReleases(UNPINNED, state).check(listing(signer=EVE), NOW) == listing(signer=EVE)
+    assert releases.expected(update(signer=EVE), NOW, CHECKS) is None
+    assert releases.expected(update(), expected.expires_at, CHECKS) is None
+    releases.check(listing("2.1"), NOW, CHECKS)
+    assert releases.expected(update(), NOW, CHECKS) is None
+    assert SignedReleases(UNPINNED, state).expected(update(), NOW, CHECKS) is None
+    assert SignedReleases(UNPINNED, state).check(listing(signer=EVE), NOW, CHECKS) == listing(signer=EVE)
 
 
 @pytest.mark.parametrize("name", ["published_at", "expires_at"])
@@ -336,3 +339,90 @@ def test_a_manifest_without_an_instant_is_none(name):
     """Its text must be one in UTC."""
     header = signatures(ALICE.sign(payload := word(manifest_payload(**{name: "today"}))), payload=payload)
     assert judged(header) == NOT_A_RELEASE
+
+
+# --- what a license covers (D-322) ------------------------------------------------------------------
+
+
+def covered(version: str, signer=ALICE) -> Listing:
+    """An offer beside a newer version that the license does not cover."""
+    return replace(listing(version, signer=signer), latest_version="3.0")
+
+
+def test_a_covered_version_may_be_below_what_another_license_was_offered(state, tmp_path):
+    """The memory of all keys is not lowered by it: what names no newer version is a step back as before."""
+    releases = SignedReleases(PINNED, state)
+    releases.check(listing("3.0"), NOW, OTHERS)
+    assert isinstance(releases.check(covered("1.9"), NOW, CHECKS), Listing)
+    offered = replace(update("1.9"), latest_version="3.0")
+    assert isinstance(releases.expected(offered, NOW, CHECKS), Manifest)
+    assert highest(tmp_path) == "3.0"
+    assert isinstance(releases.check(listing("1.9"), NOW, CHECKS), UntrustedResponseError)
+    assert releases.expected(update("1.9"), NOW, CHECKS) is None
+
+
+FIX = replace(covered("2.0"), is_security=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (covered("2.0"), covered("1.9")),
+        (FIX, replace(covered("1.9"), is_security=True)),
+        (covered("2.0"), listing("1.9")),
+        (FIX, listing("1.9")),
+        (listing("2.0"), listing("1.9")),
+    ],
+    ids=["covered", "security", "covered, then the newest", "security, then the newest", "the newest"],
+)
+def test_less_than_before_is_not_offered(state, before, after):
+    """What is offered apart counts for the memory of all keys as well, so it cannot be bypassed."""
+    releases = SignedReleases(PINNED, state)
+    assert isinstance(releases.check(before, NOW, CHECKS), Listing)
+    assert isinstance(releases.check(after, NOW, CHECKS), UntrustedResponseError)
+    again = replace(update("1.9"), latest_version=after.latest_version, is_security=after.is_security)
+    assert releases.expected(again, NOW, CHECKS) is None
+
+
+@pytest.mark.parametrize("before", [listing("2.0"), covered("2.0")], ids=["the newest", "covered"])
+def test_the_fix_of_an_older_line_is_offered_after_a_license_has_ended(state, before):
+    """A higher version was offered while the license held, and was not installed."""
+    releases = SignedReleases(PINNED, state)
+    assert isinstance(releases.check(before, NOW, CHECKS), Listing)
+    fix = replace(covered("1.4.3"), is_security=True)
+    assert isinstance(releases.check(fix, NOW, CHECKS), Listing)
+
+
+def test_each_key_has_a_memory_of_its_own(state):
+    """A license that covers less than the one before it, on the same computer."""
+    releases = SignedReleases(PINNED, state)
+    assert isinstance(releases.check(covered("2.0"), NOW, OTHERS), Listing)
+    assert isinstance(releases.check(covered("1.9"), NOW, CHECKS), Listing)
+
+
+def test_a_covered_version_needs_a_signature_that_has_not_ended(state, tmp_path):
+    """Like every other one; and what is not taken is not remembered."""
+    releases = SignedReleases(PINNED, state)
+    for wrong in (covered("1.9", signer=EVE), replace(covered("1.9"), manifest=None), covered("banana")):
+        assert isinstance(releases.check(wrong, NOW, CHECKS), UntrustedResponseError)
+    assert isinstance(releases.check(covered("1.9"), ENDS, CHECKS), UntrustedResponseError)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "version", "after"),
+    [
+        (None, "2.0", "2.0"),
+        ("1.9", "2.0", "2.0"),
+        ("2.0", "2.0", "2.0"),
+        ("2.1", "2.0", "2.1"),
+        ("banana", "2.0", "banana"),
+    ],
+)
+def test_the_memory_of_all_keys_is_only_raised(known, version, after):
+    """By versions that can be compared."""
+    document = None if known is None else {"version": known, "signed_at": NOW.isoformat()}
+    written = raise_highest(document, replace(SIGNED, version=version))
+    assert written is not None
+    assert written["version"] == after
+    assert (written is document) == (after == known)

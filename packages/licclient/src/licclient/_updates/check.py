@@ -150,15 +150,17 @@ def remembered_check(session: Session, activation: Activation) -> UpdateCheck:
 
 def _remembered_result(session: Session, name: str, installed: str) -> UpdateCheck:
     last = read_update_check(session.storage.load(name))
-    return _require_minimum(_evaluate_record(session, last, installed), last, installed)
+    return _require_minimum(_evaluate_record(session, name, last, installed), last, installed)
 
 
-def _evaluate_record(session: Session, last: UpdateCheckRecord | None, installed: str) -> UpdateCheck:
+def _evaluate_record(
+    session: Session, name: str, last: UpdateCheckRecord | None, installed: str
+) -> UpdateCheck:
     if last is None:
         return NOT_CHECKED
     offered = last.listing
     if offered is not None and is_newer(offered.version, installed, offered.channel):
-        listing = session.part(SignedReleases).check(offered, session.now())
+        listing = session.part(SignedReleases).check(offered, session.now(), name)
         if isinstance(listing, LicclientError):
             return _error_result(listing)
         return _offer_result(_create_update(listing, None), installed)
@@ -216,7 +218,7 @@ def _request_offer(
     if isinstance(answer, Listing):
         answer = replace(answer, latest_version=latest_uncovered(answer))
     if isinstance(answer, Listing) and answer.download_url is not None:  # else nothing is offered
-        answer = session.part(SignedReleases).check(replace(answer, is_manual=is_manual), now)
+        answer = session.part(SignedReleases).check(replace(answer, is_manual=is_manual), now, name)
 
     def remember(document: Document | None) -> Document | None:
         attempt = read_update_check(document) or begin_update_check(None, now, _random_spread())
@@ -424,13 +426,17 @@ def find_offer_key(session: Session, typed: str | None) -> str | LicclientError:
     return _activated_key(session) if typed is None else read_key(typed)
 
 
-def offered_file(session: Session, update: Update) -> tuple[str | None, Manifest | None]:
+def offered_file(
+    session: Session, update: Update, key: str | LicclientError
+) -> tuple[str | None, Manifest | None]:
     """Return the link of an offer, None if a fresh one is needed, and what the vendor signed."""
     installed_version(session.settings)
     link, now = update.download_url, session.now()
     if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", session.settings):
         link = None  # D-48
-    expected = session.part(SignedReleases).expected(update, now)
+    # Without the key, as behind a locked keyring, nothing is known of what it was offered before.
+    checks = of_channels(session, check_name(session, key if isinstance(key, str) else "", update.slug))
+    expected = session.part(SignedReleases).expected(update, now, checks)
     if session.settings.release_keys and expected is None:
         link = None  # a fresh one comes with a fresh manifest
     return link, expected

@@ -48,8 +48,8 @@ def download(
     session: Session, update: Update, folder: Path, progress: Progress | None, typed: str | None = None
 ) -> Flow[Downloaded]:
     """Download an update; arguments, result and errors are those of `LicenseClient.download`."""
-    link, expected = offered_file(session, update)
     key = find_offer_key(session, typed)
+    link, expected = offered_file(session, update, key)
     if link is None and isinstance(key, LicclientError):
         raise key
     settings = session.settings

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from licclient._core.model import Settings
@@ -42,20 +43,22 @@ class SignedReleases:
     """Requires that the vendor signed what can be downloaded, if release keys are pinned (D-67, D-68).
 
     The highest version is remembered: one for each server, product and set of channels, for all license keys.
+    Offers beside a newer version that the license does not cover are remembered apart, for each key: they may
+    be below what was offered before, as when a license ends and only a security release is left (D-322).
     """
 
     def __init__(self, settings: Settings, state: Storage) -> None:
         self._settings = settings
         self._state = state
 
-    def check(self, listing: Listing, now: datetime) -> Listing | UntrustedResponseError:
+    def check(self, listing: Listing, now: datetime, checks: str) -> Listing | UntrustedResponseError:
         """Return an offer, with what was signed if keys are pinned; or why it must not be offered.
 
-        Its version is remembered if it is the highest.
+        Its version is remembered if it is the highest. `checks` names the record of the key's update checks.
         """
         if not self._settings.release_keys:
             return listing
-        name = self._name(listing.slug)
+        of_all, name = self._name_of_all(listing), self._name(listing, checks)
         known = self._state.load(name)
         result = self._check(listing, now, known)
 
@@ -65,20 +68,25 @@ class SignedReleases:
             highest = read_highest(document)
             if isinstance(result, UntrustedResponseError) or (highest and highest.version == result.version):
                 return document
-            return {"version": result.version, "signed_at": result.published_at.isoformat()}
+            return write_highest(result)
 
         if remember(known) is not known:  # mostly there is nothing to write, and no need to lock
             self._state.change(name, remember)
-        return result if isinstance(result, UntrustedResponseError) else replace(listing, signed=result)
+        if isinstance(result, UntrustedResponseError):
+            return result
+        edit = partial(raise_highest, signed=result)
+        if name != of_all and edit(known := self._state.load(of_all)) is not known:
+            self._state.change(of_all, edit)
+        return replace(listing, signed=result)
 
-    def expected(self, update: Update, now: datetime) -> Manifest | None:
+    def expected(self, update: Update, now: datetime, checks: str) -> Manifest | None:
         """Return what was signed about an update; None when that no longer holds, or no keys are pinned.
 
         For a download, before which an app may have kept the update for days, or made it itself.
         """
         if not self._settings.release_keys:
             return None
-        result = self._check(update, now, self._state.load(self._name(update.slug)))
+        result = self._check(update, now, self._state.load(self._name(update, checks)))
         return result if isinstance(result, Manifest) else None
 
     def _check(
@@ -87,15 +95,36 @@ class SignedReleases:
         keys, highest = self._settings.release_keys, read_highest(document)
         return check_manifest(offer.manifest, offer.slug, offer.version, keys, highest, now)
 
-    def _name(self, slug: str) -> str:
+    def _name(self, offer: Listing | Update, checks: str) -> str:
+        """Name the record of the version that an offer must not be below."""
+        if offer.latest_version is None:
+            return self._name_of_all(offer)
+        # After a covered version was offered, the license may end, and the fix of an older line be left.
+        return record_name("covered", checks, "security" if offer.is_security else "covered")
+
+    def _name_of_all(self, offer: Listing | Update) -> str:
         # An app that leaves a channel must not take the stable version for a rollback (D-228).
-        return record_name("release", self._settings.server, slug, *self._settings.channels)
+        return record_name("release", self._settings.server, offer.slug, *self._settings.channels)
 
 
 @reader
 def read_highest(document: Document) -> Highest:
     """Parse the record of the highest signed version."""
     return Highest(require_type(document["version"], str), require_instant(document["signed_at"]))
+
+
+def write_highest(signed: Manifest) -> Document:
+    """Write the record of the highest signed version."""
+    return {"version": signed.version, "signed_at": signed.published_at.isoformat()}
+
+
+def raise_highest(document: Document | None, signed: Manifest) -> Document | None:
+    """Return the record with a version that is higher; else the same object."""
+    highest = read_highest(document)
+    is_known = highest is not None and (
+        highest.version == signed.version or not is_at_least(signed.version, highest.version)
+    )
+    return document if is_known else write_highest(signed)
 
 
 def check_manifest(
