@@ -102,7 +102,10 @@ def test_an_app_below_the_lowest_supported_version_is_warned(make, shop):
         assert check.is_update_required
     shop.come_back()
     check = client.check_for_update(force=True)
-    assert explain(check, "en") == "This version is no longer supported. Please update."
+    assert explain(check, "en") == (
+        "This version is no longer supported. Please update."
+        " Your license does not cover the newest version, 1.6. To get it, please renew the license."
+    )
     assert client.status().is_update_required
 
 

@@ -1,6 +1,7 @@
 """Covered versions and security releases as an app meets them (D-320 to D-323)."""
 
 import pickle
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
@@ -204,6 +205,17 @@ async def test_a_worker_finds_the_fix_for_an_expired_license(
         stopped = worker.stop()
         if stopped is not None:
             await stopped
+
+
+def test_a_security_release_cannot_be_skipped(license_service, make):
+    """It can be postponed; neither a choice of before nor an unreadable one hides it."""
+    license_service.issue("Notes", slug="notes", activated=True)
+    license_service.publish("1.4.3", slug="notes", security=True)
+    client = make()
+    update = client.check_for_update().update
+    client.skip_update(replace(update, is_security=False))
+    assert client.is_skipped(replace(update, is_security=False))
+    assert not client.is_skipped(update)
 
 
 # --- pinned release keys (D-322) ------------------------------------------------------------------

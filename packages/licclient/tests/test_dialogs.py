@@ -30,8 +30,10 @@ from licclient.dialogs._states import (
     Action,
     ActivationState,
     Bar,
+    Button,
     Command,
     Ended,
+    Link,
     OfferState,
     Opened,
     Pressed,
@@ -481,6 +483,7 @@ VIEWS = [
             OfferState("en", UPDATE),
             [(), (GO,), (GO, LEAVE), (GO, Ended(REFUSED)), (GO, Ended(FILE)), (SKIP,)],
         ),
+        (OfferState("en", replace(UPDATE, is_security=True)), [(), (GO, Ended(REFUSED))]),
     ]
     for events in stories
 ]
@@ -513,6 +516,9 @@ def test_no_line_is_left_over():
         "update.none",
         "update.ahead",
         "update.unavailable",
+        "update.uncovered",
+        "update.covered",
+        "update.security",
     }
 
 
@@ -620,6 +626,50 @@ def test_messages_can_be_read_on_their_ground(tone, on_dark):
     for ground in grounds:
         a, b = sorted([light(colour_of(tone, on_dark=on_dark)), light(ground)])
         assert (b + 0.05) / (a + 0.05) >= 4.5
+
+
+ADVISORY = "https://notes.example/advisory"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_security_update_says_so_and_can_be_postponed(language):
+    """In every language: with its advisory, and without a button to skip it."""
+    update = replace(UPDATE, is_security=True, is_critical=True, advisory=ADVISORY)
+    view = OfferState(language, update).view()
+    assert view.message == text_of("update.security", language)
+    assert view.links == (Link(text_of("link.advisory", language), ADVISORY),)
+    assert view.leave == Button(text_of("button.remind", language))
+    assert (view.skip, view.tone) == (None, Tone.PLAIN)
+    assert OfferState(language, replace(update, advisory=None)).view().links == ()
+    assert OfferState(language, replace(update, is_security=False)).view().links == ()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_covered_version_names_the_newest_one_and_the_way_to_it(language):
+    """In every language; the link is there if the app has one. It can be skipped like others."""
+    update = replace(UPDATE, latest_version="3.0", updates_until=date(2026, 6, 30))
+    view = OfferState(language, update, settings=URLS).view()
+    assert view.message == text_of("update.covered", language, "3.0")
+    assert view.links == (Link(text_of("link.renew", language), URLS.pages.buy),)
+    assert view.intro.endswith(text_of("update.until", language, format_date(date(2026, 6, 30), language)))
+    assert view.skip is not None
+    assert OfferState(language, update).view().links == ()
+    assert OfferState(language, UPDATE, settings=URLS).view().links == ()
+
+
+def test_what_is_to_be_said_of_an_update_comes_together():
+    """The most pressing first; a problem takes the place of all of it, with its links."""
+    update = replace(UPDATE, is_security=True, is_required=True, latest_version="3.0", advisory=ADVISORY)
+    state = OfferState("en", update, settings=URLS)
+    assert state.view().message == (
+        "This version is no longer supported. Please update."
+        " This is a security update. Please install it soon."
+        " Your license covers this version. The newest is 3.0; to get it, please renew the license."
+    )
+    assert [link.text for link in state.view().links] == ["Security advisory", "Renew the license"]
+    failed, _ = play(state, GO, Ended(REFUSED))
+    assert failed.view().links == links_for(REFUSED, URLS, "en")
+    assert state.step(LEAVE)[1] is Command.CLOSE
 
 
 def test_an_update_that_is_required_says_so_and_cannot_be_skipped():

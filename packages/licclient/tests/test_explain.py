@@ -2,6 +2,8 @@ import os
 import pickle
 import plistlib
 import re
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from licclient import (
     UpdateCheck,
     explain,
 )
-from licclient._core.texts import LANGUAGES, TABLES, pick_language, text_of
+from licclient._core.texts import LANGUAGES, TABLES, format_date, join_sentences, pick_language, text_of
 from licclient._offline import texts as file_texts
 from licclient._seats import texts as seat_texts
 from licclient._uses import texts as quota_texts
@@ -172,6 +174,7 @@ def test_no_line_is_left_over():
     )
     codes |= {f"error.{kind}" for kind in (*kinds, "disk", "unreadable_file", "moved_often", "not_movable")}
     codes |= {"reason.other_words", "reason.expired_trial", "state.valid", "state.unconfirmed"}
+    codes |= {"state.updates_end"}
     codes |= {"state.grace", "state.grace_until", "state.trial_grace", "state.trial"}
     codes |= {f"state.trial_{when}" for when in ("days", "day", "today")}
     dialogs = ("activation.", "button.", "link.", "problem.", "update.")  # test_dialogs.py looks for these
@@ -295,3 +298,33 @@ def test_results_of_updates_speak_for_themselves():
     assert "Notes 2.0" in explain(UpdateCheck(update, ""), "en")
     file = Downloaded(Path("notes.zip"), 1, "00", "2.0")
     assert (str(file), os.fspath(file)) == ("notes.zip", "notes.zip")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("days", [None, -1, 0, 30, 31])
+def test_the_end_of_updates_is_announced_thirty_days_before(language, days):
+    """In a status that holds, and on the last day as well; in every language."""
+    until = None if days is None else NOON.date() + timedelta(days=days)
+    status = LicenseStatus(LicenseState.VALID, updates_until=until, updates_days_left=days)
+    expected = text_of("state.valid", language)
+    if days in (0, 30):
+        announced = text_of("state.updates_end", language, format_date(until, language))
+        expected = join_sentences(expected, announced, language)
+    assert explain(status, language) == expected
+    assert explain(replace(status, state=LicenseState.REFUSED), language) == text_of("reason.other", language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_check_names_what_the_license_does_not_cover(language):
+    """Also when it offers something, and when the installed version is not supported any more."""
+    uncovered = text_of("update.uncovered", language, "3.0")
+    check = UpdateCheck(None, "", latest_version="3.0", is_ahead=True)
+    assert explain(check, language) == uncovered
+    required = text_of("update.required", language)
+    expected = join_sentences(required, uncovered, language)
+    assert explain(replace(check, is_update_required=True), language) == expected
+    update = Update("Notes", "notes", "1.9", "", NOON, latest_version="3.0", is_security=True)
+    heading = text_of("update.heading", language, "Notes 1.9") + "."
+    security, covered = text_of("update.security", language), text_of("update.covered", language, "3.0")
+    expected = join_sentences(join_sentences(heading, security, language), covered, language)
+    assert explain(UpdateCheck(update, "", latest_version="3.0"), language) == expected

@@ -2,6 +2,9 @@
 
 import asyncio
 import threading
+from dataclasses import replace
+from datetime import date
+from functools import partial
 
 import pytest
 
@@ -281,6 +284,30 @@ def test_a_skipped_version_is_offered_no_more_unasked(hands, client, shop, folde
     assert hands.kit.offer_update(client, update, folder, hands.parent) is None, "no window: this would hang"
 
 
+def test_a_security_update_is_read_about_and_postponed(hands, client, service, shop, folder, monkeypatch):
+    """Its advisory opens in the browser; nothing skips it, and it is offered again (D-323)."""
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    listing = service.listing
+    members = {"security": {"advisory": "https://x.example/advisory", "cves": ["CVE-2026-1234"]}}
+    members |= {"latest_version": "3.0", "updates_until": "2026-06-30"}
+    service.listing = lambda version, **changes: listing(version, **changes) | members
+    update = _offer(hands, client, folder)
+    assert hands.message() == (
+        "This is a security update. Please install it soon. Your license covers this version."
+        " The newest is 3.0; to get it, please renew the license."
+    )
+    assert sorted(hands.buttons()) == ["Download", "Remind me later"]
+    hands.follow("Security advisory")
+    hands.follow("Renew the license")
+    hands.until(lambda: len(opened) == 2)
+    assert opened == ["https://x.example/advisory", "https://x.example/buy"]
+    hands.alt("r")
+    hands.until(lambda: not hands.is_open())
+    assert hands.dialog.file is None
+    assert not client.is_skipped(update)
+
+
 def test_an_update_without_words_shows_no_empty_box(hands, client, service, shop, folder):
     """There is no changelog to show."""
     listing = service.listing
@@ -402,9 +429,14 @@ def test_nothing_is_cut_off_in_any_language(hands, client, shop, folder, languag
     """Each button is as wide as its text wants it, and the window as its buttons."""
     client.activate(KEY)
     update = client.check_for_update(force=True).update
+    covered = replace(update, latest_version="3.0", updates_until=date(2027, 12, 31))
+    pressing = replace(covered, is_security=True, is_required=True, advisory="https://x.example/advisory")
     for make in (
         lambda: hands.kit.ActivationDialog(client, hands.parent, language=language),
-        lambda: hands.kit.UpdateDialog(client, update, folder, hands.parent, language=language),
+        *(
+            partial(hands.kit.UpdateDialog, client, offer, folder, hands.parent, language=language)
+            for offer in (update, covered, pressing)
+        ),
     ):
         hands.open(make())
         assert hands.buttons()

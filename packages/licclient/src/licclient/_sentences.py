@@ -1,6 +1,7 @@
 """Pure: any error, reason or status of this package as a sentence for a person."""
 
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Final
 
 from licclient._core.arguments import wrong_type
 from licclient._core.lazy import PROGRAM_GONE, lazy, load_module
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from licclient._core import status as status_module
     from licclient._core import texts, update_model
     from licclient._core.status import LicenseStatus
-    from licclient._core.update_model import UpdateCheck
+    from licclient._core.update_model import Update, UpdateCheck
 else:
     status_module = lazy("licclient._core.status")
     texts = lazy("licclient._core.texts")
     update_model = lazy("licclient._core.update_model")
+
+
+UPDATES_END_SOON: Final = 30
+"""So many days before the last day of updates a status mentions it."""
 
 
 def sentence_of(what: object, tag: str) -> str:
@@ -62,14 +67,36 @@ def sentence_of(what: object, tag: str) -> str:
 def _update_check(check: "UpdateCheck", tag: str) -> str:
     match check.error:
         case None if check.update is not None:
-            return texts.text_of("update.heading", tag, f"{check.update.name} {check.update.version}") + "."
+            name = f"{check.update.name} {check.update.version}"
+            return join_all(
+                [texts.text_of("update.heading", tag, name) + ".", *describe_offer(check.update, tag)], tag
+            )
         case None:
-            code = "required" if check.is_update_required else "ahead" if check.is_ahead else "none"
+            required = [texts.text_of("update.required", tag)] if check.is_update_required else []
+            if check.latest_version is not None:
+                uncovered = texts.text_of("update.uncovered", tag, check.latest_version)
+                return join_all([*required, uncovered], tag)
+            code = "required" if required else "ahead" if check.is_ahead else "none"
             return texts.text_of(f"update.{code}", tag)
         case ServiceUnavailableError(outage=Outage.UNREACHABLE | Outage.NAME_NOT_FOUND):
             return texts.text_of("update.unavailable", tag)
         case error:
             return sentence_of(error, tag)
+
+
+def describe_offer(update: "Update", tag: str) -> list[str]:
+    """Return the sentences about what an update fixes, and what the license does not cover."""
+    sentences = [texts.text_of("update.security", tag)] if update.is_security else []
+    if update.latest_version is not None:
+        sentences.append(texts.text_of("update.covered", tag, update.latest_version))
+    return sentences
+
+
+def join_all(sentences: list[str], tag: str) -> str:
+    """Put sentences one after another; return an empty text for none."""
+    return (
+        reduce(lambda first, second: texts.join_sentences(first, second, tag), sentences) if sentences else ""
+    )
 
 
 def _refusal(reason: Reason, words: str | None, tag: str, *, is_trial: bool) -> str:
@@ -131,7 +158,8 @@ def _status(status: "LicenseStatus", tag: str) -> str:
                 return texts.join_sentences(known, texts.text_of(_outage_code(status.outage), tag), tag)
             return texts.text_of("state.trial_grace" if status.is_trial else "state.grace", tag, until)
         case status_module.LicenseState.VALID | status_module.LicenseState.GRACE:
-            return _trial(status, tag) if status.is_trial else texts.text_of("state.valid", tag)
+            known = _trial(status, tag) if status.is_trial else texts.text_of("state.valid", tag)
+            return join_all([known, *_describe_end_of_updates(status, tag)], tag)
         case status_module.LicenseState.NOT_ACTIVATED:
             return texts.text_of("error.not_activated", tag)
         case status_module.LicenseState.UNCONFIRMED if is_special and status.outage is not None:
@@ -141,6 +169,13 @@ def _status(status: "LicenseStatus", tag: str) -> str:
         case status_module.LicenseState.REFUSED:
             reason = status.reason or Reason.OTHER
             return _refusal(reason, status.message, tag, is_trial=status.is_trial)
+
+
+def _describe_end_of_updates(status: "LicenseStatus", tag: str) -> list[str]:
+    left, until = status.updates_days_left, status.updates_until
+    if left is None or until is None or not 0 <= left <= UPDATES_END_SOON:
+        return []
+    return [texts.text_of("state.updates_end", tag, texts.format_date(until, tag))]
 
 
 def _trial(status: "LicenseStatus", tag: str) -> str:

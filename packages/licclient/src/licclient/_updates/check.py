@@ -373,15 +373,18 @@ def skip_update(session: Session, update: Update) -> None:
 
 
 def is_skipped(session: Session, update: Update) -> bool:
-    """Return whether this is the version that was skipped last; to the letter, and never an important one.
+    """Return whether this is the version that was skipped last; to the letter.
+
+    Never an important one, or a fix of a vulnerability.
 
     True also when that cannot be read: a window that was not asked for must not open by mistake.
     """
+    name, is_pressing = _skipped_name(session, update), update.is_critical or update.is_security
     try:
-        document = session.storage.load(_skipped_name(session, update))
+        document = session.storage.load(name)
     except StateUnreadableError:
-        return not update.is_critical
-    return document is not None and document.get("version") == update.version and not update.is_critical
+        return not is_pressing
+    return document is not None and document.get("version") == update.version and not is_pressing
 
 
 def check_update(update: object) -> None:

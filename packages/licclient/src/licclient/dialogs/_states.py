@@ -14,7 +14,7 @@ from licclient._core.settings import ClientSettings
 from licclient._core.texts import amount, format_date, join_sentences, span, text_of
 from licclient._core.typed_key import Mistyped, repair_key
 from licclient._core.update_model import Downloaded, Update
-from licclient._sentences import sentence_of
+from licclient._sentences import describe_offer, join_all, sentence_of
 from licclient.errors import (
     DownloadCancelledError,
     LicclientError,
@@ -381,6 +381,11 @@ class ActivationState(_Dialog):
         return self._say(code, format_date(license_.expiry, self.language))
 
 
+def is_urgent(update: Update) -> bool:
+    """Return whether an update cannot be skipped; it can be postponed."""
+    return update.is_required or update.is_critical or update.is_security
+
+
 def can_help(problem: BaseException | None) -> bool:
     """Return whether the same key may be found good if it is checked again, and nothing else would help."""
     return isinstance(problem, ServiceUnavailableError | UntrustedResponseError | StateUnreadableError)
@@ -464,16 +469,15 @@ class OfferState(_Dialog):
             case _Phase.SKIPPING:
                 return replace(view, leave=self._button("button.later", is_enabled=False))
             case _:
-                is_urgent = self.update.is_required or self.update.is_critical
                 is_bad = not isinstance(self.problem, DownloadCancelledError | None)
                 return replace(
                     view,
                     message=self._remark(),
                     tone=Tone.BAD if is_bad else Tone.PLAIN,
-                    links=links_for(self.problem, self.settings, self.language),
+                    links=self._links(),
                     go=self._button("button.again" if self.problem else "button.download"),
-                    leave=self._button("button.later"),
-                    skip=None if is_urgent else self._button("button.skip"),
+                    leave=self._button("button.remind" if self.update.is_security else "button.later"),
+                    skip=None if is_urgent(self.update) else self._button("button.skip"),
                 )
 
     def _facts(self) -> str:
@@ -483,6 +487,8 @@ class OfferState(_Dialog):
         facts.append(self._say("update.published", format_date(day, self.language)))
         if self.update.size is not None:
             facts.append(self._say("update.size", amount(self.update.size, self.language)))
+        if self.update.updates_until is not None:
+            facts.append(self._say("update.until", format_date(self.update.updates_until, self.language)))
         return " \u00b7 ".join(facts)
 
     def _remark(self) -> str:
@@ -490,9 +496,22 @@ class OfferState(_Dialog):
             return self._say("update.cut")
         if self.problem is not None:
             return say_problem(self.problem, self.language)
+        remarks = describe_offer(self.update, self.language)
         if self.update.is_required:
-            return self._say("update.required")
-        return self._say("update.important") if self.update.is_critical else ""
+            remarks.insert(0, self._say("update.required"))
+        elif self.update.is_critical and not self.update.is_security:
+            remarks.insert(0, self._say("update.important"))
+        return cut_short(join_all(remarks, self.language))
+
+    def _links(self) -> tuple[Link, ...]:
+        """Return the links that help with a problem; without one, those about the update."""
+        if self.problem is not None:
+            return links_for(self.problem, self.settings, self.language)
+        pages = (
+            ("link.advisory", self.update.advisory if self.update.is_security else None),
+            ("link.renew", self.settings.pages.buy if self.update.is_covered else None),
+        )
+        return tuple(Link(self._say(code), url) for code, url in pages if url)
 
     def _how_far(self) -> str:
         if self.far is None:

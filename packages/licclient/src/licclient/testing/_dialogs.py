@@ -27,7 +27,8 @@ def answer_dialog(*buttons: str, key: str | None = None) -> Iterator[list[str]]:
     Args:
         *buttons: The buttons to press one after the other, by their English text whatever the language is:
             ``"Activate"``, ``"Start trial"``, ``"Not now"``, ``"Close"``; ``"Download"``, ``"Try again"``,
-            ``"Later"``, ``"Skip this version"``, ``"Continue"``. The last one must close it.
+            ``"Later"`` (of a security update: ``"Remind me later"``), ``"Skip this version"``,
+            ``"Continue"``. The last one must close it.
         key: What to type first.
 
     Yields:
