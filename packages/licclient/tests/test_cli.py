@@ -340,7 +340,7 @@ def test_check_reports_what_the_license_covers_and_what_is_fixed(run, service, k
     )
     _, out, _ = run("check", key, "notes", "1.0")
     assert f"\nThis is a security update. It fixes CVE-2026-1234. Advisory: {advisory}\n" in out
-    assert "\nThe license covers this version. The newest is 3.0.\n" in out
+    assert "\nThe license does not cover the newest version, 3.0.\n" in out
     update = json.loads(run("check", key, "notes", "1.0", "--json")[1])["update"]
     assert (
         update

@@ -8,7 +8,7 @@ import pytest
 from stage.flavours import both
 from stage.flows import planned
 
-from licclient import ClientSettings, LicenseClient, LicenseState, Trust
+from licclient import ClientSettings, LicenseClient, LicenseState, Source, Trust
 from licclient._core.records import read_update_check, record_name, write_update_check
 from licclient.errors import LicenseRefusedError
 from licclient.testing import MemoryStorage
@@ -216,6 +216,35 @@ def test_a_security_release_cannot_be_skipped(license_service, make):
     client.skip_update(replace(update, is_security=False))
     assert client.is_skipped(replace(update, is_security=False))
     assert not client.is_skipped(update)
+
+
+def test_a_signed_license_has_the_end_of_updates(license_service, make, today):
+    """It is part of what was signed, online and from memory; so it is in a license file (D-62)."""
+    key = license_service.issue("Notes", slug="notes", updates_until=today(), activated=True)
+    client = make(trust=Trust(public_keys=["ed25519:" + "A" * 43]))
+    for force in (True, False):
+        license_ = client.verify(force=force)
+        assert (license_.updates_until, license_.is_authenticated) == (today(), True)
+    file = license_service.issue_file(key, client.license_file.request())
+    client.license_file.install(file)
+    status = client.status()
+    assert (status.source, status.updates_until, status.updates_days_left) == (Source.FILE, today(), 0)
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        {"security": True, "advisory": "http://notes.example"},
+        {"security": True, "cves": ["2026-1234"]},
+        {"security": True, "cves": [1]},
+        {"advisory": ADVISORY},
+        {"cves": CVES},
+    ],
+)
+def test_a_release_that_a_client_would_not_read_is_a_slip_of_the_test(license_service, release):
+    """It is an error where it is published."""
+    with pytest.raises(ValueError, match=r"advisory|cves"):
+        license_service.publish("2.0", **release)
 
 
 # --- pinned release keys (D-322) ------------------------------------------------------------------

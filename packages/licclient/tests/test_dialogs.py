@@ -664,7 +664,7 @@ def test_what_is_to_be_said_of_an_update_comes_together():
     assert state.view().message == (
         "This version is no longer supported. Please update."
         " This is a security update. Please install it soon."
-        " Your license covers this version. The newest is 3.0; to get it, please renew the license."
+        " Your license does not cover the newest version, 3.0. To get it, please renew the license."
     )
     assert [link.text for link in state.view().links] == ["Security advisory", "Renew the license"]
     failed, _ = play(state, GO, Ended(REFUSED))

@@ -326,5 +326,7 @@ def test_a_check_names_what_the_license_does_not_cover(language):
     update = Update("Notes", "notes", "1.9", "", NOON, latest_version="3.0", is_security=True)
     heading = text_of("update.heading", language, "Notes 1.9") + "."
     security, covered = text_of("update.security", language), text_of("update.covered", language, "3.0")
-    expected = join_sentences(join_sentences(heading, security, language), covered, language)
+    expected = join_sentences(join_sentences(heading, security, language), uncovered, language)
     assert explain(UpdateCheck(update, "", latest_version="3.0"), language) == expected
+    plain = UpdateCheck(replace(update, is_security=False), "", latest_version="3.0")
+    assert explain(plain, language) == join_sentences(heading, covered, language)

@@ -294,8 +294,8 @@ def test_a_security_update_is_read_about_and_postponed(hands, client, service, s
     service.listing = lambda version, **changes: listing(version, **changes) | members
     update = _offer(hands, client, folder)
     assert hands.message() == (
-        "This is a security update. Please install it soon. Your license covers this version."
-        " The newest is 3.0; to get it, please renew the license."
+        "This is a security update. Please install it soon."
+        " Your license does not cover the newest version, 3.0. To get it, please renew the license."
     )
     assert sorted(hands.buttons()) == ["Download", "Remind me later"]
     hands.follow("Security advisory")

@@ -88,7 +88,9 @@ def describe_offer(update: "Update", tag: str) -> list[str]:
     """Return the sentences about what an update fixes, and what the license does not cover."""
     sentences = [texts.text_of("update.security", tag)] if update.is_security else []
     if update.latest_version is not None:
-        sentences.append(texts.text_of("update.covered", tag, update.latest_version))
+        # A security release may be newer than what the license covers.
+        code = "uncovered" if update.is_security else "covered"
+        sentences.append(texts.text_of(f"update.{code}", tag, update.latest_version))
     return sentences
 
 

@@ -215,7 +215,7 @@ def _check(args: argparse.Namespace, output: Output, client: LicenseClient) -> i
     lines += ["This is an important update."] if update.is_critical else []
     lines += [_describe_security(update)] if update.is_security else []
     if update.is_covered:
-        lines += [f"The license covers this version. The newest is {update.latest_version}."]
+        lines += [f"The license does not cover the newest version, {update.latest_version}."]
     lines += [update.changelog_text] if update.changelog_text else []
     output.result({"update": update_document(update)}, *lines)
     return YES

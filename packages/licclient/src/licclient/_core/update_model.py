@@ -63,7 +63,7 @@ class Update:
 
     @property
     def is_covered(self) -> bool:
-        """Whether it is the newest version that the license covers, and there is a newer one."""
+        """Whether it is the newest version that the license may have, and there is a newer one."""
         return self.latest_version is not None
 
     @property

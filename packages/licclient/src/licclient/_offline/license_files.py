@@ -163,7 +163,14 @@ class InstalledLicenseFile:
         if isinstance(result, License):
             when = license_file.issued_at, Source.FILE, None, license_file.ends_at
             valid = status.LicenseStatus(status.LicenseState.VALID, *about, left, *when, update)
-            return replace(valid, is_trial=result.is_trial, entitlements=result.entitlements)
+            until = result.updates_until
+            return replace(
+                valid,
+                is_trial=result.is_trial,
+                entitlements=result.entitlements,
+                updates_until=until,
+                updates_days_left=None if until is None else (until - now.date()).days,
+            )
         reason = result.reason if isinstance(result, LicenseRefusedError) else None
         state = status.LicenseState.UNCONFIRMED if reason is None else status.LicenseState.REFUSED
         return status.LicenseStatus(

@@ -15,7 +15,8 @@ from packaging.version import Version
 
 from licclient._core.model import Entitlements, read_entitlements, write_entitlements
 from licclient._core.policy import is_below, is_newer, is_version
-from licclient._core.responses import MANIFEST_HEADER
+from licclient._core.requests import is_https_address
+from licclient._core.responses import MANIFEST_HEADER, is_cve
 from licclient._core.settings import read_slug
 from licclient._core.typed_key import is_license_key
 from licclient._trials.fake import FakeTrials
@@ -133,8 +134,15 @@ class Release:
     cves: Collection[str] = ()
 
     def __post_init__(self) -> None:
-        """Check the fields."""
+        """Check the fields, as clients do: they would leave a wrong advisory or id out."""
         check_fields(self)
+        if self.advisory is not None and not is_https_address(self.advisory):
+            raise ValueError(f"advisory must be an https address, not {self.advisory[:40]!r}")
+        wrong = [cve for cve in self.cves if not is_cve(cve)]
+        if wrong:
+            raise ValueError(f"cves must be ids such as CVE-2026-1234, not {str(wrong[0])[:40]!r}")
+        if (self.advisory is not None or self.cves) and not self.security:
+            raise ValueError("advisory and cves are for a release with security=True")
 
     def is_critical(self, installed: str) -> bool:
         """Return whether it is important for an installed version."""

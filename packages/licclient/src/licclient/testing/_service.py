@@ -389,7 +389,8 @@ class LicenseService:
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: PEP 440 cannot read the version, or it is no slug.
+            ValueError: PEP 440 cannot read the version, it is no slug, the advisory is no `https` address, or
+                an id is none of a vulnerability.
         """
         for argument, value in (("version", version), ("critical_below", critical_below or "0")):
             if not is_version(value):
