@@ -23,13 +23,13 @@ PURE_TESTS = {
     "response_signatures schedule seats settings signed_releases status trials typed_key versions",
     "licconform": "client_cases runner server_cases",
     "licserver": "api_requests api_responses byte_ranges changelogs channel_choice characters "
-    "client_addresses clock_readings console_units damaged_keys dates_and_versions decisions "
+    "client_addresses clock_readings console_units covered_offers damaged_keys dates_and_versions decisions "
     "domain_matching download_links ed25519_keys entitlements environment_matching feed_choice "
     "feed_documents foreign_exports hosts languages license_files mail_addresses masking moves "
     "offline_requests outbound_addresses patch_headers personal_addresses php_versions phrases prepared_hmac "
     "rare_values release_manifests response_signatures rollback_reports rollout seat_decisions "
     "shop_changes shop_contracts shop_earlier shop_facts shop_questions shop_readers shop_reading "
-    "shop_signatures shop_standard sign_in_codes totp trial_decisions use_requests "
+    "shop_signatures shop_standard security_notices sign_in_codes totp trial_decisions use_requests "
     "webhook_signatures wordpress_fields",
 }
 """The tests of each package's pure modules: `packages/*/tests/test_*.py`."""

@@ -159,6 +159,11 @@ PAGES = {
         after="rm sold ann.json; licserver license list | grep -c photo-lab; "
         "! licserver customer export ann@example.com",
     ),
+    "docs/server/covered-versions.md": Page(
+        before="licserver product add photo-suite --name 'Photo Suite' --support-policy; "
+        "printf zip >photo-suite-1.4.3.zip",
+        after="licserver release list photo-suite --json | grep -c 'security.: true'",
+    ),
     "docs/server/minimum-version.md": Page(before=PHOTO_LAB),
     "docs/server/moving-in.md": Page(after="licserver license list | grep -c photo-lab"),
     "docs/server/processes.md": Page(),

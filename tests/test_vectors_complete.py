@@ -74,10 +74,12 @@ def test_every_status() -> None:
 
 def test_every_field() -> None:
     """Each field of sections 2 and 7 occurs, and no body has a field beyond them."""
-    assert _fields(VERIFY, 200) == {"valid", "product", "expiry", "lifetime", "entitlements", "trial"}
+    specified = {"valid", "product", "expiry", "lifetime"}
+    assert _fields(VERIFY, 200) - specified == {"entitlements", "trial", "updates_until"}
     assert _fields(VERIFY, 403) == _fields(VERIFY, 404) == {"valid", "reason"}
     assert _fields(VERIFY, 422) == {"message", "errors"}
-    assert _fields(UPDATE, 200) - {"channel", "minimum_version"} == {  # extensions (D-227, D-229)
+    extensions = {"channel", "minimum_version", "updates_until", "latest_version", "security"}
+    assert _fields(UPDATE, 200) - extensions == {  # D-227, D-229, D-330, D-331
         "name",
         "slug",
         "version",

@@ -16,7 +16,7 @@ from licclient.testing import LicenseClock, LicenseService
 BEYOND = {"subscription_ended_at", "subscription_id", "allowed", "withdrawn", "tested"}
 PLAYED = {
     *("verify", "update-check", "imported-keys", "platforms", "labels", "entitlements", "trials"),
-    *("seats", "channels"),
+    *("seats", "channels", "covered"),
 }
 BEYOND_CASES = {
     "update-name-is-current",
@@ -52,7 +52,8 @@ def _stocked(case: Case) -> LicenseService:
             details = {
                 name: release[name] for name in ("changelog", "platform", "channel") if name in release
             }
-            service.publish(release["version"], slug=slug, **details)
+            notice = {"security": True, **release["security"]} if "security" in release else {}
+            service.publish(release["version"], slug=slug, **details, **notice)
     clock.now = case.now
     for license_ in case.given["licenses"]:
         product = products[license_["product"]]
@@ -63,7 +64,7 @@ def _stocked(case: Case) -> LicenseService:
             expires=_day(license_.get("expires_on")),
             lifetime=license_.get("lifetime", False),
             slots=license_.get("slots", 1),
-            support_until=_day(license_.get("support_until")) if product["support_policy"] else None,
+            **_end_of_updates(product, license_),
             entitlements=_entitlements(product, license_),
             seats=license_.get("floating_seats"),
             channels=license_.get("channels", ()),
@@ -82,6 +83,13 @@ def _stocked(case: Case) -> LicenseService:
     for trial in case.given.get("trials", ()):
         service._endpoints.trials.start(trial["slug"], trial["machine"], trial["license"])
     return service
+
+
+def _end_of_updates(product: dict[str, Any], license_: dict[str, Any]) -> dict[str, Any]:
+    if not product["support_policy"]:
+        return {}
+    name = "updates_until" if product.get("after_support") == "covered" else "support_until"
+    return {name: _day(license_.get("support_until"))}
 
 
 def _hold_seats(service: LicenseService, case: Case, license_: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from licserver.database.repositories import Repositories
 from licserver.database.repositories.trials import TrialClient
 from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
 from licserver.domain.records import (
+    AfterSupport,
     Environment,
     EnvironmentPolicy,
     IssuedLicense,
@@ -97,6 +98,7 @@ class World:
                     product["support_policy"],
                     accepts_imported_keys=product.get("accept_imported_keys", False),
                     trial_days=product.get("trial_days", 0),
+                    after_support=AfterSupport(product.get("after_support", "none")),
                 ),
                 self.clock(),
             )
@@ -130,6 +132,7 @@ class World:
         channel: str = "stable",
         rollout: str | None = None,
         critical_below: str | None = None,
+        security: dict[str, Any] | None = None,
         **wordpress: str,
     ) -> bytes:
         """Publish a file of our making, with what somebody signed about it; returns its bytes."""
@@ -157,6 +160,7 @@ class World:
             WordPressFields(**wordpress),
             channel=channel,
             critical_below=critical_below,
+            security=None if security is None else json.dumps(security),
         )
         if withdrawn:
             self.services.releases.withdraw(slug, version)

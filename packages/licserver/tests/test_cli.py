@@ -56,6 +56,7 @@ def test_products_are_added_listed_and_renamed(cli):
     )
     record = {"slug": "pro", "environment": "domain", "support_policy": True, "accept_imported_keys": False}
     record |= {"customer_moves": 3, "trial_days": 0, "public_feed": False, "minimum_version": None}
+    record |= {"after_support": "none"}
     record |= {"latest": None, "name": "Pro"}
     assert json.loads(added) == record
     assert cli("product", "rename", "app", "--name", "App II", "--yes") == "renamed app: App II\n"
@@ -69,6 +70,8 @@ def test_products_are_added_listed_and_renamed(cli):
         "ACCEPT",
         "IMPORTED",
         "KEYS",
+        "AFTER",
+        "SUPPORT",
         "CUSTOMER",
         "MOVES",
         "TRIAL",

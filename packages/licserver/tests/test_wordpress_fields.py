@@ -3,7 +3,8 @@
 import pytest
 
 from licserver.domain.records import WordPressFields
-from licserver.domain.wordpress import MAX_URL, read_fields
+from licserver.domain.text import MAX_URL
+from licserver.domain.wordpress import read_fields
 from licserver.errors import InvalidInputError
 
 PAGE = "https://example.com/app"

@@ -17,12 +17,24 @@ from licserver.cli.common import (
 )
 from licserver.cli.output import echo
 from licserver.domain.entitlements import Plan, format_grants, parse_grants
-from licserver.domain.records import CUSTOMER_MOVES, DEFAULT_POLICY, EnvironmentPolicy, Product
+from licserver.domain.records import (
+    CUSTOMER_MOVES,
+    DEFAULT_POLICY,
+    AfterSupport,
+    EnvironmentPolicy,
+    Product,
+)
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
 from licserver.services.products import describe_rename
 
 _POLICIES = click.Choice([policy.value for policy in EnvironmentPolicy])
+_after_support_option = click.option(
+    "--after-support",
+    type=click.Choice([choice.value for choice in AfterSupport]),
+    callback=lambda _context, _parameter, value: value and AfterSupport(value),
+    help="What a license whose support is over can download: nothing, or the newest version of its period.",
+)
 
 
 product_group = Commands("product", help="Add, list, change and rename products.")
@@ -60,6 +72,7 @@ product_group = Commands("product", help="Add, list, change and rename products.
 )
 @click.option("--trial-days", type=int, default=0, metavar="N", help="How long a trial lasts; 0 for none.")
 @click.option("--public-feed", is_flag=True, help="Offer updates to other updaters without a license.")
+@_after_support_option
 def add_product(
     services: Services, printer: Printer, slug: str, name: str, environment: str, **rules: Any
 ) -> None:
@@ -72,7 +85,7 @@ def add_product(
 def list_products(services: Services, printer: Printer) -> None:
     """List all products."""
     records = map(_product_record, services.products.list_all())
-    printer.table(records, (24, 11, 14, 20, 14, 10, 11, 16, 12, 0), "no products yet")
+    printer.table(records, (24, 11, 14, 20, 13, 14, 10, 11, 16, 12, 0), "no products yet")
 
 
 @services_command("rename", product_group)
@@ -117,6 +130,7 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str, *
     default=None,
     help="Whether feeds for other updaters (Sparkle, Tauri, Velopack) need no license.",
 )
+@_after_support_option
 @click.option(
     "--minimum-version",
     metavar="VERSION",
@@ -155,6 +169,7 @@ def _product_record(product: Product) -> dict[str, Any]:
         "environment": product.policy.value,
         "support_policy": product.has_support_policy,
         "accept_imported_keys": product.accepts_imported_keys,
+        "after_support": product.after_support.value,
         **pick(product, "customer_moves", "trial_days", "public_feed", "minimum_version"),
         "latest": product.latest.version if product.latest else None,
         "name": product.name,

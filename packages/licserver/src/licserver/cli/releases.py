@@ -17,6 +17,7 @@ from licserver.cli.signing import (
 )
 from licserver.domain.offers import RolloutOptions
 from licserver.domain.records import STABLE, Release, WordPressFields
+from licserver.domain.security_notices import read_notice
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.release_manifests import ManifestSigner
@@ -65,6 +66,9 @@ def _wordpress_options(function: Function) -> Function:
     metavar="VERSION",
     help="Offer it to installations below VERSION at once, as important.",
 )
+@click.option("--security", "is_security", is_flag=True, help="Offer it to each key that was ever valid.")
+@click.option("--advisory", default="", metavar="URL", help="With --security: the page about what it fixes.")
+@click.option("--cve", "cves", multiple=True, metavar="ID", help="With --security: CVE-2026-1234; several.")
 @_wordpress_options
 @signing_options
 def publish(
@@ -78,6 +82,9 @@ def publish(
     changelog_file: Path | None,
     rollout: str | None,
     critical_below: str | None,
+    is_security: bool,
+    advisory: str,
+    cves: tuple[str, ...],
     signer: ManifestSigner | None,
     **texts: str,
 ) -> None:
@@ -85,7 +92,9 @@ def publish(
 
     With --platform it is offered to apps on that platform only, and the version may have files for others.
     With --channel it is offered to apps and licenses with that channel only; `release promote` ends that.
+    With --security it is offered to apps below it whatever their license covers, unless that is revoked.
     """
+    security = read_notice(advisory, cves, is_security=is_security)
     if changelog is not None and changelog_file is not None:
         raise InvalidInputError("give --changelog or --changelog-file, not both")
     if changelog_file is not None:
@@ -93,7 +102,15 @@ def publish(
     wordpress = WordPressFields(**{name: texts.pop(name) for name in _WORDPRESS})
     reach = RolloutOptions(rollout, critical_below)
     release = services.releases.publish(
-        slug, version, file, changelog or "", signer, reach=reach, wordpress=wordpress, **texts
+        slug,
+        version,
+        file,
+        changelog or "",
+        signer,
+        reach=reach,
+        wordpress=wordpress,
+        security=security,
+        **texts,
     )
     record = _release_record(release)
     audience = services.releases.describe_audience(slug, release)
@@ -137,7 +154,9 @@ def renew(services: Services, printer: Printer, signer: ManifestSigner | None, *
 def list_releases(services: Services, printer: Printer, slug: str) -> None:
     """List the versions of the product SLUG, a line for each file."""
     releases = services.releases.list_all(slug)
-    printer.table(map(_release_record, releases), (14, 16, 10, 24, 24, 24, 12, 12, 30, 0), "no versions yet")
+    printer.table(
+        map(_release_record, releases), (14, 16, 10, 24, 24, 24, 12, 8, 12, 30, 0), "no versions yet"
+    )
 
 
 @services_command("patches", release_group)
@@ -203,6 +222,7 @@ def _release_record(release: Release) -> dict[str, Any]:
         **pick(release, "channel", "published_at", "withdrawn_at"),
         "signed_until": manifest and manifest.expires_at,
         "for_updaters": release.file_signatures is not None,
+        "security": release.security is not None,
         "size": release.artifact.size,
         "file": release.artifact.file_name,
         "sha256": release.artifact.sha256.hex(),

@@ -11,8 +11,9 @@ import enum
 import re
 import secrets
 import string
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import MAXYEAR, date, datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -251,7 +252,9 @@ class UpdateRefusal(enum.Enum):
 class Offer(NamedTuple):
     """The latest release; with a download link if `downloadable` (D-25).
 
-    `is_critical`: the vendor declares it important for the installed version (D-231).
+    `is_critical`: the vendor declares it important for the installed version (D-231). Of a license whose
+    support is over, only releases until `covered_until` may be downloaded; `latest_version` is that of a
+    newer one (D-330). `fix` is the security release that it may have in any case (D-331).
     """
 
     product: Product
@@ -259,32 +262,107 @@ class Offer(NamedTuple):
     license: LicenseSnapshot
     downloadable: bool
     is_critical: bool = False
+    covered_until: date | None = None
+    latest_version: str | None = None
+    fix: Release | None = None
 
 
 UpdateVerdict = Offer | UpdateRefusal
 
 
 def evaluate_update(
-    license_: LicenseSnapshot | None, product: Product | None, now: datetime, *, imported: bool = False
+    license_: LicenseSnapshot | None,
+    product: Product | None,
+    now: datetime,
+    *,
+    imported: bool = False,
+    installed: str = "",
 ) -> UpdateVerdict:
     """Decide an update check for the product with the requested slug (spec 4.2, D-20).
 
-    Neither the environment (D-22) nor the installed version (D-24) counts. The key comes first, so that
-    slugs cannot be guessed without a key. `imported`: the key is from another system.
+    The environment does not count (D-22), nor does the installed version (D-24) but for security releases.
+    The key comes first, so that slugs cannot be guessed without a key. `imported`: the key is from another
+    system.
     """
     if license_ is None or license_.revoked_at is not None:
         return UpdateRefusal.INVALID_LICENSE
     if imported and not license_.accepts_imported_keys:
         return UpdateRefusal.INVALID_LICENSE
+    fix = None if product is None else _find_fix(product, license_, installed)
     if is_expired(license_, now):
-        return UpdateRefusal.LICENSE_EXPIRED
+        if product is None or fix is None or license_.trial:
+            return UpdateRefusal.LICENSE_EXPIRED
+        return _offer_fix(product, license_, fix)
     if product is None:
         return UpdateRefusal.PRODUCT_NOT_FOUND
     if product.id != license_.product_id:
         return UpdateRefusal.PRODUCT_MISMATCH
     if product.latest is None:
         return UpdateRefusal.NO_VERSIONS
-    return Offer(product, product.latest, license_, downloadable=not is_support_over(product, license_, now))
+    offer = Offer(product, product.latest, license_, downloadable=True, fix=fix)
+    if not is_support_over(product, license_, now):
+        return offer
+    if (covered := _find_covered(offer)) is not None:
+        return covered
+    return offer._replace(downloadable=False) if fix is None else _offer_fix(product, license_, fix)
+
+
+def _find_fix(product: Product, license_: LicenseSnapshot, installed: str) -> Release | None:
+    """Return the security release for an installed version, whatever the license covers (D-331).
+
+    It is the highest with the installed major version, or of all without such a one: after the fix of the
+    installed major version, no higher one comes for nothing.
+    """
+    version = parse_version(installed) if product.fixes and product.id == license_.product_id else None
+    if version is None:
+        return None
+    fixes = [(Version(fix.version), fix) for fix in product.fixes]
+    of_major = [pair for pair in fixes if pair[0].major == version.major]
+    highest, fix = max(of_major or fixes, key=lambda pair: (pair[0], pair[1].platform))
+    return fix if version < highest else None
+
+
+def _offer_fix(product: Product, license_: LicenseSnapshot, fix: Release) -> Offer:
+    """Return the offer of a security release alone."""
+    latest = fix if product.latest is None else product.latest
+    newer = latest.version if is_below(fix.version, latest.version) else None
+    return Offer(
+        product._replace(candidates=(fix,)),
+        fix,
+        license_,
+        downloadable=True,
+        covered_until=date.min,
+        latest_version=newer,
+        fix=fix,
+    )
+
+
+def _find_covered(offer: Offer) -> Offer | None:
+    """Return the offer of what was published within the support period; None if nothing is to be offered."""
+    until = offer.license.support_until
+    of_period = [covered for covered in offer.product.covered if until is not None and covered.since <= until]
+    if not of_period:
+        return None
+    candidates = of_period[-1].candidates
+    is_latest = candidates[0].id == offer.release.id
+    return offer._replace(
+        product=offer.product._replace(candidates=candidates),
+        release=candidates[0],
+        covered_until=until,
+        latest_version=None if is_latest else offer.release.version,
+    )
+
+
+def published_on(release: Release) -> date:
+    """Return the day on which a release was published, in UTC, as support periods are."""
+    return release.published_at.astimezone(UTC).date()
+
+
+def is_covered(offer: Offer, release: Release) -> bool:
+    """Return whether the license of an offer covers a release of the same product."""
+    if offer.covered_until is None or (offer.fix is not None and release.id == offer.fix.id):
+        return True
+    return published_on(release) <= offer.covered_until
 
 
 def parse_version(text: str) -> Version | None:
@@ -293,6 +371,17 @@ def parse_version(text: str) -> Version | None:
         return Version(text)
     except ValueError:  # InvalidVersion, or Python's limit of digits in a number
         return None
+
+
+_parse = lru_cache(maxsize=256)(parse_version)  # customers have the same few versions
+
+
+def is_below(version: str, limit: str | None) -> bool:
+    """Return whether a version is lower than `limit`; False if either cannot be parsed."""
+    if limit is None:
+        return False
+    parsed, parsed_limit = _parse(version), _parse(limit)
+    return parsed is not None and parsed_limit is not None and parsed < parsed_limit
 
 
 def version_key(version: Version) -> str:
@@ -306,6 +395,25 @@ def latest(releases: Iterable[Release], platform: str = "", channel: str = STABL
     A platform's own file takes precedence over the default file of the same version. A channel other than
     `stable` offers its highest release, pre-release or not (D-227).
     """
+    # The empty text sorts first.
+    order = (
+        (version, release.platform, release)
+        for version, release in _list_offered(releases, platform, channel)
+    )
+    return max(order, key=lambda candidate: candidate[:2], default=(None, None, None))[2]
+
+
+def list_fixes(
+    releases: Sequence[Release], channels: Collection[str] = (), platform: str = ""
+) -> tuple[Release, ...]:
+    """Return the security releases that the channels or `stable` offer to a platform."""
+    fixes = [release for release in releases if release.security is not None]
+    return tuple(
+        release for channel in {STABLE, *channels} for _, release in _list_offered(fixes, platform, channel)
+    )
+
+
+def _list_offered(releases: Iterable[Release], platform: str, channel: str) -> list[tuple[Version, Release]]:
     readable = [
         (version, release)
         for release in releases
@@ -315,9 +423,7 @@ def latest(releases: Iterable[Release], platform: str = "", channel: str = STABL
         and (version := parse_version(release.version)) is not None
     ]
     stable = [pair for pair in readable if channel == STABLE and not pair[0].is_prerelease]
-    # The empty text sorts first.
-    order = ((version, release.platform, release) for version, release in stable or readable)
-    return max(order, key=lambda candidate: candidate[:2], default=(None, None, None))[2]
+    return stable or readable
 
 
 def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> dict[str, Release]:

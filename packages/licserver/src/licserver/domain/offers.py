@@ -15,11 +15,20 @@ from licserver.domain.decisions import (
     Offer,
     UpdateRefusal,
     UpdateVerdict,
+    is_below,
     latest,
     latest_by_platform,
     parse_version,
+    published_on,
 )
-from licserver.domain.records import STABLE, LicenseSnapshot, Product, Release, Rollout
+from licserver.domain.records import (
+    STABLE,
+    CoveredReleases,
+    LicenseSnapshot,
+    Product,
+    Release,
+    Rollout,
+)
 from licserver.errors import InvalidInputError
 
 # --- channels ---------------------------------------------------------------------------------
@@ -194,32 +203,51 @@ def find_candidates(
     return tuple(candidates)
 
 
-_parse = lru_cache(maxsize=256)(parse_version)  # customers have the same few versions
-
-
-def is_below(version: str, limit: str | None) -> bool:
-    """Return whether a version is lower than `limit`; False if either cannot be parsed."""
-    if limit is None:
-        return False
-    parsed, parsed_limit = _parse(version), _parse(limit)
-    return parsed is not None and parsed_limit is not None and parsed < parsed_limit
+def list_covered(
+    releases: Sequence[Release], channels: Collection[str], platform: str
+) -> tuple[CoveredReleases, ...]:
+    """Return what is offered to licenses whose support ended, by the day of the end (D-330)."""
+    covered: list[CoveredReleases] = []
+    for day in sorted(set(map(published_on, releases))):
+        until_then = [release for release in releases if published_on(release) <= day]
+        candidates = find_candidates(until_then, channels, platform)
+        if candidates and (not covered or candidates != covered[-1].candidates):
+            covered.append(CoveredReleases(day, candidates))
+    return tuple(covered)
 
 
 def apply_rollout(verdict: UpdateVerdict, installation: Installation, now: datetime) -> UpdateVerdict:
-    """Replace an offer that does not reach an installation; mark critical releases (D-231)."""
+    """Replace an offer that does not reach an installation; mark critical releases (D-231).
+
+    A security release reaches each installation that is below it (D-331).
+    """
     if not isinstance(verdict, Offer):
         return verdict
-    release = verdict.release
+    reached = _find_reached(verdict, installation, now)
+    fix = verdict.fix
+    if fix is None or (reached is not None and not is_below(reached.release.version, fix.version)):
+        return reached or UpdateRefusal.NO_VERSIONS
+    newer = verdict.latest_version or verdict.release.version
+    return verdict._replace(
+        release=fix,
+        is_critical=is_below(installation.version, fix.critical_below),
+        latest_version=newer if is_below(fix.version, newer) else None,
+    )
+
+
+def _find_reached(offer: Offer, installation: Installation, now: datetime) -> Offer | None:
+    """Return the offer of the first candidate that reaches an installation."""
+    release = offer.release
     if release.rollout is None and release.critical_below is None:
-        return verdict
-    offered = verdict.product.candidates
-    important = [is_below(installation.version, candidate.critical_below) for candidate in offered]
-    for index, candidate in enumerate(offered):
+        return offer
+    candidates = offer.product.candidates
+    important = [is_below(installation.version, candidate.critical_below) for candidate in candidates]
+    for index, candidate in enumerate(candidates):
         # If the next version is critical as well, it is offered at once, and this version by its share.
         is_needed = important[index] and not any(important[index + 1 : index + 2])
-        if is_needed or _reaches(candidate, verdict.product.slug, installation, now):
-            return verdict._replace(release=candidate, is_critical=important[index])
-    return UpdateRefusal.NO_VERSIONS
+        if is_needed or _reaches(candidate, offer.product.slug, installation, now):
+            return offer._replace(release=candidate, is_critical=important[index])
+    return None
 
 
 def _reaches(release: Release, slug: str, installation: Installation, now: datetime) -> bool:
@@ -232,7 +260,7 @@ def _reaches(release: Release, slug: str, installation: Installation, now: datet
         rollout is None
         or installation.is_manual
         or bucket(slug, release.version, installation.domain) < current_share(rollout, now)
-        or (_parse(installed) is not None and not is_below(installed, release.version))
+        or (parse_version(installed) is not None and not is_below(installed, release.version))
     )
 
 
@@ -290,7 +318,7 @@ def list_releases(
         of_channel = tuple(
             release for release in offered if release.channel == name and release.id not in known
         )
-        reached = _list_reached(offer, of_channel, installation, now)
+        reached = _list_reached(offer._replace(fix=None), of_channel, installation, now)
         listed += [listed_release._replace(is_on_request=True) for listed_release in reached]
     return listed
 

@@ -69,6 +69,7 @@ class LicenseSnapshot(NamedTuple):
     plan: str | None = None  # what its plan grants now, as stored (`entitlements.dump`)
     overrides: str | None = None  # as stored
     trial: bool = False
+    has_updates_until: bool = False  # responses name the end of its updates, as its product wants
 
 
 STABLE: Final = "stable"
@@ -108,10 +109,17 @@ class WordPressFields(NamedTuple):
 NO_FIELDS: Final = WordPressFields()
 
 
+class SecurityNotice(NamedTuple):
+    """The vulnerabilities that a release fixes."""
+
+    advisory: str | None = None  # the https address of a page about them
+    cves: tuple[str, ...] = ()  # such as CVE-2026-1234
+
+
 class Release(NamedTuple):
     """A file of a published version; only withdrawal, manifest, channel, rollout and `wordpress` can change.
 
-    All files of a version have the same channel, rollout, `critical_below` and `wordpress`.
+    All files of a version have the same channel, rollout, `critical_below`, `security` and `wordpress`.
     """
 
     id: int
@@ -128,6 +136,24 @@ class Release(NamedTuple):
     critical_below: str | None = None  # installed versions below need this update
     wordpress: WordPressFields = NO_FIELDS
     file_signatures: str | None = None  # for other updaters (`protocol.file_signatures`)
+    security: SecurityNotice | None = None  # of a security release (D-331)
+
+
+class AfterSupport(enum.StrEnum):
+    """The offer to a license whose support period is over."""
+
+    NONE = "none"  # the latest version, without a download (spec 4.2)
+    COVERED = "covered"  # the newest version that was published within the period (D-330)
+
+
+class CoveredReleases(NamedTuple):
+    """The releases that a license is offered whose support ended on a day from `since` on.
+
+    They are `candidates` as of a product, when nothing later was published.
+    """
+
+    since: date
+    candidates: tuple[Release, ...]
 
 
 CUSTOMER_MOVES: Final = 3
@@ -150,6 +176,9 @@ class Product(NamedTuple):
     trial_days: int = 0  # length of the trial of a machine; 0 for no trials
     minimum_version: str | None = None  # below it an installation is no longer supported
     public_feed: bool = False  # other updaters need no license (`web.feeds`)
+    after_support: AfterSupport = AfterSupport.NONE
+    covered: tuple[CoveredReleases, ...] = ()  # with `AfterSupport.COVERED`, the earliest first
+    fixes: tuple[Release, ...] = ()  # security releases for the channels and the platform of a request
 
     @property
     def latest(self) -> Release | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from licserver import libraries
 from licserver.domain.decisions import KEY_PREFIX, is_license_key
@@ -239,3 +240,18 @@ def _format_detail(value: Any, *, is_list: bool = True) -> str:
 
 AMBIGUOUS_PATH: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 """What a proxy or a browser may read as another path than aiohttp does (D-155)."""
+
+
+MAX_URL: Final = 500  # characters
+_NOT_IN_URLS: Final = set(' "#<>@[\\]^`{|}')
+
+
+def is_https(url: str) -> bool:
+    """Return whether text is a complete https address that a page can show as it is."""
+    try:
+        parts = urlsplit(url)
+        is_complete = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    printable = url.isascii() and url.isprintable() and not _NOT_IN_URLS & {*url}
+    return is_complete and printable and len(url) <= MAX_URL

@@ -19,6 +19,7 @@ from licserver.domain.decisions import (
     UpdateRefusal,
     Valid,
     VerifyRefusal,
+    is_below,
     is_platform,
     visible_expiry,
 )
@@ -317,7 +318,8 @@ def verify_response(verdict: Valid | VerifyRefusal) -> ApiResponse:
         return _refused(verdict)
     license_ = verdict.license
     expiry, plan, overrides = visible_expiry(license_), license_.plan, license_.overrides
-    return _valid(license_.product_name, expiry, license_.lifetime, plan, overrides, license_.trial)
+    until = license_.support_until if license_.has_updates_until else NO_UPDATES_UNTIL
+    return _valid(license_.product_name, expiry, license_.lifetime, plan, overrides, license_.trial, until)
 
 
 @lru_cache(maxsize=16)
@@ -328,13 +330,31 @@ def _refused(refusal: VerifyRefusal) -> ApiResponse:
 
 @lru_cache(maxsize=4096)  # most customers get the same response
 def _valid(
-    product: str, expiry: date | None, lifetime: bool, plan: str | None, overrides: str | None, trial: bool
+    product: str,
+    expiry: date | None,
+    lifetime: bool,
+    plan: str | None,
+    overrides: str | None,
+    trial: bool,
+    updates_until: date | None,
 ) -> ApiResponse:
     day = expiry.isoformat() if expiry else None
     body: dict[str, Any] = {"valid": True, "product": product, "expiry": day, "lifetime": lifetime}
     if (entitlements := resolve_stored(plan, overrides)) is not None:
         body["entitlements"] = entitlements
-    return json_response(200, {**body, "trial": True} if trial else body)
+    if trial:
+        body["trial"] = True
+    return json_response(200, body | _updates_until(updates_until))
+
+
+NO_UPDATES_UNTIL: Final = date.min
+"""In the place of a date: the product's responses do not name the end of updates."""
+
+
+def _updates_until(until: date | None) -> dict[str, str | None]:
+    if until is NO_UPDATES_UNTIL:
+        return {}
+    return {"updates_until": None if until is None else until.isoformat()}
 
 
 def invalid_verify_response(invalid: InvalidRequest) -> ApiResponse:
@@ -353,13 +373,22 @@ _UPDATE_REFUSALS: Final = {  # spec 7
 }
 
 
-def update_response(verdict: Offer | UpdateRefusal, download_url: str | None) -> ApiResponse:
+def update_response(
+    verdict: Offer | UpdateRefusal, download_url: str | None, installed: str = ""
+) -> ApiResponse:
     """Format the response to an update check (spec 2, spec 7); `download_url` None omits the field."""
     if isinstance(verdict, UpdateRefusal):
         return error_response(*_UPDATE_REFUSALS[verdict])
     product = verdict.product
     before, after = _around_link(
-        product.name, product.slug, verdict.release, product.minimum_version, verdict.is_critical
+        product.name,
+        product.slug,
+        verdict.release,
+        product.minimum_version,
+        verdict.is_critical,
+        verdict.license.support_until if verdict.license.has_updates_until else NO_UPDATES_UNTIL,
+        verdict.latest_version,
+        is_fix=verdict.release.security is not None and is_below(installed, verdict.release.version),
     )
     if download_url is None:
         return ApiResponse(200, before + after)
@@ -369,7 +398,15 @@ def update_response(verdict: Offer | UpdateRefusal, download_url: str | None) ->
 
 @lru_cache(maxsize=1024)  # only the link differs between customers
 def _around_link(
-    name: str, slug: str, release: Release, minimum: str | None, is_critical: bool
+    name: str,
+    slug: str,
+    release: Release,
+    minimum: str | None,
+    is_critical: bool,
+    updates_until: date | None,
+    latest_version: str | None,
+    *,
+    is_fix: bool,
 ) -> tuple[bytes, bytes]:
     """Format the parts of an offer before and after its link, with the extension fields in use."""
     before = {"name": name, "slug": slug, "version": release.version}
@@ -380,6 +417,9 @@ def _around_link(
         **({} if release.channel == STABLE else {"channel": release.channel}),
         **({} if minimum is None else {"minimum_version": minimum}),
         **({"critical": True} if is_critical else {}),
+        **_updates_until(updates_until),
+        **({} if latest_version is None else {"latest_version": latest_version}),
+        **({"security": release.security._asdict()} if is_fix and release.security else {}),
     }
     return (_JSON_WRITER.encode(before).encode()[:-1] + b",", _JSON_WRITER.encode(after).encode()[1:])
 

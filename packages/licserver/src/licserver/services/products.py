@@ -7,7 +7,13 @@ from packaging.version import Version
 
 from licserver.domain.decisions import is_slug, parse_version
 from licserver.domain.entitlements import Plan, is_name, resolve
-from licserver.domain.records import DEFAULT_POLICY, EnvironmentPolicy, IssuedLicense, Product
+from licserver.domain.records import (
+    DEFAULT_POLICY,
+    AfterSupport,
+    EnvironmentPolicy,
+    IssuedLicense,
+    Product,
+)
 from licserver.domain.text import plural
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.services.context import Context, Service
@@ -33,6 +39,7 @@ class ProductRules(TypedDict, total=False):
     customer_moves: int | None
     trial_days: int | None
     public_feed: bool | None
+    after_support: AfterSupport | None
 
 
 class ProductChanges(ProductRules, total=False):

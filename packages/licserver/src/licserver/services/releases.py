@@ -14,8 +14,10 @@ from licserver.domain.records import (
     Product,
     Release,
     Rollout,
+    SecurityNotice,
     WordPressFields,
 )
+from licserver.domain.security_notices import dump_notice
 from licserver.domain.text import sanitize
 from licserver.domain.wordpress import explain_order, read_fields
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
@@ -35,7 +37,7 @@ class PublishOptions(TypedDict, total=False):
 
     `file_name` is the public name, by default the file's own. With `platform` the file is for that platform
     alone, also of a published version (D-187). An empty `channel` is the version's channel, or else `stable`.
-    `reach` and `wordpress` are for the first file of a version (D-230, D-199).
+    `reach`, `wordpress` and `security` are for the first file of a version (D-230, D-199, D-331).
     """
 
     file_name: str | None
@@ -43,6 +45,7 @@ class PublishOptions(TypedDict, total=False):
     channel: str
     reach: RolloutOptions
     wordpress: WordPressFields
+    security: SecurityNotice | None
 
 
 class StagedRelease(NamedTuple):
@@ -58,6 +61,7 @@ class StagedRelease(NamedTuple):
     reach: RolloutOptions
     wordpress: WordPressFields
     file_signatures: str | None = None
+    security: SecurityNotice | None = None
 
 
 class ReleaseService(Service):
@@ -107,7 +111,7 @@ class ReleaseService(Service):
         platform, channel = options.get("platform", ""), options.get("channel", "")
         reach, version = options.get("reach", TO_ALL), version.strip()
         reach.check(version)
-        wordpress = read_fields(options.get("wordpress", NO_FIELDS))
+        wordpress, security = read_fields(options.get("wordpress", NO_FIELDS)), options.get("security")
         product = find_product(self._context, slug)
         if platform and not is_platform(platform):
             shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
@@ -117,9 +121,10 @@ class ReleaseService(Service):
         changelog = _check_changelog(changelog)
         files_of_version = self._context.repositories.releases.list_files(product.id, _version_key(version))
         if files_of_version:  # a further file has the version's spelling and description
-            _check_further(slug, files_of_version, platform, changelog, channel, wordpress)
+            _check_further(slug, files_of_version, platform, changelog, channel, wordpress, security)
             version, changelog = files_of_version[0].version, files_of_version[0].changelog
             channel, wordpress = files_of_version[0].channel, files_of_version[0].wordpress
+            security = files_of_version[0].security
         document = files = None
         if sign is not None:  # before the file is stored: the manifest may be of another file
             size, sha256 = digest_file(validate_file(file))
@@ -130,15 +135,17 @@ class ReleaseService(Service):
         if sign is not None and artifact.sha256 != sha256:
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
         where = platform, channel or STABLE
-        return StagedRelease(product, version, changelog, artifact, document, *where, reach, wordpress, files)
+        return StagedRelease(
+            product, version, changelog, artifact, document, *where, reach, wordpress, files, security
+        )
 
     def add(self, staged: StagedRelease) -> Release:
         """Do the last step of `publish`; a further file shares the rollout of its version."""
-        product, version, changelog, artifact, document, platform, channel, reach, wordpress, files = staged
+        product, version, changelog, artifact, document, platform, channel = staged[:7]
         key = _version_key(version)
         with self._context.transaction() as tx:
             releases = tx.repositories.releases.list_all(product.id)
-            rollout, critical_below = reach.begin(version, releases, tx.now())
+            rollout, critical_below = staged.reach.begin(version, releases, tx.now())
             if not tx.repositories.releases.add(
                 product.id,
                 version,
@@ -149,14 +156,16 @@ class ReleaseService(Service):
                 document,
                 platform,
                 rollout,
-                wordpress,
+                staged.wordpress,
                 channel=channel,
                 critical_below=critical_below,
-                file_signatures=files,
+                file_signatures=staged.file_signatures,
+                security=dump_notice(staged.security),
             ):
                 raise _published_already(product.slug, version, platform)
-            details = {"platform": platform} if platform else {}
+            details: dict[str, Any] = {"platform": platform} if platform else {}
             details |= {"channel": channel} if channel != STABLE else {}
+            details |= {} if staged.security is None else {"security": True}
             stored = {"file": artifact.file_name, "size": artifact.size, "sha256": artifact.sha256}
             stored |= {"signed": document is not None, **details}
             stored |= {"rollout": rollout.plan} if rollout else {}
@@ -283,6 +292,7 @@ def _check_further(
     changelog: str,
     channel: str,
     wordpress: WordPressFields,
+    security: SecurityNotice | None,
 ) -> None:
     """Refuse a further file of a withdrawn version, for the same platform, or with another description."""
     first, version = files[0], files[0].version
@@ -298,6 +308,11 @@ def _check_further(
         raise InvalidInputError(
             f"version {version} of {slug} is in the channel {first.channel} already; to move it: "
             f"licserver release promote {slug} {version} --channel {channel}"
+        )
+    if security not in (None, first.security):
+        raise InvalidInputError(
+            f"version {version} of {slug} has a file already, and all its files are a security release or none; "
+            "leave that out for a further file"
         )
     if wordpress not in (NO_FIELDS, first.wordpress):
         raise InvalidInputError(

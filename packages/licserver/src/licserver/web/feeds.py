@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from aiohttp import hdrs, web
 
 from licserver.domain import decisions
-from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict
+from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict, is_covered
 from licserver.domain.offers import (
     Installation,
     ListedRelease,
@@ -49,8 +49,9 @@ class Feeds:
         listed: list[tuple[ListedRelease, str]] = []
         if isinstance(verdict, Offer) and verdict.downloadable:
             _, releases = await self.public.queries.find_releases(call.slug) or (None, [])
+            covered = [release for release in releases if is_covered(verdict, release)]
             for release in list_releases(
-                verdict, releases, call.channels, call.platform, installation, self.public.settle(now)
+                verdict, covered, call.channels, call.platform, installation, self.public.settle(now)
             ):
                 link = self.public.sign_link(request, verdict._replace(release=release.release), now)
                 listed.append((release, link or ""))
@@ -91,10 +92,10 @@ class Feeds:
             verdict, _ = await self._judge(call)
         if not isinstance(verdict, Offer):
             return await self._refuse(request, call, verdict)
-        link = package and self.public.sign_link(
-            request, verdict._replace(release=package), self.public.clock()
-        )
-        if not link:
+        if package is None or not is_covered(verdict, package):
+            raise web.HTTPNotFound
+        link = self.public.sign_link(request, verdict._replace(release=package), self.public.clock())
+        if link is None:
             raise web.HTTPNotFound
         return web.Response(status=307, headers={hdrs.LOCATION: link, hdrs.CACHE_CONTROL: "no-store"})
 

@@ -209,7 +209,8 @@ class PublicEndpoints:
         installation = Installation(call.domain, call.current_version, call.is_manual)
         verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone (D-284)
         self.statistics.count_update_check(verdict, call.current_version)
-        response = public_api.update_response(verdict, self.sign_link(request, verdict, now))
+        link = self.sign_link(request, verdict, now)
+        response = public_api.update_response(verdict, link, call.current_version)
         if isinstance(verdict, UpdateRefusal):
             if verdict in decisions.MISSES:
                 return await self.limits.answer_miss(request, response, call.domain)
@@ -226,7 +227,9 @@ class PublicEndpoints:
         license_, product = await self.queries.find_update(
             UpdateQuery(license_id, call.slug, call.platform, call.channels)
         )
-        return decisions.evaluate_update(license_, product, now, imported=imported)
+        return decisions.evaluate_update(
+            license_, product, now, imported=imported, installed=call.current_version
+        )
 
     def sign_link(self, request: web.Request, verdict: UpdateVerdict, now: datetime) -> str | None:
         """Return the link to download what is offered; None if it may not be downloaded."""

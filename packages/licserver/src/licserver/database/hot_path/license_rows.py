@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, and_, literal_column
 
 from licserver.database.hot_path.driver import Row
 from licserver.database.tables.licenses import licenses, products
@@ -23,6 +23,8 @@ LICENSE_COLUMNS: Final[list[ColumnElement[Any]]] = [
     licenses.c.support_until,
     products.c.accepts_imported_keys,
     licenses.c.trial,
+    # Not as two columns, which each row would carry.
+    and_(products.c.has_support_policy, products.c.after_support == literal_column("'covered'")),
 ]
 
 POLICIES: Final = {policy.value: policy for policy in EnvironmentPolicy}
@@ -35,6 +37,7 @@ def read_license(
     """Read the license from a row that begins with a number and `LICENSE_COLUMNS`."""
     license_id, product_id, product_name, policy, expires_on, lifetime = row[1:7]
     revoked_at, slots, allowed, subscription_ended_at, support_until, accepts_imported_keys, trial = row[7:14]
+    has_updates_until = row[14]
     return LicenseSnapshot(
         license_id,
         product_id,
@@ -52,4 +55,5 @@ def read_license(
         seen_on,
         bool(accepts_imported_keys),
         trial=bool(trial),
+        has_updates_until=bool(has_updates_until),
     )

@@ -23,6 +23,7 @@ from licserver.domain.decisions import latest_by_platform
 from licserver.domain.entitlements import Plan, dump, load
 from licserver.domain.records import (
     NO_FIELDS,
+    AfterSupport,
     Artifact,
     EnvironmentPolicy,
     Product,
@@ -30,6 +31,7 @@ from licserver.domain.records import (
     Rollout,
     WordPressFields,
 )
+from licserver.domain.security_notices import load_notice
 
 PRODUCTS: Final = (
     select(products, releases)
@@ -283,6 +285,7 @@ def read_release(row: Row[Any]) -> Release:
     values["rollout"] = None if plan is None else Rollout(plan, *times)
     for name, record in (("artifact", Artifact), ("wordpress", WordPressFields)):
         values[name] = record(*(columns[releases.c[field]] for field in record._fields))
+    values["security"] = load_notice(values["security"])
     return Release(manifest=columns.get("manifest"), **values)  # only on request
 
 
@@ -291,4 +294,5 @@ def read_product(row: Row[Any]) -> Product:
     columns = row._mapping  # noqa: SLF001 - as above
     values = {name: columns[products.c[name]] for name in _PRODUCT}
     values["policy"] = EnvironmentPolicy(values["policy"])
+    values["after_support"] = AfterSupport(values["after_support"])
     return Product(candidates=() if columns[releases.c.id] is None else (read_release(row),), **values)

@@ -50,6 +50,7 @@ products = table(
     sa.Column("trial_days", sa.Integer, nullable=False, server_default=sa.text("0")),
     sa.Column("minimum_version", sa.Text),
     sa.Column("public_feed", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("after_support", sa.String(16), nullable=False, server_default=sa.text("'none'")),
     # Another one after each change of this row or the product's releases: servers keep what they have read
     # until it differs.
     sa.Column(
@@ -89,6 +90,7 @@ releases = table(
     sa.Column("details_url", sa.Text),
     sa.Column("md5", sa.LargeBinary(16)),  # NULL for files from before schema 0030
     sa.Column("file_signatures", sa.Text),
+    sa.Column("security", sa.Text),  # JSON (`records.SecurityNotice`); NULL: no security release
     # The file with the empty platform is the default, for platforms without a file of their own.
     sa.UniqueConstraint("product_id", "version_key", "platform"),
 )

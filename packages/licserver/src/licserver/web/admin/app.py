@@ -16,6 +16,7 @@ from licserver.database.repositories.tokens import IdempotencyKey, Token
 from licserver.domain.environments import is_printable
 from licserver.domain.offers import TO_ALL, RolloutOptions
 from licserver.domain.records import NO_FIELDS, Actor, ActorKind, Scope, WordPressFields
+from licserver.domain.security_notices import read_notice
 from licserver.domain.wordpress import read_fields
 from licserver.limits import MAX_ADMIN_BODY_BYTES, MAX_ADMIN_KEY_CHARS
 from licserver.protocol import release_manifests
@@ -139,6 +140,12 @@ class _AdminApi:
             content += [channel] if channel else []
             content += [str(reach)] if reach != TO_ALL else []
             content += [str(wordpress)] if wordpress != NO_FIELDS else []
+            security = read_notice(
+                fields.get("advisory", ""),
+                fields.get("cves", "").replace(",", " ").split(),
+                is_security=fields.get("security", "").strip() == "true",
+            )
+            content += [] if security is None else [str(security)]
             key = _idempotency_key(request, token, "\n".join(content).encode())
             stage = partial(
                 services.releases.stage,
@@ -152,6 +159,7 @@ class _AdminApi:
                 channel=channel,
                 reach=reach,
                 wordpress=wordpress,
+                security=security,
             )
             return await self._threads.run_with_file(
                 _run_once, services, key, stage, lambda tx, staged: finish(tx, None, staged)

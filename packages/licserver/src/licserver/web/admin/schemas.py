@@ -12,6 +12,7 @@ from licserver.domain.records import (
     DEFAULT_POLICY,
     STABLE,
     ActorKind,
+    AfterSupport,
     EnvironmentPolicy,
     LicenseState,
 )
@@ -93,6 +94,7 @@ class ProductRuleFields(RequestModel):
     customer_moves: Moves = CUSTOMER_MOVES
     trial_days: TrialDays = 0
     public_feed: bool = False
+    after_support: AfterSupport = AfterSupport.NONE
 
 
 class NewProduct(ProductRuleFields):
@@ -249,6 +251,10 @@ class ProductResponse(ResponseModel):
     customer_moves: int = Field(description="How often a customer may free a slot of a license in 30 days.")
     trial_days: int = Field(description="How long a trial lasts; 0 for no trials.")
     public_feed: bool = Field(description="Whether feeds for other updaters need no license.")
+    after_support: AfterSupport = Field(
+        description="What a license is offered whose support is over: `covered` is the newest version of its "
+        "support period, with a download."
+    )
     minimum_version: str | None = Field(description="Older apps ask their users to update.")
     latest: Annotated[str | None, BeforeValidator(lambda release: release and release.version)] = Field(
         description="The version that update checks offer."
@@ -264,6 +270,13 @@ class PlanResponse(ResponseModel):
 
 def _wordpress(name: str, description: str) -> Any:
     return Field(validation_alias=AliasPath("wordpress", name), description=f"WordPress: {description}")
+
+
+class SecurityResponse(ResponseModel):
+    """The vulnerabilities that a release fixes."""
+
+    advisory: str | None = Field(description="The page about them.")
+    cves: list[str]
 
 
 class ReleaseResponse(ResponseModel):
@@ -282,6 +295,7 @@ class ReleaseResponse(ResponseModel):
         validation_alias="file_signatures", description="Whether feeds for Sparkle and Tauri can offer it."
     )
     changelog: str
+    security: SecurityResponse | None = Field(description="Of a security release: what it fixes.")
     requires: str | None = _wordpress(
         "requires", "its lowest version; null if it is not known, as in the next three."
     )
@@ -437,6 +451,9 @@ RELEASE_FORM: Final[Mapping[str, str]] = {
     "channel": "Offer it to apps and licenses with this channel only, such as `beta`.",
     "rollout": "Reach a growing share of installations: `7d`, or `10%,50%@2d,100%@5d`.",
     "critical_below": "Offer it to installations below this version at once, as important.",
+    "security": "`true`: offer it to each key that was ever valid, as a security release.",
+    "advisory": "Of a security release: the https address of the page about what it fixes.",
+    "cves": "Of a security release: CVEs, separated by commas.",
     "requires": "WordPress: its lowest version, such as `6.4`.",
     "tested": "WordPress: its highest version that was tried.",
     "requires_php": "WordPress: the lowest version of PHP.",

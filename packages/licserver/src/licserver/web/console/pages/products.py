@@ -12,10 +12,12 @@ from licserver.domain.records import (
     CUSTOMER_MOVES,
     DEFAULT_POLICY,
     STABLE,
+    AfterSupport,
     EnvironmentPolicy,
     Release,
     WordPressFields,
 )
+from licserver.domain.security_notices import read_notice
 from licserver.domain.text import is_html, sanitize
 from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
@@ -39,7 +41,7 @@ from licserver.web.uploads import Upload
 
 PUBLISH_FIELDS: Final = (
     *("version", "changelog", "platform", "new_platform", "channel", "new_channel", "rollout"),
-    "critical_below",
+    *("critical_below", "security", "advisory", "cves"),
     *WordPressFields._fields,
 )
 _MOST_DIGITS: Final = 9  # the service has the limit
@@ -65,7 +67,7 @@ PLATFORMS: Final = (
 def show_all(context: PageContext) -> HtmlPage:
     """Show all products, and the form for a new product."""
     usual = {"moves": str(CUSTOMER_MOVES), "trial": "0", "policy": DEFAULT_POLICY.value}
-    form = context.typed("name", "slug", "policy", "support", "imported", "feed", "moves", "trial")
+    form = context.typed("name", "slug", "policy", "support", "covered", "imported", "feed", "moves", "trial")
     form = {name: text or usual.get(name, "") for name, text in form.items()}
     products = context.services.products.list_all()
     return HtmlPage("products.html", products=products, policies=POLICIES, form=form)
@@ -90,6 +92,7 @@ def _rules(context: PageContext) -> dict[str, Any]:
         "has_support_policy": bool(context.from_form("support")),
         "accepts_imported_keys": bool(context.from_form("imported")),
         "public_feed": bool(context.from_form("feed")),
+        "after_support": AfterSupport.COVERED if context.from_form("covered") else AfterSupport.NONE,
         **{name: int(text[:_MOST_DIGITS]) for name, text in numbers.items() if text},
     }
 
@@ -102,6 +105,7 @@ def show(context: PageContext) -> HtmlPage:
         "support": product.has_support_policy,
         "imported": product.accepts_imported_keys,
         "feed": product.public_feed,
+        "covered": product.after_support is AfterSupport.COVERED,
         "moves": product.customer_moves,
         "trial": product.trial_days,
         "minimum": product.minimum_version or "",
@@ -209,6 +213,11 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
                 context.from_form("rollout") or None, context.from_form("critical_below") or None
             ),
             wordpress=WordPressFields(*(context.from_form(name) for name in WordPressFields._fields)),
+            security=read_notice(
+                context.from_form("advisory"),
+                context.from_form("cves").replace(",", " ").split(),
+                is_security=bool(context.from_form("security")),
+            ),
         )
 
     def add_staged(tx: Services, staged: StagedRelease) -> Redirect:

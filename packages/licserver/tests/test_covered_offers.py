@@ -1,0 +1,264 @@
+"""What a license is offered whose support is over, and security releases, as pure decisions."""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from licserver.domain.decisions import Offer, UpdateRefusal, evaluate_update, is_covered, list_fixes
+from licserver.domain.offers import Installation, apply_rollout, find_candidates, list_covered, list_releases
+from licserver.domain.records import (
+    AfterSupport,
+    Artifact,
+    LicenseSnapshot,
+    Product,
+    Release,
+    Rollout,
+    SecurityNotice,
+)
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TODAY = NOW.date()
+NOTICE = SecurityNotice("https://example.com/1", ("CVE-2026-1234",))
+VERSIONS = ("1.0", "1.4.2", "1.4.3", "2.0b1", "2.0", "2.0.1", "3.0")
+
+
+def release(version, days_ago, security=None, platform="", channel="stable", rollout=None, withdrawn=False):
+    """Return a release that was published some days ago."""
+    at = NOW - timedelta(days=days_ago)
+    return Release(
+        VERSIONS.index(version) * 10 + len(platform),
+        7,
+        version,
+        "",
+        at,
+        Artifact("app.zip", 1, b"0" * 32),
+        withdrawn_at=at if withdrawn else None,
+        platform=platform,
+        channel=channel,
+        rollout=None if rollout is None else Rollout(rollout, NOW),
+        security=security,
+    )
+
+
+def product_of(releases, after=AfterSupport.COVERED, channels=(), platform=""):
+    """Return a product as an update check loads it."""
+    return Product(
+        7,
+        "app",
+        "App",
+        has_support_policy=True,
+        candidates=find_candidates(releases, channels, platform),
+        after_support=after,
+        covered=list_covered(releases, channels, platform) if after is AfterSupport.COVERED else (),
+        fixes=list_fixes(releases, channels, platform),
+    )
+
+
+def license_of(**fields: Any):
+    """Return a license of the product."""
+    return LicenseSnapshot(**{"id": b"1", "product_id": 7, "product_name": "App", **fields})
+
+
+def check(releases, installed="1.0", after=AfterSupport.COVERED, **fields: Any):
+    """Decide an update check of a license whose support ended ten days ago, unless `fields` differ."""
+    license_ = license_of(**{"support_until": TODAY - timedelta(days=10), **fields})
+    verdict = evaluate_update(license_, product_of(releases, after), NOW, installed=installed)
+    return apply_rollout(verdict, Installation("a.example", installed), NOW)
+
+
+def offered(verdict):
+    """Return the version that can be downloaded, and the newer one that is named."""
+    if isinstance(verdict, UpdateRefusal):
+        return verdict
+    return verdict.release.version if verdict.downloadable else None, verdict.latest_version
+
+
+BEFORE, LATER = release("2.0", 10), release("3.0", 9)
+
+
+# --- covered versions
+
+
+def test_the_newest_version_of_the_period_is_offered():
+    """The last day counts; what is beyond is named, and its end with it."""
+    verdict = check([release("1.0", 40), BEFORE, LATER])
+    assert offered(verdict) == ("2.0", "3.0")
+    assert verdict.covered_until == TODAY - timedelta(days=10)
+    assert [is_covered(verdict, of) for of in (BEFORE, LATER)] == [True, False]
+
+
+def test_a_product_that_chooses_nothing_offers_the_latest_without_a_file():
+    """As specified."""
+    assert offered(check([BEFORE, LATER], after=AfterSupport.NONE)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("releases", "expected"),
+    [
+        ([BEFORE], ("2.0", None)),
+        ([LATER], (None, None)),
+        ([release("1.0", 40), release("2.0", 20, withdrawn=True), LATER], ("1.0", "3.0")),
+        ([], UpdateRefusal.NO_VERSIONS),
+    ],
+    ids=["nothing-newer", "nothing-of-the-period", "withdrawn", "no-versions"],
+)
+def test_what_else_was_published(releases, expected):
+    """A withdrawn version is not offered, and without one of the period the answer is as specified."""
+    assert offered(check(releases)) == expected
+
+
+@pytest.mark.parametrize("until", [None, TODAY, TODAY + timedelta(days=1)])
+def test_during_support_the_latest_is_offered(until):
+    """A license without a period has no end of it."""
+    assert offered(check([BEFORE, LATER], support_until=until)) == ("3.0", None)
+
+
+def test_a_covered_version_reaches_installations_by_its_rollout():
+    """It was held back by the vendor for a reason."""
+    held = release("2.0", 12, rollout="1%,100%@5d")
+    assert offered(check([release("1.0", 40), held, LATER])) == ("1.0", "3.0")
+
+
+def test_a_list_of_releases_has_none_that_is_not_covered():
+    """An appcast lists other channels as well, which are filtered the same way."""
+    beta = release("2.0b1", 30, channel="beta")
+    releases = [release("1.0", 40), BEFORE, LATER, beta]
+    offer = evaluate_update(license_of(support_until=TODAY - timedelta(days=10)), product_of(releases), NOW)
+    assert isinstance(offer, Offer)
+    covered = [of for of in releases if is_covered(offer, of)]
+    listed = list_releases(offer, covered, (), "", Installation("", "1.0"), NOW)
+    assert [(of.release.version, of.is_on_request) for of in listed] == [("2.0", False)]
+
+
+# --- security releases
+
+FIX_1, FIX_2 = release("1.4.3", 5, NOTICE), release("2.0.1", 4, NOTICE)
+FIXED = [release("1.4.2", 60), BEFORE, FIX_1, FIX_2, release("3.0", 3)]
+
+
+@pytest.mark.parametrize(
+    ("installed", "expected"),
+    [
+        ("1.0", ("1.4.3", "3.0")),
+        ("1.4.3", (None, None)),
+        ("2.0", ("2.0.1", "3.0")),
+        ("2.0.1", (None, None)),
+        ("0.9", ("2.0.1", "3.0")),
+        ("3.0", (None, None)),
+        ("nightly", (None, None)),
+    ],
+)
+def test_a_license_that_covers_nothing_gets_the_fix_of_its_line(installed, expected):
+    """After that, nothing higher comes for nothing; a version of no fixed line gets the highest fix."""
+    assert offered(check(FIXED, installed, after=AfterSupport.NONE)) == expected
+
+
+def test_a_covered_offer_gives_way_to_a_higher_fix():
+    """The covered version has the hole that the fix closes."""
+    assert offered(check(FIXED, "2.0")) == ("2.0.1", "3.0")
+    assert offered(check(FIXED, "1.0")) == ("2.0", "3.0"), "covered, and higher than the fix of its line"
+
+
+@pytest.mark.parametrize("end", ["expired", "subscription"])
+def test_an_ended_license_gets_the_fix_and_nothing_else(end):
+    """It goes on to be refused without one."""
+    ended = {"expires_on": TODAY - timedelta(days=1)}
+    if end == "subscription":
+        ended = {"subscription_ended_at": NOW - timedelta(days=1)}
+    assert offered(check(FIXED, "2.0", **ended)) == ("2.0.1", "3.0")
+    assert check(FIXED, "2.0.1", **ended) is UpdateRefusal.LICENSE_EXPIRED
+    assert check([BEFORE, LATER], "1.0", **ended) is UpdateRefusal.LICENSE_EXPIRED
+    assert check(FIXED, "2.0", trial=True, **ended) is UpdateRefusal.LICENSE_EXPIRED
+    offer = check(FIXED, "2.0", **ended)
+    assert [of.version for of in FIXED if is_covered(offer, of)] == ["2.0.1"]
+
+
+def test_a_trial_counts_while_it_is_valid():
+    """It is offered the latest, which includes the fix."""
+    fields = {"trial": True, "expires_on": TODAY, "support_until": None}
+    assert offered(check(FIXED, "2.0", **fields)) == ("3.0", None)
+
+
+@pytest.mark.parametrize("installed", ["1.0", "2.0"])
+def test_a_revoked_license_gets_none(installed):
+    """Nor does a license of another product, or an imported key where such keys are not accepted."""
+    assert check(FIXED, installed, revoked_at=NOW) is UpdateRefusal.INVALID_LICENSE
+    assert check(FIXED, installed, product_id=8) is UpdateRefusal.PRODUCT_MISMATCH
+    assert check(FIXED, installed, product_id=8, expires_on=date(2026, 1, 1)) is UpdateRefusal.LICENSE_EXPIRED
+
+
+def test_a_rollout_holds_no_fix_back():
+    """Neither its own nor that of the latest."""
+    fix = release("2.0.1", 4, NOTICE, rollout="1%,100%@5d")
+    assert offered(check([BEFORE, fix], "2.0", support_until=None)) == ("2.0.1", None)
+    assert offered(check([fix], "2.0", support_until=None)) == ("2.0.1", None)
+    newest = release("3.0", 1, rollout="1%,100%@5d")
+    assert offered(check([BEFORE, fix, newest], "2.0", support_until=None)) == ("2.0.1", "3.0")
+
+
+def test_fixes_are_for_channels_and_platforms():
+    """A platform's own file before the default, and nothing of a channel that was not requested."""
+    beta = release("2.0b1", 4, NOTICE, channel="beta")
+    files = [FIX_2, release("2.0.1", 4, NOTICE, "windows-x86_64"), beta]
+    assert list_fixes(files) == (FIX_2,)
+    assert {fix.platform for fix in list_fixes(files, (), "windows-x86_64")} == {"", "windows-x86_64"}
+    assert beta in list_fixes(files, ("beta",))
+    license_ = license_of(support_until=TODAY - timedelta(days=10))
+    product = product_of(files, AfterSupport.NONE, platform="windows-x86_64")
+    verdict = evaluate_update(license_, product, NOW, installed="2.0")
+    assert isinstance(verdict, Offer)
+    assert verdict.release.platform == "windows-x86_64"
+
+
+# --- against a small oracle
+
+
+@st.composite
+def published(draw):
+    """Make some releases up."""
+    names = draw(st.lists(st.sampled_from(VERSIONS), min_size=1, unique=True))
+    return [release(name, draw(st.integers(0, 40)), draw(st.sampled_from([None, NOTICE]))) for name in names]
+
+
+@given(
+    published(),
+    st.sampled_from(VERSIONS),
+    st.sampled_from(list(AfterSupport)),
+    st.sampled_from([None, -20, -1, 0, 5]),
+    st.sampled_from([None, -1, 0]),
+    st.booleans(),
+)
+def test_any_releases_and_any_license(releases, installed, after, support, expiry, trial):
+    """By the words of D-330 and D-331, one after the other."""
+    until = None if support is None else TODAY + timedelta(days=support)
+    ends = None if expiry is None else TODAY + timedelta(days=expiry)
+    verdict = check(releases, installed, after, support_until=until, expires_on=ends, trial=trial)
+
+    def pick(of):
+        final = [item for item in of if not Version(item.version).is_prerelease]
+        return max(final or of, key=lambda item: Version(item.version), default=None)
+
+    is_over, is_expired = until is not None and until < TODAY, ends is not None and ends < TODAY
+    fixes = [item for item in releases if item.security]
+    fixes = [item for item in fixes if not Version(item.version).is_prerelease] or fixes
+    line = [item for item in fixes if Version(item.version).major == Version(installed).major]
+    fix = max(line or fixes, key=lambda item: Version(item.version), default=None)
+    if fix is not None and Version(fix.version) <= Version(installed):
+        fix = None
+    if is_expired and trial:
+        fix = None
+    of_period = [item for item in releases if until is None or item.published_at.date() <= until]
+    allowed = of_period if after is AfterSupport.COVERED else []
+    own = None if is_expired else pick(allowed if is_over else releases)
+    best = max((item for item in (own, fix) if item), key=lambda item: Version(item.version), default=None)
+    if best is None:
+        expected = UpdateRefusal.LICENSE_EXPIRED if is_expired else (None, None)
+    else:
+        newest = pick(releases)
+        newer = newest.version if Version(newest.version) > Version(best.version) else None
+        expected = best.version, newer
+    assert offered(verdict) == expected

@@ -1,0 +1,98 @@
+"""Covered versions and security releases where customers meet them: update checks, feeds, downloads."""
+
+import json
+from datetime import date
+
+import pytest
+
+from harness.feeds import bearer, read_appcast
+from licserver.domain.records import AfterSupport, SecurityNotice
+from licserver.errors import InvalidInputError
+
+NOTICE = SecurityNotice("https://example.com/1", ("CVE-2026-1234",))
+OVER = {"support_until": date(2026, 6, 15)}
+"""Support ends today, and is over when the clock moves on."""
+
+
+@pytest.fixture
+def old(world, publish):
+    """Publish 1.0 within the support period and 2.0 after it; return a key whose support is over."""
+    world.services.products.change("app", has_support_policy=True, after_support=AfterSupport.COVERED)
+    key = world.key(**OVER)
+    publish("1.0")
+    world.clock.forward(days=2)
+    publish("2.0")
+    return key
+
+
+async def check(site, key, installed="0.9"):
+    """Send an update check; return its status and what it offers."""
+    query = {"license_key": key, "slug": "app", "current_version": installed, "domain": "a.example"}
+    status, _, answer = await site.call("GET", "/api/v1/update-check", params=query)
+    return status, answer
+
+
+async def test_a_choice_of_the_vendor_holds_from_the_next_request_on(site, world, old):
+    """In both directions; the link downloads."""
+    status, answer = await check(site, old)
+    assert (status, answer["version"], answer["latest_version"]) == (200, "1.0", "2.0")
+    assert answer["updates_until"] == "2026-06-15"
+    path, _, query = answer["download_url"].partition("?")
+    status, _, _ = await site.call("GET", "/api/v1/update-download?" + query)
+    assert (status, path.endswith("/api/v1/update-download")) == (200, True)
+    world.services.products.change("app", after_support=AfterSupport.NONE)
+    status, answer = await check(site, old)
+    assert (status, answer["version"]) == (200, "2.0")
+    assert not {"download_url", "updates_until", "latest_version"} & set(answer)
+
+
+async def test_feeds_offer_what_is_covered(site, old):
+    """Sparkle's list, Tauri's answer, and Velopack's package by its name."""
+    status, _, answer = await site.call("GET", "/feeds/app/tauri/linux/x86_64/0.9", headers=bearer(old))
+    assert (status, answer["version"]) == (200, "1.0.0")
+    status, _, feed = await site.call("GET", "/feeds/app/appcast.xml", headers=bearer(old))
+    assert status == 200
+    _, items = read_appcast(feed)
+    assert [item.version for item in items] == ["1.0"]
+
+
+async def test_an_ended_license_downloads_the_fix(site, world, publish):
+    """It is a 401 until the fix is published, and again once it is installed."""
+    key = world.key(expires_on=date(2026, 6, 15))
+    publish("1.0")
+    world.clock.forward(days=2)
+    assert (await check(site, key))[0] == 401
+    publish("1.0.1", security=NOTICE)
+    publish("2.0")
+    status, answer = await check(site, key, "1.0")
+    assert (status, answer["version"], answer["latest_version"]) == (200, "1.0.1", "2.0")
+    assert answer["security"] == {"advisory": "https://example.com/1", "cves": ["CVE-2026-1234"]}
+    status, _, _ = await site.call(
+        "GET", "/api/v1/update-download?" + answer["download_url"].partition("?")[2]
+    )
+    assert status == 200
+    assert (await check(site, key, "1.0.1"))[0] == 401
+    world.services.licenses.revoke(key)
+    assert (await check(site, key, "1.0"))[0] == 401
+
+
+def test_all_files_of_a_version_are_one_security_release(publish, world):
+    """A further file inherits it; to add it later would surprise those who have the version."""
+    publish("1.0", security=NOTICE)
+    assert publish("1.0", platform="windows-x86_64", content=b"other").security == NOTICE
+    publish("2.0")
+    with pytest.raises(InvalidInputError, match="leave that out for a further file"):
+        publish("2.0", platform="windows-x86_64", content=b"other", security=NOTICE)
+
+
+def test_the_command_publishes_it(cli, tmp_path):
+    """What belongs to no security release is refused; a product's choice is listed."""
+    file = tmp_path / "app.zip"
+    file.write_bytes(b"zip")
+    cli("product", "add", "app", "--name", "App")
+    cli("release", "publish", "app", "1.0", str(file), "--security", "--cve", "CVE-2026-1234")
+    assert json.loads(cli("release", "list", "app", "--json"))[0]["security"] is True
+    problem = cli("release", "publish", "app", "1.1", str(file), "--cve", "CVE-2026-1234", expect=2)
+    assert "belong to a security release, and this is none" in problem
+    cli("product", "change", "app", "--after-support", "covered")
+    assert json.loads(cli("product", "list", "--json"))[0]["after_support"] == "covered"
