@@ -311,7 +311,7 @@ def _check_further(
         )
     if security not in (None, first.security):
         raise InvalidInputError(
-            f"version {version} of {slug} has a file already, and all its files are a security release or none; "
+            f"version {version} of {slug} has a file already; all its files are a security release or none: "
             "leave that out for a further file"
         )
     if wordpress not in (NO_FIELDS, first.wordpress):
