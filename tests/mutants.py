@@ -67,10 +67,10 @@ PACKAGES: Final = {
     "licclient": {
         "_core/signed_responses": ("response_signatures", "pinned_cache", "pins"),
         "_updates/signed_releases": ("signed_releases",),
-        "_core/records": ("records", "state_places"),
+        "_core/records": ("covered", "records", "state_places"),
         "_core/storage": ("storage",),
         "_core/successes": ("successes",),
-        "_core/policy": ("policy",),
+        "_core/policy": ("covered", "policy"),
         "_core/pace": ("pace",),
         "_core/download_headers": ("download_headers",),
         "_seats/protocol": ("protocol", "seats"),

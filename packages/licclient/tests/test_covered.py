@@ -8,7 +8,7 @@ import pytest
 
 from licclient import ClientSettings, LicenseState, Source, Update
 from licclient._core.model import CachedLicense, Outage, Reason, Verified
-from licclient._core.policy import from_cache, latest_uncovered
+from licclient._core.policy import end_update_check, from_cache, latest_uncovered
 from licclient._core.records import (
     read_cached_license,
     read_update_check,
@@ -112,8 +112,23 @@ def test_it_survives_the_disk():
     for notice in (NOTICE, {}, None):
         offer = listing(updates_until="2027-01-31", latest_version="3.0", security=notice)
         kept = replace(offer, download_url=None)
-        done = UpdateCheckRecord(NOON, 0.0, answered=True, listing=kept, latest_version="3.0")
+        done = UpdateCheckRecord(NOON, 0.0, answered=True, listing=kept)
         assert read_update_check(json.loads(json.dumps(write_update_check(done)))) == done
+
+
+def test_a_check_without_a_link_keeps_the_version_that_it_listed():
+    """It is no offer; a record of before has none."""
+    over = end_update_check(
+        UpdateCheckRecord(NOON, 0.0, answered=False, listing=None), replace(listing(), download_url=None)
+    )
+    assert (over.listing, over.is_support_over, over.latest_version) == (None, True, "1.9")
+    document = json.loads(json.dumps(write_update_check(over)))
+    assert read_update_check(document) == over
+    assert (document.pop("latest_version"), document["support_over"]) == ("1.9", True)
+    assert read_update_check(document) == replace(over, latest_version=None)
+    refused = end_update_check(over, LicenseRefusedError(Reason.EXPIRED, "Ended."))
+    again = end_update_check(over, listing())
+    assert [(done.is_support_over, done.latest_version) for done in (refused, again)] == [(False, None)] * 2
 
 
 @pytest.mark.parametrize(

@@ -400,6 +400,19 @@ def test_each_key_has_a_memory_of_its_own(state):
     assert isinstance(releases.check(covered("1.9"), NOW, CHECKS), Listing)
 
 
+def test_what_is_covered_has_names_that_stay(state, monkeypatch):
+    """A later version of the client must find them; and the same offer again costs no write."""
+    releases = SignedReleases(PINNED, state)
+    for offered, kind in (
+        (covered("1.9"), "covered"),
+        (replace(covered("1.4.3"), is_security=True), "security"),
+    ):
+        releases.check(offered, NOW, CHECKS)
+        assert state.load(record_name("covered", CHECKS, kind))["version"] == offered.version
+    monkeypatch.setattr(state, "change", None)
+    assert isinstance(releases.check(covered("1.9"), NOW, CHECKS), Listing)
+
+
 def test_a_covered_version_needs_a_signature_that_has_not_ended(state, tmp_path):
     """Like every other one; and what is not taken is not remembered."""
     releases = SignedReleases(PINNED, state)
