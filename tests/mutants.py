@@ -26,6 +26,12 @@ _RULES: Final = (
     "download_links",
 )
 
+_CONTRACTS: Final = (
+    *("shop_contracts", "shop_questions", "shop_standard", "shop_machine"),
+    *(f"field/{name}" for name in ("orders_that_are_edited", "shops_objects", "shops_reports")),
+    *(f"field/{name}" for name in ("order_of_events", "own_shops", "renewal_orders", "upgraded_sales")),
+)
+
 PACKAGES: Final = {
     "licserver": {
         "domain/decisions": _RULES,
@@ -56,10 +62,10 @@ PACKAGES: Final = {
         **{f"shops/{name}": ("shop_readers",) for name in ("polar", "stripe", "woocommerce")},
         "shops/standard": ("shop_readers", "shop_signatures", "shop_standard", "field/own_shops"),
         "shops/adoption": ("shop_contracts",),
-        "shops/desired": ("shop_contracts", "shop_questions", "shop_standard", "shop_machine"),
+        "shops/desired": _CONTRACTS,
         "shops/facts": ("shop_facts",),
-        "shops/orders": ("shop_contracts", "shop_questions", "shop_standard", "shop_machine"),
-        "shops/subscriptions": ("shop_contracts", "shop_questions", "shop_standard", "shop_machine"),
+        "shops/orders": _CONTRACTS,
+        "shops/subscriptions": _CONTRACTS,
         "shops/units": ("shop_units", "shop_contracts", "shop_questions", "shop_machine"),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),
