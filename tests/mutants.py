@@ -34,14 +34,15 @@ _CONTRACTS: Final = (
 
 PACKAGES: Final = {
     "licserver": {
-        "domain/decisions": _RULES,
+        "domain/decisions": (*_RULES, "covered_offers"),
         "domain/environments": _RULES,
         "domain/entitlements": ("entitlements", "use_requests"),
         "domain/moves": ("moves",),
         "domain/offline_files": ("offline_requests",),
         "domain/seats": ("seat_decisions",),
+        "domain/security_notices": ("security_notices",),
         "domain/trials": ("trial_decisions",),
-        "domain/offers": ("channel_choice", "feed_choice", "rollout"),
+        "domain/offers": ("channel_choice", "covered_offers", "feed_choice", "rollout"),
         "domain/wordpress": ("php_versions", "wordpress_fields"),
         "protocol/conversion": ("foreign_exports", "license_files"),
         "protocol/damaged_keys": ("moving_in",),
@@ -53,6 +54,7 @@ PACKAGES: Final = {
         **{f"protocol/{name}s": (f"{name}_decisions",) for name in ("seat", "trial")},
         "protocol/rollbacks": ("rollback_reports",),
         "protocol/uses": ("use_requests",),
+        "protocol/prepared_hmac": ("prepared_hmac",),
         "protocol/release_manifests": ("release_manifests",),
         "security/link_secrets": ("rotation",),
         "security/redaction": ("masking",),
