@@ -85,6 +85,48 @@ def test_all_files_of_a_version_are_one_security_release(publish, world):
         publish("2.0", platform="windows-x86_64", content=b"other", security=NOTICE)
 
 
+def test_who_may_download_a_release(world, publish):
+    """Of a security release all but revoked licenses and trials that are over; of others by their period."""
+    world.services.products.change("app", has_support_policy=True, after_support=AfterSupport.COVERED)
+    covered, expired, trial, revoked = (
+        world.key(**OVER),
+        world.key(expires_on=date(2026, 6, 15)),
+        world.key(expires_on=date(2026, 6, 15), trial=True),
+        world.key(),
+    )
+    world.services.licenses.revoke(revoked)
+    publish("1.0")
+    world.clock.forward(days=2)
+    publish("1.0.1", security=NOTICE)
+    publish("2.0")
+
+    def entitled(version):
+        found = {license_.id for license_ in world.services.licenses.list_entitled("app", version).items}
+        keys = {"covered": covered, "expired": expired, "trial": trial, "revoked": revoked}
+        return {name for name, key in keys.items() if world.services.vault.license_id(key) in found}
+
+    assert entitled("1.0.1") == {"covered", "expired"}
+    assert (entitled("1.0"), entitled("2.0")) == ({"covered"}, set())
+    world.services.products.change("app", after_support=AfterSupport.NONE)
+    assert entitled("1.0") == set()
+
+
+async def test_the_audience_of_a_fix_is_listed(site, world):
+    """Each computer with an older version, as its app reported it, and the address of the license."""
+    keys = [world.key(customer_email=f"{name}@example.com") for name in ("ann", "bob", "cid")]
+    for key, version in zip(keys, ("1.0", "1.0.1", None), strict=True):
+        machine = {} if version is None else {"label": "Anna's laptop", "app_version": version}
+        body = {"license_key": key, "domain": "a.example", "ip": "192.0.2.1", **machine}
+        status, _, _ = await site.call("POST", "/api/v1/licenses/verify", json=body)
+        assert status == 200
+    listed = list(world.services.licenses.list_below("app", "1.0.1"))
+    assert [(license_.customer_email, activation.label) for license_, activation in listed] == [
+        ("ann@example.com", "Anna's laptop")
+    ]
+    with pytest.raises(InvalidInputError, match="is not a PEP 440 version"):
+        list(world.services.licenses.list_below("app", "nightly"))
+
+
 def test_the_command_publishes_it(cli, tmp_path):
     """What belongs to no security release is refused; a product's choice is listed."""
     file = tmp_path / "app.zip"
@@ -94,5 +136,6 @@ def test_the_command_publishes_it(cli, tmp_path):
     assert json.loads(cli("release", "list", "app", "--json"))[0]["security"] is True
     problem = cli("release", "publish", "app", "1.1", str(file), "--cve", "CVE-2026-1234", expect=2)
     assert "belong to a security release, and this is none" in problem
+    assert cli("release", "audience", "app", "1.0") == "no app has reported a version below 1.0\n"
     cli("product", "change", "app", "--after-support", "covered")
     assert json.loads(cli("product", "list", "--json"))[0]["after_support"] == "covered"

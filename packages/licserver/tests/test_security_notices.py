@@ -3,7 +3,7 @@
 import pytest
 
 from licserver.domain.records import SecurityNotice
-from licserver.domain.security_notices import dump_notice, load_notice, read_notice
+from licserver.domain.security_notices import MAX_CVES, dump_notice, load_notice, read_notice
 from licserver.errors import InvalidInputError
 
 
@@ -20,9 +20,14 @@ def test_a_notice_is_stored_and_read_again():
 @pytest.mark.parametrize(
     ("advisory", "cves", "problem"),
     [
-        ("http://example.com", [], "must be an address like https://example.com/advisories/1"),
+        (
+            "http://example.com",
+            [],
+            "^the advisory must be an address like https://example.com/a",
+        ),
         ("https://example.com/" + "a" * 500, [], "of at most 500 characters"),
         ("", ["2026-1234"], "'2026-1234' is no CVE; write it like CVE-2026-1234"),
+        ("", ["a" * 41], f"'{'A' * 40}' is no CVE"),
         ("", ["CVE-2026-1234 "] + [f"CVE-2026-{number}" for number in range(1000, 1060)], "at most 50 CVEs"),
     ],
 )
@@ -32,8 +37,15 @@ def test_a_mistake_is_named(advisory, cves, problem):
         read_notice(advisory, cves, is_security=True)
 
 
+def test_as_many_cves_as_there_may_be():
+    """A release that fixes more names the advisory."""
+    names = [f"CVE-2026-{number}" for number in range(1000, 1000 + MAX_CVES)]
+    notice = read_notice(cves=names, is_security=True)
+    assert notice == SecurityNotice(None, tuple(names))
+
+
 @pytest.mark.parametrize(("advisory", "cves"), [("https://example.com", []), ("", ["CVE-2026-1234"])])
 def test_what_belongs_to_no_security_release_is_refused(advisory, cves):
     """It was left out in silence otherwise: no customer would be offered the fix."""
-    with pytest.raises(InvalidInputError, match="and this is none"):
+    with pytest.raises(InvalidInputError, match="^an advisory and CVEs belong to a security release, and"):
         read_notice(advisory, cves, is_security=False)

@@ -159,6 +159,27 @@ def list_releases(services: Services, printer: Printer, slug: str) -> None:
     )
 
 
+@services_command("audience", release_group)
+@slug_argument
+@version_argument
+def show_audience(services: Services, printer: Printer, slug: str, version: str) -> None:
+    """List the installations of the product SLUG below VERSION, by what their apps reported last.
+
+    For the notice of a security release: whose computer, and the e-mail address of the license.
+    """
+    records = (
+        {
+            "license": license_.id.hex(),
+            "app_version": activation.app_version,
+            "last_seen_at": activation.last_seen_at,
+            "customer_email": license_.customer_email,
+            "computer": activation.label or activation.environment.domain,
+        }
+        for license_, activation in services.licenses.list_below(slug, version)
+    )
+    printer.table(records, (34, 14, 24, 30, 0), f"no app has reported a version below {version}")
+
+
 @services_command("patches", release_group)
 @slug_argument
 @version_argument

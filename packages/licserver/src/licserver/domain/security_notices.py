@@ -40,7 +40,7 @@ def read_notice(advisory: str = "", cves: Sequence[str] = (), *, is_security: bo
 
 def dump_notice(notice: SecurityNotice | None) -> str | None:
     """Return a notice as it is stored."""
-    return None if notice is None else json.dumps(notice._asdict(), separators=(",", ":"))
+    return None if notice is None else json.dumps(notice._asdict())
 
 
 def load_notice(stored: str | None) -> SecurityNotice | None:

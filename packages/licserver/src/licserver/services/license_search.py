@@ -10,7 +10,7 @@ from licserver.database.repositories import license_search
 from licserver.database.repositories.license_search import Filter, Position, Scan
 from licserver.domain.decisions import is_imported_key, is_license_key
 from licserver.domain.environments import is_printable
-from licserver.domain.records import IssuedLicense, LicenseState, Product, Release
+from licserver.domain.records import AfterSupport, IssuedLicense, LicenseState, Product, Release
 from licserver.domain.text import KeyPart, parse_key_part, parse_terms
 from licserver.errors import InvalidInputError, SecretsError
 from licserver.services.context import Context
@@ -93,8 +93,11 @@ def list_entitled(
         return Page([], None)
     now = context.now()
     filters = [license_search.in_state(LicenseState.ACTIVE, now)]
-    if product.has_support_policy:
-        filters.append(license_search.supported(now))
+    if release.security is not None:
+        filters = [license_search.may_have_fixes(now)]
+    elif product.has_support_policy:
+        is_covered = product.after_support is AfterSupport.COVERED
+        filters.append(license_search.supported(release.published_at if is_covered else now))
     position = read_cursor(cursor)
     return read_page(context, [license_search.by_issue(product_id=product.id)], filters, position, limit)
 

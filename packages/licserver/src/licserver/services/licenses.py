@@ -9,6 +9,7 @@ from typing import Any, Final
 from licserver.database.repositories.licenses import Activation
 from licserver.domain.decisions import (
     generate_license_key,
+    is_below,
     is_expired,
     mask_key,
 )
@@ -25,7 +26,7 @@ from licserver.services.license_lookups import audit_object, event_data, find_by
 from licserver.services.license_search import LicenseFilter
 from licserver.services.lists import MAX_PAGE, Page, check_limit, cut_page, read_cursor, read_place
 from licserver.services.mail import MailService
-from licserver.services.products import check_plans, find_product
+from licserver.services.products import check_plans, find_product, read_version
 from licserver.services.releases import ReleaseService
 
 ISSUE_BATCH: Final = 2_000
@@ -163,6 +164,18 @@ class LicenseService(Service):
         """Return a page of the licenses that may download a release; none once it is withdrawn."""
         release, product = ReleaseService(self._context).get(slug, version), find_product(self._context, slug)
         return license_search.list_entitled(self._context.for_lists(), product, release, cursor, limit)
+
+    def list_below(self, slug: str, version: str) -> Iterator[tuple[IssuedLicense, Activation]]:
+        """Return the activations of a product whose app last reported a version below this one.
+
+        An app reports it once a day at most; of one that reports none, nothing is known.
+        """
+        limit, product = str(read_version(version)), find_product(self._context, slug)
+        pairs = self._context.repositories.licenses.list_with_activations(product.id)
+        for license_, activations in pairs:
+            for activation in activations:
+                if activation.app_version is not None and is_below(activation.app_version, limit):
+                    yield license_, activation
 
     def list_activations(
         self, reference: str, cursor: str | None = None, limit: int = 50

@@ -354,9 +354,15 @@ def is_trial(value: bool) -> Filter:
     return _filter(licenses.c.trial.is_(sa.true() if value else sa.false()))
 
 
-def supported(now: datetime) -> Filter:
+def supported(at: datetime) -> Filter:
     """Return the filter by support period: not `decisions.is_support_over`, for a product with the policy."""
-    return _filter(or_(licenses.c.support_until.is_(None), licenses.c.support_until >= now.date()))
+    return _filter(or_(licenses.c.support_until.is_(None), licenses.c.support_until >= at.date()))
+
+
+def may_have_fixes(now: datetime) -> Filter:
+    """Return the filter of licenses that are offered security releases (D-331)."""
+    is_active = in_state(LicenseState.ACTIVE, now).condition
+    return _filter(and_(licenses.c.revoked_at.is_(None), or_(sa.not_(licenses.c.trial), is_active)))
 
 
 def expiring(first: date | None, last: date | None) -> Filter:
