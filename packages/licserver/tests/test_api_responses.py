@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from licserver.domain.characters import shows_as_written
 from licserver.domain.decisions import DownloadRefusal, Offer, UpdateRefusal, Valid
-from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
+from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release, SecurityNotice
 from licserver.protocol import public_api
 from licserver.protocol.downloads import download_headers, redirect_headers
 
@@ -64,6 +64,23 @@ def test_extensions_of_licenses_and_releases_are_in_the_response():
     offer = Offer(product, release, a_license(), downloadable=True, is_critical=True)
     body = json.loads(public_api.update_response(offer, None).content)
     assert (body["channel"], body["minimum_version"], body["critical"]) == ("beta", "1.4", True)
+
+
+@pytest.mark.parametrize(
+    ("until", "shown"), [(None, "null"), (date(2026, 6, 1), '"2026-06-01"')], ids=["no-end", "a-day"]
+)
+def test_what_a_license_covers_follows_the_specified_fields(until, shown):
+    """The end of its updates, a newer version, and what the offered version fixes (D-330, D-331)."""
+    license_ = a_license()._replace(support_until=until, has_updates_until=True)
+    body = public_api.verify_response(Valid(license_, takes_slot=False)).content.decode()
+    assert body.endswith(f'"lifetime":false,"updates_until":{shown}}}')
+    fix = RELEASE._replace(security=SecurityNotice(None, ("CVE-2026-1234",)))
+    offer = Offer(Product(1, "app", "App"), fix, license_, downloadable=True, latest_version="2.0")
+    more = f'"tested":null,"updates_until":{shown},"latest_version":"2.0"'
+    notice = ',"security":{"advisory":null,"cves":["CVE-2026-1234"]}'
+    for installed, rest in (("1.9", notice), ("1.10", "")):
+        answer = public_api.update_response(offer, "https://x.example", installed)
+        assert answer.content.decode().endswith(more + rest + "}")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_notice_is_stored_and_read_again():
         (
             "http://example.com",
             [],
-            "^the advisory must be an address like https://example.com/a",
+            r"^the advisory must be an address like https://example\.com/a",
         ),
         ("https://example.com/" + "a" * 500, [], "of at most 500 characters"),
         ("", ["2026-1234"], "'2026-1234' is no CVE; write it like CVE-2026-1234"),
@@ -47,5 +47,5 @@ def test_as_many_cves_as_there_may_be():
 @pytest.mark.parametrize(("advisory", "cves"), [("https://example.com", []), ("", ["CVE-2026-1234"])])
 def test_what_belongs_to_no_security_release_is_refused(advisory, cves):
     """It was left out in silence otherwise: no customer would be offered the fix."""
-    with pytest.raises(InvalidInputError, match="^an advisory and CVEs belong to a security release, and"):
+    with pytest.raises(InvalidInputError, match=r"^an advisory and CVEs belong to a security release, and"):
         read_notice(advisory, cves, is_security=False)
