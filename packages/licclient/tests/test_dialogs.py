@@ -634,12 +634,13 @@ ADVISORY = "https://notes.example/advisory"
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_security_update_says_so_and_can_be_postponed(language):
     """In every language: with its advisory, and without a button to skip it."""
-    update = replace(UPDATE, is_security=True, is_critical=True, advisory=ADVISORY)
+    update = replace(UPDATE, is_security=True, advisory=ADVISORY)
     view = OfferState(language, update).view()
     assert view.message == text_of("update.security", language)
     assert view.links == (Link(text_of("link.advisory", language), ADVISORY),)
     assert view.leave == Button(text_of("button.remind", language))
     assert (view.skip, view.tone) == (None, Tone.PLAIN)
+    assert OfferState(language, replace(update, is_critical=True)).view() == view
     assert OfferState(language, replace(update, advisory=None)).view().links == ()
     assert OfferState(language, replace(update, is_security=False)).view().links == ()
 

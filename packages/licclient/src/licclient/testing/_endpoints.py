@@ -339,7 +339,7 @@ class Endpoints:
         return _find_highest(release for release in candidates if license_.allows(release, today))
 
     def _find_fix(self, license_: IssuedLicense, slug: str, fields: Mapping[str, str]) -> Release | None:
-        """Return the security release that a license may have, whatever it covers (D-321).
+        """Return the security release that a license may have, whatever it covers (D-331).
 
         It is the highest with the installed major version, or of all without such a one: after the fix of the
         installed major version, no higher one comes for nothing.
