@@ -45,20 +45,21 @@ changelog-in-the-root crashes-on-no-json current-version-is-no-update delivers-w
 digest-unchecked domain-as-written domains-are-shared empty-entitlements environment-before-expired
 errors-without-message expired-is-revoked expiry-as-timestamp expiry-left-out
 extra-field-in-refusals file-of-the-oldest file-without-headers first-fault-only
-forgets-environments hangs-up-on-no-json html-responses if-range-ignored
+fix-is-never-installed forgets-environments hangs-up-on-no-json html-responses if-range-ignored
 installed-version-is-parsed key-in-link
 lifetime-as-text lifetime-expires lifetime-has-expiry link-404-for-changed link-ends-never link-once
 link-outlives-revocation link-under-another-path login-wanted lower-case-keys-too
 mismatch-is-404 needs-domain-as-hostname never-full no-413 no-field-errors
-no-last-updated no-message-without-product no-requires no-slots-at-all no-tested
-no-versions-is-200 null-is-fine null-lifetime
+no-fixes no-last-updated no-message-without-product no-requires no-slots-at-all no-tested
+no-versions-is-200 nothing-is-covered null-is-fine null-lifetime
 null-link-without-support offers-without-support old-name-in-updates order-of-refusals part-digest
 pre-releases-too prefix-only product-before-key product-is-slug product-null race range-ignored
 reason-in-lower-case refuses-ipv6 refuses-when-full repairs-keys requires-number signs-always
 signs-another-body signs-without-nonce slot-for-malformed slot-for-update-check
 strict-about-unknown-fields support-unset-is-over takes-new-name text-422 text-order today-is-over
 unknown-is-403 unknown-product-is-mismatch unsigned unsigned-id update-200-for-errors
-update-403-for-keys update-422-is-400 update-422-of-its-own update-needs-slot upload-is-cached
+update-403-for-keys update-422-is-400 update-422-of-its-own update-needs-slot updates-until-left-out
+upload-is-cached
 url-is-another-domain valid-as-text verify-200-for-refusals version-as-number wants-product
 wrong-digest wrong-entitlements wrong-etag
 """.split()  # noqa: SIM905 - a list of words
@@ -89,7 +90,9 @@ class WrongServer:
     def _make_key(self, state: str) -> dict[str, Any]:
         slug = f"product-{len(self.keys)}"
         versions = list(RELEASES.get(state, ["1.0.0", "2.0.0"]))
-        product = Product(f"Product {len(self.keys)}", state.startswith("support"), versions)
+        product = Product(f"Product {len(self.keys)}", state.startswith(("support", "covered")), versions)
+        product.covered = "1.0.0" if state == "covered" and not self.has("nothing-is-covered") else None
+        product.fix = "1.0.1" if state == "security" and not self.has("no-fixes") else None
         self.products[slug] = product
         text = f"CP-AAAAAA-BBBBBB-CCCCCC-DDDDDD-{len(self.keys):06}"
         key = Key(text, slug, product.name)
@@ -295,6 +298,7 @@ class WrongServer:
             del body["expiry"]
         if key.entitlements or self.has("empty-entitlements"):
             body["entitlements"] = ["export"] if self.has("wrong-entitlements") else key.entitlements or {}
+        body |= self._updates_until(key)
         if self.has("html-responses"):
             return httpx.Response(200, text=json.dumps(body), headers={"Content-Type": "text/html"})
         return httpx.Response(200, json=body)
@@ -312,6 +316,10 @@ class WrongServer:
             return self._missing(missing)
         key = self.keys.get(query["license_key"])
         product = self.products.get(query["slug"])
+        if key is not None and product is not None and product.fix and not key.revoked:
+            has_it = query["current_version"] == product.fix and not self.has("fix-is-never-installed")
+            if not has_it:
+                return self._offer(key, query, product.fix)
         errors = self._update_errors(key, product, query)
         for applies, status, code in errors:
             if applies:
@@ -365,9 +373,9 @@ class WrongServer:
             order = [no_product, *order]
         return order
 
-    def _offer(self, key: Key, query: dict[str, str]) -> httpx.Response:
+    def _offer(self, key: Key, query: dict[str, str], fix: str | None = None) -> httpx.Response:
         product = self.products[query["slug"]]
-        version = self.latest(query["slug"])
+        version = fix or product.covered or self.latest(query["slug"])
         body: dict[str, Any] = {
             "name": key.product if self.has("old-name-in-updates") else product.name,
             "slug": query["slug"].upper() if self.has("product-is-slug") else query["slug"],
@@ -381,7 +389,8 @@ class WrongServer:
         over = product.policy and (
             key.support_until < TODAY if key.support_until else self.has("support-unset-is-over")
         )
-        if over and not self.has("offers-without-support"):
+        body |= self._updates_until(key) | self._extensions(product, query["slug"], fix)
+        if over and not product.covered and not self.has("offers-without-support"):
             del body["download_url"]
             if self.has("null-link-without-support"):
                 body["download_url"] = None
@@ -397,6 +406,14 @@ class WrongServer:
             if self.has(f"no-{name.replace('_', '-')}"):
                 del body[name]
         return httpx.Response(200, json=body)
+
+    def _updates_until(self, key: Key) -> dict[str, Any]:
+        is_named = self.products[key.slug].covered and not self.has("updates-until-left-out")
+        return {"updates_until": key.support_until} if is_named else {}
+
+    def _extensions(self, product: Product, slug: str, fix: str | None) -> dict[str, Any]:
+        newer = {"latest_version": self.latest(slug)} if product.covered else {}
+        return newer | ({"security": {"advisory": None, "cves": ["CVE-2026-1234"]}} if fix else {})
 
     def latest(self, slug: str) -> str:
         """Return the version that is offered."""

@@ -36,6 +36,8 @@ class Product:
     name: str
     policy: bool = False
     versions: list[str] = field(default_factory=list)
+    covered: str | None = None  # the newest version of a support period that is over
+    fix: str | None = None  # its security release
 
 
 LICENSES: dict[str, dict[str, Any]] = {
@@ -52,6 +54,8 @@ LICENSES: dict[str, dict[str, Any]] = {
     "allowed": {"slots": 0, "allowed": ("allowed.example.org",)},
     "support-active": {"support_until": "2099-12-31"},
     "support-expired": {"support_until": "2020-01-31"},
+    "covered": {"expiry": None, "support_until": "2020-01-31"},
+    "security": {"expiry": "2020-01-31"},
     "entitled": {"entitlements": {"export": True, "exports": {"limit": 5, "per": "month"}}},
 }
 """State → what is unusual about the license."""
@@ -60,6 +64,7 @@ RELEASES = {
     "unordered": ["1.9.0", "1.10.0", "1.9.1"],
     "pre-release": ["1.0.0", "2.0.0rc1"],
     "only-pre-releases": ["1.0.0rc1", "1.0.0rc2"],
+    "security": ["1.0.0", "1.0.1", "2.0.0"],
 }
 """State → file versions, in the order of upload."""
 

@@ -85,6 +85,14 @@ def test_all_files_of_a_version_are_one_security_release(publish, world):
         publish("2.0", platform="windows-x86_64", content=b"other", security=NOTICE)
 
 
+def test_a_version_may_have_been_published_elsewhere_before(world, publish):
+    """A shop that moves in has sold support periods to which its versions belong; no day is in the future."""
+    release = publish("0.9", published_on=date(2024, 3, 1))
+    assert release.published_at.isoformat() == "2024-03-01T00:00:00+00:00"
+    with pytest.raises(InvalidInputError, match="2026-06-16 is in the future"):
+        publish("1.0", published_on=date(2026, 6, 16))
+
+
 def test_who_may_download_a_release(world, publish):
     """Of a security release all but revoked licenses and trials that are over; of others by their period."""
     world.services.products.change("app", has_support_policy=True, after_support=AfterSupport.COVERED)

@@ -171,7 +171,7 @@ const seeds = {
     return {};
   },
   key(state, baseUrl) {
-    if (state === "entitled") return null; // an extension
+    if (["entitled", "covered", "security"].includes(state)) return null; // extensions
     const slug = `product-${products.size}`;
     const product = { name: "Independent", policy: state.startsWith("support"), versions: [] };
     products.set(slug, product);

@@ -31,6 +31,7 @@ PRODUCTS: dict[str, dict[str, Any]] = {
     "support-active": {"support_policy": True},
     "support-expired": {"support_policy": True},
     "support-unset": {"support_policy": True},
+    "covered": {"support_policy": True, "after_support": "covered"},
 }
 """State → unusual settings of the product."""
 LICENSES: dict[str, dict[str, Any]] = {
@@ -45,6 +46,8 @@ LICENSES: dict[str, dict[str, Any]] = {
     "allowed": {"slots": 0, "allowed": ["allowed.example.org", "127.0.0.1", "::1"]},
     "support-active": {"support_until": NEVER},
     "support-expired": {"support_until": PAST},
+    "covered": {"expires_on": None, "support_until": PAST},
+    "security": {"expires_on": PAST},
     "entitled": {"overrides": {"export": True, "exports": {"limit": 5, "per": "month"}, "region": "eu"}},
 }
 """State → unusual settings of the license."""
@@ -53,8 +56,16 @@ RELEASES = {
     "unordered": ["1.9.0", "1.10.0", "1.9.1"],
     "pre-release": ["1.0.0", "2.0.0rc1"],
     "only-pre-releases": ["1.0.0rc1", "1.0.0rc2"],
+    "security": ["1.0.0", "1.0.1", "2.0.0"],
 }
 """State → the file versions, in this order."""
+
+
+UPLOADS = {
+    ("covered", "1.0.0"): {"published_on": PAST},
+    ("security", "1.0.1"): {"security": "true", "cves": "CVE-2026-1234"},
+}
+"""State and version → further fields of the upload."""
 
 
 class Seed:
@@ -73,7 +84,7 @@ class Seed:
         self._post("/products", {"slug": slug, "name": name, **PRODUCTS.get(state, {})})
         digest = None
         for version in RELEASES.get(state, ["1.0.0", "2.0.0"]):
-            digest = self.release(slug, version)["sha256"]
+            digest = self.release(slug, version, **UPLOADS.get((state, version), {}))["sha256"]
         terms = {"product": slug, "slots": 2, "expires_on": NEVER, **LICENSES.get(state, {})}
         if state == "expires-today":
             terms["expires_on"] = datetime.now(UTC).date().isoformat()  # noqa: TID251 - a program of its own
@@ -126,10 +137,10 @@ class Seed:
         license_ = self._post("/licenses/lookup", {"license_key": key})
         return self._post(f"/licenses/{license_['id']}/revoke", {"reason": "conformance test"})
 
-    def release(self, slug: str, version: str) -> dict[str, Any]:
+    def release(self, slug: str, version: str, **more: str) -> dict[str, Any]:
         """Upload a file version."""
         content = f"{slug} {version}\n".encode() * 20
-        fields = [("version", version), ("changelog", CHANGELOG)]
+        fields = [("version", version), ("changelog", CHANGELOG), *more.items()]
         parts = [f'Content-Disposition: form-data; name="{name}"\r\n\r\n{text}' for name, text in fields]
         file = f'Content-Disposition: form-data; name="file"; filename="{slug}-{version}.zip"\r\n\r\n'
         form = "".join(f"--{BOUNDARY}\r\n{part}\r\n" for part in parts) + f"--{BOUNDARY}\r\n{file}"

@@ -8,7 +8,15 @@ from typing import Any
 
 from licconform.cases import NotApplicableError, SetupError, expect
 from licconform.server.download_cases import fetch, link_of
-from licconform.server.subject import CASES, Answer, Server, expect_valid
+from licconform.server.subject import (
+    CASES,
+    Answer,
+    Server,
+    expect_error,
+    expect_link,
+    expect_update,
+    expect_valid,
+)
 from licconform.server.verify_cases import UNKNOWN
 
 _COMPONENTS = (
@@ -113,6 +121,41 @@ def _(server: Server) -> None:
     answer = server.verify(server.shared("valid").license_key, "field.example.org")
     fields = expect_valid(answer).keys()
     expect(fields == {"valid", "product", "expiry", "lifetime"}, f"expected four fields\n{answer}")
+
+
+# --- covered versions and security releases
+
+
+@CASES.case("covered-offer", "extension D-330", "After support, the newest version of the period has a link.")
+def _(server: Server) -> None:
+    _, answer = server.check_shared("covered", "0.9.0")
+    expect_link(answer)
+    body = expect_update(answer)
+    offered = {name: body.get(name) for name in ("version", "latest_version", "updates_until")}
+    wanted = {"version": "1.0.0", "latest_version": "2.0.0", "updates_until": "2020-01-31"}
+    expect(offered == wanted, f"expected {wanted}\n{answer}")
+
+
+@CASES.case("covered-verify", "extension D-330", "updates_until is in the response to a verify as well.")
+def _(server: Server) -> None:
+    answer = server.verify(server.shared("covered").license_key, "covered.example.org")
+    expect(expect_valid(answer).get("updates_until") == "2020-01-31", f"expected updates_until\n{answer}")
+
+
+@CASES.case("security-expired", "extension D-331", "An expired key gets the security release.")
+def _(server: Server) -> None:
+    _, answer = server.check_shared("security", "1.0.0")
+    expect_link(answer)
+    body = expect_update(answer)
+    expect(body.get("version") == "1.0.1", f"expected 1.0.1\n{answer}")
+    expected = {"advisory": None, "cves": ["CVE-2026-1234"]}
+    expect(body.get("security") == expected, f"expected security to be {expected}\n{answer}")
+
+
+@CASES.case("security-installed", "extension D-331", "After it, an expired key is refused as specified.")
+def _(server: Server) -> None:
+    _, answer = server.check_shared("security", "1.0.1")
+    expect_error(answer, 401, "license_expired")
 
 
 def signed(

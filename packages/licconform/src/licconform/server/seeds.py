@@ -33,6 +33,9 @@ STATES = {
     "pre-release": "file versions 1.0.0 and 2.0.0rc1",
     "only-pre-releases": "file versions 1.0.0rc1 and 1.0.0rc2",
     "entitled": "valid, with entitlements (an extension)",
+    "covered": "support ended on 2020-01-31, when 1.0.0 was published; 2.0.0 came later, and the product "
+    "offers covered versions (an extension)",
+    "security": "expired; 1.0.0, the security release 1.0.1 with CVE-2026-1234, and 2.0.0 (an extension)",
     "old-link": "valid; download_url is a link that was made more than an hour ago",
 }
 """State → what `SEED key STATE` must have made."""

@@ -1,12 +1,21 @@
 """Commands on releases: published, renewed, moved between channels, rolled out, withdrawn."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from licserver.cli import Commands
-from licserver.cli.common import Function, Printer, pick, read_text, services_command, slug_argument
+from licserver.cli.common import (
+    Function,
+    Printer,
+    parse_day,
+    pick,
+    read_text,
+    services_command,
+    slug_argument,
+)
 from licserver.cli.signing import (
     file_argument,
     new_key,
@@ -66,6 +75,12 @@ def _wordpress_options(function: Function) -> Function:
     metavar="VERSION",
     help="Offer it to installations below VERSION at once, as important.",
 )
+@click.option(
+    "--published-on",
+    type=parse_day,
+    metavar="YYYY-MM-DD",
+    help="When it was published elsewhere, for a shop that moves in; today without it.",
+)
 @click.option("--security", "is_security", is_flag=True, help="Offer it to each key that was ever valid.")
 @click.option("--advisory", default="", metavar="URL", help="With --security: the page about what it fixes.")
 @click.option("--cve", "cves", multiple=True, metavar="ID", help="With --security: CVE-2026-1234; several.")
@@ -83,6 +98,7 @@ def publish(
     rollout: str | None,
     critical_below: str | None,
     is_security: bool,
+    published_on: date | None,
     advisory: str,
     cves: tuple[str, ...],
     signer: ManifestSigner | None,
@@ -110,6 +126,7 @@ def publish(
         reach=reach,
         wordpress=wordpress,
         security=security,
+        published_on=published_on,
         **texts,
     )
     record = _release_record(release)

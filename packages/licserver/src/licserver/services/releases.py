@@ -1,6 +1,6 @@
 """Releases of products: publishing, channels, rollouts, withdrawal."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
@@ -38,6 +38,7 @@ class PublishOptions(TypedDict, total=False):
     `file_name` is the public name, by default the file's own. With `platform` the file is for that platform
     alone, also of a published version (D-187). An empty `channel` is the version's channel, or else `stable`.
     `reach`, `wordpress` and `security` are for the first file of a version (D-230, D-199, D-331).
+    `published_on` is a past day in UTC, of a version that was published elsewhere before (D-330).
     """
 
     file_name: str | None
@@ -46,6 +47,7 @@ class PublishOptions(TypedDict, total=False):
     reach: RolloutOptions
     wordpress: WordPressFields
     security: SecurityNotice | None
+    published_on: date | None
 
 
 class StagedRelease(NamedTuple):
@@ -62,6 +64,7 @@ class StagedRelease(NamedTuple):
     wordpress: WordPressFields
     file_signatures: str | None = None
     security: SecurityNotice | None = None
+    published_on: date | None = None
 
 
 class ReleaseService(Service):
@@ -112,6 +115,9 @@ class ReleaseService(Service):
         reach, version = options.get("reach", TO_ALL), version.strip()
         reach.check(version)
         wordpress, security = read_fields(options.get("wordpress", NO_FIELDS)), options.get("security")
+        published_on = options.get("published_on")
+        if published_on is not None and published_on > self._context.now().date():
+            raise InvalidInputError(f"{published_on} is in the future; a version is published on a past day")
         product = find_product(self._context, slug)
         if platform and not is_platform(platform):
             shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
@@ -136,7 +142,17 @@ class ReleaseService(Service):
             raise InvalidInputError(f"{file} changed while it was published; publish it again")
         where = platform, channel or STABLE
         return StagedRelease(
-            product, version, changelog, artifact, document, *where, reach, wordpress, files, security
+            product,
+            version,
+            changelog,
+            artifact,
+            document,
+            *where,
+            reach,
+            wordpress,
+            files,
+            security,
+            published_on,
         )
 
     def add(self, staged: StagedRelease) -> Release:
@@ -152,7 +168,7 @@ class ReleaseService(Service):
                 key,
                 changelog,
                 artifact,
-                tx.now(),
+                _start_of(staged.published_on) or tx.now(),
                 document,
                 platform,
                 rollout,
@@ -266,6 +282,10 @@ class ReleaseService(Service):
     def _describe(self, slug: str, version: str, size: int, sha256: bytes) -> Manifest:
         now = self._context.now()
         return Manifest(slug, version, size, sha256, published_at=now, expires_at=now)
+
+
+def _start_of(day: date | None) -> datetime | None:
+    return None if day is None else datetime.combine(day, time(), UTC)
 
 
 def _object(slug: str, version: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ A request passes the middlewares of `web.middlewares`, then `_authenticate`, the
 import hashlib
 import logging
 from collections.abc import Callable
+from datetime import date
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from licserver.domain.offers import TO_ALL, RolloutOptions
 from licserver.domain.records import NO_FIELDS, Actor, ActorKind, Scope, WordPressFields
 from licserver.domain.security_notices import read_notice
 from licserver.domain.wordpress import read_fields
+from licserver.errors import InvalidInputError
 from licserver.limits import MAX_ADMIN_BODY_BYTES, MAX_ADMIN_KEY_CHARS
 from licserver.protocol import release_manifests
 from licserver.runtime.logging import FailureReport
@@ -146,6 +148,9 @@ class _AdminApi:
                 is_security=fields.get("security", "").strip() == "true",
             )
             content += [] if security is None else [str(security)]
+            day = fields.get("published_on", "").strip()
+            published_on = _read_day(day) if day else None
+            content += [f"published on {day}"] if day else []
             key = _idempotency_key(request, token, "\n".join(content).encode())
             stage = partial(
                 services.releases.stage,
@@ -160,10 +165,18 @@ class _AdminApi:
                 reach=reach,
                 wordpress=wordpress,
                 security=security,
+                published_on=published_on,
             )
             return await self._threads.run_with_file(
                 _run_once, services, key, stage, lambda tx, staged: finish(tx, None, staged)
             )
+
+
+def _read_day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(f"{text[:40]!r} is not a date; write it like 2027-01-31") from None
 
 
 def _run_once(

@@ -451,6 +451,7 @@ RELEASE_FORM: Final[Mapping[str, str]] = {
     "channel": "Offer it to apps and licenses with this channel only, such as `beta`.",
     "rollout": "Reach a growing share of installations: `7d`, or `10%,50%@2d,100%@5d`.",
     "critical_below": "Offer it to installations below this version at once, as important.",
+    "published_on": "A past day, of a version that was published elsewhere before; today without it.",
     "security": "`true`: offer it to each key that was ever valid, as a security release.",
     "advisory": "Of a security release: the https address of the page about what it fixes.",
     "cves": "Of a security release: CVEs, separated by commas.",
