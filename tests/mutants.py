@@ -28,8 +28,7 @@ _RULES: Final = (
 
 _CONTRACTS: Final = (
     *("shop_contracts", "shop_questions", "shop_standard", "shop_machine"),
-    *(f"field/{name}" for name in ("orders_that_are_edited", "shops_objects", "shops_reports")),
-    *(f"field/{name}" for name in ("order_of_events", "own_shops", "renewal_orders", "upgraded_sales")),
+    *(f"field/{name}" for name in ("own_shops", "shops_objects", "shops_reports")),
 )
 
 PACKAGES: Final = {
