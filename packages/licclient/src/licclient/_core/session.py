@@ -120,13 +120,13 @@ class LicenseFileStore(Protocol):
 
 
 class ClientAccess(Generic[T_co]):
-    """What a feature uses of the client that it is an attribute of.
+    """The part of a client that its optional features may use.
 
     Attributes:
         session: Returns the session; raises `RuntimeError` if the client is closed.
         transport: Returns what sends requests.
         run: Runs a flow; for an asynchronous client it returns an awaitable.
-        nudge: Lets the worker look at the state again.
+        look_again: Has the worker look at the state again.
         release_at_close: Takes something with `release(seconds)`, which is called when the client is closed.
     """
 

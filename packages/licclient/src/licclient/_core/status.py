@@ -179,12 +179,12 @@ class LicenseStatus:
             without end. By the service's clock, if a signature shows that this computer's is slow.
         checked_at: When the server last said yes; aware, UTC.
         source: The basis on which a `License` would be granted now; None without a license.
-        next_check_at: From when on the service is asked again; aware, UTC; in the past when that is due.
-        grace_ends_at: Until when the license holds without an answer of the service; aware, UTC.
+        next_check_at: From when on the service is asked again; aware, UTC, by this computer's clock; in the
+            past when that is due.
+        grace_ends_at: Until when the license holds without an answer of the service; aware, UTC, by this
+            computer's clock.
         update: A newer version that was offered, or None.
         is_update_required: Whether the installed version is below the lowest supported one.
-
-    `next_check_at` and `grace_ends_at` are by this computer's clock.
         reason: Why it was refused.
         message: The server's words, or what went wrong with the last call.
         is_trial: Whether it is a trial, or was one.

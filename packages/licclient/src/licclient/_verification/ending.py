@@ -39,8 +39,8 @@ def end_verify(
     """Return what follows from an answer.
 
     Args:
-        answer: What the server said, or why it said nothing.
-        held: The last success; None without one.
+        answer: The server's answer, or why there is none.
+        cached: The last success; None without one.
         problem: Why the last success cannot be read; an answer about the license replaces it all the same.
         call: The name of the call for its record; None for a call that leaves none.
         now: The present instant.
