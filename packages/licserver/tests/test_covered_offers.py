@@ -134,6 +134,21 @@ def test_a_list_of_releases_has_none_that_is_not_covered():
     assert [(of.release.version, of.is_on_request) for of in listed] == [("2.0", False)]
 
 
+def test_covered_versions_are_those_of_a_platform_and_of_channels():
+    """As an update check is offered them; a day without something new adds nothing."""
+    own, beta = release("2.0", 9, platform="windows-x86_64"), release("2.0b1", 20, channel="beta")
+    releases = [release("1.0", 40), release("1.4.2", 40), beta, release("2.0", 10), own]
+
+    def versions(releases, channels, platform):
+        offered = [covered.candidates[0] for covered in list_covered(releases, channels, platform)]
+        return [(newest.version, newest.platform) for newest in offered]
+
+    assert versions(releases, (), "") == [("1.4.2", ""), ("2.0", "")]
+    assert versions(releases, (), "windows-x86_64") == [("1.4.2", ""), ("2.0", ""), ("2.0", "windows-x86_64")]
+    assert versions(releases, ("beta",), "") == [("1.4.2", ""), ("2.0b1", ""), ("2.0", "")]
+    assert versions([beta], (), "") == []
+
+
 # --- security releases
 
 FIX_1, FIX_2 = release("1.4.3", 5, NOTICE), release("2.0.1", 4, NOTICE)
@@ -198,6 +213,14 @@ def test_a_rollout_holds_no_fix_back():
     assert offered(check([fix], "2.0", support_until=None)) == ("2.0.1", None)
     newest = release("3.0", 1, rollout="1%,100%@5d")
     assert offered(check([BEFORE, fix, newest], "2.0", support_until=None)) == ("2.0.1", "3.0")
+
+
+@pytest.mark.parametrize(("below", "is_critical"), [("2.0.1", True), ("2.0", False), (None, False)])
+def test_a_fix_may_be_important_as_well(below, is_critical):
+    """For versions below a limit, as any release (D-231)."""
+    fix = FIX_2._replace(critical_below=below)
+    verdict = check([BEFORE, fix, LATER], "2.0", after=AfterSupport.NONE)
+    assert (verdict.release, verdict.is_critical) == (fix, is_critical)
 
 
 def test_fixes_are_for_channels_and_platforms():
