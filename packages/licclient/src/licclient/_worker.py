@@ -1,4 +1,4 @@
-"""What runs behind an application: one worker per client, and a refresh after an answer from the disk.
+"""The background worker of a client, and the refresh after an answer from the disk.
 
 A worker keeps the license fresh, looks for updates, and reports what changed.
 """
@@ -94,7 +94,7 @@ class Callbacks:
 
 @dataclass(slots=True)
 class _Times:
-    """What a worker remembers: when it started or its computer woke up, and when it last tried a call."""
+    """When a worker started or its computer woke up, and when it last tried a call."""
 
     started_at: datetime
     looked_at: datetime

@@ -1,4 +1,4 @@
-"""What httpx leaves to do: a deadline for a whole call, our own address, and the system's proxies."""
+"""The deadline of a whole call, our own address, and the system's proxies, which httpx leaves to us."""
 
 import socket
 import sys

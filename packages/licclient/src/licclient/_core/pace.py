@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 MAX_RETRIES: Final = 2
-"""How often a call is made again, at most, and how many tries of a download in a row may bring nothing."""
+"""Most retries of a call, and most tries of a download in a row that bring nothing."""
 
 RETRY_SECONDS: Final = 0.4
 """Pause before the first retry, give or take a half; the second is twice as long."""
 
 MAX_TRIES: Final = 20
-"""How many requests for a file there are at all: a server that cuts after every byte must not keep us."""
+"""Most requests for a file at all: a server that cuts after every byte must not keep us."""
 
 PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses that say "not now": the same call may be answered a moment later."""

@@ -67,7 +67,7 @@ MAX_NAME: Final = 200
 """Longer names are not compared: that takes time, and a longer name is no slip."""
 
 ALIKE: Final = 0.8
-"""From which part of equal letters on two names count as alike: two swapped letters in ten have 0.9."""
+"""Least similarity, from 0 to 1, at which two names count as alike: two swapped letters in ten have 0.9."""
 
 
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
@@ -300,7 +300,7 @@ def check_due_at(last: "UpdateCheckRecord | None", now: datetime, settings: Sett
 def begin_update_check(last: "UpdateCheckRecord | None", now: datetime, spread: float) -> "UpdateCheckRecord":
     """Note an attempt before it is made, so that two processes never both make it (D-46).
 
-    The offer of the `last` round stays until an answer replaces it; `spread` is random, from 0 to 1.
+    The offer of the `last` check stays until an answer replaces it; `spread` is random, from 0 to 1.
     """
     known = last or update_model.UpdateCheckRecord(now, 0.0, answered=False, listing=None)
     before = known.answered_at

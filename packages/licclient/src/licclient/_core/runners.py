@@ -195,7 +195,7 @@ def _wait(seconds: float, wake: "Event | None", is_cancelled: Callable[[], bool]
 
 
 class _Raised:
-    """What a callback raised, on its way into the flow; or what the flow raised, on its way out."""
+    """An exception between flow and runner: of a callback on its way in, or of the flow on its way out."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error

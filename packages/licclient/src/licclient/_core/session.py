@@ -66,7 +66,7 @@ def no_key() -> ServiceUnavailableError:
 
 
 class LastFailure:
-    """Why `require` had no license when it last asked; also what leaves no record, as a locked keyring."""
+    """The last failure of `require`, kept for a minute; also what leaves no record, as a locked keyring."""
 
     def __init__(self) -> None:
         self._last: tuple[Activation | None, datetime, LicclientError] | None = None
@@ -79,9 +79,9 @@ class LastFailure:
         """Return the failure of this activation if it is less than a minute old."""
         if self._last is None:
             return None
-        of, at, problem = self._last
-        is_new = timedelta(0) <= now - at < FAILED_FOR
-        return problem.with_traceback(None) if of == activation and is_new else None
+        failed_activation, failed_at, problem = self._last
+        is_recent = timedelta(0) <= now - failed_at < FAILED_FOR
+        return problem.with_traceback(None) if failed_activation == activation and is_recent else None
 
 
 class InstalledFile(Protocol):
@@ -196,7 +196,7 @@ class Session:
         """Return the installed license file, if it is for this key."""
         return self.license_files.find(self.now(), key) if self.settings.public_keys else None
 
-    # --- the door of a feature ----------------------------------------------------------------
+    # --- for features -----------------------------------------------------------------------
 
     def call(
         self,

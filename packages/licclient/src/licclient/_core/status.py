@@ -312,7 +312,7 @@ GRACE_PART: Final = 10
 
 RETRY_FIRST: Final = timedelta(minutes=2)
 RETRY_MOST: Final = timedelta(minutes=45)
-"""How long to wait after a call that settled nothing: as long as it has failed, but within these bounds."""
+"""Bounds of the wait after a call without a usable response: as long as it has failed so far."""
 
 
 def next_verify(

@@ -31,7 +31,7 @@ _MOST_SUBJECTS: Final = 64
 
 
 class Subject(NamedTuple):
-    """What a success is for; without the key when it lies in a keyring that has not been asked."""
+    """The key and domain of a success, and its record's name; no key if its keyring has not been asked."""
 
     key: str | None
     domain: str
@@ -50,7 +50,7 @@ class Successes:
         # Apart, so that a client without pins, such as the command line, never takes a signed record's place.
         self._kind = "signed" if settings.public_keys else "license"
         self.subject = lru_cache(_MOST_SUBJECTS)(self._subject)
-        """Returns what a key and a domain are about."""
+        """Returns the `Subject` of a key and a domain."""
         self._read: dict[str, tuple[Document, CachedLicense | None]] = {}  # by the record's name
 
     def _subject(self, key: str, domain: str) -> Subject:

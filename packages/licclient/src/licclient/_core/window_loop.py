@@ -1,4 +1,4 @@
-"""Whether a call comes from a click, in the event loop of an app's windows: it must not wait (D-59)."""
+"""Detect calls from the event loop of Tk or Qt, as from a click, which must not wait (D-59)."""
 
 import sys
 from types import FrameType

@@ -199,7 +199,7 @@ def _request_offer(
     """Ask the server what it offers, and remember it (D-47, D-48).
 
     What a person was offered on request is requested until it is installed: to be offered less again would
-    look as if the server went back (D-68).
+    look as if the server had withdrawn it (D-68).
     """
     settings = session.settings
     _, installed = installed_version(session.settings)

@@ -62,7 +62,7 @@ _PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOF
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What is known of the file; only with size, digest and entity tag can the rest be requested."""
+    """Metadata of the file as declared; only with size, digest and entity tag can the rest be requested."""
 
     name: str
     version: str

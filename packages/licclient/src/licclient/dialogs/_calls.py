@@ -45,7 +45,7 @@ _loops: Final[list[object]] = []
 """One item for each dialog whose caller waits."""
 
 _held: Final[list[Callable[[], object]]] = []
-"""What delivers a call again, one for each that waits."""
+"""Functions that deliver a call again, one for each call that waits."""
 
 
 @contextmanager

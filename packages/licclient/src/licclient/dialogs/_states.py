@@ -138,7 +138,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What was wanted has been done, or went wrong: `outcome` is what came of it, or the exception."""
+    """The end of a command: `outcome` is its result, or its exception."""
 
     outcome: object
 
