@@ -12,16 +12,16 @@ from stage.rules import settings
 from licclient import Reason, Trust
 from licclient._core.model import CachedLicense, Verified
 from licclient._core.policy import MAX_SPREAD
-from licclient._core.status import (
+from licclient._core.schedule import (
     JITTER,
     LATE_WINDOW,
     RETRY_FIRST,
     RETRY_MOST,
     START_WINDOW,
-    Outcome,
     next_update_check,
     next_verify,
 )
+from licclient._core.status import Outcome
 from licclient._core.update_model import UpdateCheckRecord
 from licclient.errors import LicenseRefusedError, ServiceUnavailableError
 

@@ -19,8 +19,9 @@ from licclient._core.log import NOT_REFRESHED, debug
 from licclient._core.model import License
 from licclient._core.records import read_update_check
 from licclient._core.runners import STOP_SECONDS, Flow, Notify, Wait, run, run_async
+from licclient._core.schedule import next_update_check, next_verify
 from licclient._core.session import Session, activated_subject, last_outcome
-from licclient._core.status import LicenseStatus, is_expired, next_update_check, next_verify
+from licclient._core.status import LicenseStatus, is_expired
 from licclient._core.update_model import Update
 from licclient._status import status
 from licclient._updates.check import check_for_update, checks_of
