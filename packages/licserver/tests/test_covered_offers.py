@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from licserver.domain.decisions import Offer, UpdateRefusal, evaluate_update, is_covered, list_fixes
-from licserver.domain.offers import Installation, apply_rollout, find_candidates, list_covered, list_releases
+from licserver.domain.offers import (
+    Installation,
+    apply_rollout,
+    find_candidates,
+    list_covered,
+    list_offered,
+    list_releases,
+)
 from licserver.domain.records import (
     AfterSupport,
     Artifact,
@@ -235,6 +242,21 @@ def test_fixes_are_for_channels_and_platforms():
     verdict = evaluate_update(license_, product, NOW, installed="2.0")
     assert isinstance(verdict, Offer)
     assert verdict.release.platform == "windows-x86_64"
+
+
+def test_all_that_some_license_may_be_offered():
+    """The latest of each channel and platform, fixes, and what was the newest on some day."""
+    beta, own = release("2.0b1", 20, channel="beta"), release("2.0", 10, platform="windows-x86_64")
+    withdrawn = FIX_1._replace(withdrawn_at=NOW)
+    releases = [release("1.0", 40), release("1.4.2", 30), beta, own, withdrawn, FIX_2, LATER]
+
+    def versions(after, *, has_support_policy=True):
+        product = Product(7, "app", "App", after_support=after, has_support_policy=has_support_policy)
+        return {(item.version, item.platform) for item in list_offered(product, releases)}
+
+    always = {("3.0", ""), ("2.0b1", ""), ("2.0.1", "")}
+    assert versions(AfterSupport.NONE) == versions(AfterSupport.COVERED, has_support_policy=False) == always
+    assert versions(AfterSupport.COVERED) == always | {("1.0", ""), ("1.4.2", ""), ("2.0", "windows-x86_64")}
 
 
 # --- against a small oracle

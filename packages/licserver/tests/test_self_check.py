@@ -11,6 +11,7 @@ import pytest
 
 from harness.engines import both_engines
 from licserver.database.repositories.webhooks import DELIVERIES
+from licserver.domain.records import AfterSupport
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key, new_secrets
@@ -149,6 +150,15 @@ SETTINGS: dict[str, tuple[dict[str, Any], str, Level, str]] = {
 }  # fmt: skip
 
 
+def publish_covered(world: Any) -> None:
+    """Publish a newer version than one that a license covers, whose manifest runs out."""
+    publish_for(world, timedelta(days=20))
+    rules = {"has_support_policy": True, "after_support": AfterSupport.COVERED}
+    world.services.products.change("app", **rules)
+    world.clock.forward(days=1)
+    world.publish("5.0")
+
+
 def publish_for(world: Any, valid: timedelta) -> None:
     """Publish a version whose manifest is good for some time."""
     file = world.folder / "app.zip"
@@ -179,6 +189,9 @@ FAULTS: dict[str, tuple[Callable[[Any, Path], object], str, Level, str]] = {
     "a manifest that runs out": (
         lambda world, _: publish_for(world, timedelta(days=20)),
         "manifests", Level.WARNING, "out on 2026-07-05",
+    ),
+    "a manifest of what a license covers that runs out": (
+        lambda world, _: publish_covered(world), "manifests", Level.WARNING, "app 4.0",
     ),
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """The choice of the offered release: channels (D-227), rollouts, and public feeds. Pure."""
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from licserver.domain.decisions import (
 )
 from licserver.domain.records import (
     STABLE,
+    AfterSupport,
     CoveredReleases,
     LicenseSnapshot,
     Product,
@@ -59,6 +61,23 @@ def latest_of_channels(
     """Return the highest release that the channels or `stable` offer to a platform."""
     offered = [latest(releases, platform, channel) for channel in {STABLE, *channels}]
     return max(filter(None, offered), key=lambda release: Version(release.version), default=None)
+
+
+def list_offered(product: Product, releases: Sequence[Release]) -> list[Release]:
+    """Return all releases that some license may be offered, each once."""
+    offered = {
+        release.id: release for files in latest_by_channel(releases).values() for release in files.values()
+    }
+    fixes = [release for release in releases if release.security is not None and release.withdrawn_at is None]
+    offered |= {release.id: release for release in fixes}
+    if product.has_support_policy and product.after_support is AfterSupport.COVERED:
+        channels, platforms = (
+            {getattr(release, name) for release in releases} for name in ("channel", "platform")
+        )
+        for channel, platform in itertools.product(sorted(channels), sorted(platforms)):
+            for covered in list_covered(releases, {channel}, platform):
+                offered |= {release.id: release for release in covered.candidates}
+    return list(offered.values())
 
 
 def offer_to(releases: Sequence[Release], channels: Collection[str]) -> dict[str, Release]:

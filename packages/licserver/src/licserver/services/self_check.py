@@ -28,7 +28,7 @@ from licserver.database.repositories import Repositories
 from licserver.database.repositories.queue import MAX_COUNTED_JOBS
 from licserver.database.repositories.sales import DEAD
 from licserver.database.timelines import Timelines
-from licserver.domain.offers import latest_by_channel
+from licserver.domain.offers import list_offered
 from licserver.domain.records import Product, Release
 from licserver.domain.text import describe_span, plural
 from licserver.errors import LicserverError, SecretsError
@@ -383,8 +383,7 @@ def _check_releases(settings: Settings, repositories: Repositories, now: datetim
     offered = [
         (product.slug, release)
         for product in products
-        for files in latest_by_channel(repositories.releases.list_all(product.id)).values()
-        for release in files.values()
+        for release in list_offered(product, repositories.releases.list_all(product.id))
     ]
     yield _check_files(settings, offered)
     for slug, release in offered:
@@ -413,7 +412,7 @@ def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Find
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + ("…" if len(missing) > _SHOWN else "")
         return _bad("files", f"{where} lacks the file of {shown}", "put it back from your backup")
-    releases = "the latest release" if len(offered) == 1 else f"each of {len(offered)} latest releases"
+    releases = "the latest release" if len(offered) == 1 else f"each of {len(offered)} releases"
     return _ok("files", f"{where} has the file of {releases}")
 
 
