@@ -9,10 +9,10 @@ from licserver.domain.offers import (
     is_channel,
     latest_by_channel,
     latest_of_channels,
-    offer_to,
+    list_downloads,
     parse_channels,
 )
-from licserver.domain.records import Artifact, Release
+from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 
 WINDOWS = "windows-x86_64"
 
@@ -62,13 +62,18 @@ def test_versions_are_compared_as_versions():
 
 def test_a_license_is_offered_files_of_its_channels():
     """A platform is listed where its newest version has a file of its own; without any release nothing is."""
-    assert {name: release_.version for name, release_ in offer_to(RELEASES, ["beta"]).items()} == {
+    license_, product = LicenseSnapshot(b"1", 1, "App"), Product(1, "app", "App")
+
+    def downloads(releases):
+        return list_downloads(product, releases, license_, ["beta"], datetime(2026, 2, 1, tzinfo=UTC))
+
+    assert {name: release_.version for name, release_ in downloads(RELEASES).items()} == {
         "": "2.0b1",
         WINDOWS: "2.0b2",
     }
     older = [release("2.0"), release("1.9", "beta", WINDOWS)]
-    assert [*offer_to(older, ["beta"])] == [""]
-    assert offer_to([], ["beta"]) == {}
+    assert [*downloads(older)] == [""]
+    assert downloads([]) == {}
     assert [*latest_by_channel([])] == ["stable"]
     assert latest_of_channels([], ["beta"]) is None
 

@@ -12,8 +12,10 @@ from licserver.domain.decisions import Offer, UpdateRefusal, evaluate_update, is
 from licserver.domain.offers import (
     Installation,
     apply_rollout,
+    evaluate_public_feed,
     find_candidates,
     list_covered,
+    list_downloads,
     list_offered,
     list_releases,
 )
@@ -242,6 +244,37 @@ def test_fixes_are_for_channels_and_platforms():
     verdict = evaluate_update(license_, product, NOW, installed="2.0")
     assert isinstance(verdict, Offer)
     assert verdict.release.platform == "windows-x86_64"
+
+
+def test_a_public_feed_holds_no_fix_back():
+    """There the rollout alone decides, so that it must not hold a fix back."""
+    fix = release("2.0.1", 4, NOTICE, rollout="1%,100%@5d")
+    verdict = evaluate_public_feed(Product(7, "app", "App"), [BEFORE, fix], (), "", "2.0")
+    here = Installation("a.example", "2.0")
+    assert apply_rollout(verdict, here, NOW).release == fix
+    without = evaluate_public_feed(Product(7, "app", "App"), [BEFORE, fix], (), "")
+    assert apply_rollout(without, here, NOW).release == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("fields", "after", "expected"),
+    [
+        ({"support_until": None}, AfterSupport.NONE, {"": "3.0"}),
+        ({}, AfterSupport.NONE, {"": "2.0.1"}),
+        ({}, AfterSupport.COVERED, {"": "2.0.1"}),
+        ({"expires_on": TODAY - timedelta(days=1)}, AfterSupport.COVERED, {"": "2.0.1"}),
+        ({"revoked_at": NOW}, AfterSupport.COVERED, {}),
+    ],
+    ids=["in-support", "nothing-covered", "covered-below-the-fix", "expired", "revoked"],
+)
+def test_a_page_of_customers_offers_the_highest_that_may_be_had(fields, after, expected):
+    """It knows no installed version, and no rollout holds it back."""
+    license_ = license_of(**{"support_until": TODAY - timedelta(days=10), **fields})
+    product = Product(7, "app", "App", has_support_policy=True, after_support=after)
+    downloads = list_downloads(product, FIXED, license_, (), NOW)
+    assert {platform: item.version for platform, item in downloads.items()} == expected
+    held = [release("1.0", 40), release("2.0", 12, rollout="1%,100%@5d")]
+    assert list_downloads(product, held, license_of(), (), NOW)[""].version == "2.0"
 
 
 def test_all_that_some_license_may_be_offered():

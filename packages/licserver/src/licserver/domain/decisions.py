@@ -288,7 +288,7 @@ def evaluate_update(
         return UpdateRefusal.INVALID_LICENSE
     if imported and not license_.accepts_imported_keys:
         return UpdateRefusal.INVALID_LICENSE
-    fix = None if product is None else _find_fix(product, license_, installed)
+    fix = None if product is None else find_fix(product, license_, installed)
     if is_expired(license_, now):
         if product is None or fix is None or license_.trial:
             return UpdateRefusal.LICENSE_EXPIRED
@@ -307,7 +307,7 @@ def evaluate_update(
     return offer._replace(downloadable=False) if fix is None else _offer_fix(product, license_, fix)
 
 
-def _find_fix(product: Product, license_: LicenseSnapshot, installed: str) -> Release | None:
+def find_fix(product: Product, license_: LicenseSnapshot, installed: str) -> Release | None:
     """Return the security release for an installed version, whatever the license covers (D-331).
 
     It is the highest with the installed major version, or of all without such a one: after the fix of the

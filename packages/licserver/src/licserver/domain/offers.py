@@ -16,9 +16,12 @@ from licserver.domain.decisions import (
     Offer,
     UpdateRefusal,
     UpdateVerdict,
+    evaluate_update,
+    find_fix,
     is_below,
     latest,
     latest_by_platform,
+    list_fixes,
     parse_version,
     published_on,
 )
@@ -80,13 +83,44 @@ def list_offered(product: Product, releases: Sequence[Release]) -> list[Release]
     return list(offered.values())
 
 
-def offer_to(releases: Sequence[Release], channels: Collection[str]) -> dict[str, Release]:
-    """Return the releases offered to a license with these channels, by platform."""
-    platforms = {"", *(release.platform for release in releases)}
-    chosen = {name: latest_of_channels(releases, channels, name) for name in platforms}
-    return {
-        name: release for name, release in chosen.items() if release is not None and release.platform == name
-    }
+def offer_to_page(verdict: UpdateVerdict, now: datetime) -> Release | None:
+    """Return what a page of customers offers, which knows no installed version: no rollout holds it back."""
+    offer = apply_rollout(verdict, Installation("", NOTHING_INSTALLED, is_manual=True), now)
+    return offer.release if isinstance(offer, Offer) and offer.downloadable else None
+
+
+def list_downloads(
+    product: Product,
+    releases: Sequence[Release],
+    license_: LicenseSnapshot,
+    channels: Collection[str],
+    now: datetime,
+) -> dict[str, Release]:
+    """Return what a page of customers offers to a license with these channels, by platform."""
+    downloads = dict[str, Release]()
+    for platform in sorted({"", *(release.platform for release in releases)}):
+        of_platform = with_offers(product, releases, channels, platform)
+        verdict = evaluate_update(license_, of_platform, now, installed=NOTHING_INSTALLED)
+        release = offer_to_page(verdict, now)
+        if release is not None and release.platform == platform:
+            downloads[platform] = release
+    return downloads
+
+
+def with_offers(
+    product: Product, releases: Sequence[Release], channels: Collection[str], platform: str
+) -> Product:
+    """Return a product with what it offers of its releases for channels and a platform (D-227)."""
+    is_covered = product.after_support is AfterSupport.COVERED
+    return product._replace(
+        candidates=find_candidates(releases, channels, platform),
+        covered=list_covered(releases, channels, platform) if is_covered else (),
+        fixes=list_fixes(releases, channels, platform),
+    )
+
+
+NOTHING_INSTALLED: Final = "0"
+"""An installed version below every release."""
 
 
 # --- staged rollout ---------------------------------------------------------------------------
@@ -295,14 +329,20 @@ def public_feed_license(product_id: int) -> LicenseSnapshot:
 
 
 def evaluate_public_feed(
-    product: Product, releases: Sequence[Release], channels: Collection[str], platform: str
+    product: Product,
+    releases: Sequence[Release],
+    channels: Collection[str],
+    platform: str,
+    installed: str = "",
 ) -> UpdateVerdict:
     """Decide the offer of a public feed; `apply_rollout` decides to which installations (D-213)."""
     offered = find_candidates(releases, channels, platform)
     if not offered:
         return UpdateRefusal.NO_VERSIONS
-    product = product._replace(candidates=offered)
-    return Offer(product, offered[0], public_feed_license(product.id), downloadable=True)
+    product = product._replace(candidates=offered, fixes=list_fixes(releases, channels, platform))
+    license_ = public_feed_license(product.id)
+    fix = find_fix(product, license_, installed)
+    return Offer(product, offered[0], license_, downloadable=True, fix=fix)
 
 
 class ListedRelease(NamedTuple):

@@ -229,6 +229,20 @@ class IssuedLicense(LicenseTerms):
     subscription_ended_at: datetime | None = None
     slots_used: int = 0
 
+    def snapshot(self) -> LicenseSnapshot:
+        """Return it as verdicts take it, in no environment."""
+        return LicenseSnapshot(
+            self.id,
+            self.product_id,
+            self.product_name,
+            expires_on=self.expires_on,
+            lifetime=self.lifetime,
+            revoked_at=self.revoked_at,
+            subscription_ended_at=self.subscription_ended_at,
+            support_until=self.support_until,
+            trial=self.trial,
+        )
+
 
 TERMS: Final = tuple(term.name for term in fields(LicenseTerms))  # names of the terms
 LISTS: Final = tuple(term.name for term in fields(LicenseTerms) if term.type == tuple[str, ...])

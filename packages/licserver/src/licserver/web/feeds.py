@@ -128,7 +128,7 @@ class Feeds:
             verdict = await self.public.judge_update(call, self.public.clock())
             domain = domain or self.public.vault.license_id(call.license_key).hex()
         elif (listed := await self.public.queries.find_releases(call.slug)) and listed[0].public_feed:
-            verdict = evaluate_public_feed(*listed, call.channels, call.platform)
+            verdict = evaluate_public_feed(*listed, call.channels, call.platform, call.current_version)
         return verdict, Installation(domain, call.current_version, call.is_manual)
 
     async def _refuse(

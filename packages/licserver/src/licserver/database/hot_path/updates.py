@@ -9,9 +9,8 @@ from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
 from licserver.database.repositories.products import PRODUCTS, read_product, read_release, releases_of
 from licserver.database.tables.licenses import licenses, products
-from licserver.domain.decisions import list_fixes
-from licserver.domain.offers import find_candidates, list_covered
-from licserver.domain.records import AfterSupport, LicenseSnapshot, Product, Release
+from licserver.domain.offers import with_offers
+from licserver.domain.records import LicenseSnapshot, Product, Release
 
 
 def _updates(requested: CTE) -> Select[Any]:
@@ -91,7 +90,6 @@ class _Known(NamedTuple):
     releases: list[Release]
     channels: frozenset[str]
     platforms: frozenset[str]
-    has_fixes: bool
     offered: dict[tuple[frozenset[str], str], Product]
 
 
@@ -114,12 +112,7 @@ class OfferedProducts:
         key = of_releases, platform if platform in known.platforms else ""
         product = known.offered.get(key)
         if product is None:
-            product = known.product._replace(candidates=find_candidates(known.releases, *key))
-            if known.has_fixes:
-                product = product._replace(fixes=list_fixes(known.releases, *key))
-            if product.after_support is AfterSupport.COVERED:
-                product = product._replace(covered=list_covered(known.releases, *key))
-            known.offered[key] = product
+            product = known.offered[key] = with_offers(known.product, known.releases, *key)
         return product
 
     def find_all(self, slug: str) -> tuple[Product, list[Release]] | None:
@@ -150,5 +143,4 @@ class OfferedProducts:
         channels, platforms = (
             frozenset(getattr(release, name) for release in releases) for name in ("channel", "platform")
         )
-        has_fixes = any(release.security is not None for release in releases)
-        return _Known(change, product, releases, channels, platforms, has_fixes, {})
+        return _Known(change, product, releases, channels, platforms, {})

@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler
 from licserver.clock import Clock
 from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import (
+    Offer,
     VerifyRefusal,
     evaluate_update,
     is_imported_key,
@@ -22,6 +23,7 @@ from licserver.domain.decisions import (
     is_platform,
 )
 from licserver.domain.languages import LANGUAGES, choose_language
+from licserver.domain.offers import NOTHING_INSTALLED, offer_to_page
 from licserver.domain.records import Environment, IssuedLicense
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError, TooManyMovesError
 from licserver.limits import MAX_ACCOUNT_BODY_BYTES
@@ -280,8 +282,12 @@ class Account:
         license_, now = _pick(licenses, request.match_info["license"]), self._clock()
         platform = request.query.get("platform", "")
         query = UpdateQuery(license_.id, license_.product_slug, platform if is_platform(platform) else "")
-        verdict = evaluate_update(*await self._public.queries.find_update(query), now)
-        link = self._public.sign_link(request, verdict, now)
+        license_and_product = await self._public.queries.find_update(query)
+        verdict = evaluate_update(*license_and_product, now, installed=NOTHING_INSTALLED)
+        release = offer_to_page(verdict, now)
+        if release is None or not isinstance(verdict, Offer):
+            raise ApiError(404)
+        link = self._public.sign_link(request, verdict._replace(release=release), now)
         if link is None:
             raise ApiError(404)
         return redirect(request, link)

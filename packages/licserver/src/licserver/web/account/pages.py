@@ -10,10 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from licserver import libraries
 from licserver.database.repositories.licenses import Activation
-from licserver.domain.decisions import find_term, is_support_over, license_state, published_on
-from licserver.domain.offers import offer_to
+from licserver.domain.decisions import find_term, is_support_over, license_state
+from licserver.domain.offers import list_downloads
 from licserver.domain.records import (
-    AfterSupport,
     Environment,
     IssuedLicense,
     LicenseState,
@@ -174,9 +173,7 @@ def _describe(
 ) -> LicenseCard:
     product, releases, (machines, has_more), held, moves_left = details
     state, is_over = license_state(license_, now), is_support_over(product, license_, now)
-    offered = {}
-    if state is LicenseState.ACTIVE:
-        offered = offer_to(_list_covered(product, releases, license_, is_over=is_over), license_.channels)
+    offered = list_downloads(product, releases, license_.snapshot(), license_.channels, now)
     used, total = license_.slots_used, license_.slots
     seats = license_.floating_seats
     return LicenseCard(
@@ -215,18 +212,6 @@ def _describe(
         has_files=state is LicenseState.ACTIVE and services.offline_files.can_customers_issue(),
         is_renewed=license_.subscription_id is not None and not license_.lifetime,
     )
-
-
-def _list_covered(
-    product: Product, releases: Sequence[Release], license_: IssuedLicense, *, is_over: bool
-) -> list[Release]:
-    """Return the releases that a license may download (D-330)."""
-    until = license_.support_until
-    if not is_over or until is None:
-        return list(releases)
-    if product.after_support is not AfterSupport.COVERED:
-        return []
-    return [release for release in releases if published_on(release) <= until]
 
 
 def _describe_term(license_: IssuedLicense, texts: Texts, now: datetime) -> str:
