@@ -288,7 +288,7 @@ def evaluate_update(
         return UpdateRefusal.INVALID_LICENSE
     if imported and not license_.accepts_imported_keys:
         return UpdateRefusal.INVALID_LICENSE
-    fix = None if product is None else find_fix(product, license_, installed)
+    fix = find_fix(product, license_, installed) if product is not None and product.fixes else None
     if is_expired(license_, now):
         if product is None or fix is None or license_.trial:
             return UpdateRefusal.LICENSE_EXPIRED
@@ -313,8 +313,8 @@ def find_fix(product: Product, license_: LicenseSnapshot, installed: str) -> Rel
     It is the highest with the installed major version, or of all without such a one: after the fix of the
     installed major version, no higher one comes for nothing.
     """
-    version = parse_version(installed) if product.fixes and product.id == license_.product_id else None
-    if version is None:
+    version = parse_version(installed) if product.id == license_.product_id else None
+    if version is None or not product.fixes:
         return None
     fixes = [(Version(fix.version), fix) for fix in product.fixes]
     of_major = [pair for pair in fixes if pair[0].major == version.major]

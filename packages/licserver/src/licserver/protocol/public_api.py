@@ -26,7 +26,7 @@ from licserver.domain.decisions import (
 from licserver.domain.entitlements import resolve_stored
 from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain, parse_ip
 from licserver.domain.offers import parse_channels
-from licserver.domain.records import STABLE, Machine, Release, WordPressFields
+from licserver.domain.records import STABLE, Machine, Release, SecurityNotice, WordPressFields
 from licserver.domain.text import read_machine
 from licserver.limits import MAX_TARGET_CHARS
 
@@ -379,16 +379,19 @@ def update_response(
     """Format the response to an update check (spec 2, spec 7); `download_url` None omits the field."""
     if isinstance(verdict, UpdateRefusal):
         return error_response(*_UPDATE_REFUSALS[verdict])
-    product = verdict.product
+    product, release, license_ = verdict.product, verdict.release, verdict.license
+    security = release.security
+    if security is not None and not is_below(installed, release.version):
+        security = None
     before, after = _around_link(
         product.name,
         product.slug,
-        verdict.release,
+        release,
         product.minimum_version,
         verdict.is_critical,
-        verdict.license.support_until if verdict.license.has_updates_until else NO_UPDATES_UNTIL,
+        license_.support_until if license_.has_updates_until else NO_UPDATES_UNTIL,
         verdict.latest_version,
-        is_fix=verdict.release.security is not None and is_below(installed, verdict.release.version),
+        security,
     )
     if download_url is None:
         return ApiResponse(200, before + after)
@@ -405,8 +408,7 @@ def _around_link(
     is_critical: bool,
     updates_until: date | None,
     latest_version: str | None,
-    *,
-    is_fix: bool,
+    security: SecurityNotice | None,
 ) -> tuple[bytes, bytes]:
     """Format the parts of an offer before and after its link, with the extension fields in use."""
     before = {"name": name, "slug": slug, "version": release.version}
@@ -419,7 +421,7 @@ def _around_link(
         **({"critical": True} if is_critical else {}),
         **_updates_until(updates_until),
         **({} if latest_version is None else {"latest_version": latest_version}),
-        **({"security": release.security._asdict()} if is_fix and release.security else {}),
+        **({} if security is None else {"security": security._asdict()}),
     }
     return (_JSON_WRITER.encode(before).encode()[:-1] + b",", _JSON_WRITER.encode(after).encode()[1:])
 
