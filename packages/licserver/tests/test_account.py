@@ -12,7 +12,7 @@ from sqlalchemy import event
 from harness.engines import both_engines
 from harness.transfer import ASSUMED
 from licserver.domain.languages import LANGUAGES, choose_language
-from licserver.domain.records import EnvironmentPolicy, LicenseTerms
+from licserver.domain.records import AfterSupport, EnvironmentPolicy, LicenseTerms, SecurityNotice
 from licserver.domain.seats import SeatRequest
 from licserver.errors import SettingsError
 from licserver.protocol.license_files import read_rows
@@ -221,6 +221,25 @@ async def test_the_current_version_is_downloaded(world, page):
     assert "Updates ended on 15 Jun 2026." in customer.text
     await customer.get(address)
     assert customer.status == 404
+
+
+@pytest.mark.parametrize(("term", "version"), [("support_until", "1.0"), ("expires_on", None)])
+async def test_what_a_license_covers_is_downloaded_for_good(world, page, publish, term, version):
+    """The newest version of the period, and above it, for an expired license too, a security release."""
+    world.services.products.change("app", has_support_policy=True, after_support=AfterSupport.COVERED)
+    world.publish("1.0", b"covered")
+    key = world.key(**{term: world.clock().date()})
+    world.clock.forward(days=2)
+    world.publish("2.0", b"newest")
+    customer = await page(key)
+    address = f"/account/download/{world.services.licenses.get(key).id.hex()}"
+    assert ("/account/download" in customer.text) == (version is not None)
+    if version is not None:
+        assert await customer.get(address) == "covered"
+    publish("1.0.1", content=b"fixed", security=SecurityNotice())
+    await customer.post("/account/sign-in", csrf="", key=key)
+    assert "1.0.1" in customer.text
+    assert await customer.get(address) == "fixed"
 
 
 async def test_only_a_page_of_the_session_sends_forms(world, page, activate):
