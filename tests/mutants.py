@@ -27,7 +27,14 @@ _RULES: Final = (
 )
 
 _CONTRACTS: Final = (
-    *("shop_contracts", "shop_questions", "shop_standard", "shop_subscriptions", "shop_machine"),
+    *(
+        "shop_contracts",
+        "shop_orders",
+        "shop_questions",
+        "shop_standard",
+        "shop_subscriptions",
+        "shop_machine",
+    ),
     *(f"field/{name}" for name in ("own_shops", "shops_objects", "shops_reports")),
 )
 

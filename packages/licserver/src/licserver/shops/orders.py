@@ -54,7 +54,6 @@ class OrderFacts:
     payments: list[Payment] = field(default_factory=list)
     refunds: list[Refund] = field(default_factory=list)
     disputes: list[Dispute] = field(default_factory=list)
-    contacts: list[Contact] = field(default_factory=list)
 
     @property
     def id(self) -> str:
@@ -253,5 +252,3 @@ def _add(group: OrderFacts, fact: _OrderFact) -> None:
             group.refunds.append(fact)
         case Dispute():
             group.disputes.append(fact)
-        case Contact():
-            group.contacts.append(fact)
