@@ -43,9 +43,7 @@ def refund(
     return Refund(id=id_, reported_at=at(day), state=state, orders=("1",), amount=money(amount), is_full=full)
 
 
-def payment(
-    total: str | None = None, refunded: str | None = None, *, day: float = 1, id_: str = "p"
-) -> Payment:
+def payment(total: str, refunded: str, *, day: float = 1, id_: str = "p") -> Payment:
     """Return a payment of order 1."""
     return Payment(id=id_, reported_at=at(day), orders=("1",), total=money(total), refunded=money(refunded))
 

@@ -252,3 +252,5 @@ def _add(group: OrderFacts, fact: _OrderFact) -> None:
             group.refunds.append(fact)
         case Dispute():
             group.disputes.append(fact)
+        case Contact():
+            pass  # `desired` looks at those of a whole contract
