@@ -78,8 +78,9 @@ def test_what_a_license_covers_follows_the_specified_fields(until, shown):
     offer = Offer(Product(1, "app", "App"), fix, license_, downloadable=True, latest_version="2.0")
     more = f'"tested":null,"updates_until":{shown},"latest_version":"2.0"'
     notice = ',"security":{"advisory":null,"cves":["CVE-2026-1234"]}'
-    for installed, rest in (("1.9", notice), ("1.10", "")):
-        answer = public_api.update_response(offer, "https://x.example", installed)
+    link = "https://x.example"
+    for url, installed, rest in ((link, "1.9", notice), (link, "1.10", ""), (None, "1.9", "")):
+        answer = public_api.update_response(offer, url, installed)
         assert answer.content.decode().endswith(more + rest + "}")
 
 

@@ -381,8 +381,8 @@ def update_response(
         return error_response(*_UPDATE_REFUSALS[verdict])
     product, release, license_ = verdict.product, verdict.release, verdict.license
     security = release.security
-    if security is not None and not is_below(installed, release.version):
-        security = None
+    if security is not None and (download_url is None or not is_below(installed, release.version)):
+        security = None  # it is not offered, or it is installed
     before, after = _around_link(
         product.name,
         product.slug,

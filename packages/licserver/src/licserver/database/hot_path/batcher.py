@@ -194,7 +194,12 @@ class PublicQueries:
         return await self._on_thread(self._store.find_download, subject.license_id, subject.release_id)
 
     async def find_releases(self, slug: str) -> tuple[Product, list[Release]] | None:
-        """Load a product with all its releases, for feeds; not batched either."""
+        """Load a product with all its releases, for feeds; not batched either.
+
+        A file is read in the event loop, as for update checks: a thread takes longer than the statement.
+        """
+        if not self._store.is_remote:
+            return self._store.find_releases(slug)
         return await self._on_thread(self._store.find_releases, slug)
 
     async def _on_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:

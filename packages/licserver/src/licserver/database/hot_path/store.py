@@ -52,7 +52,8 @@ class BatchStore:
         self.is_remote: Final = database.is_remote
         self._lookup_reader, self._update_reader, self._other_reader = (database.reader() for _ in range(3))
         self._updates = UpdateReader(partial(self._read, self._update_reader), self._update_reader)
-        self._listed = OfferedProducts(self._other_reader)
+        # Of a file they are read in the event loop, on the connection of update checks, and kept once.
+        self._listed = OfferedProducts(self._other_reader) if database.is_remote else self._updates.products
         self._sqlite_writer = None if database.is_remote else database.sqlite_writer()
         self._writer = self._sqlite_writer or database.writer()
 

@@ -55,7 +55,7 @@ class UpdateReader:
         self, read: Callable[[Callable[[Connection], list[Row]]], list[Row]], reader: KeptConnection
     ) -> None:
         self._read = read
-        self._products = OfferedProducts(reader)
+        self.products = OfferedProducts(reader)
 
     def find(self, queries: Sequence[UpdateQuery]) -> list[tuple[LicenseSnapshot | None, Product | None]]:
         """Load licenses and products, in the order of the queries; a product only with a license."""
@@ -73,7 +73,7 @@ class UpdateReader:
             product = None
             if product_id is not None:
                 channels = (*query.channels, *of_license.split("\n")) if of_license else query.channels
-                product = self._products.find(product_id, change, channels, query.platform)
+                product = self.products.find(product_id, change, channels, query.platform)
             results[at] = (read_license(row), product)
         return results
 
