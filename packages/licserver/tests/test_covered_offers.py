@@ -262,13 +262,29 @@ def test_a_public_feed_holds_no_fix_back():
         ({"support_until": None}, AfterSupport.NONE, {"": "3.0"}),
         ({}, AfterSupport.NONE, {"": "2.0.1"}),
         ({}, AfterSupport.COVERED, {"": "2.0.1"}),
+        ({"support_until": TODAY - timedelta(days=30)}, AfterSupport.NONE, {"": "1.4.3"}),
+        ({"support_until": TODAY - timedelta(days=30)}, AfterSupport.COVERED, {"": "1.4.3"}),
+        ({"support_until": TODAY - timedelta(days=90)}, AfterSupport.COVERED, {}),
         ({"expires_on": TODAY - timedelta(days=1)}, AfterSupport.COVERED, {"": "2.0.1"}),
+        ({"support_until": None, "expires_on": TODAY - timedelta(days=1)}, AfterSupport.NONE, {"": "2.0.1"}),
+        ({"subscription_ended_at": NOW - timedelta(days=30)}, AfterSupport.NONE, {"": "1.4.3"}),
         ({"revoked_at": NOW}, AfterSupport.COVERED, {}),
     ],
-    ids=["in-support", "nothing-covered", "covered-below-the-fix", "expired", "revoked"],
+    ids=[
+        "in-support",
+        "nothing-covered",
+        "covered-below-the-fix",
+        "no-fix-of-a-higher-major",
+        "covered-and-no-fix-of-a-higher-major",
+        "bought-before-any",
+        "expired-later",
+        "expired",
+        "subscription-ended",
+        "revoked",
+    ],
 )
 def test_a_page_of_customers_offers_the_highest_that_may_be_had(fields, after, expected):
-    """It knows no installed version, and no rollout holds it back."""
+    """It knows no installed version, and no rollout holds it back; a fix is no upgrade to a later major."""
     license_ = license_of(**{"support_until": TODAY - timedelta(days=10), **fields})
     product = Product(7, "app", "App", has_support_policy=True, after_support=after)
     downloads = list_downloads(product, FIXED, license_, (), NOW)

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
@@ -19,6 +19,8 @@ from licserver.domain.decisions import (
     evaluate_update,
     find_fix,
     is_below,
+    is_expired,
+    is_support_over,
     latest,
     latest_by_platform,
     list_fixes,
@@ -83,12 +85,6 @@ def list_offered(product: Product, releases: Sequence[Release]) -> list[Release]
     return list(offered.values())
 
 
-def offer_to_page(verdict: UpdateVerdict, now: datetime) -> Release | None:
-    """Return what a page of customers offers, which knows no installed version: no rollout holds it back."""
-    offer = apply_rollout(verdict, Installation("", NOTHING_INSTALLED, is_manual=True), now)
-    return offer.release if isinstance(offer, Offer) and offer.downloadable else None
-
-
 def list_downloads(
     product: Product,
     releases: Sequence[Release],
@@ -96,15 +92,34 @@ def list_downloads(
     channels: Collection[str],
     now: datetime,
 ) -> dict[str, Release]:
-    """Return what a page of customers offers to a license with these channels, by platform."""
-    downloads = dict[str, Release]()
+    """Return what a page of customers offers to a license with these channels, by platform.
+
+    The page knows no installed version, and no rollout holds anything back. Once something is over, it offers
+    no security release of a higher major version than the license has covered: that would be an upgrade.
+    """
+    downloads, end = dict[str, Release](), _find_first_end(product, license_, now)
     for platform in sorted({"", *(release.platform for release in releases)}):
         of_platform = with_offers(product, releases, channels, platform)
-        verdict = evaluate_update(license_, of_platform, now, installed=NOTHING_INSTALLED)
-        release = offer_to_page(verdict, now)
-        if release is not None and release.platform == platform:
-            downloads[platform] = release
+        if end is not None:
+            before = [release for release in releases if published_on(release) <= end]
+            newest = latest_of_channels(before, channels, platform)
+            most = -1 if newest is None else Version(newest.version).major
+            fixes = [fix for fix in of_platform.fixes if Version(fix.version).major <= most]
+            of_platform = of_platform._replace(fixes=tuple(fixes))
+        verdict = evaluate_update(license_, of_platform, now, installed=_NOTHING_INSTALLED)
+        offer = apply_rollout(verdict, Installation("", _NOTHING_INSTALLED, is_manual=True), now)
+        if isinstance(offer, Offer) and offer.downloadable and offer.release.platform == platform:
+            downloads[platform] = offer.release
     return downloads
+
+
+def _find_first_end(product: Product, license_: LicenseSnapshot, now: datetime) -> date | None:
+    """Return the last day of a license's support or term, the earlier if both are over; None if none is."""
+    ends = [license_.support_until] if is_support_over(product, license_, now) else []
+    if is_expired(license_, now):
+        ended_at = license_.subscription_ended_at
+        ends += [license_.expires_on, None if ended_at is None else ended_at.astimezone(UTC).date()]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def with_offers(
@@ -119,12 +134,9 @@ def with_offers(
     )
 
 
-NOTHING_INSTALLED: Final = "0"
-"""An installed version below every release."""
-
-
 # --- staged rollout ---------------------------------------------------------------------------
 
+_NOTHING_INSTALLED: Final = "0"  # below every release
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})([dh])")
 _STEP: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,2})?)%(?:@(.+))?")
 _UNITS: Final = {"d": timedelta(days=1), "h": timedelta(hours=1)}

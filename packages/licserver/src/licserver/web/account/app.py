@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -13,18 +13,15 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from licserver.clock import Clock
-from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import (
     Offer,
     VerifyRefusal,
-    evaluate_update,
     is_imported_key,
     is_license_key,
-    is_platform,
 )
 from licserver.domain.languages import LANGUAGES, choose_language
-from licserver.domain.offers import NOTHING_INSTALLED, offer_to_page
-from licserver.domain.records import Environment, IssuedLicense
+from licserver.domain.offers import list_downloads
+from licserver.domain.records import Environment, IssuedLicense, Release
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError, TooManyMovesError
 from licserver.limits import MAX_ACCOUNT_BODY_BYTES
 from licserver.runtime.metrics import ACCOUNT
@@ -281,13 +278,15 @@ class Account:
             return redirect(request, f"{HOME}?done=session-ended")
         license_, now = _pick(licenses, request.match_info["license"]), self._clock()
         platform = request.query.get("platform", "")
-        query = UpdateQuery(license_.id, license_.product_slug, platform if is_platform(platform) else "")
-        license_and_product = await self._public.queries.find_update(query)
-        verdict = evaluate_update(*license_and_product, now, installed=NOTHING_INSTALLED)
-        release = offer_to_page(verdict, now)
-        if release is None or not isinstance(verdict, Offer):
+        product, releases = await self._public.queries.find_releases(license_.product_slug) or (None, [])
+        downloads: Mapping[str, Release] = {}
+        if product is not None:
+            downloads = list_downloads(product, releases, license_.snapshot(), license_.channels, now)
+        release = downloads.get(platform, downloads.get(""))
+        if product is None or release is None:
             raise ApiError(404)
-        link = self._public.sign_link(request, verdict._replace(release=release), now)
+        offer = Offer(product, release, license_.snapshot(), downloadable=True)
+        link = self._public.sign_link(request, offer, now)
         if link is None:
             raise ApiError(404)
         return redirect(request, link)
