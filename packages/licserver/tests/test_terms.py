@@ -64,3 +64,18 @@ def test_a_subscription_that_is_cancelled_has_a_last_day(terms, expected) -> Non
     assert find_term(license_, NOON) == expected
     if expected[1]:
         assert f"through {day(expected[1])}" in describe(license_, NOON).sentence
+
+
+def test_a_license_is_judged_by_all_its_terms() -> None:
+    """None that ends it is lost between what is stored and what a verdict takes."""
+    terms: dict[str, Any] = {
+        "expires_on": DAYS[1],
+        "lifetime": True,
+        "revoked_at": NOON,
+        "subscription_ended_at": MIDNIGHT,
+        "support_until": DAYS[3],
+        "trial": True,
+    }
+    snapshot = license_with(**terms).snapshot()
+    assert (snapshot.id, snapshot.product_id, snapshot.product_name) == (bytes(16), 1, "App")
+    assert {name: getattr(snapshot, name) for name in terms} == terms
