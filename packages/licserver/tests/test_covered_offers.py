@@ -293,6 +293,14 @@ def test_a_page_of_customers_offers_the_highest_that_may_be_had(fields, after, e
     assert list_downloads(product, held, license_of(), (), NOW)[""].version == "2.0"
 
 
+def test_a_page_of_customers_replaces_a_covered_version_that_was_withdrawn():
+    """A vendor withdraws what has the hole as soon as its fix is out; the customer has paid for that line."""
+    releases = [FIXED[0], BEFORE._replace(withdrawn_at=NOW), *FIXED[2:]]
+    license_ = license_of(support_until=TODAY - timedelta(days=10))
+    product = Product(7, "app", "App", has_support_policy=True, after_support=AfterSupport.NONE)
+    assert list_downloads(product, releases, license_, (), NOW)[""].version == "2.0.1"
+
+
 def test_all_that_some_license_may_be_offered():
     """The latest of each channel and platform, fixes, and what was the newest on some day."""
     beta, own = release("2.0b1", 20, channel="beta"), release("2.0", 10, platform="windows-x86_64")

@@ -95,13 +95,14 @@ def list_downloads(
     """Return what a page of customers offers to a license with these channels, by platform.
 
     The page knows no installed version, and no rollout holds anything back. Once something is over, it offers
-    no security release of a higher major version than the license has covered: that would be an upgrade.
+    no security release of a higher major version than the license has covered, which would be an upgrade;
+    a version that was withdrawn since was covered, too.
     """
     downloads, end = dict[str, Release](), _find_first_end(product, license_, now)
     for platform in sorted({"", *(release.platform for release in releases)}):
         of_platform = with_offers(product, releases, channels, platform)
         if end is not None:
-            before = [release for release in releases if published_on(release) <= end]
+            before = [of._replace(withdrawn_at=None) for of in releases if published_on(of) <= end]
             newest = latest_of_channels(before, channels, platform)
             most = -1 if newest is None else Version(newest.version).major
             fixes = [fix for fix in of_platform.fixes if Version(fix.version).major <= most]
