@@ -110,10 +110,11 @@ def test_a_product_that_chooses_nothing_offers_the_latest_without_a_file():
     [
         ([BEFORE], ("2.0", None)),
         ([LATER], (None, None)),
+        ([release("2.0b1", 20), release("1.0", 9)], ("2.0b1", None)),
         ([release("1.0", 40), release("2.0", 20, withdrawn=True), LATER], ("1.0", "3.0")),
         ([], UpdateRefusal.NO_VERSIONS),
     ],
-    ids=["nothing-newer", "nothing-of-the-period", "withdrawn", "no-versions"],
+    ids=["nothing-newer", "nothing-of-the-period", "a-pre-release", "withdrawn", "no-versions"],
 )
 def test_what_else_was_published(releases, expected):
     """A withdrawn version is not offered, and without one of the period the answer is as specified."""
@@ -246,6 +247,16 @@ def test_fixes_are_for_channels_and_platforms():
     assert verdict.release.platform == "windows-x86_64"
 
 
+def test_a_pre_release_beside_stable_versions_is_no_fix():
+    """Clients with a stable version ignore it (D-47), and would get no other update any more."""
+    releases = [release("1.0", 40), release("1.4.2", 30), release("2.0b1", 5, NOTICE)]
+    assert offered(check(releases, support_until=None)) == ("1.4.2", None)
+    assert offered(check(releases, after=AfterSupport.NONE)) == (None, None)
+    assert list_fixes(releases[2:]) == (releases[2],)
+    beta = releases[2]._replace(channel="beta")
+    assert list_fixes([*releases[:2], beta], ("beta",)) == (beta,)
+
+
 def test_a_public_feed_holds_no_fix_back():
     """There the rollout alone decides, so that it must not hold a fix back."""
     fix = release("2.0.1", 4, NOTICE, rollout="1%,100%@5d")
@@ -254,6 +265,16 @@ def test_a_public_feed_holds_no_fix_back():
     assert apply_rollout(verdict, here, NOW).release == fix
     without = evaluate_public_feed(Product(7, "app", "App"), [BEFORE, fix], (), "")
     assert apply_rollout(without, here, NOW).release == BEFORE
+
+
+@pytest.mark.parametrize("plan", ["1%,100%@5d", "7d"])
+def test_a_list_without_a_domain_holds_no_fix_back(plan):
+    """The app chooses from it: neither by its own groups, nor only at 100 %."""
+    fix = release("2.0.1", 4, NOTICE, rollout=plan)
+    offer = evaluate_public_feed(Product(7, "app", "App"), [BEFORE, fix], (), "")
+    assert isinstance(offer, Offer)
+    listed = list_releases(offer, [BEFORE, fix], (), "", Installation("", ""), NOW)
+    assert [(item.release.version, item.span) for item in listed] == [("2.0.1", None)]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +310,9 @@ def test_a_page_of_customers_offers_the_highest_that_may_be_had(fields, after, e
     product = Product(7, "app", "App", has_support_policy=True, after_support=after)
     downloads = list_downloads(product, FIXED, license_, (), NOW)
     assert {platform: item.version for platform, item in downloads.items()} == expected
+    older = [release("1.4.2", 60), release("1.4.3", 40, NOTICE), *FIXED[3:]]
+    if after is AfterSupport.COVERED and fields == {}:
+        assert list_downloads(product, older, license_, (), NOW)[""].version == "1.4.3", "no 2.x for nothing"
     held = [release("1.0", 40), release("2.0", 12, rollout="1%,100%@5d")]
     assert list_downloads(product, held, license_of(), (), NOW)[""].version == "2.0"
 
@@ -319,6 +343,28 @@ def test_all_that_some_license_may_be_offered():
 # --- against a small oracle
 
 
+@given(st.data())
+def test_covered_versions_of_each_day(data):
+    """They are what an update check would be offered if nothing later had been published."""
+    releases = []
+    for version in data.draw(st.lists(st.sampled_from(VERSIONS), unique=True)):
+        of_version = {  # all its files share these
+            "channel": data.draw(st.sampled_from(["stable", "beta"])),
+            "rollout": data.draw(st.sampled_from([None, "7d"])),
+            "withdrawn": data.draw(st.integers(0, 4)) == 0,
+        }
+        platforms = data.draw(st.sampled_from([("",), ("mac",), ("", "mac")]))
+        days = {platform: data.draw(st.integers(0, 6)) for platform in platforms}
+        releases += [release(version, day, platform=platform, **of_version) for platform, day in days.items()]
+    channels, platform = data.draw(st.sampled_from([(), ("beta",)])), data.draw(st.sampled_from(["", "mac"]))
+    covered = list_covered(releases, channels, platform)
+    for day in (TODAY - timedelta(days=back) for back in range(8)):
+        until_then = [item for item in releases if item.published_at.date() <= day]
+        of_day = [item.candidates for item in covered if item.since <= day]
+        expected = find_candidates(until_then, channels, platform)
+        assert (of_day[-1] if of_day else ()) == expected
+
+
 @st.composite
 def published(draw):
     """Make some releases up."""
@@ -345,8 +391,8 @@ def test_any_releases_and_any_license(releases, installed, after, support, expir
         return max(final or of, key=lambda item: Version(item.version), default=None)
 
     is_over, is_expired = until is not None and until < TODAY, ends is not None and ends < TODAY
-    fixes = [item for item in releases if item.security]
-    fixes = [item for item in fixes if not Version(item.version).is_prerelease] or fixes
+    final = [item for item in releases if not Version(item.version).is_prerelease]
+    fixes = [item for item in final or releases if item.security]
     line = [item for item in fixes if Version(item.version).major == Version(installed).major]
     fix = max(line or fixes, key=lambda item: Version(item.version), default=None)
     if fix is not None and Version(fix.version) <= Version(installed):

@@ -76,6 +76,29 @@ async def test_an_ended_license_downloads_the_fix(site, world, publish):
     assert (await check(site, key, "1.0"))[0] == 401
 
 
+@pytest.mark.parametrize("after", list(AfterSupport))
+async def test_velopack_downloads_the_fix(site, world, publish, after):
+    """The package is requested without the installed version: each line has its fix, and no other."""
+    world.services.products.change("app", has_support_policy=True, after_support=after)
+    ended, over = world.key(expires_on=date(2026, 6, 15)), world.key(**OVER)
+    world.clock.forward(days=2)
+    for version, notice in (("1.0.1", NOTICE), ("2.0.0", None), ("2.0.1", NOTICE), ("2.1.0", None)):
+        publish(version, name=f"A-{version}-full.nupkg", content=version.encode(), security=notice)
+    for key, refused in ((ended, 401), (over, 404)):
+        feed = "/feeds/app/velopack/releases.win.json?localVersion=1.0.0"
+        status, _, answer = await site.call("GET", feed, headers=bearer(key))
+        assert (status, [asset["FileName"] for asset in answer["Assets"]]) == (200, ["A-1.0.1-full.nupkg"])
+        for version in ("1.0.1", "2.0.1"):
+            package = f"/feeds/app/velopack/A-{version}-full.nupkg"
+            assert (await site.call("GET", package, headers=bearer(key)))[::2] == (200, version.encode())
+        for version in ("2.0.0", "2.1.0"):
+            package = f"/feeds/app/velopack/A-{version}-full.nupkg"
+            assert (await site.call("GET", package, headers=bearer(key)))[0] in (404, refused), version
+    world.services.licenses.revoke(ended)
+    package = "/feeds/app/velopack/A-1.0.1-full.nupkg"
+    assert (await site.call("GET", package, headers=bearer(ended)))[0] == 401
+
+
 def test_all_files_of_a_version_are_one_security_release(publish, world):
     """A further file inherits it; to add it later would surprise those who have the version."""
     publish("1.0", security=NOTICE)

@@ -16,6 +16,7 @@ from licserver.protocol.feeds import (
     format_tauri_update,
     format_velopack_feed,
     license_required_response,
+    lowest_of_major,
     parse_call,
     read_license,
     read_tauri_platform,
@@ -152,3 +153,9 @@ def test_velopack_is_offered_a_whole_package(of, count):
     assert len(json.loads(response.content)["Assets"]) == count
     assert json.loads(format_velopack_feed(offer(of, downloadable=False)).content) == {"Assets": []}
     assert json.loads(format_velopack_feed(None).content) == {"Assets": []}
+
+
+@pytest.mark.parametrize(("version", "lowest"), [("1.4.3", "1.dev0"), ("v2", "2.dev0"), ("nightly", "")])
+def test_the_lowest_version_of_a_major_version(version, lowest):
+    """A package is requested without the installed version, of which only this much is certain."""
+    assert lowest_of_major(version) == lowest

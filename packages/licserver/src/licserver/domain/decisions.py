@@ -344,12 +344,12 @@ def _find_covered(offer: Offer) -> Offer | None:
     if not of_period:
         return None
     candidates = of_period[-1].candidates
-    is_latest = candidates[0].id == offer.release.id
+    newest = offer.release.version  # lower than a pre-release of a period without a stable version
     return offer._replace(
         product=offer.product._replace(candidates=candidates),
         release=candidates[0],
         covered_until=until,
-        latest_version=None if is_latest else offer.release.version,
+        latest_version=newest if is_below(candidates[0].version, newest) else None,
     )
 
 
@@ -406,10 +406,18 @@ def latest(releases: Iterable[Release], platform: str = "", channel: str = STABL
 def list_fixes(
     releases: Sequence[Release], channels: Collection[str] = (), platform: str = ""
 ) -> tuple[Release, ...]:
-    """Return the security releases that the channels or `stable` offer to a platform."""
-    fixes = [release for release in releases if release.security is not None]
+    """Return the security releases that the channels or `stable` offer to a platform.
+
+    A pre-release beside stable versions is none: clients with a stable version ignore it (D-47), and it would
+    take the place of the update that they accept.
+    """
+    if all(release.security is None for release in releases):
+        return ()
     return tuple(
-        release for channel in {STABLE, *channels} for _, release in _list_offered(fixes, platform, channel)
+        release
+        for channel in {STABLE, *channels}
+        for _, release in _list_offered(releases, platform, channel)
+        if release.security is not None
     )
 
 

@@ -274,11 +274,18 @@ def list_covered(
 ) -> tuple[CoveredReleases, ...]:
     """Return what is offered to licenses whose support ended, by the day of the end (D-330)."""
     covered: list[CoveredReleases] = []
-    for day in sorted(set(map(published_on, releases))):
-        until_then = [release for release in releases if published_on(release) <= day]
-        candidates = find_candidates(until_then, channels, platform)
-        if candidates and (not covered or candidates != covered[-1].candidates):
-            covered.append(CoveredReleases(day, candidates))
+    candidates: tuple[Release, ...] = ()
+    known: list[Release] = []
+    for day, published in itertools.groupby(sorted(releases, key=published_on), published_on):
+        known += published
+        newer = find_candidates(known, channels, platform)
+        if newer != candidates:
+            covered.append(CoveredReleases(day, newer))
+        candidates = newer
+        last = candidates[-1] if candidates else None
+        if last is not None and last.channel == STABLE and not Version(last.version).is_prerelease:
+            # Nothing below it is offered later, nor a pre-release above. Comparing all each day took seconds.
+            known = list(candidates)
     return tuple(covered)
 
 
@@ -407,9 +414,10 @@ def _list_reached(
         return [ListedRelease(verdict.release)] if isinstance(verdict, Offer) else []
     listed: list[ListedRelease] = []
     for release in offered:
-        if release.rollout is None or current_share(release.rollout, now) == 1:
+        rollout = None if release.security is not None else release.rollout  # D-331
+        if rollout is None or current_share(rollout, now) == 1:
             return [*listed, ListedRelease(release)]
-        plan = parse_plan(release.rollout.plan)
-        if isinstance(plan, timedelta) and release.rollout.paused_at is None:
+        plan = parse_plan(rollout.plan)
+        if isinstance(plan, timedelta) and rollout.paused_at is None:
             listed.append(ListedRelease(release, span=plan))
     return listed

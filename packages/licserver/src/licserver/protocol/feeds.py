@@ -240,3 +240,9 @@ def find_velopack_package(releases: Sequence[Release], name: str) -> Release | N
         release for release in releases if release.artifact.file_name == name and release.withdrawn_at is None
     ]
     return matching[-1] if matching else None
+
+
+def lowest_of_major(version: str) -> str:
+    """Return a version below all others of the same major version; empty if it cannot be parsed."""
+    parsed = parse_version(version)
+    return "" if parsed is None else f"{parsed.major}.dev0"

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -84,11 +85,13 @@ class Feeds:
         slug, name = request.match_info["slug"], request.match_info["name"]
         call, package = self._parse(request, ""), None
         verdict, _ = await self._judge(call)
-        if isinstance(verdict, Offer) or verdict is UpdateRefusal.NO_VERSIONS:
+        if isinstance(verdict, Offer) or verdict in _MAY_HAVE_PACKAGES:
             _, releases = await self.public.queries.find_releases(slug) or (None, [])
             package = feeds.find_velopack_package(releases, name)
         if package is not None:  # the offer depends on platform and channel
-            call = self._parse(request, package.platform, channel=package.channel)
+            # Velopack sends no installed version with this request: a fix is for any of its major (D-331).
+            lowest = feeds.lowest_of_major(package.version)
+            call = self._parse(request, package.platform, version=lowest, channel=package.channel)
             verdict, _ = await self._judge(call)
         if not isinstance(verdict, Offer):
             return await self._refuse(request, call, verdict)
@@ -140,6 +143,10 @@ class Feeds:
         if refusal in decisions.MISSES:
             return await self.public.limits.answer_miss(request, response, call.domain)
         return send(response)
+
+
+_MAY_HAVE_PACKAGES: Final = (UpdateRefusal.NO_VERSIONS, UpdateRefusal.LICENSE_EXPIRED)
+"""Refusals of known licenses that may have another channel's package, or a security release."""
 
 
 def _send_tagged(request: web.Request, answer: public_api.ApiResponse) -> web.StreamResponse:
