@@ -32,7 +32,7 @@ from licserver.domain.records import (
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()
 NOTICE = SecurityNotice("https://example.com/1", ("CVE-2026-1234",))
-VERSIONS = ("1.0", "1.4.2", "1.4.3", "2.0b1", "2.0", "2.0.1", "3.0")
+VERSIONS = ("0.9.1", "1.0", "1.4.2", "1.4.3", "2.0b1", "2.0", "2.0.1", "3.0")
 
 
 def release(version, days_ago, security=None, platform="", channel="stable", rollout=None, withdrawn=False):
@@ -315,6 +315,14 @@ def test_a_page_of_customers_offers_the_highest_that_may_be_had(fields, after, e
         assert list_downloads(product, older, license_, (), NOW)[""].version == "1.4.3", "no 2.x for nothing"
     held = [release("1.0", 40), release("2.0", 12, rollout="1%,100%@5d")]
     assert list_downloads(product, held, license_of(), (), NOW)[""].version == "2.0"
+
+
+def test_a_page_of_customers_offers_the_highest_fix_beside_one_of_0_x():
+    """To have nothing installed is not to have 0.x."""
+    releases = [release("0.9.1", 5, NOTICE), *FIXED]
+    license_ = license_of(support_until=TODAY - timedelta(days=10))
+    product = Product(7, "app", "App", has_support_policy=True, after_support=AfterSupport.NONE)
+    assert list_downloads(product, releases, license_, (), NOW)[""].version == "2.0.1"
 
 
 def test_a_page_of_customers_replaces_a_covered_version_that_was_withdrawn():

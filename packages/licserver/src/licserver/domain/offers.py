@@ -106,6 +106,8 @@ def list_downloads(
             newest = latest_of_channels(before, channels, platform)
             most = -1 if newest is None else Version(newest.version).major
             fixes = [fix for fix in of_platform.fixes if Version(fix.version).major <= most]
+            highest = max((Version(fix.version) for fix in fixes), default=None)
+            fixes = [fix for fix in fixes if Version(fix.version) == highest]  # "0" would take those of 0.x
             of_platform = of_platform._replace(fixes=tuple(fixes))
         verdict = evaluate_update(license_, of_platform, now, installed=_NOTHING_INSTALLED)
         offer = apply_rollout(verdict, Installation("", _NOTHING_INSTALLED, is_manual=True), now)
