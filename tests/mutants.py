@@ -93,6 +93,7 @@ PACKAGES: Final = {
             "shop_questions",
             "shop_machine",
             "shop_refunded_lines",
+            "shop_standard",
         ),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),
