@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from harness.contracts import GRACE, at
+from licserver.shops.changes import REFUNDED
 from licserver.shops.contract import End, Rules
 from licserver.shops.facts import (
     Line,
@@ -15,7 +16,7 @@ from licserver.shops.facts import (
     Subscription,
     SubscriptionState,
 )
-from licserver.shops.orders import REFUNDED, OrderFacts
+from licserver.shops.orders import OrderFacts
 from licserver.shops.subscriptions import SAME, Course, SubscriptionFacts
 
 RULES = Rules(GRACE)

@@ -14,7 +14,7 @@ from licserver.domain.records import (
 class Seat(NamedTuple):
     """A floating seat, which its app renews before `expires_at`.
 
-    A seat that `is_ended` was released or taken back, and cannot be renewed.
+    A seat that `is_ended` was released or taken back: its id is refused until `expires_at`.
     """
 
     id: bytes

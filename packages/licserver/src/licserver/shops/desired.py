@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from licserver.domain.text import plural
 from licserver.shops.adoption import adopt
+from licserver.shops.changes import REFUNDED
 from licserver.shops.contract import (
     MAX_LICENSES,
     MAX_QUANTITY,
@@ -23,7 +24,7 @@ from licserver.shops.contract import (
     Terms,
 )
 from licserver.shops.facts import Contact, Fact, Line, Lines, OrderReason, OrderState
-from licserver.shops.orders import REFUNDED, OrderFacts, Share, group_orders
+from licserver.shops.orders import OrderFacts, Share, group_orders
 from licserver.shops.periods import add_period
 from licserver.shops.subscriptions import Course, SubscriptionFacts, group_subscriptions
 from licserver.shops.units import (

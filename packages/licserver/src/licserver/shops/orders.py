@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
+from licserver.shops.changes import DISPUTED, REFUNDED
 from licserver.shops.contract import Rules
 from licserver.shops.earlier import is_earlier
 from licserver.shops.facts import (
@@ -26,8 +27,6 @@ from licserver.shops.facts import (
     is_newer,
 )
 
-REFUNDED: Final = "the order was refunded"
-DISPUTED: Final = "the payment was disputed"
 UNPAID: Final = {
     OrderState.PENDING: "the order is not paid",
     OrderState.HELD: "the order is on hold",

@@ -84,7 +84,7 @@ class ActivationTransaction:
     def begin(self, lookups: Sequence[Lookup]) -> list[LicenseSnapshot | LicenseLockedError | None]:
         """Lock the licenses, then load them by a statement of its own.
 
-        What a statement reads beside the rows that it locks may be older than the lock.
+        In PostgreSQL, a statement that locks rows may read others as they were before it waited for the lock.
         """
         connection = self._connection
         with pipeline(connection, begins=True):
