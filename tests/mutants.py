@@ -93,7 +93,6 @@ PACKAGES: Final = {
             "shop_questions",
             "shop_machine",
             "shop_refunded_lines",
-            "shop_standard",
         ),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),
