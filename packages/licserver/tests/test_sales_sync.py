@@ -60,14 +60,6 @@ ANSWERS = {
         "items": [{"payment_id": "pay_1", "status": "succeeded", "created_at": "2026-06-15T12:00:00Z"}]
     },
     "/payments/pay_1": json.loads(shops.dodo("payment.succeeded", **shops.dodo_payment()))["data"],
-    "/wp-json/wc/v3/orders/727/refunds": [
-        {
-            "id": 1,
-            "date_created_gmt": "2026-06-15T12:00:00",
-            "amount": "5.00",
-            "line_items": [{"quantity": -1, "meta_data": [{"key": "_refunded_item_id", "value": "315"}]}],
-        }
-    ],
     "/v2/sales": {"success": True, "sales": [GUMROAD], "next_page_key": None},
 }
 
@@ -140,13 +132,13 @@ async def test_events_of_paddle_are_read_by_their_ids(world, shop):
     assert "transaction.completed" in queries[0]["event_type"].split(",")
 
 
-async def work(world, source="paddle"):
+async def work(world):
     """Process what waits, as the background does; returns states and reasons."""
     worker = BackgroundWorker(world.repositories, world.clock)
     register_sales(worker, world.services)
     for job in world.repositories.queue.claim("sale", world.clock(), timedelta(minutes=1), 10):
         await worker._run(job)
-    return [(event.state, event.reason or "") for event in world.services.sources.list_events(source).items]
+    return [(event.state, event.reason or "") for event in world.services.sources.list_events("paddle").items]
 
 
 @pytest.mark.sampled(2, "fields", "is_test", "email")
@@ -168,29 +160,6 @@ async def test_the_email_of_a_customer_of_paddle_is_looked_up(make_world, shop, 
     assert [state for state, _ in await work(world)] == ["done"]
     assert {license_.customer_email for license_ in world.services.licenses.list_all()} == {email}
     assert len(shop[1]) == (email == "ann@example.com")
-
-
-async def test_the_lines_of_a_refund_of_woocommerce_are_asked_for(make_world, shop, monkeypatch):
-    """Once: the order itself lists only the amount."""
-    address, requests = shop
-    monkeypatch.setenv("WOO_KEY", "ck_1:cs_1")
-    world = make_world()
-    world.services.sources.add(
-        "woocommerce", ShopKind.WOOCOMMERCE, "WOOCOMMERCE_SECRET", key_env="WOO_KEY", url=address
-    )
-    world.services.sources.map("woocommerce", "APP", "app")
-    world.services.sources.take("woocommerce", shops.woo(line_items=[shops.woo_line(quantity=2)]))
-    assert [state for state, _ in await work(world, "woocommerce")] == ["done"]
-    listed = {"line_items": [shops.woo_line(quantity=2)], "refunds": [{"id": 1, "total": "-5.00"}]}
-    for second in (1, 2):
-        modified = {"date_modified_gmt": f"2026-06-15T12:00:0{second}"}
-        world.services.sources.take("woocommerce", shops.woo(**modified, **listed))
-        await work(world, "woocommerce")
-    reasons = [license_.revoked_reason for license_ in world.services.licenses.list_all()]
-    assert sorted(map(str, reasons)) == ["None", "the order was refunded"]
-    assert [str(request.rel_url) for request in requests] == [
-        "/wp-json/wc/v3/orders/727/refunds?per_page=100"
-    ]
 
 
 @pytest.mark.parametrize(

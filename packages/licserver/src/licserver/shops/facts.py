@@ -73,7 +73,6 @@ class Order:
     state: OrderState
     shop_state: str = ""  # the shop's word for `state`
     reason: OrderReason = OrderReason.PURCHASE
-    refund_ids: tuple[str, ...] | None = None  # all that it has then; None if the order does not list them
     names: tuple[str, ...] = ()  # other ids by which objects name it: of its payment, charge or invoice
     subscriptions: tuple[str, ...] = ()
     paid_at: datetime | None = None
@@ -107,7 +106,6 @@ class Line(NamedTuple):
         sold: The id of them that changes only if something else is sold; None if that is not known.
         quantity: None if the report does not contain it.
         item_id: Of a line of an order: the item of the subscription that it pays.
-        names: Other ids by which a refund names it.
     """
 
     id: str | None
@@ -115,7 +113,6 @@ class Line(NamedTuple):
     sold: str | None
     quantity: int | None
     item_id: str | None = None
-    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,18 +141,6 @@ class Lines:
         )
 
 
-class RefundedLine(NamedTuple):
-    """What a refund takes back of a line.
-
-    Args:
-        name: The id of the line, or what it has sold if the shop has no ids of lines.
-        quantity: None: all of it.
-    """
-
-    name: str
-    quantity: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
     """A refund of an order, whole or in part."""
@@ -166,7 +151,6 @@ class Refund:
     orders: tuple[str, ...]  # ids or other names of its order
     amount: Decimal | None = None
     is_full: bool | None = None  # None: what `amount` and the other refunds of the order add up to
-    lines: tuple[RefundedLine, ...] = ()  # that it is about; empty if it names none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
