@@ -443,6 +443,35 @@ def test_nitrokey_nitrokey_app2_215(after: int) -> None:
     assert "Traceback" not in done.stderr
 
 
+BUSY = """
+import os, threading
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from licclient.deliver import to_qt
+app = QApplication([])
+deliver = to_qt()
+def work():
+    while True:
+        deliver(lambda: None)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+QTimer.singleShot(30, app.quit)
+app.exec()
+"""
+
+
+@pytest.mark.slow
+def test_an_app_quits_while_threads_call_back() -> None:
+    """It ended with a segmentation fault once in four times: Qt had freed what a thread was about to use."""
+    pytest.importorskip("PySide6")
+    for _ in range(8):
+        done = subprocess.run(
+            [sys.executable, "-c", BUSY], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 LAUNCHER = re.compile(r"<!-- launcher -->\n```python\n(.*?)```", re.DOTALL)
 
 

@@ -1,5 +1,6 @@
 """Sales without a socket: sources of each kind, what they deliver, and the work that follows."""
 
+import asyncio
 import hashlib
 from datetime import timedelta
 from typing import Any
@@ -101,6 +102,14 @@ def work(world: Any) -> None:
             queue.bury(job, world.clock(), str(problem))
         else:
             queue.finish(job, world.clock())
+
+
+async def finish(world: Any) -> None:
+    """Process what waits, beside the background of a server that runs: what that has claimed ends as well."""
+    work(world)
+    async with asyncio.timeout(20):
+        while world.repositories.queue.measure({"sale"}, world.clock())["sale"].waiting:  # noqa: ASYNC110 - a database
+            await asyncio.sleep(0.01)
 
 
 def process(world: Any, kind: str, *bodies: bytes) -> None:

@@ -68,7 +68,7 @@ def test_a_date_that_cannot_be_read_is_left_out(value):
 
 @pytest.mark.parametrize("value", [None, "1.9", "1.9.0", "1.8", "newest", "", 3, ["3.0"], "9" * 300])
 def test_a_newest_version_that_is_none_is_left_out(value):
-    """It is above the offered one, or there is none."""
+    """It is named only if it is above the offered one."""
     assert latest_uncovered(listing(latest_version=value)) is None
     assert latest_uncovered(listing(latest_version="1.9.1")) == "1.9.1"
 

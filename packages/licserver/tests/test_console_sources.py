@@ -109,7 +109,7 @@ async def test_a_license_issued_by_hand_settles_the_sale(unmapped, alice):
     }
     await alice.post("/console/licenses/issue/new", **form)
     assert "License issued" in alice.text
-    sales.work(world)
+    await sales.finish(world)
     assert world.services.sale_problems.list_open().items == []
     world.services.sources.map("standard", "app", "app")
     again = shops.standard("purchase.completed", order_id="5", external_id="app", customer_language="de")
@@ -135,7 +135,7 @@ async def test_terms_are_taken_over_and_chosen(unmapped, alice):
         "quantity": "",
     }
     await alice.post("/console/sales/map", problem=str(problem.id), external_id="app", product="app", **terms)
-    sales.work(world)
+    await sales.finish(world)
     (license_,) = world.services.licenses.list_all()
     assert (license_.slots, license_.floating_seats, license_.expires_on is None) == (None, 4, False)
     page = await alice.get(f"/console/licenses/issue?sale={problem.id}")

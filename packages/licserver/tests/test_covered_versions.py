@@ -5,6 +5,7 @@ from datetime import date
 
 import pytest
 
+from harness.admin import form
 from harness.feeds import bearer, read_appcast
 from licserver.domain.records import AfterSupport, SecurityNotice
 from licserver.errors import InvalidInputError
@@ -109,11 +110,12 @@ def test_all_files_of_a_version_are_one_security_release(publish, world):
 
 
 def test_a_version_may_have_been_published_elsewhere_before(world, publish):
-    """A shop that moves in has sold support periods to which its versions belong; no day is in the future."""
+    """A shop that moves in has sold support periods for its versions; a mistyped day is refused."""
     release = publish("0.9", published_on=date(2024, 3, 1))
     assert release.published_at.isoformat() == "2024-03-01T00:00:00+00:00"
-    with pytest.raises(InvalidInputError, match="2026-06-16 is in the future"):
-        publish("1.0", published_on=date(2026, 6, 16))
+    for day in (date(2026, 6, 16), date(1, 1, 1)):  # of year 1 an update check could not be read
+        with pytest.raises(InvalidInputError, match=f"from 1980-01-01 to today in UTC, not on {day}"):
+            publish("1.0", published_on=day)
 
 
 def test_who_may_download_a_release(world, publish):
@@ -166,7 +168,21 @@ def test_the_command_publishes_it(cli, tmp_path):
     cli("release", "publish", "app", "1.0", str(file), "--security", "--cve", "CVE-2026-1234")
     assert json.loads(cli("release", "list", "app", "--json"))[0]["security"] is True
     problem = cli("release", "publish", "app", "1.1", str(file), "--cve", "CVE-2026-1234", expect=2)
-    assert "belong to a security release, and this is none" in problem
+    assert "are for security releases only" in problem
     assert cli("release", "audience", "app", "1.0") == "no app has reported a version below 1.0\n"
     cli("product", "change", "app", "--after-support", "covered")
     assert json.loads(cli("product", "list", "--json"))[0]["after_support"] == "covered"
+
+
+async def test_the_admin_api_publishes_it(api):
+    """What its form cannot mean is refused: a release cannot be made a security release later."""
+    path, file = "/products/app/releases", ("app.zip", b"zip")
+    for name, text in (("security", "True"), ("security", "1"), ("published_on", "20240301")):
+        status, problem = await api("POST", path, **form(version="1.5", file=file, **{name: text}))
+        assert (status, name in problem["detail"].lower(), text in problem["detail"]) == (422, True, True)
+    fields = {"security": "true", "cves": "CVE-2026-1234, CVE-2026-1235", "published_on": "2024-03-01"}
+    status, release = await api("POST", path, **form(version="1.5", file=file, **fields))
+    assert (status, release["published_at"]) == (201, "2024-03-01T00:00:00Z")
+    assert release["security"] == {"advisory": None, "cves": ["CVE-2026-1234", "CVE-2026-1235"]}
+    _, plain = await api("POST", path, **form(version="1.6", file=file, security="false"))
+    assert plain["security"] is None

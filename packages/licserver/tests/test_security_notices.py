@@ -26,8 +26,8 @@ def test_a_notice_is_stored_and_read_again():
             r"^the advisory must be an address like https://example\.com/a",
         ),
         ("https://example.com/" + "a" * 500, [], "of at most 500 characters"),
-        ("", ["2026-1234"], "'2026-1234' is no CVE; write it like CVE-2026-1234"),
-        ("", ["a" * 41], f"'{'A' * 40}' is no CVE"),
+        ("", ["2026-1234"], "'2026-1234' is not a CVE id; write it like CVE-2026-1234"),
+        ("", ["a" * 41], f"'{'A' * 40}' is not a CVE id"),
         ("", ["CVE-2026-1234 "] + [f"CVE-2026-{number}" for number in range(1000, 1060)], "at most 50 CVEs"),
     ],
 )
@@ -47,5 +47,5 @@ def test_as_many_cves_as_there_may_be():
 @pytest.mark.parametrize(("advisory", "cves"), [("https://example.com", []), ("", ["CVE-2026-1234"])])
 def test_what_belongs_to_no_security_release_is_refused(advisory, cves):
     """It was left out in silence otherwise: no customer would be offered the fix."""
-    with pytest.raises(InvalidInputError, match=r"^an advisory and CVEs belong to a security release, and"):
+    with pytest.raises(InvalidInputError, match=r"^an advisory and CVEs are for security releases only$"):
         read_notice(advisory, cves, is_security=False)

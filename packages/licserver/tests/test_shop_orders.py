@@ -153,7 +153,7 @@ def test_a_refund_that_failed_after_all_others() -> None:
     made, early = refund("4", id_="a", day=2), refund("4", VOID, id_="b", day=1)
     late, last = refund("4", VOID, id_="c", day=3), refund("4", VOID, id_="d", day=4)
     assert facts(order(), made, early, late, last).find_failed_beside() == last
-    assert facts(order(), made, late, refund("4", VOID, id_="e", day=3)).find_failed_beside().id == "e"  # type: ignore[union-attr]
+    assert facts(order(), made, late, refund("4", VOID, id_="e", day=3)).find_failed_beside().id == "e"
     assert facts(order(), made, early).find_failed_beside() is None
     assert facts(order(), made, refund("4", VOID, id_="b", day=2)).find_failed_beside() is None
     assert facts(order(), late).find_failed_beside() is None

@@ -10,8 +10,11 @@ calls back on its own background thread, and the asynchronous one in its event l
 While `ask_for_key` or `offer_update` waits for a person, what `to_tk` and `to_qt` deliver waits as well.
 """
 
+import atexit
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from licclient._core.arguments import wrong_type
@@ -69,12 +72,32 @@ def post_to_qt() -> "Deliver":
             call()
 
     post = Post()
+    emitting, has_ended = _watch_process_end()
 
     def deliver(call: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the app has ended: there is no callback any more
-            post.come.emit(call)
+        with emitting:
+            if not has_ended.is_set():
+                with suppress(RuntimeError):  # the app has ended before the process
+                    post.come.emit(call)
 
     return deliver
+
+
+@cache
+def _watch_process_end() -> tuple[threading.Lock, threading.Event]:
+    """Return what a thread holds while it emits, and what is set once it must no longer.
+
+    At the end of the process PySide6 frees the app; a thread that emitted then would crash it. Functions of
+    atexit run in reverse order, so this one runs first, if PySide6 was imported before.
+    """
+    emitting, has_ended = threading.Lock(), threading.Event()
+
+    @atexit.register
+    def end() -> None:
+        with emitting:
+            has_ended.set()
+
+    return emitting, has_ended
 
 
 def to_loop(loop: "AbstractEventLoop") -> "Deliver":

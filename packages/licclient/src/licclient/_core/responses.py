@@ -47,7 +47,7 @@ NETWORK_LOGIN: Final = 511
 REQUEST_ID_HEADER: Final = "x-request-id"
 _REQUEST_ID: Final = r"[A-Za-z0-9_.:=+/-]{1,64}"
 
-_CVE: Final = r"CVE-[0-9]{4}-[0-9]{4,12}"
+_CVE: Final = r"CVE-[0-9]{4}-[0-9]{4,19}"
 _MAX_CVES: Final = 100
 _MAX_ADVISORY: Final = 2000
 

@@ -39,7 +39,7 @@ def end_verify(
     """Return what follows from an answer.
 
     Args:
-        answer: The server's answer, or why there is none.
+        answer: The server's answer, or the error without one.
         cached: The last success; None without one.
         problem: Why the last success cannot be read; an answer about the license replaces it all the same.
         call: The name of the call for its record; None for a call that leaves none.

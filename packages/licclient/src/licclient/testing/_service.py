@@ -389,8 +389,8 @@ class LicenseService:
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: PEP 440 cannot read the version, it is no slug, the advisory is no `https` address, or
-                an id is none of a vulnerability.
+            ValueError: PEP 440 cannot read the version, the slug is invalid, the advisory is not an `https`
+                address, or an id is not that of a CVE.
         """
         for argument, value in (("version", version), ("critical_below", critical_below or "0")):
             if not is_version(value):

@@ -408,8 +408,8 @@ def list_fixes(
 ) -> tuple[Release, ...]:
     """Return the security releases that the channels or `stable` offer to a platform.
 
-    A pre-release beside stable versions is none: clients with a stable version ignore it (D-47), and it would
-    take the place of the update that they accept.
+    A pre-release beside stable versions is left out: clients with a stable version ignore it (D-47), and it
+    would take the place of the update that they accept.
     """
     if all(release.security is None for release in releases):
         return ()

@@ -17,13 +17,13 @@ def read_notice(advisory: str = "", cves: Sequence[str] = (), *, is_security: bo
     """Validate a notice; return None for a release that is no security release.
 
     Raises:
-        InvalidInputError: An advisory that is no https address, a name that is no CVE, or either without
-            `is_security`.
+        InvalidInputError: The advisory is not an https address, a name is not a CVE id, or either was given
+            without `is_security`.
     """
     advisory, names = advisory.strip(), list(dict.fromkeys(name.strip().upper() for name in cves))
     if not is_security:
         if advisory or names:
-            raise InvalidInputError("an advisory and CVEs belong to a security release, and this is none")
+            raise InvalidInputError("an advisory and CVEs are for security releases only")
         return None
     if advisory and not is_https(advisory):
         raise InvalidInputError(
@@ -32,7 +32,7 @@ def read_notice(advisory: str = "", cves: Sequence[str] = (), *, is_security: bo
         )
     for name in names:
         if _CVE.fullmatch(name) is None:
-            raise InvalidInputError(f"{name[:40]!r} is no CVE; write it like CVE-2026-1234")
+            raise InvalidInputError(f"{name[:40]!r} is not a CVE id; write it like CVE-2026-1234")
     if len(names) > MAX_CVES:
         raise InvalidInputError(f"a release has at most {MAX_CVES} CVEs")
     return SecurityNotice(advisory or None, tuple(names))

@@ -116,8 +116,10 @@ class ReleaseService(Service):
         reach.check(version)
         wordpress, security = read_fields(options.get("wordpress", NO_FIELDS)), options.get("security")
         published_on = options.get("published_on")
-        if published_on is not None and published_on > self._context.now().date():
-            raise InvalidInputError(f"{published_on} is in the future; a version is published on a past day")
+        if published_on is not None and not _FIRST_DAY <= published_on <= self._context.now().date():
+            raise InvalidInputError(
+                f"a version is published on a day from {_FIRST_DAY} to today in UTC, not on {published_on}"
+            )
         product = find_product(self._context, slug)
         if platform and not is_platform(platform):
             shape = "up to 40 lower-case letters, digits and _ . -, like windows-x86_64"
@@ -352,6 +354,7 @@ def _published_already(slug: str, version: str, platform: str) -> ConflictError:
 # --- staged rollouts: share, pause, end, and status -------------------------------------------
 
 
+_FIRST_DAY: Final = date(1980, 1, 1)  # year 1 was typed by mistake, and updaters cannot read it
 _ADOPTION: Final = timedelta(days=1)  # the update checks of today and yesterday
 
 

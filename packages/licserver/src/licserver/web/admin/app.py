@@ -28,6 +28,7 @@ from licserver.runtime.worker_threads import WorkerThreads
 from licserver.services.installation import Services
 from licserver.services.tokens import Response
 from licserver.services.users import TOKEN_FORBIDDEN, TOKEN_REFUSED
+from licserver.web.admin.fields import parse_day
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.schemas import RELEASE_FORM
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
@@ -145,11 +146,11 @@ class _AdminApi:
             security = read_notice(
                 fields.get("advisory", ""),
                 fields.get("cves", "").replace(",", " ").split(),
-                is_security=fields.get("security", "").strip() == "true",
+                is_security=_read_flag("security", fields.get("security", "").strip()),
             )
             content += [] if security is None else [str(security)]
             day = fields.get("published_on", "").strip()
-            published_on = _read_day(day) if day else None
+            published_on = _read_day("published_on", day) if day else None
             content += [f"published on {day}"] if day else []
             key = _idempotency_key(request, token, "\n".join(content).encode())
             stage = partial(
@@ -172,11 +173,17 @@ class _AdminApi:
             )
 
 
-def _read_day(text: str) -> date:
+def _read_day(name: str, text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        return parse_day(text)
     except ValueError:
-        raise InvalidInputError(f"{text[:40]!r} is not a date; write it like 2027-01-31") from None
+        raise InvalidInputError(f"{name} must be a date like 2027-01-31, not {text[:40]!r}") from None
+
+
+def _read_flag(name: str, text: str) -> bool:
+    if text not in {"", "true", "false"}:
+        raise InvalidInputError(f"{name} must be true or false, not {text[:40]!r}")
+    return text == "true"
 
 
 def _run_once(

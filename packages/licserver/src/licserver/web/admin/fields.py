@@ -26,7 +26,8 @@ _INSTANT: Final = re.compile(
 )
 
 
-def _parse_day(value: object) -> date:
+def parse_day(value: object) -> date:
+    """Parse a date; raise `ValueError` for anything else."""
     # pydantic alone would read a bare number as seconds since 1970
     if not isinstance(value, str) or not _DAY.fullmatch(value):
         raise ValueError("must be a date like 2027-01-31")
@@ -42,7 +43,7 @@ def _parse_instant(value: object) -> datetime:
         raise ValueError("must be between the years 1 and 9999 in UTC") from None
 
 
-Day = Annotated[date, BeforeValidator(_parse_day)]
+Day = Annotated[date, BeforeValidator(parse_day)]
 """A date in full."""
 
 Instant = Annotated[AwareDatetime, BeforeValidator(_parse_instant)]
