@@ -23,6 +23,7 @@ from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.runtime.worker_threads import THREADS
 from licserver.services.license_lookups import find_ids_by_email
 from licserver.services.support import SupportService
+from licserver.shops import ShopKind
 from licserver.web.account.pages import describe_all
 from licserver.web.shops import LARGE_BYTES, MAX_LARGE
 
@@ -135,7 +136,9 @@ def test_pages_of_one_customer_keep_no_other_customer_waiting(
 @pytest.mark.slow
 def test_unsigned_deliveries_fill_no_memory(make_world: Callable[..., World]) -> None:
     """Each connection of any client held a megabyte for ten seconds: 250 of them held 300 MB."""
-    server, length = Server(make_world()), 1 << 20
+    world, length = make_world(), 1 << 20
+    world.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
+    server = Server(world)
     with ExitStack() as stack:
         server.start()
         stack.callback(server.stop)
@@ -151,4 +154,4 @@ def test_unsigned_deliveries_fill_no_memory(make_world: Callable[..., World]) ->
         refused = select(open_, [], [], 0)[0]
         assert len(refused) == 2 * MAX_LARGE
         assert {connection.recv(12) for connection in refused} == {b"HTTP/1.1 429"}
-        assert httpx.post(f"{server.url}{path}", content=bytes(LARGE_BYTES)).status_code == 404
+        assert httpx.post(f"{server.url}{path}", content=bytes(LARGE_BYTES)).status_code == 503

@@ -233,6 +233,15 @@ async def test_a_body_has_no_transfer_coding_but_chunked(site):
         assert (coding, answer[9:12]) == (coding, str(status).encode())
 
 
+async def test_an_unknown_transfer_coding_ends_the_connection(site):
+    """A proxy may see the next request begin elsewhere: nothing behind the refused one is answered."""
+    for coding in ("gzip, chunked", "identity, chunked"):
+        head = f"POST {VERIFY} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: {coding}\r\n\r\n0\r\n\r\n"
+        answer = await site.raw(head.encode() * 2)
+        assert (coding, answer.count(b"HTTP/1.1 400")) == (coding, 1)
+        assert b"connection: close" in answer.lower()
+
+
 DELIVERY = "/events/in/shop"
 LENGTH = 400_000
 BEGUN = LARGE_BYTES + 10_000  # bytes sent before a delivery stalls
@@ -241,8 +250,8 @@ BEGUN = LARGE_BYTES + 10_000  # bytes sent before a delivery stalls
 class _Large:
     """A large delivery from an address of its own, of which a part is sent first."""
 
-    def __init__(self, address, body=b"x" * LENGTH, **headers: str) -> None:
-        self.address, self.body, self.headers = address, body, headers
+    def __init__(self, address, body=b"x" * LENGTH, path=DELIVERY, **headers: str) -> None:
+        self.address, self.body, self.path, self.headers = address, body, path, headers
 
     async def begin(self, port):
         """Send the head and a part of the body."""
@@ -250,7 +259,7 @@ class _Large:
             "127.0.0.1", port, local_addr=(self.address, 0)
         )
         self.status = asyncio.create_task(self._read_status())
-        self.writer.write(head(DELIVERY, len(self.body), **self.headers) + self.body[:BEGUN])
+        self.writer.write(head(self.path, len(self.body), **self.headers) + self.body[:BEGUN])
         await asyncio.sleep(0.005)
         return self
 
@@ -324,3 +333,60 @@ async def test_a_shop_that_has_signed_gives_way_to_no_stranger(site, world, monk
         assert await shop.finish() == status, is_known
         for connection in [*held, shop]:
             await connection.close()
+
+
+@sqlite_only
+async def test_refused_clients_give_way_to_a_shop_that_has_never_delivered(site, world, monkeypatch):
+    """Forty addresses without a right signature send on, faster than a slow shop; it finishes."""
+    monkeypatch.setenv("SHOP_SECRET", SECRETS["standard"])
+    world.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
+    for address in range(40):
+        assert (await site.call("POST", DELIVERY, f"127.7.{address}.7", data=b"{}"))[0] == 401
+    body = standard("purchase.completed", order_id="1", external_id="p", x="x" * LENGTH)
+    signature = sign("standard", body, world.clock(), delivery="msg_1")
+    shop = await _Large(
+        "127.8.8.8", body, **{name.replace("-", "_"): value for name, value in signature.items()}
+    ).begin(site.port)
+    await asyncio.sleep(0.3)
+    held = [await _Large(f"127.7.{address}.7").begin(site.port) for address in range(40)]
+    await _refused([*held, shop])
+    assert await shop.finish() == 200
+    for connection in [*held, shop]:
+        await connection.close()
+
+
+@sqlite_only
+async def test_large_deliveries_to_one_source_keep_none_of_another_out(site, world, monkeypatch):
+    """Forty addresses, which were never refused, send to one source; the shop of another one finishes."""
+    for name in ("shop", "other"):
+        world.services.sources.add(name, ShopKind.STANDARD, "SHOP_SECRET")
+    shop = await _Large("127.8.8.8", path="/events/in/other").begin(site.port)
+    await asyncio.sleep(0.3)
+    held = [await _Large(f"127.7.{address}.7").begin(site.port) for address in range(40)]
+    await _refused([*held, shop])
+    assert await shop.finish() == 503
+    for connection in [*held, shop]:
+        await connection.close()
+
+
+@sqlite_only
+async def test_a_large_delivery_without_a_source_is_not_read(site):
+    """It is refused before its body has arrived, with a length and without."""
+    begun = b"x" * BEGUN
+    for framing, content in (
+        (f"Content-Length: {LENGTH}", begun),
+        ("Transfer-Encoding: chunked", f"{LENGTH:x}\r\n".encode() + begun),
+    ):
+        start = f"POST {DELIVERY} HTTP/1.1\r\nHost: 127.0.0.1\r\n{framing}\r\n\r\n".encode()
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(start + content)
+        assert (await asyncio.wait_for(reader.readline(), 5)).split()[1] == b"404"
+        writer.close()
+
+
+@sqlite_only
+async def test_a_source_without_a_secret_fills_no_log(site, world):
+    """Its 503, which is logged, counts as a guess: each client gets a 429 after some."""
+    world.services.sources.add("shop", ShopKind.STANDARD, "SHOP_SECRET")
+    statuses = [(await site.call("POST", DELIVERY, "127.7.7.7", data=b"{}"))[0] for _ in range(61)]
+    assert (statuses[0], statuses[-1]) == (503, 429)

@@ -117,6 +117,8 @@ async def _respond_to_error(
         return web.Response(status=_CLIENT_GONE)
     error = to_api_error(problem)
     response = await errors.respond(request, error)
+    if error.message is _NO_CODING:  # a proxy may see the next request begin elsewhere (RFC 9112, 6.1)
+        response.force_close()
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         is_expected = isinstance(problem, LicserverError)  # its message has the advice
         suffix, cause = (f": {problem}", None) if is_expected else (" failed", problem)
