@@ -1,6 +1,8 @@
 """The second factor of the console: enrolment, codes, recovery codes, replay, guessing, reset."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 from sqlalchemy import select
@@ -11,6 +13,7 @@ from harness.second_factor import PAGE, begin_enrolment, enrol
 from licserver.database.tables.access import recovery_codes, second_factors
 from licserver.errors import InvalidInputError
 from licserver.services.second_factors import LOCKED_TIME, RECOVERY_CODES, WRONG_CODES, WRONG_CODES_OF_DAY
+from licserver.services.users import SignedIn
 
 CODE = "/console/sign-in/code"
 
@@ -82,6 +85,22 @@ async def test_a_recovery_code_signs_in_once(world, alice, open_browser):
     for code in codes:
         assert code.encode() not in repr(held).encode()
         assert code.replace("-", "").encode() not in repr(held).encode()
+
+
+@both_engines
+async def test_a_recovery_code_signs_in_one_session(world, alice):
+    """Six servers check it at the same moment."""
+    _, codes = await enrol(alice, world.clock())
+    sessions = [world.services.logins.sign_in(NAME, PASSWORD, "192.0.2.1") for _ in range(6)]
+    start = Barrier(len(sessions))
+
+    def sign_in(session: SignedIn) -> bool:
+        start.wait()
+        return world.services.second_factors.sign_in(session, codes[0]) is not None
+
+    with ThreadPoolExecutor(len(sessions)) as threads:
+        results = await asyncio.to_thread(lambda: list(threads.map(sign_in, sessions)))
+    assert sum(results) == 1
 
 
 async def test_the_secret_is_encrypted(world, alice):

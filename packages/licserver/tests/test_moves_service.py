@@ -1,10 +1,13 @@
 """What customers do themselves: free a slot, from the app or the account page, a few times in 30 days."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
 
+from harness.engines import both_engines
 from licserver.domain.records import Environment
 from licserver.errors import NotFoundError, TooManyMovesError
 
@@ -40,6 +43,25 @@ def test_a_customer_frees_as_many_slots_as_the_product_allows(shop, activate):
     ] == [C]
     world.clock.forward(days=30)
     mine.free_slot(license_, C)
+
+
+@both_engines
+def test_customers_at_the_same_moment_free_no_more(shop):
+    """Three threads free a computer each, and two moves are allowed."""
+    world, license_ = shop
+    start = Barrier(3)
+
+    def free(environment: Environment) -> bool:
+        start.wait()
+        try:
+            world.services.moves.free_slot(license_, environment)
+        except TooManyMovesError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(3) as threads:
+        assert sorted(threads.map(free, (A, B, C))) == [False, True, True]
+    assert world.services.moves.list_moves_left([(license_, 2)]) == [0]
 
 
 def test_a_product_may_leave_it_to_support(shop):
