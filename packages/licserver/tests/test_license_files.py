@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.transfer import ASSUMED
+from licserver.protocol import license_files
 from licserver.protocol.conversion import Conversion
 from licserver.protocol.license_files import (
     FIELDS,
@@ -19,6 +20,7 @@ from licserver.protocol.license_files import (
     ActivationRow,
     InvalidLine,
     LicenseRow,
+    read_lines,
     read_rows,
     write_head,
     write_row,
@@ -287,3 +289,39 @@ def test_a_number_of_slots_is_no_boolean():
     assert three == text
     assert isinstance(invalid, InvalidLine)
     assert "slots" in str(invalid)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_line_without_an_end_is_not_read_whole(form, monkeypatch):
+    """Such as a device, or a database that was named by mistake: 19 GB in two minutes."""
+    monkeypatch.setattr(license_files, "MAX_LINE", 1_000)
+    endless = io.StringIO("product\napp\n" if form == "csv" else "\n\n")
+    sizes = []
+
+    class Endless(io.StringIO):
+        """Two short lines, then one that never ends."""
+
+        def readline(self, size: int | None = -1, /) -> str:
+            text = endless.readline(size) or "\0" * size
+            sizes.append(len(text))
+            return text
+
+    line, problem = list(read_rows(form, read_lines(Endless()), ASSUMED))[-1]
+    assert (line, problem) == (3, InvalidLine(3, "longer than 1000 characters"))
+    assert sizes == [*sizes[:2], 1_001]
+
+
+def test_a_file_of_documents_may_be_a_single_line(monkeypatch):
+    """The bound of a line is not that of a document."""
+    monkeypatch.setattr(license_files, "MAX_LINE", 30)
+    content = json.dumps([{"product": "app", "lifetime": True, "slots": 1}])
+    ((_, row),) = read_rows("json", read_lines(io.StringIO(content)))
+    assert isinstance(row, LicenseRow)
+
+
+def test_a_header_has_at_most_a_thousand_columns():
+    """Two million names of 14 MB took 355 MB."""
+    for count, message in ((1_000, "the first line must name"), (1_001, "more than 1000 columns")):
+        header = ",".join(f"c{number}" for number in range(count)) + "\n"
+        ((line, problem),) = read_rows("csv", [header])
+        assert (line, problem.message[: len(message)]) == (1, message)

@@ -16,7 +16,7 @@ from licserver.domain.text import plural
 from licserver.errors import InvalidInputError
 from licserver.protocol.conversion import Quantity
 from licserver.protocol.foreign_exports import PRESETS
-from licserver.protocol.license_files import FORMATS, read_rows, write_head, write_row
+from licserver.protocol.license_files import FORMATS, read_lines, read_rows, write_head, write_row
 from licserver.services.installation import Services
 from licserver.services.license_imports import Action, Existing, LicenseImport
 from licserver.services.transfer import choose_format
@@ -119,7 +119,7 @@ def import_(
         _opened_text(file) as lines,
         services.transfer.start_import() as incoming,
     ):
-        incoming.read(read_rows(form, lines, conversion), Existing(existing))
+        incoming.read(read_rows(form, read_lines(lines), conversion), Existing(existing))
         _print_warnings(incoming)
         if dry_run:
             _print_plan(printer, incoming)

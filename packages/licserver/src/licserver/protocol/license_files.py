@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TextIO, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -38,6 +38,7 @@ from licserver.protocol.conversion import (
 
 FORMATS: Final = ("csv", "jsonl")
 MAX_DOCUMENTS: Final = 64 << 20  # characters of a file of JSON documents, which is read as a whole
+MAX_COLUMNS: Final = 1_000  # of a CSV file; other systems export some hundreds at most
 MAX_LINE: Final = 16 << 20  # characters of a line: a license may have a hundred thousand activations
 _BYTE_ORDER_MARK: Final = "\N{BYTE ORDER MARK}"  # spreadsheets write it at the start of a UTF-8 file
 
@@ -270,8 +271,34 @@ def read_rows(form: str, lines: Iterable[str], conversion: Conversion = _AS_IT_I
 
     In documents of the form `json`, licenses are counted instead of lines.
     """
-    readers = {"csv": _read_csv, "json": _read_documents, "jsonl": _read_json_lines}
-    return readers[form](lines, conversion)
+    if form == "json":
+        yield from _read_documents(lines, conversion)
+        return
+    reader = {"csv": _read_csv, "jsonl": _read_json_lines}[form]
+    try:
+        yield from reader(_check_lengths(lines), conversion)
+    except _LongLineError as error:
+        yield error.line, InvalidLine(error.line, f"longer than {MAX_LINE} characters")
+
+
+def read_lines(file: TextIO) -> Iterator[str]:
+    """Read a file's lines with bounded memory: a line above `MAX_LINE` characters arrives in pieces."""
+    return iter(lambda: file.readline(MAX_LINE + 1), "")
+
+
+class _LongLineError(Exception):
+    """A line is longer than `MAX_LINE`; what follows it cannot be separated."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+
+
+def _check_lengths(lines: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE:
+            raise _LongLineError(number)
+        yield line
 
 
 def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
@@ -293,6 +320,9 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
             return  # the following rows cannot be separated
         line, start = start, reader.line_num + 1
         if names is None:
+            if len(cells) > MAX_COLUMNS:
+                yield line, InvalidLine(line, f"more than {MAX_COLUMNS} columns")
+                return
             names = [name.strip() for name in cells]
             if message := _check_header(names, conversion):
                 yield line, InvalidLine(line, message)
@@ -455,7 +485,7 @@ def _read_json_lines(lines: Iterable[str], conversion: Conversion) -> Iterator[L
         if not text.strip():
             continue
         try:
-            record = json.loads(text, object_pairs_hook=_unique) if len(text) <= MAX_LINE else None
+            record = json.loads(text, object_pairs_hook=_unique)
         except _RepeatedNameError as repeated:
             yield line, InvalidLine(line, str(repeated))
             continue

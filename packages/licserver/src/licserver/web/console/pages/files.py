@@ -12,7 +12,7 @@ from licserver.errors import InvalidInputError
 from licserver.limits import MAX_UPLOAD_TEXT_BYTES
 from licserver.protocol.conversion import Quantity
 from licserver.protocol.foreign_exports import PRESETS
-from licserver.protocol.license_files import FORMATS, read_rows
+from licserver.protocol.license_files import FORMATS, read_lines, read_rows
 from licserver.security.kept_uploads import keep_upload, take_upload
 from licserver.services.backup_folder import BackupFolder
 from licserver.services.license_imports import Action, Existing, LicenseImport
@@ -138,7 +138,7 @@ def _read(
     form = choose_format(file_name, typed["format"] or None, conversion)
     existing = Existing(typed["existing"]) if typed["existing"] in set(Existing) else Existing.REFUSE
     with io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="") as lines:
-        incoming.read(read_rows(form, lines, conversion), existing)
+        incoming.read(read_rows(form, read_lines(lines), conversion), existing)
 
 
 def _count(incoming: LicenseImport) -> str:
