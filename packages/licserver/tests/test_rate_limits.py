@@ -18,7 +18,7 @@ from licserver.protocol.seats import SEAT_PATH
 from licserver.protocol.uses import CONSUME_PATH
 from licserver.web import rate_limits
 from licserver.web.app import create_app
-from licserver.web.rate_limits import WINDOW, Counter, Misses, TokenBucket
+from licserver.web.rate_limits import WINDOW, MissLimiter, SlidingWindowCounter, TokenBucket
 
 PROXY = "127.0.0.1"
 
@@ -53,7 +53,7 @@ STORIES = {  # seconds passed, then how many more of 100 calls are let in, at te
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
 def test_a_minute_slides(story):
     """The calls of the last sixty seconds count, those of the window before by the share still in it."""
-    counter = Counter(10, clock := Seconds())
+    counter = SlidingWindowCounter(10, clock := Seconds())
     for passed, let_in in story:
         clock.now += passed
         assert taken(counter) == let_in
@@ -62,7 +62,7 @@ def test_a_minute_slides(story):
 def test_who_waits_a_minute_is_always_let_in_again():
     """What `Retry-After` promises, 61 seconds, holds at every instant of a window."""
     for second in range(120):
-        counter = Counter(3, clock := Seconds())
+        counter = SlidingWindowCounter(3, clock := Seconds())
         clock.now += second / 2
         taken(counter)
         clock.now += 61
@@ -72,7 +72,7 @@ def test_who_waits_a_minute_is_always_let_in_again():
 def test_addresses_are_counted_apart_and_are_bounded(monkeypatch):
     """However many addresses call, no more than two windows full of them are held."""
     monkeypatch.setattr(rate_limits, "_MAX_COUNTED", 50)
-    counter = Counter(2, Seconds())
+    counter = SlidingWindowCounter(2, Seconds())
     assert [taken(counter, f"a{number}") for number in range(1000)] == [2] * 1000
     assert len(counter._counts) + len(counter._before) <= 100
 
@@ -195,7 +195,7 @@ async def test_a_guesser_is_not_told_of_a_short_key_of_another_system(make_world
 def test_keys_of_other_systems_are_looked_up_again_after_a_minute():
     """And what is remembered of refusals is bounded."""
     now = [0.0]
-    misses = Misses(6, None, lambda: now[0])
+    misses = MissLimiter(6, None, lambda: now[0])
     assert not misses.is_used_up("192.0.2.1", "a", "48213377")
     misses._note_refused("192.0.2.1")
     now[0] = 59.0

@@ -178,7 +178,7 @@ async def fetch_deliveries(
                 if time.monotonic() - started > MAX_SECONDS:
                     raise InvalidInputError(f"{root.host} took longer than an hour; choose a later --since")
                 url = root / path % api.query(since, number, last)
-                body = await _get(session, url, may_miss=path in api.optional)
+                body = await _get(session, url, is_optional=path in api.optional)
                 if body is None:
                     break
                 page = _parse(url, body)
@@ -297,11 +297,11 @@ def _parse(url: URL, body: bytes) -> Any:
         raise InvalidInputError(f"the response of {url.host} is not JSON") from None
 
 
-async def _get(session: aiohttp.ClientSession, url: URL, *, may_miss: bool = False) -> bytes | None:
+async def _get(session: aiohttp.ClientSession, url: URL, *, is_optional: bool = False) -> bytes | None:
     """Return what an address responds; None for a 404 where that is allowed."""
     try:
         async with session.get(url, allow_redirects=False) as response:
-            if may_miss and response.status == 404:  # noqa: PLR2004 - not found
+            if is_optional and response.status == 404:  # noqa: PLR2004 - not found
                 return None
             if response.status != 200:  # noqa: PLR2004 - OK
                 raise InvalidInputError(f"{url.host} answered {response.status}; is the API key right?")

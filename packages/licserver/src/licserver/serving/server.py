@@ -32,7 +32,7 @@ from licserver.settings import Settings
 from licserver.web.app import create_admin_app, create_app
 from licserver.web.middlewares import DRAIN
 from licserver.web.public import find_database_fault
-from licserver.web.rate_limits import LIMITS
+from licserver.web.rate_limits import RATE_LIMITER
 
 if sys.platform != "win32":
     import resource
@@ -301,7 +301,7 @@ def make_runner(
     if metrics is not None:
         app.cleanup_ctx.append(_serving_metrics(metrics, services))
     more: dict[str, Any] = {
-        "access_log_class": access_logger(app[LIMITS].clients, app[REQUEST_IDS]),
+        "access_log_class": access_logger(app[RATE_LIMITER].clients, app[REQUEST_IDS]),
         "access_log": logging.getLogger("licserver.access") if settings.access_log else None,
         "shutdown_timeout": settings.drain_timeout,
         "held": OpenConnections(settings, raise_descriptor_limit()),

@@ -45,7 +45,7 @@ from licserver.web.middlewares import (
     get,
 )
 from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
-from licserver.web.rate_limits import LIMITS, Limits
+from licserver.web.rate_limits import RATE_LIMITER, RateLimiter
 from licserver.web.responses import HSTS
 from licserver.web.shops import PATH as SALES_PATH
 from licserver.web.shops import SaleDeliveries
@@ -89,7 +89,7 @@ def create_app(
     app.cleanup_ctx.append(refreshing.running)
     threads = WorkerThreads()
     app.on_cleanup.append(threads.close)
-    deliveries = SaleDeliveries(services, wake, app[LIMITS], threads)
+    deliveries = SaleDeliveries(services, wake, app[RATE_LIMITER], threads)
     public = PublicEndpoints(
         queries=queries,
         vault=services.vault,
@@ -97,8 +97,8 @@ def create_app(
         settings=services.settings,
         clock=clock,
         settle=settled.settle,
-        callers=app[LIMITS].clients,
-        limits=app[LIMITS],
+        callers=app[RATE_LIMITER].clients,
+        rate_limiter=app[RATE_LIMITER],
         statistics=statistics,
     )
     signer = AnswerSigner(services.vault.signing_keys, clock, public.keep_body, public.base_url)
@@ -148,14 +148,14 @@ def _create_root(settings: Settings, meter: Meter | None, names: HostNames) -> w
     app[DRAIN] = Drain()
     app[HOST_NAMES] = names
     app[REQUEST_IDS] = RequestIds(settings)
-    app[LIMITS] = Limits(settings)
+    app[RATE_LIMITER] = RateLimiter(settings)
     app[ERRORS] = PUBLIC_ERRORS
     if meter is not None:
         app[METER] = meter
         app.middlewares.append(create_counter(app))
     app.middlewares.append(create_guard(app))
     app.on_response_prepare.append(_set_common_headers(settings))
-    app.cleanup_ctx.append(_run_limits)
+    app.cleanup_ctx.append(_run_rate_limiter)
     return app
 
 
@@ -164,8 +164,8 @@ def _add_vendors_side(app: web.Application, services: Services, clock: Clock) ->
     threads = WorkerThreads()
     app[FAILURES] = failures = FailureReport(services, threads)
     app.on_cleanup.append(failures.close)
-    app.add_subapp(ADMIN_ROOT, create_admin_api(services, app[LIMITS], failures, threads))
-    app.add_subapp("/console", create_console(services, clock, app[LIMITS], failures, threads))
+    app.add_subapp(ADMIN_ROOT, create_admin_api(services, app[RATE_LIMITER], failures, threads))
+    app.add_subapp("/console", create_console(services, clock, app[RATE_LIMITER], failures, threads))
     add_route(app, "/", get(_to_console))
     app.on_cleanup.append(threads.close)
 
@@ -182,10 +182,10 @@ async def _run_queries(app: web.Application) -> AsyncIterator[None]:
     await app[QUERIES].close()
 
 
-async def _run_limits(app: web.Application) -> AsyncIterator[None]:
-    app[LIMITS].start()
+async def _run_rate_limiter(app: web.Application) -> AsyncIterator[None]:
+    app[RATE_LIMITER].start()
     yield
-    await app[LIMITS].close()
+    await app[RATE_LIMITER].close()
 
 
 def _set_common_headers(settings: Settings) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

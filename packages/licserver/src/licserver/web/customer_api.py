@@ -102,14 +102,16 @@ class CustomerEndpoints:
             call = endpoint.parse(await self._public.read_body(request))
             if isinstance(call, InvalidRequest):
                 answer: ApiResponse | Miss | TooMany = Miss(public_api.invalid_update_response(call))
-            elif self._public.limits.refuses_guess(request, getattr(call, "license_key", ""), _domain(call)):
+            elif self._public.rate_limiter.refuses_guess(
+                request, getattr(call, "license_key", ""), _domain(call)
+            ):
                 return send_too_many(MISS_DELAY)
             else:
                 answer = await endpoint.respond(call, self._public.callers.find(request))
             if isinstance(answer, TooMany):
                 return send_too_many(*answer)
             if isinstance(answer, Miss):
-                return await self._public.limits.answer_miss(request, *answer)
+                return await self._public.rate_limiter.respond_to_miss(request, *answer)
             return send(answer)
 
         return handle
@@ -143,7 +145,7 @@ class CustomerEndpoints:
             response = seats.seat_response(result, self._services.now(), service.lease)
             if isinstance(result, GrantedSeat | NoSeat):
                 granted = request.seat_id if isinstance(result, GrantedSeat) else None
-                self._public.limits.note_seat(self._public.vault.license_id(key), result.seats, granted)
+                self._public.rate_limiter.note_seat(self._public.vault.license_id(key), result.seats, granted)
         return Miss(response, request.domain) if result is SeatRefusal.INVALID_LICENSE else response
 
     async def _consume(
@@ -166,9 +168,9 @@ class CustomerEndpoints:
                 return Miss(public_api.unknown_key_response(), call.domain)
         if not isinstance(quota, Mapping):
             return uses.use_refusal_response(ConsumeRefusal.NOT_METERED)
-        if delay := self._public.limits.use_delay(found.id):
+        if delay := self._public.rate_limiter.count_use(found.id):
             return TooMany(delay, _TOO_MANY_USES)
-        if delay := self._public.limits.write_delay(Write(found.id, weight=USE_WEIGHT), client):
+        if delay := self._public.rate_limiter.count_write(Write(found.id, weight=USE_WEIGHT), client):
             return TooMany(delay)
         count = self._services.uses.consume
         try:
@@ -192,7 +194,7 @@ class CustomerEndpoints:
         self, respond: Callable[[Any, ClientAddress], ApiResponse | Miss]
     ) -> Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss | TooMany]]:
         async def run(call: Any, client: ClientAddress) -> ApiResponse | Miss | TooMany:
-            if delay := self._public.limits.write_delay(self._describe_write(call), client):
+            if delay := self._public.rate_limiter.count_write(self._describe_write(call), client):
                 return TooMany(delay)
             return await self._run(getattr(call, "license_key", call), respond, call, client)
 

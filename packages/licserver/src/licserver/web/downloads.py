@@ -99,7 +99,7 @@ class Downloads:
     async def _refuse(self, request: web.Request, refusal: DownloadRefusal) -> web.StreamResponse:
         response = public_api.download_refusal_response(refusal)
         if refusal in decisions.MISSES:
-            return await self.public.limits.answer_miss(request, response)
+            return await self.public.rate_limiter.respond_to_miss(request, response)
         return send(response)
 
     async def _send(

@@ -106,7 +106,7 @@ class Feeds:
         authorization = request.headers.get(hdrs.AUTHORIZATION, "")
         query = request.rel_url.raw_query_string
         call = feeds.parse_call(request.match_info["slug"], authorization, query, platform, **defaults)
-        if self.public.limits.refuses_guess(request, call.license_key, call.domain):
+        if self.public.rate_limiter.refuses_guess(request, call.license_key, call.domain):
             raise ApiError(429, headers={hdrs.RETRY_AFTER: str(MISS_DELAY)})
         return call
 
@@ -141,7 +141,7 @@ class Feeds:
             return send(feeds.license_required_response())
         response = public_api.update_response(refusal, None)
         if refusal in decisions.MISSES:
-            return await self.public.limits.answer_miss(request, response, call.domain)
+            return await self.public.rate_limiter.respond_to_miss(request, response, call.domain)
         return send(response)
 
 

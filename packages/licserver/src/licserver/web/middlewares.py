@@ -1,4 +1,4 @@
-"""What runs around every request (metrics, flood limits, errors, draining), and how requests find a handler.
+"""Middlewares around every request: metrics, flood limits, errors, draining; and the routes of hot requests.
 
 The public endpoints, the admin API and the console share them. Each names the format of its errors (`ERRORS`)
 and the label of its requests in the metrics (`ENDPOINT`).
@@ -21,7 +21,7 @@ from licserver.limits import MAX_TARGET_CHARS
 from licserver.runtime.logging import REQUEST_IDS, RequestIds
 from licserver.runtime.metrics import METER
 from licserver.web.host_names import HostNames
-from licserver.web.rate_limits import LIMITS
+from licserver.web.rate_limits import RATE_LIMITER
 from licserver.web.responses import (
     NO_ENCODING,
     ApiError,
@@ -78,12 +78,12 @@ def create_guard(app: web.Application, errors: ErrorFormat | None = None) -> Mid
     One for all three, because each layer costs a hot route 0.5 us. Without `errors`, these have the format
     of the sub-application to which the request was routed.
     """
-    drain, limits, request_ids, names = app[DRAIN], app[LIMITS], app[REQUEST_IDS], app[HOST_NAMES]
+    drain, rate_limiter, request_ids, names = app[DRAIN], app[RATE_LIMITER], app[REQUEST_IDS], app[HOST_NAMES]
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            if delay := limits.flood_delay(request):
+            if delay := rate_limiter.count_request(request):
                 raise ApiError(429, headers={"Retry-After": str(delay)})  # noqa: TRY301 - written as others
             if not names.allow(request):
                 raise ApiError(421)  # noqa: TRY301

@@ -52,7 +52,7 @@ from licserver.security.redaction import mask_machine
 from licserver.settings import Settings
 from licserver.web.client_addresses import ClientAddresses
 from licserver.web.middlewares import DRAIN
-from licserver.web.rate_limits import MISS_DELAY, Limits, Write
+from licserver.web.rate_limits import MISS_DELAY, RateLimiter, Write
 from licserver.web.responses import (
     CONTENT_TYPE,
     WholeResponse,
@@ -152,7 +152,7 @@ class PublicEndpoints:
     clock: Clock
     settle: Callable[[datetime], datetime]  # what cannot be undone goes by this instant
     callers: ClientAddresses
-    limits: Limits
+    rate_limiter: RateLimiter
     statistics: StatisticsCounter
 
     async def verify(self, request: web.Request) -> web.StreamResponse:
@@ -160,7 +160,7 @@ class PublicEndpoints:
         call = public_api.parse_verify(await self.read_body(request))
         began = time.monotonic()
         if isinstance(call, public_api.InvalidRequest):
-            return await self.limits.answer_miss(request, public_api.invalid_verify_response(call))
+            return await self.rate_limiter.respond_to_miss(request, public_api.invalid_verify_response(call))
         caller = self.callers.find(request)
         environment = Environment(call.domain, caller.ip)
         key, now = call.license_key, self.clock()
@@ -170,7 +170,7 @@ class PublicEndpoints:
 
         lookup = license_ = None
         machine = call.machine and mask_machine(call.machine, key)
-        if self.limits.refuses_guess(request, key, call.domain):
+        if self.rate_limiter.refuses_guess(request, key, call.domain):
             return send_too_many(MISS_DELAY)
         is_imported = not decisions.is_license_key(key)
         if not is_imported or decisions.is_imported_key(key):
@@ -179,10 +179,10 @@ class PublicEndpoints:
             verdict = decide(license_)
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
                 slots, license_id = verdict.license.slots, lookup.license_id
-                if slots is None and (delay := self.limits.activation_delay(license_id)):
+                if slots is None and (delay := self.rate_limiter.count_activation(license_id)):
                     return send_too_many(delay, _TOO_MANY_NEW)
                 write = Write(None) if slots is None else Write(license_id, slots)
-                if delay := self.limits.write_delay(write, caller):
+                if delay := self.rate_limiter.count_write(write, caller):
                     return send_too_many(delay, TOO_MANY_WRITES)
                 self.callers.look_for_a_proxy(request)
                 verdict = await self.queries.activate(ActivationRequest(lookup, decide, now, machine), began)
@@ -192,18 +192,18 @@ class PublicEndpoints:
         self.statistics.count_verify(verdict, lookup, product_id, now.date(), machine)
         response = public_api.verify_response(verdict)
         if not isinstance(verdict, VerifyRefusal):
-            self.limits.note_valid(caller.counted, call.domain, key if is_imported else None)
+            self.rate_limiter.note_valid(caller.counted, call.domain, key if is_imported else None)
         elif verdict in decisions.MISSES:
-            return await self.limits.answer_miss(request, response, call.domain)
+            return await self.rate_limiter.respond_to_miss(request, response, call.domain)
         return send(response)
 
     async def update_check(self, request: web.Request) -> web.StreamResponse:
         """Respond with the latest version, and a download link while support lasts (spec 4.2)."""
         call = public_api.parse_update_check(request.rel_url.raw_query_string)
         if isinstance(call, public_api.InvalidRequest):
-            return await self.limits.answer_miss(request, public_api.invalid_update_response(call))
+            return await self.rate_limiter.respond_to_miss(request, public_api.invalid_update_response(call))
         now = self.clock()
-        if self.limits.refuses_guess(request, call.license_key, call.domain):
+        if self.rate_limiter.refuses_guess(request, call.license_key, call.domain):
             return send_too_many(MISS_DELAY)
         verdict = await self.judge_update(call, now)
         installation = Installation(call.domain, call.current_version, call.is_manual)
@@ -213,7 +213,7 @@ class PublicEndpoints:
         response = public_api.update_response(verdict, link, call.current_version)
         if isinstance(verdict, UpdateRefusal):
             if verdict in decisions.MISSES:
-                return await self.limits.answer_miss(request, response, call.domain)
+                return await self.rate_limiter.respond_to_miss(request, response, call.domain)
         elif verdict.release.manifest is not None:
             return send(response, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
         return send(response)

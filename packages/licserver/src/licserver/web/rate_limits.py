@@ -34,7 +34,7 @@ _MAX_KNOWN: Final = 32_768  # installations remembered in each of two generation
 _ROUNDING: Final = 1e-6  # rounding error of sums of intervals, in seconds
 
 
-class Counter:
+class SlidingWindowCounter:
     """Counts by key in a sliding minute: the last window counts by the share of it within the minute.
 
     Not the library `limits`, which counts in a Redis: its memory storage visits all addresses at each call.
@@ -261,7 +261,7 @@ class SharedBuckets:
                 self._buckets.empty(address, seconds)
 
 
-class Misses:
+class MissLimiter:
     """Limits the misses of an address to `limit` a minute (D-70, D-162).
 
     One domain gets half of them at most, so that a machine that guesses does not use them up for an office. A
@@ -274,9 +274,9 @@ class Misses:
     ) -> None:
         self.known = KnownInstallations()
         kept = limit // 6
-        self._domains = Counter(math.ceil(limit / 2))
+        self._domains = SlidingWindowCounter(math.ceil(limit / 2))
         self._limits = {"miss": limit - kept, "known": kept}
-        self._own = {name: Counter(share) for name, share in self._limits.items()}
+        self._own = {name: SlidingWindowCounter(share) for name, share in self._limits.items()}
         self._shared = shared
         self._clock = clock
         self._refused: dict[Hashable, float] = {}
@@ -359,7 +359,7 @@ class WriteBudget:
         """
         license_id, size, weight, seat = write
         if license_id is not None:
-            if seat is not None and self._is_renewal(license_id, seat):
+            if seat is not None and self._consume_renewal(license_id, seat):
                 return 0.0
             size = max(size, self._sizes(license_id)[0])
             tokens = weight / (_WRITES + _WRITES_PER_SIZE * size)
@@ -375,7 +375,7 @@ class WriteBudget:
                 self._held_before, self._held = self._held, {}
             self._held[hash((license_id, seat))] = self._clock()
 
-    def _is_renewal(self, license_id: bytes, seat: bytes) -> bool:
+    def _consume_renewal(self, license_id: bytes, seat: bytes) -> bool:
         """Return whether a seat was granted a while ago; it then has to be granted again."""
         pair = hash((license_id, seat))
         granted_at = self._held.get(pair, self._held_before.get(pair, math.inf))
@@ -386,7 +386,7 @@ class WriteBudget:
         return True
 
 
-class Limits:
+class RateLimiter:
     """Refuses floods and guesses; a `SettingsError` when the Redis cannot be used as it is named."""
 
     def __init__(self, settings: Settings) -> None:
@@ -399,12 +399,12 @@ class Limits:
         redis_url = settings.redis_url and settings.redis_url.get_secret_value()
         is_limited = settings.miss_limit or settings.flood_limit
         self._redis = redis = RedisCounter(redis_url) if redis_url and is_limited else None
-        self._misses = Misses(settings.miss_limit, redis) if settings.miss_limit else None
+        self._misses = MissLimiter(settings.miss_limit, redis) if settings.miss_limit else None
         self._shared = None
         if self._flood is not None and redis is not None:
             self._shared = SharedBuckets(self._flood, settings.flood_limit, redis)
 
-    def flood_delay(self, request: web.Request) -> int:
+    def count_request(self, request: web.Request) -> int:
         """Count a request; return 0, or the seconds after which its address may send one (D-71).
 
         Requests from this machine are not counted: a proxy here that the settings do not name would have all
@@ -415,8 +415,8 @@ class Limits:
         caller = self.clients.find(request)
         return 0 if caller.is_here else math.ceil(self._flood.take(caller.counted))
 
-    def write_delay(self, write: Write, caller: ClientAddress) -> int:
-        """Count a request that writes, before its work; return as `flood_delay` (D-301)."""
+    def count_write(self, write: Write, caller: ClientAddress) -> int:
+        """Count a request that writes, before its work; return as `count_request` (D-301)."""
         if self._writes is None:
             return 0
         return math.ceil(self._writes.take(write, None if caller.is_here else caller.counted))
@@ -426,12 +426,12 @@ class Limits:
         if self._writes is not None:
             self._writes.note_seat(license_id, seats, seat)
 
-    def activation_delay(self, license_id: bytes) -> int:
-        """Count a new activation of a license without a limit; return as `flood_delay` (D-296)."""
+    def count_activation(self, license_id: bytes) -> int:
+        """Count a new activation of a license without a limit; return as `count_request` (D-296)."""
         return _take(self._activations, license_id, "LICSERVER_ACTIVATION_LIMIT")
 
-    def use_delay(self, license_id: bytes) -> int:
-        """Count a use of a metered entitlement; return as `flood_delay` (D-296)."""
+    def count_use(self, license_id: bytes) -> int:
+        """Count a use of a metered entitlement; return as `count_request` (D-296)."""
         return _take(self._uses, license_id, "LICSERVER_USE_LIMIT")
 
     def address(self, request: web.Request) -> str:
@@ -459,13 +459,13 @@ class Limits:
             and self._misses.is_used_up(self.clients.find(request).counted, domain, key)
         )
 
-    async def answer_miss(
+    async def respond_to_miss(
         self, request: web.Request, answer: public_api.ApiResponse, domain: str = ""
     ) -> web.StreamResponse:
         """Make the response to a miss; 429 after too many."""
-        return send(answer) if await self.may_miss(request, domain) else send_too_many(MISS_DELAY)
+        return send(answer) if await self.count_miss(request, domain) else send_too_many(MISS_DELAY)
 
-    async def may_miss(self, request: web.Request, domain: str = "") -> bool:
+    async def count_miss(self, request: web.Request, domain: str = "") -> bool:
         """Count a miss; return False after too many from this address or installation."""
         return self._misses is None or await self._misses.take(self.clients.find(request).counted, domain)
 
@@ -494,4 +494,4 @@ def _take(bucket: TokenBucket | None, license_id: bytes, setting: str) -> int:
     return delay
 
 
-LIMITS = web.AppKey("limits", Limits)
+RATE_LIMITER = web.AppKey("rate_limiter", RateLimiter)

@@ -16,7 +16,7 @@ from licserver.protocol import public_api
 from licserver.runtime.worker_threads import WorkerThreads
 from licserver.services.installation import Services
 from licserver.services.sources import BadSignatureError, MissingSecretError
-from licserver.web.rate_limits import MISS_DELAY, Limits
+from licserver.web.rate_limits import MISS_DELAY, RateLimiter
 from licserver.web.responses import ApiError, read_body, send, send_too_many
 
 PATH: Final = "/events/in/{name}"
@@ -134,14 +134,14 @@ class SaleDeliveries:
 
     services: Services
     wake: Callable[[], None]
-    limits: Limits
+    rate_limiter: RateLimiter
     threads: WorkerThreads
     large: LargeDeliveries = field(default_factory=LargeDeliveries)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
         """Respond once the delivery is stored; a shop repeats what gets no 2xx."""
         timeout = self.services.settings.body_timeout
-        address, name = self.limits.address(request), request.match_info["name"]
+        address, name = self.rate_limiter.address(request), request.match_info["name"]
         sources = self.services.sources
         try:
             if self.large.is_large(request.content_length):
@@ -154,14 +154,14 @@ class SaleDeliveries:
         except NotFoundError:
             self.large.note_refused(address)
             answer = public_api.error_response(404, "not_found", "There is no such source.")
-            return await self.limits.answer_miss(request, answer)
+            return await self.rate_limiter.respond_to_miss(request, answer)
         except MissingSecretError:
-            if not await self.limits.may_miss(request):  # or any caller could fill the log
+            if not await self.rate_limiter.count_miss(request):  # or any caller could fill the log
                 return send_too_many(MISS_DELAY)
             raise
         except BadSignatureError as wrong:
             self.large.note_refused(address)
-            if not await self.limits.may_miss(request):  # likewise
+            if not await self.rate_limiter.count_miss(request):  # likewise
                 return send_too_many(MISS_DELAY)
             _log.warning("a delivery for the source %s was refused: %s", name, wrong)
             return send(

@@ -127,7 +127,7 @@ class Account:
         """Count a request that writes, before its work; 429 after too many (D-301)."""
         size = sum((license_.slots or 0) + (license_.floating_seats or 0) for license_ in licenses)
         caller = self._public.callers.find(request)
-        if delay := self._public.limits.write_delay(Write(license_id, size), caller):
+        if delay := self._public.rate_limiter.count_write(Write(license_id, size), caller):
             raise ApiError(429, TOO_MANY_WRITES, {hdrs.RETRY_AFTER: str(delay)})
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
@@ -138,7 +138,7 @@ class Account:
         key = form.get("key", "").strip()
         key = key.upper() if is_license_key(key.upper()) else key
         is_key = is_license_key(key) or is_imported_key(key)
-        if self._public.limits.refuses_guess(request, key):
+        if self._public.rate_limiter.refuses_guess(request, key):
             return await self._refuse_late(request)
         self._count_write(request, self._public.vault.license_id(key) if is_key else None)
         token = await self._threads.run(self._services.customer_sign_in.sign_in, key)
@@ -148,7 +148,7 @@ class Account:
 
     async def _refuse(self, request: web.Request, problem: str) -> web.StreamResponse:
         """Refuse a sign-in and count it as a guess; 429 after too many guesses."""
-        if await self._public.limits.may_miss(request):
+        if await self._public.rate_limiter.count_miss(request):
             return await self._sign_in_page(request, 401, problem)
         return await self._refuse_late(request)
 
@@ -162,9 +162,9 @@ class Account:
         form = await self._read_form(request)
         if sessions.loses_cookies(request.headers, self._base_url):
             return await self._sign_in_page(request, 403, "sign-in.https")
-        if not await self._public.limits.may_miss(request):
+        if not await self._public.rate_limiter.count_miss(request):
             return await self._refuse(request, "sign-in.too-many")
-        language, client = _texts(request).language, self._public.limits.address(request)
+        language, client = _texts(request).language, self._public.rate_limiter.address(request)
         sending = self._threads.run(
             self._services.customer_sign_in.send_code, form.get("email", ""), client, language
         )

@@ -32,7 +32,7 @@ from licserver.web.admin.fields import parse_day
 from licserver.web.admin.operations import OPERATIONS, Call, Operation
 from licserver.web.admin.schemas import RELEASE_FORM
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_not_found, add_route
-from licserver.web.rate_limits import MISS_DELAY, Limits
+from licserver.web.rate_limits import MISS_DELAY, RateLimiter
 from licserver.web.responses import ApiError, read_body, respond_with_problem, send_content
 from licserver.web.uploads import received
 
@@ -44,13 +44,13 @@ Finish = Callable[[Services, Any, Any], Response]
 
 
 def create_admin_api(
-    services: Services, limits: Limits, failures: FailureReport, threads: WorkerThreads
+    services: Services, rate_limiter: RateLimiter, failures: FailureReport, threads: WorkerThreads
 ) -> web.Application:
     """Create the sub-application; `failures` reports refused tokens, `threads` run the operations."""
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.admin"), respond_with_problem)
     app[ENDPOINT] = ADMIN
-    api = _AdminApi(services, limits, failures, threads)
+    api = _AdminApi(services, rate_limiter, failures, threads)
     routes: dict[str, dict[str, Handler]] = {}
     for operation, run in OPERATIONS.items():
         routes.setdefault(operation.path, {})[operation.method] = api.create_handler(operation, run)
@@ -64,9 +64,14 @@ class _AdminApi:
     """A factory of handlers for operations."""
 
     def __init__(
-        self, services: Services, limits: Limits, failures: FailureReport, threads: WorkerThreads
+        self, services: Services, rate_limiter: RateLimiter, failures: FailureReport, threads: WorkerThreads
     ) -> None:
-        self._services, self._limits, self._failures, self._threads = services, limits, failures, threads
+        self._services, self._rate_limiter, self._failures, self._threads = (
+            services,
+            rate_limiter,
+            failures,
+            threads,
+        )
 
     def create_handler(self, operation: Operation, run: Callable[[Call], Any]) -> Handler:
         """Make the handler of an operation, for a token whose scope is sufficient (D-91)."""
@@ -97,14 +102,14 @@ class _AdminApi:
             await self._threads.run(self._services.tokens.authenticate, text.strip()) if is_bearer else None
         )
         if token is None:
-            if not await self._limits.may_miss(request):
+            if not await self._rate_limiter.count_miss(request):
                 raise ApiError(429, headers={hdrs.RETRY_AFTER: str(MISS_DELAY)})
             if is_bearer:  # logged by name if the token has expired or was revoked
                 name = await self._threads.run(self._services.tokens.find_refused_name, text.strip())
-                self._failures.add(TOKEN_REFUSED, name, self._limits.address(request))
+                self._failures.add(TOKEN_REFUSED, name, self._rate_limiter.address(request))
             raise ApiError(401, "Missing or invalid bearer token.", _BEARER)
         if scope is Scope.WRITE and token.scope is not Scope.WRITE:
-            self._failures.add(TOKEN_FORBIDDEN, token.name, self._limits.address(request))
+            self._failures.add(TOKEN_FORBIDDEN, token.name, self._rate_limiter.address(request))
             raise ApiError(403, "This token may only read.", _INSUFFICIENT)
         return token
 

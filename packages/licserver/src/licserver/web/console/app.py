@@ -36,7 +36,7 @@ from licserver.web.console.pages import (
 )
 from licserver.web.console.responses import SECURITY, load_assets, redirect
 from licserver.web.middlewares import ENDPOINT, ERRORS, ErrorFormat, add_route, get
-from licserver.web.rate_limits import Limits
+from licserver.web.rate_limits import RateLimiter
 from licserver.web.responses import expect
 from licserver.web.uploads import received, received_in_memory
 
@@ -97,12 +97,16 @@ _ENROLLING: Final = (Needs.NOTHING, Needs.ENROLMENT)
 
 
 def create_console(
-    services: Services, clock: Clock, limits: Limits, failures: FailureReport, threads: WorkerThreads
+    services: Services,
+    clock: Clock,
+    rate_limiter: RateLimiter,
+    failures: FailureReport,
+    threads: WorkerThreads,
 ) -> web.Application:
     """Create the sub-application; `threads` run the pages, `failures` reports failed logins."""
     assets = load_assets()
     console = Console(services, clock, threads)
-    login = Login(console, services, limits, failures)
+    login = Login(console, services, rate_limiter, failures)
     app = web.Application()
     app[ERRORS] = ErrorFormat(logging.getLogger("licserver.console"), console.respond_with_page)
     app[ENDPOINT] = CONSOLE

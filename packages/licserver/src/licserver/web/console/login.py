@@ -34,7 +34,7 @@ from licserver.web.console.pages import overview
 from licserver.web.console.responses import read_form, redirect
 from licserver.web.console.sessions import Form
 from licserver.web.console.wording import in_browser_terms
-from licserver.web.rate_limits import Limits
+from licserver.web.rate_limits import RateLimiter
 from licserver.web.responses import ApiError, to_sentence
 
 R = TypeVar("R")
@@ -67,10 +67,12 @@ class Login:
     requests, so that guesses never delay known addresses. Each thread needs 64 MiB.
     """
 
-    def __init__(self, console: Console, services: Services, limits: Limits, failures: FailureReport) -> None:
+    def __init__(
+        self, console: Console, services: Services, rate_limiter: RateLimiter, failures: FailureReport
+    ) -> None:
         self._console, self._services, self._failures = console, services, failures
         self._factors = services.second_factors
-        self._limits, self._has_users = limits, False
+        self._rate_limiter, self._has_users = rate_limiter, False
         self._queues = {is_known: _Queue(f"console-logins-{is_known}") for is_known in (False, True)}
 
     async def refuse_waiting(self, _app: web.Application) -> None:
@@ -149,7 +151,7 @@ class Login:
 
     def address(self, request: web.Request) -> str:
         """Return the address whose attempts are counted."""
-        return self._limits.address(request)
+        return self._rate_limiter.address(request)
 
     async def attempt(
         self,
