@@ -105,7 +105,7 @@ def _connect_postgresql(url: URL, timelines: Timelines | None) -> "Database":
             "LICSERVER_DATABASE_URL needs the extra postgres; run: pip install 'licserver[postgres]'"
         ) from None
 
-    # With `transaction` nothing of ours belongs to a session of the server (D-248).
+    # With `transaction` nothing of ours belongs to a session of the server.
     pooler, url = url.query.get("pooler"), url.difference_update_query(["pooler"])
     if pooler not in (None, "transaction"):
         raise SettingsError("LICSERVER_DATABASE_URL: pooler must be transaction")

@@ -152,7 +152,7 @@ def note_oldest_program(connection: Connection, version: str, oldest: str) -> No
 
 
 def serves_this_program(database: Database, version: str) -> bool:
-    """Return whether a schema newer than this program's only adds to it (D-250)."""
+    """Return whether a schema newer than this program's only adds to it."""
     with database.reading() as connection:
         value = connection.scalar(select(facts.c.value).where(facts.c.name == _SERVED))
     noted, _, oldest = ("" if value is None else bytes(value).decode()).partition(" ")

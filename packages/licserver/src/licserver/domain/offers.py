@@ -128,7 +128,7 @@ def _find_first_end(product: Product, license_: LicenseSnapshot, now: datetime) 
 def with_offers(
     product: Product, releases: Sequence[Release], channels: Collection[str], platform: str
 ) -> Product:
-    """Return a product with what it offers of its releases for channels and a platform (D-227)."""
+    """Return a product with what it offers of its releases for channels and a platform."""
     is_covered = product.after_support is AfterSupport.COVERED
     return product._replace(
         candidates=find_candidates(releases, channels, platform),
@@ -357,7 +357,7 @@ def evaluate_public_feed(
     platform: str,
     installed: str = "",
 ) -> UpdateVerdict:
-    """Decide the offer of a public feed; `apply_rollout` decides to which installations (D-213)."""
+    """Decide the offer of a public feed; `apply_rollout` decides to which installations."""
     offered = find_candidates(releases, channels, platform)
     if not offered:
         return UpdateRefusal.NO_VERSIONS
@@ -407,7 +407,7 @@ def list_releases(
 def _list_reached(
     offer: Offer, offered: tuple[Release, ...], installation: Installation, now: datetime
 ) -> list[ListedRelease]:
-    """List the releases that reach an installation; without a domain, by even growth (D-221)."""
+    """List the releases that reach an installation; without a domain, by even growth."""
     if not offered:
         return []
     if installation.domain or installation.is_manual:

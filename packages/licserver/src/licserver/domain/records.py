@@ -136,14 +136,14 @@ class Release(NamedTuple):
     critical_below: str | None = None  # installed versions below need this update
     wordpress: WordPressFields = NO_FIELDS
     file_signatures: str | None = None  # for other updaters (`protocol.file_signatures`)
-    security: SecurityNotice | None = None  # of a security release (D-331)
+    security: SecurityNotice | None = None  # of a security release
 
 
 class AfterSupport(enum.StrEnum):
     """The offer to a license whose support period is over."""
 
     NONE = "none"  # the latest version, without a download (spec 4.2)
-    COVERED = "covered"  # the newest version that was published within the period (D-330)
+    COVERED = "covered"  # the newest version that was published within the period
 
 
 class CoveredReleases(NamedTuple):

@@ -1,4 +1,4 @@
-"""Requests to hosts from user input, such as webhook endpoints (D-209).
+"""Requests to hosts from user input, such as webhook endpoints.
 
 They must not reach our own network. Addresses are checked for each connection, not when an endpoint is
 added: a name may resolve to another address later.

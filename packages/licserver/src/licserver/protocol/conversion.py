@@ -108,7 +108,7 @@ class Conversion:
         return None
 
     def check_terms(self, names: Collection[str]) -> str | None:
-        """Describe the decisive terms that the columns of a file or a record lack; or None (D-103).
+        """Describe the decisive terms that the columns of a file or a record lack; or None.
 
         A missing column is no blank cell: its value is not assumed without an option.
         """

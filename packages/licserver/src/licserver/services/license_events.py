@@ -48,7 +48,7 @@ def ended_events(row: Any, now: datetime) -> list[NewEvent]:
 def write_subscription_end(
     tx: Context, subscription_id: str, before: datetime | None, at: datetime | None
 ) -> None:
-    """Write the events of a subscription that a change has ended; a scan finds what ends later (D-208)."""
+    """Write the events of a subscription that a change has ended; a scan finds what ends later."""
     now = tx.now()
     if at is not None and at <= now and (before is None or before > now):
         rows = tx.repositories.webhooks.list_linked(subscription_id)

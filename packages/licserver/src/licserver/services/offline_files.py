@@ -83,7 +83,7 @@ class OfflineFileService(Service):
             ends_at = file_end(license_, now, days)
             licenses = tx.repositories.licenses
             snapshot = licenses.find_snapshot(license_.id, environment)
-            verdict = evaluate_offline(key, snapshot, environment, tx.now())  # as a verify decides (D-08)
+            verdict = evaluate_offline(key, snapshot, environment, tx.now())  # as a verify decides
             if not isinstance(verdict, Valid):
                 raise RefusedFileError(verdict)
             if verdict.takes_slot:

@@ -36,8 +36,8 @@ class PublishOptions(TypedDict, total=False):
     """Options of a published file.
 
     `file_name` is the public name, by default the file's own. With `platform` the file is for that platform
-    alone, also of a published version (D-187). An empty `channel` is the version's channel, or else `stable`.
-    `reach`, `wordpress` and `security` are for the first file of a version (D-230, D-199, D-331).
+    alone, also of a published version. An empty `channel` is the version's channel, or else `stable`.
+    `reach`, `wordpress` and `security` are for the first file of a version.
     `published_on` is a past day in UTC, of a version that was published elsewhere before (D-330).
     """
 

@@ -43,7 +43,7 @@ class TrialService(Service):
 
         Args:
             slug: The product.
-            machine: The client's hash of the machine's id; stored as a keyed hash (D-233).
+            machine: The client's hash of the machine's id; stored as a keyed hash.
             address: The client's address, as limits count it; stored as a keyed hash for a day.
             domain: The installation's domain, which replaces an earlier installation of the same machine.
         """

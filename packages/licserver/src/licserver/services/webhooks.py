@@ -101,7 +101,7 @@ class WebhookService:
         self._check_host(parts.hostname or "", parts.scheme)
 
     def _check_host(self, host: str, scheme: str) -> None:
-        """Refuse an IP address to which nothing would be sent (D-209); names are resolved at each request."""
+        """Refuse an IP address to which nothing would be sent; names are resolved at each request."""
         try:
             address = read_host(host)
         except ValueError:
@@ -272,7 +272,7 @@ class WebhookService:
         raise RetryJobError(message, due_at)
 
     def scan(self) -> None:
-        """Write the events of licenses and subscriptions that have ended by themselves, each once (D-208)."""
+        """Write the events of licenses and subscriptions that have ended by themselves, each once."""
         types, now = self._webhooks.subscribed_types(), self._context.settled_now()
         since = self._webhooks.read_scanned_at()
         if (

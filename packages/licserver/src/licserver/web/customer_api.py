@@ -183,7 +183,7 @@ class CustomerEndpoints:
         return uses.consumed_response(*use)
 
     def _count_rollback(self, call: rollbacks.RollbackReport, _client: ClientAddress) -> ApiResponse | Miss:
-        """Count an installation that went back to the version before, as its app reports (D-232)."""
+        """Count an installation that went back to the version before, as its app reports."""
         count = self._services.rollouts.count_rollback
         license_ = self._services.licenses.find_by_key(call.license_key)
         if license_ is None:

@@ -89,7 +89,7 @@ class Feeds:
             _, releases = await self.public.queries.find_releases(slug) or (None, [])
             package = feeds.find_velopack_package(releases, name)
         if package is not None:  # the offer depends on platform and channel
-            # Velopack sends no installed version with this request: a fix is for any of its major (D-331).
+            # Velopack sends no installed version with this request: a fix is for any of its major.
             lowest = feeds.lowest_of_major(package.version)
             call = self._parse(request, package.platform, version=lowest, channel=package.channel)
             verdict, _ = await self._judge(call)
@@ -124,7 +124,7 @@ class Feeds:
         """Decide what the caller is offered, before any rollout; None if it needs a license and sends none.
 
         A license that is sent counts also where none is needed. Without a domain, all copies of a license are
-        one installation; without a license, they are those that a rollout reaches last (D-221).
+        one installation; without a license, they are those that a rollout reaches last.
         """
         domain, verdict = call.domain, None
         if call.license_key:

@@ -207,7 +207,7 @@ class PublicEndpoints:
             return send_too_many(MISS_DELAY)
         verdict = await self.judge_update(call, now)
         installation = Installation(call.domain, call.current_version, call.is_manual)
-        verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone (D-284)
+        verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone
         self.statistics.count_update_check(verdict, call.current_version)
         link = self.sign_link(request, verdict, now)
         response = public_api.update_response(verdict, link, call.current_version)

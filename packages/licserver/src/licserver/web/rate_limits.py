@@ -416,7 +416,7 @@ class RateLimiter:
         return 0 if caller.is_here else math.ceil(self._flood.take(caller.counted))
 
     def count_write(self, write: Write, caller: ClientAddress) -> int:
-        """Count a request that writes, before its work; return as `count_request` (D-301)."""
+        """Count a request that writes, before its work; return as `count_request`."""
         if self._writes is None:
             return 0
         return math.ceil(self._writes.take(write, None if caller.is_here else caller.counted))
@@ -427,11 +427,11 @@ class RateLimiter:
             self._writes.note_seat(license_id, seats, seat)
 
     def count_activation(self, license_id: bytes) -> int:
-        """Count a new activation of a license without a limit; return as `count_request` (D-296)."""
+        """Count a new activation of a license without a limit; return as `count_request`."""
         return _take(self._activations, license_id, "LICSERVER_ACTIVATION_LIMIT")
 
     def count_use(self, license_id: bytes) -> int:
-        """Count a use of a metered entitlement; return as `count_request` (D-296)."""
+        """Count a use of a metered entitlement; return as `count_request`."""
         return _take(self._uses, license_id, "LICSERVER_USE_LIMIT")
 
     def address(self, request: web.Request) -> str:
@@ -483,7 +483,7 @@ class RateLimiter:
 
 
 def _of_day(limit: int) -> TokenBucket | None:
-    """Return the bucket for so many in any 24 hours: half at once, and half that come back meanwhile."""
+    """Return the bucket of a day's limit: half of it at once, half refilled over the day (D-296)."""
     return TokenBucket(max(1, limit // 2), window=DAY) if limit else None
 
 

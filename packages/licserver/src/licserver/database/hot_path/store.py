@@ -77,7 +77,7 @@ class BatchStore:
         )
 
     def activate(self, requests: Sequence[ActivationRequest]) -> Sequence[VerifyVerdict | Exception]:
-        """Decide requests on locked licenses, and insert the activations of those granted (D-08).
+        """Decide requests on locked licenses, and insert the activations of those granted.
 
         They share one durable transaction, and each sees the slots that those before it took.
 

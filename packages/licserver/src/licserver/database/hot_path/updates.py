@@ -105,7 +105,7 @@ class OfferedProducts:
         self._known: dict[int, _Known] = {}
 
     def find(self, product_id: int, change: int, channels: Collection[str], platform: str) -> Product:
-        """Return a product with the latest release for channels and a platform (D-227)."""
+        """Return a product with the latest release for channels and a platform."""
         known = self._keep(product_id, change)
         # What no release has makes no difference, and callers may invent as much as they like.
         of_releases = known.channels.intersection(channels) if channels else _NO_CHANNELS

@@ -164,7 +164,7 @@ class Retention(Repository):
     """Removes rows; what was removed before a `StoreUnavailableError` stays removed."""
 
     def watched_since(self, now: datetime) -> datetime:
-        """Return when sweeps for stale activations began; that is now, the first time (D-105)."""
+        """Return when sweeps for stale activations began; that is now, the first time."""
         value = now.astimezone(UTC).isoformat().encode()
         with self._database.writing() as connection:
             first = insert_into(connection, facts).values(name=WATCHED, value=value)
@@ -207,7 +207,7 @@ class Retention(Repository):
                 yield +freed
 
     def normalise_names(self) -> int:
-        """Bring domains of programs before schema 0036 into their normal form; return how many (D-06)."""
+        """Bring domains of programs before schema 0036 into their normal form; return how many."""
         total = 0
         while True:
             with self._database.reading() as connection:

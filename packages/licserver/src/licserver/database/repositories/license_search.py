@@ -360,7 +360,7 @@ def supported(at: datetime) -> Filter:
 
 
 def may_have_fixes(now: datetime) -> Filter:
-    """Return the filter of licenses that are offered security releases (D-331)."""
+    """Return the filter of licenses that are offered security releases."""
     is_active = in_state(LicenseState.ACTIVE, now).condition
     return _filter(and_(licenses.c.revoked_at.is_(None), or_(sa.not_(licenses.c.trial), is_active)))
 

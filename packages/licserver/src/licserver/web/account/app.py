@@ -124,14 +124,14 @@ class Account:
     def _count_write(
         self, request: web.Request, license_id: bytes | None, licenses: Sequence[IssuedLicense] = ()
     ) -> None:
-        """Count a request that writes, before its work; 429 after too many (D-301)."""
+        """Count a request that writes, before its work; 429 after too many."""
         size = sum((license_.slots or 0) + (license_.floating_seats or 0) for license_ in licenses)
         caller = self._public.callers.find(request)
         if delay := self._public.rate_limiter.count_write(Write(license_id, size), caller):
             raise ApiError(429, TOO_MANY_WRITES, {hdrs.RETRY_AFTER: str(delay)})
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Create a session for a license key; a wrong key counts as a guess (D-70)."""
+        """Create a session for a license key; a wrong key counts as a guess."""
         form = await self._read_form(request)
         if sessions.loses_cookies(request.headers, self._base_url):
             return await self._sign_in_page(request, 403, "sign-in.https")
@@ -243,7 +243,7 @@ class Account:
         return await self._licenses_page(request, visit, status=409, problem=problem)
 
     async def issue_file(self, request: web.Request, visit: Visit) -> web.StreamResponse:
-        """Send a license file for a machine without a network, which takes a slot (D-238)."""
+        """Send a license file for a machine without a network, which takes a slot."""
         texts, license_, days = _texts(request), visit.license(), self._services.settings.account_file_days
         if not days:
             raise ApiError(404)
