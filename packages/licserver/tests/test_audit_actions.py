@@ -15,7 +15,7 @@ import licserver
 from harness.transfer import ASSUMED
 from licserver.database.tables.events import jobs
 from licserver.domain.offers import RolloutOptions
-from licserver.domain.records import Actor, ActorKind, LicenseTerms, Role, Scope
+from licserver.domain.records import Actor, ActorKind, LicenseTerms, Role, Scope, SecurityNotice
 from licserver.domain.seats import SeatRequest
 from licserver.protocol.ed25519_keys import PrivateKey, SigningKey
 from licserver.protocol.license_files import read_rows
@@ -151,6 +151,9 @@ BY_VENDOR = {
     "release.rollout": lambda shop: (
         shop.services.releases.publish("app", "2.0", shop.file, reach=RolloutOptions("7d")),
         shop.services.rollouts.change("app", "2.0", paused=True),
+    ),
+    "release.security": lambda shop: shop.services.releases.set_security(
+        "app", "1.0", SecurityNotice(None, ())
     ),
     "release.wordpress": lambda shop: shop.services.releases.set_wordpress("app", "1.0", tested="6.7"),
     "release.withdraw": lambda shop: shop.services.releases.withdraw("app", "1.0"),

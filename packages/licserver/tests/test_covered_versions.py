@@ -77,6 +77,26 @@ async def test_an_ended_license_downloads_the_fix(site, world, publish):
     assert (await check(site, key, "1.0"))[0] == 401
 
 
+async def test_a_published_version_becomes_a_security_release(site, world, publish):
+    """What it fixes is known a week later: from then on it is offered with all its files."""
+    key = world.key(expires_on=date(2026, 6, 15))
+    publish("1.0")
+    publish("1.0.1")
+    publish("1.0.1", platform="haiku", content=b"other")
+    world.clock.forward(days=2)
+    assert (await check(site, key))[0] == 401
+    change = world.services.releases.set_security
+    assert change("app", "1.0.1", NOTICE).security == NOTICE
+    assert {file.security for file in world.services.releases.list_files("app", "1.0.1")} == {NOTICE}
+    status, answer = await check(site, key)
+    assert (status, answer["version"], answer["security"]["cves"]) == (200, "1.0.1", ["CVE-2026-1234"])
+    change("app", "1.0.1", None)
+    assert (await check(site, key))[0] == 401
+    world.services.releases.withdraw("app", "1.0.1")
+    with pytest.raises(InvalidInputError, match="is withdrawn"):
+        change("app", "1.0.1", NOTICE)
+
+
 @pytest.mark.parametrize("after", list(AfterSupport))
 async def test_velopack_downloads_the_fix(site, world, publish, after):
     """The package is requested without the installed version: each line has its fix, and no other."""
@@ -101,11 +121,11 @@ async def test_velopack_downloads_the_fix(site, world, publish, after):
 
 
 def test_all_files_of_a_version_are_one_security_release(publish, world):
-    """A further file inherits it; to add it later would surprise those who have the version."""
+    """A further file inherits it, and with another notice it is refused."""
     publish("1.0", security=NOTICE)
     assert publish("1.0", platform="windows-x86_64", content=b"other").security == NOTICE
     publish("2.0")
-    with pytest.raises(InvalidInputError, match="leave that out for a further file"):
+    with pytest.raises(InvalidInputError, match=r"to change it: licserver release security app 2\.0$"):
         publish("2.0", platform="windows-x86_64", content=b"other", security=NOTICE)
 
 
@@ -169,6 +189,14 @@ def test_the_command_publishes_it(cli, tmp_path):
     assert json.loads(cli("release", "list", "app", "--json"))[0]["security"] is True
     problem = cli("release", "publish", "app", "1.1", str(file), "--cve", "CVE-2026-1234", expect=2)
     assert "are for security releases only" in problem
+    shown = json.loads(
+        cli("release", "security", "app", "1.0", "--advisory", "https://example.com/1", "--json")
+    )
+    assert (shown["advisory"], shown["cves"]) == ("https://example.com/1", ["CVE-2026-1234"])
+    assert json.loads(cli("release", "security", "app", "1.0", "--json")) == shown
+    assert json.loads(cli("release", "security", "app", "1.0", "--unset", "--json"))["security"] is False
+    problem = cli("release", "security", "app", "1.0", "--unset", "--cve", "CVE-2026-1234", expect=2)
+    assert "are for security releases only" in problem
     assert cli("release", "audience", "app", "1.0") == "no app has reported a version below 1.0\n"
     cli("product", "change", "app", "--after-support", "covered")
     assert json.loads(cli("product", "list", "--json"))[0]["after_support"] == "covered"
@@ -186,3 +214,24 @@ async def test_the_admin_api_publishes_it(api):
     assert release["security"] == {"advisory": None, "cves": ["CVE-2026-1234", "CVE-2026-1235"]}
     _, plain = await api("POST", path, **form(version="1.6", file=file, security="false"))
     assert plain["security"] is None
+    body = {"security": True, "cves": ["cve-2026-1234"]}
+    _, fixed = await api("POST", f"{path}/1.6/security", json=body)
+    assert fixed["security"] == {"advisory": None, "cves": ["CVE-2026-1234"]}
+    assert (await api("POST", f"{path}/1.6/security", json={"cves": []}))[0] == 422
+    _, plain = await api("POST", f"{path}/1.6/security", json={"security": False})
+    assert plain["security"] is None
+
+
+async def test_the_console_changes_it(alice, publish):
+    """On the page of the version; what was typed wrongly is shown again."""
+    publish("1.0", security=NOTICE)
+    page = "/console/products/app/releases/1.0"
+    await alice.get(page)
+    assert 'value="CVE-2026-1234"' in alice.text
+    await alice.post(f"{page}/security", security="on", advisory="", cves="CVE-2026-99")
+    assert "is not a CVE id" in alice.text
+    assert 'value="CVE-2026-99"' in alice.text
+    await alice.post(f"{page}/security", security="on", advisory="", cves="CVE-2026-1235")
+    assert "The security notice is changed" in alice.text
+    await alice.post(f"{page}/security", advisory="", cves="")
+    assert "offered to every key" not in alice.text

@@ -317,6 +317,48 @@ def show_rollout(
     )
 
 
+@services_command("security", release_group)
+@slug_argument
+@version_argument
+@click.option("--advisory", metavar="URL", help="The page about what it fixes; '' removes it.")
+@click.option("--cve", "cves", multiple=True, metavar="ID", help="CVE-2026-1234; several. Replaces all.")
+@click.option("--set/--unset", "is_security", default=None, help="Make it a security release, or end that.")
+def show_security(
+    services: Services,
+    printer: Printer,
+    slug: str,
+    version: str,
+    *,
+    advisory: str | None,
+    cves: tuple[str, ...],
+    is_security: bool | None,
+) -> None:
+    """Show whether VERSION of the product SLUG is a security release, or change it.
+
+    A security release is offered to apps below it whatever their license covers, unless that is revoked.
+    """
+    release = services.releases.get(slug, version)
+    if is_security is None and (advisory is not None or cves):
+        is_security = True
+    if is_security is not None:
+        before = release.security if is_security else None
+        notice = read_notice(
+            advisory if advisory is not None else (before and before.advisory) or "",
+            cves or (before.cves if before else ()),
+            is_security=is_security,
+        )
+        release = services.releases.set_security(slug, version, notice)
+    notice = release.security
+    printer.details(
+        {
+            "version": release.version,
+            "security": notice is not None,
+            "advisory": notice and notice.advisory,
+            "cves": list(notice.cves) if notice else [],
+        }
+    )
+
+
 @services_command("wordpress", release_group)
 @slug_argument
 @version_argument

@@ -235,6 +235,19 @@ class ReleaseService(Service):
                 tx.write_audit("release.wordpress", _object(slug, release.version), **changed)
         return self.get(slug, version)
 
+    def set_security(self, slug: str, version: str, security: SecurityNotice | None) -> Release:
+        """Make a version with all its files a security release, change its notice, or end that with None.
+
+        Update checks from then on go by it (D-331).
+        """
+        release = self._get_offered(slug, version)
+        if release.security != security:
+            with self._context.transaction() as tx:
+                tx.repositories.releases.set_security(release, dump_notice(security))
+                old_and_new = [dump_notice(release.security), dump_notice(security)]
+                tx.write_audit("release.security", _object(slug, release.version), security=old_and_new)
+        return self.get(slug, version)
+
     def withdraw(self, slug: str, version: str) -> Release:
         """Withdraw a version: it is not offered any more, and links to its files stop working."""
         release = self.get(slug, version)
@@ -333,8 +346,8 @@ def _check_further(
         )
     if security not in (None, first.security):
         raise InvalidInputError(
-            f"version {version} of {slug} has a file already; all its files are a security release or none: "
-            "leave that out for a further file"
+            f"version {version} of {slug} has another security notice already; to change it: "
+            f"licserver release security {slug} {version}"
         )
     if wordpress not in (NO_FIELDS, first.wordpress):
         raise InvalidInputError(

@@ -171,6 +171,10 @@ class ReleaseRepository(Repository):
         """Replace what WordPress shows of a release's version."""
         self._change(release, **fields._asdict())
 
+    def set_security(self, release: Release, notice: str | None) -> None:
+        """Replace the security notice of a release's version."""
+        self._change(release, security=notice)
+
     def _change(self, release: Release, **changes: Any) -> None:
         with self._writing() as connection:
             lock_product(connection, release.product_id)

@@ -103,6 +103,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "RolloutPlan.plan": "7d",
     "critical_below": "1.3.2",
     "security": {"advisory": "https://example.com/advisories/7", "cves": ["CVE-2026-1234"]},
+    "SecurityChange.security": True,
     "advisory": "https://example.com/advisories/7",
     "cves": ["CVE-2026-1234"],
     "requires": "6.4",

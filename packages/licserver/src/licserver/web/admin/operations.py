@@ -13,6 +13,7 @@ from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.decisions import is_license_key, license_state
 from licserver.domain.entitlements import Plan
 from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product, Release, Scope
+from licserver.domain.security_notices import read_notice
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services.installation import Services
 from licserver.services.license_search import LicenseFilter
@@ -176,6 +177,13 @@ def promote_release(call: Call) -> Release:
 def change_release(call: Call) -> Release:
     """Change the WordPress fields of a version, with all its files."""
     return call.services.releases.set_wordpress(*call.release, **_sent(call.body))
+
+
+@Operation("POST", f"{RELEASE}/security", WRITE, schemas.ReleaseResponse, body=schemas.SecurityChange)
+def change_security(call: Call) -> Release:
+    """Make a version with all its files a security release, change its notice, or end that."""
+    notice = read_notice(call.body.advisory, call.body.cves, is_security=call.body.security)
+    return call.services.releases.set_security(*call.release, notice)
 
 
 @Operation("POST", f"{RELEASE}/withdraw", WRITE, schemas.ReleaseResponse)

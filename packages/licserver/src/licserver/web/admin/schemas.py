@@ -16,6 +16,7 @@ from licserver.domain.records import (
     EnvironmentPolicy,
     LicenseState,
 )
+from licserver.domain.security_notices import MAX_CVES
 from licserver.protocol.offline_files import MAX_REQUEST
 from licserver.services.lists import MAX_PAGE
 from licserver.web.admin.fields import (
@@ -225,6 +226,14 @@ class WordPressChange(PatchModel):
     tested: str | None = Field(None, description="The highest version of WordPress that was tried.")
     requires_php: str | None = Field(None, description="The lowest version of PHP.")
     details_url: str | None = Field(None, description="The page that describes it, https only.")
+
+
+class SecurityChange(RequestModel):
+    """The security notice of a version; it replaces the one before."""
+
+    security: bool = Field(description="Whether the version is a security release.")
+    advisory: str = Field("", description="The https address of the page about what it fixes.")
+    cves: list[str] = Field(default_factory=list, max_length=MAX_CVES, description="Such as `CVE-2026-1234`.")
 
 
 # --- responses --------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ DONE: Final[Mapping[str, str]] = {
     "published": "The version is published.",
     "promoted": "The channel of the version is changed.",
     "wordpress": "What WordPress shows is changed, effective with the next update check.",
+    "security": "The security notice is changed, effective with the next update check.",
     "rollout": "The rollout is changed, effective with the next update check.",
     "withdrawn": "The version is withdrawn. It is no longer offered, and links to it do not work.",
     "once": "This form was sent before and done once; see below. To repeat it, open the form again.",

@@ -37,7 +37,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
             r"to use support periods: licserver product change (\S+) --support-policy",
             r"to use support periods, tick “Updates end with a license’s support period” on the page of \1",
         ),
-        (r"to change them: licserver release wordpress \S+ \S+", "to change them, open the version"),
+        (r"to change (them|it): licserver release \w+ \S+ \S+", r"to change \1, open the version"),
         (r"add one with: licserver product add SLUG --name NAME", "add one on the page Products"),
         (r"with --test\b( for the test mode)?", "with “It is the shop’s test mode” ticked"),
         (r"by --expires-in\b", "by its date"),

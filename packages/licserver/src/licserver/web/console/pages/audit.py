@@ -39,6 +39,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "release.renew": "Renewed the signature",
     "release.withdraw": "Withdrew",
     "release.rollout": "Changed the rollout",
+    "release.security": "Changed the security notice of",
     "release.wordpress": "Changed what WordPress shows of",
     "subscription.end": "Ended the subscription",
     "subscription.resume": "Resumed the subscription",

@@ -15,6 +15,7 @@ from licserver.domain.records import (
     AfterSupport,
     EnvironmentPolicy,
     Release,
+    SecurityNotice,
     WordPressFields,
 )
 from licserver.domain.security_notices import read_notice
@@ -213,17 +214,21 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
                 context.from_form("rollout") or None, context.from_form("critical_below") or None
             ),
             wordpress=WordPressFields(*(context.from_form(name) for name in WordPressFields._fields)),
-            security=read_notice(
-                context.from_form("advisory"),
-                context.from_form("cves").replace(",", " ").split(),
-                is_security=bool(context.from_form("security")),
-            ),
+            security=_read_notice(context),
         )
 
     def add_staged(tx: Services, staged: StagedRelease) -> Redirect:
         return Redirect(f"/console/products/{slug}/releases/{tx.releases.add(staged).version}", "published")
 
     return do_once(context, add_staged, stage, [upload.file_name, upload.sha256.hex()])
+
+
+def _read_notice(context: PageContext) -> SecurityNotice | None:
+    return read_notice(
+        context.from_form("advisory"),
+        context.from_form("cves").replace(",", " ").split(),
+        is_security=bool(context.from_form("security")),
+    )
 
 
 def show_release(context: PageContext) -> HtmlPage:
@@ -251,8 +256,17 @@ def show_release(context: PageContext) -> HtmlPage:
         holders=context.services.licenses.list_entitled(slug, release.version, limit=10).items,
         changelog=_render_changelog(release.changelog),
         wordpress=wordpress,
+        notice=_typed_notice(context, release.security),
         here=context.page,
     )
+
+
+def _typed_notice(context: PageContext, notice: SecurityNotice | None) -> Mapping[str, str]:
+    """Return the fields of the security notice's form: as typed, otherwise as stored."""
+    if "cves" in context.form:
+        return {name: context.from_form(name) for name in ("security", "advisory", "cves")}
+    advisory, cves = notice or SecurityNotice(None, ())
+    return {"security": "on" if notice else "", "advisory": advisory or "", "cves": ", ".join(cves)}
 
 
 def _promote(context: PageContext) -> None:
@@ -282,6 +296,11 @@ def _change_wordpress(context: PageContext) -> None:
     context.services.releases.set_wordpress(slug, version, **context.typed(*WordPressFields._fields))
 
 
+def _change_security(context: PageContext) -> None:
+    slug, version = context.parts["slug"], context.parts["version"]
+    context.services.releases.set_security(slug, version, _read_notice(context))
+
+
 def _change_rollout(context: PageContext) -> None:
     """Pause, resume or finish the rollout of a version, or set its share."""
     slug, version, action = context.parts["slug"], context.parts["version"], context.from_form("act")
@@ -298,6 +317,7 @@ RELEASE_ACTIONS: Final[Actions] = {
     "promote": act("promoted", _promote),
     "withdraw": _withdraw,
     "rollout": act("rollout", _change_rollout),
+    "security": act("security", _change_security),
     "wordpress": act("wordpress", _change_wordpress),
 }
 
