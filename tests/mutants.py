@@ -2,20 +2,30 @@
 
 `uv run --group dev nox -s mutants` (`-- licserver` for one package, `-- decisions _core/storage` for some
 modules, `-- --changed` for those whose file or tests differ from the main branch, or from the last commit on
-it). mutmut changes a copy in a temporary folder; nothing here is touched. What survives is printed, and fewer
-than `ENOUGH` killed in any module is a failure. Only the tests named beside a module are run, all of them
-quick and without a database: what they do not see is not held by them.
+it, for `SECONDS_FOR_CHANGED` at most). mutmut changes a copy in a temporary folder; nothing here is touched.
+What survives is printed, and fewer than `ENOUGH` killed of those tried in any module is a failure. Only the
+tests named beside a module are run, all of them quick and without a database: what they do not see is not
+held by them.
 """
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
 ENOUGH: Final = 0.95
+SECONDS_FOR_CHANGED: Final = 600
+"""For all modules together: CI has an hour for everything."""
+
+KILLED: Final = {"killed", "timeout"}
+NOT_TRIED: Final = "not checked"
 
 _RULES: Final = (
     "decisions",
@@ -33,7 +43,6 @@ _CONTRACTS: Final = (
         "shop_questions",
         "shop_standard",
         "shop_subscriptions",
-        "shop_machine",
     ),
     *(f"field/{name}" for name in ("own_shops", "shops_objects", "shops_reports")),
 )
@@ -74,7 +83,7 @@ PACKAGES: Final = {
         "shops/facts": ("shop_facts",),
         "shops/orders": _CONTRACTS,
         "shops/subscriptions": _CONTRACTS,
-        "shops/units": ("shop_units", "shop_contracts", "shop_questions", "shop_machine"),
+        "shops/units": ("shop_units", "shop_contracts", "shop_questions"),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),
     },
@@ -111,7 +120,6 @@ pythonpath = ["tests"]
 addopts = [
     "--import-mode=importlib",
     "--disable-plugin-autoload", "-p", "asyncio", "-p", "hypothesispytest",
-    "--deselect", "checks/test_shop_machine.py::test_a_shop[all",  # a minute for each change that survives
 ]
 asyncio_mode = "auto"
 asyncio_default_fixture_loop_scope = "function"
@@ -142,36 +150,93 @@ def lay_out(folder: Path, package: str, module: str) -> None:
     (folder / "pyproject.toml").write_text(_SETTINGS.format(package=package, module=module), encoding="utf-8")
 
 
+class Result(NamedTuple):
+    """What became of the changes of a module."""
+
+    killed: int
+    survivors: tuple[str, ...]
+    total: int
+
+    @property
+    def tried(self) -> int:
+        """How many were tried in the time."""
+        return self.killed + len(self.survivors)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the tests have noticed enough of what was tried."""
+        return self.killed >= ENOUGH * self.tried
+
+
+def judge(verdicts: Mapping[str, str]) -> Result:
+    """Return the result of what mutmut reports of each change."""
+    killed = sum(verdict in KILLED for verdict in verdicts.values())
+    survivors = (name for name, verdict in verdicts.items() if verdict not in {*KILLED, NOT_TRIED})
+    return Result(killed, tuple(survivors), len(verdicts))
+
+
+def report_untried(module: str, result: Result) -> str:
+    """Return the line that `.ci/run` shows once more at its end; nothing if all was tried."""
+    if not result.total:  # not even found
+        return f"!!! mutants: of {module}, no change was tried in the time"
+    untried = result.total - result.tried
+    return f"!!! mutants: of {module}, {untried} of {result.total} changes were not tried in the time" * (
+        untried > 0
+    )
+
+
 def mutmut(folder: Path, *arguments: str) -> str:
-    """Run mutmut in a folder; returns what it prints."""
+    """Return what a command of mutmut prints."""
     done = subprocess.run(
         ["mutmut", *arguments], cwd=folder, check=False, stdout=subprocess.PIPE, text=True, encoding="utf-8"
     )
-    if done.returncode and arguments[0] != "run":
+    if done.returncode:
         raise SystemExit(f"mutmut {arguments[0]} failed:\n{done.stdout}")
     return done.stdout
 
 
-def evaluate(folder: Path, package: str, module: str) -> bool:
-    """Change, test and report; True when enough was noticed."""
+def try_changes(folder: Path, seconds: float | None) -> str | None:
+    """Let mutmut try the changes; return the end of what it prints, or None if the time was up before."""
+    children = str(os.cpu_count() or 1)
+    with subprocess.Popen(
+        ["mutmut", "run", "--max-children", children],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,  # what it has forked ends with it
+    ) as process:
+        try:
+            return process.communicate(timeout=seconds)[0].replace("\r", "\n")[-2000:]
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # it has stored each result at once
+
+
+def evaluate(folder: Path, package: str, module: str, seconds: float | None) -> bool:
+    """Change, test and report; True when enough of what was tried was noticed."""
     lay_out(folder, package, module)
-    tail = mutmut(folder, "run", "--max-children", "1").replace("\r", "\n")[-2000:]
+    output = try_changes(folder, seconds)
     lines = [
         line.strip()
         for line in mutmut(folder, "results", "--all", "true").splitlines()
         if "__mutmut_" in line
     ]
     verdicts = dict(line.split(": ") for line in lines)
-    if not verdicts:
-        raise SystemExit(f"{package}: mutmut made nothing of it:\n{tail}")
-    killed = [name for name, verdict in verdicts.items() if verdict in {"killed", "timeout"}]
-    for name in [name for name in verdicts if name not in killed]:
+    result = judge(verdicts)
+    if output is not None and not result.tried:
+        raise SystemExit(f"{package}: mutmut made nothing of it:\n{output}")
+    for name in result.survivors:
         print(f"--- {name}: {verdicts[name]}")  # noqa: T201 - a report
         changed = [line for line in mutmut(folder, "show", name).splitlines() if line[:1] in "+-"]
         print("\n".join(line for line in changed if line[:3] not in {"---", "+++"}))  # noqa: T201 - a report
-    share = len(killed) / len(verdicts)
-    print(f"{package} {module}: {len(killed)} of {len(verdicts)} killed, {share:.1%}", flush=True)  # noqa: T201
-    return share >= ENOUGH
+    share = f", {result.killed / result.tried:.1%}" if result.tried else ""
+    print(f"{package} {module}: {result.killed} of {result.tried} killed{share}", flush=True)  # noqa: T201
+    if untried := report_untried(module, result):
+        print(untried, flush=True)  # noqa: T201 - a report
+    return result.is_enough
 
 
 def git(*arguments: str) -> str:
@@ -215,9 +280,12 @@ def main(arguments: list[str]) -> None:
         if unknown := set(arguments).difference(*(_names(*pair) for pair in chosen)):
             raise SystemExit(f"no such package or module: {', '.join(sorted(unknown))}")
     enough = []
-    for package, module in chosen:
+    ends_at = time.monotonic() + SECONDS_FOR_CHANGED if arguments == ["--changed"] else None
+    for place, (package, module) in enumerate(chosen):
+        # What a module leaves of its share is for those that follow.
+        seconds = None if ends_at is None else (ends_at - time.monotonic()) / (len(chosen) - place)
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            enough.append(evaluate(Path(folder), package, module))
+            enough.append(evaluate(Path(folder), package, module, seconds))
     if not enough or not all(enough):
         raise SystemExit(f"fewer than {ENOUGH:.0%} of the changes turned a test red")
 
