@@ -1,9 +1,9 @@
-"""What deliveries of shops do: their facts are stored, and the licenses become what should exist."""
+"""Process the deliveries of shops: store their facts, and bring the licenses to what should exist."""
 
 import os
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from licserver.database.repositories.queue import Job
 from licserver.database.repositories.sales import DEAD, DONE, WAITING, Source, StoredEvent
@@ -82,8 +82,23 @@ class SaleService(Service):
         return DeliveryWork(self._context, event_id, fetched, job)
 
 
+class _Progress(NamedTuple):
+    """The state of a delivery's work after a part of it.
+
+    Args:
+        is_over: Whether nothing is left to do.
+        problem: What a person has to do; empty if nothing.
+    """
+
+    is_over: bool
+    problem: str = ""
+
+
+_TO_BE_CONTINUED: Final = _Progress(is_over=False)
+
+
 class DeliveryWork:
-    """What a delivery asks for, done in parts: others are served between them."""
+    """The work of a delivery, done in parts: others are served between them."""
 
     def __init__(self, context: Context, event_id: int, fetched: Sequence[Fact], job: Job | None) -> None:
         self._context, self._event_id, self._fetched, self._job = context, event_id, fetched, job
@@ -98,23 +113,24 @@ class DeliveryWork:
             RetryJobError: another delivery of the same contract is being processed.
         """
         try:
-            problem = self._do_part()
+            progress = self._do_part()
         except InvalidInputError as wrong:  # rolled back; the same would fail again
-            problem = str(wrong)[:MAX_PROBLEM_CHARS]
-            self._context.repositories.sales.set_event(self._event_id, DEAD, problem, self._context.now())
-        if problem:
-            raise BuryJobError(problem)
-        return problem is not None
+            progress = _Progress(is_over=True, problem=str(wrong)[:MAX_PROBLEM_CHARS])
+            self._context.repositories.sales.set_event(
+                self._event_id, DEAD, progress.problem, self._context.now()
+            )
+        if progress.problem:
+            raise BuryJobError(progress.problem)
+        return progress.is_over
 
-    def _do_part(self) -> str | None:
-        """Do a part; return None if more is to be done, else what a person has to do, or nothing."""
+    def _do_part(self) -> _Progress:
         if self._is_large and (self._plan is None or self._plan.is_over):
             self._plan = self._make_plan()
         with self._context.transaction() as tx:
-            problem = self._apply(tx)
-            if self._job is not None and problem == "":
+            progress = self._apply(tx)
+            if self._job is not None and progress.is_over and not progress.problem:
                 tx.repositories.queue.finish(self._job, tx.now())
-        return problem
+        return progress
 
     def _make_plan(self) -> LargePlan | None:
         sales = self._context.repositories.sales
@@ -128,29 +144,29 @@ class DeliveryWork:
         facts = [*load_content(event), *PersonalDataService(self._context).rename(self._fetched)]
         return facts, {*load_objects(event), *(link for fact in facts for link in links_of(fact))}
 
-    def _apply(self, tx: Context) -> str | None:
+    def _apply(self, tx: Context) -> _Progress:
         sales = tx.repositories.sales
         source = sales.find_source_of(self._event_id, locked=True)
         event = sales.find_event(self._event_id)  # after the lock: another process may have done it meanwhile
         if source is None or event is None or event.content is None or event.state != WAITING:
-            return ""
+            return _Progress(is_over=True)
         actor = Actor(ActorKind.SYSTEM, f"source {source.name}")
         reconciler = SaleReconciler(tx.acting_as(actor), source, self._report)
         facts, objects = self._list_objects(event)
         reconciler.store(facts)
         if not self._is_current(tx, source, objects):
             self._plan = None
-            return None
+            return _TO_BE_CONTINUED
         if not reconciler.reconcile(objects, self._plan):
             self._is_large = True
-            return None
+            return _TO_BE_CONTINUED
         problem = reconciler.problem()
         state, reason = (DEAD, problem) if problem else (DONE, str(self._report))
         reason = "; ".join(filter(None, (reason, load_note(event))))
         sales.set_event(event.id, state, reason, tx.now())
         if not problem:
             reconciler.revive_dead()
-        return problem
+        return _Progress(is_over=True, problem=problem)
 
     def _is_current(self, tx: Context, source: Source, objects: Collection[str]) -> bool:
         """Return whether nothing has changed of what the plan is made of."""
