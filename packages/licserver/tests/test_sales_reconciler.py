@@ -237,9 +237,9 @@ def test_what_a_person_has_changed_stays_and_the_page_says_so(world):
     process(world, "standard", shops.standard("purchase.refunded", order_id="1", partial=False, test=None))
     process(world, "standard", bought(quantity=2, customer_language="de"))
     assert world.services.licenses.get(second).revoked_at is None
-    (kept,) = world.services.manual_changes.list_kept(world.services.licenses.get(second))
+    (kept,) = world.services.manual_changes.list_changes(world.services.licenses.get(second))
     assert (kept.text, kept.by.actor.name) == ("revoked: the order was refunded", "ann")
-    assert world.services.manual_changes.list_kept(world.services.licenses.get(first)) == []
+    assert world.services.manual_changes.list_changes(world.services.licenses.get(first)) == []
 
 
 @pytest.mark.slow
@@ -258,7 +258,7 @@ def test_the_end_of_a_subscription_that_a_person_has_moved_stays(world, days):
     )
     process(world, "standard", renewed)
     assert licenses(world)[0].subscription_ended_at == chosen
-    (kept,) = world.services.manual_changes.list_kept(licenses(world)[0])
+    (kept,) = world.services.manual_changes.list_changes(licenses(world)[0])
     assert (kept.text, kept.by.actor.name) == ("end of the subscription: 2026-08-01 12:00 UTC", "ann")
     again = shops.standard(
         "subscription.renewed", "2026-08-01T12:00:00Z", **subscription, paid_through="2026-09-15T12:00:00Z"

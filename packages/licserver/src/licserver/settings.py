@@ -558,12 +558,12 @@ def check_names() -> None:
     Raises:
         SettingsError: A variable is unknown; the message has the most similar setting.
     """
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    setting_names = {PREFIX + name.upper() for name in Settings.model_fields}
     for name in os.environ:
         if not name.upper().startswith(PREFIX) or _OF_KUBERNETES.fullmatch(name):
             continue
-        if name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.0)
+        if name.upper() not in setting_names:
+            near = difflib.get_close_matches(name.upper(), setting_names, n=1, cutoff=0.0)
             raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
 
 

@@ -178,9 +178,9 @@ def _issue_for_sale(
     if count > MAX_FOR_SALE:
         raise InvalidInputError(f"at most {MAX_FOR_SALE} keys are issued for a sale at once")
     with services.transaction() as tx:
-        known = tx.sale_problems.find_terms(tx.sale_problems.get(problem_id), slug)
-        known.pop("product", None)
-        chosen = LicenseTerms(**{**terms, **known, **_given(terms)})
+        sale_terms = tx.sale_problems.find_terms(tx.sale_problems.get(problem_id), slug)
+        sale_terms.pop("product", None)
+        chosen = LicenseTerms(**{**terms, **sale_terms, **_given(terms)})
         tx.sources.answer(problem_id, Answer.ISSUED)
         return iter([*tx.licenses.issue_batches(slug, chosen, count, is_mailed=is_mailed)])
 
@@ -240,8 +240,8 @@ def change(services: Services, printer: Printer, key: str, inherit: tuple[str, .
     changes = _given(options)
     was = {}
     if inherit or "overrides" in changes:
-        was["overrides"] = kept = services.licenses.get(key).overrides or {}
-        merged = {**kept, **changes.get("overrides", {})}
+        was["overrides"] = overrides = services.licenses.get(key).overrides or {}
+        merged = {**overrides, **changes.get("overrides", {})}
         if unknown := [name for name in inherit if name not in merged]:
             own = ", ".join(merged) or "none"
             raise InvalidInputError(f"{unknown[0]!r} is not an override of this license; it has: {own}")

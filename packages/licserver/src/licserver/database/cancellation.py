@@ -58,10 +58,10 @@ def _end(connection: pq.abc.PGconn) -> None:
 
 def _cancel(connection: pq.abc.PGconn, canceller: psycopg.Connection[object]) -> None:
     deadline = time.monotonic() + _ENDING_PATIENCE
-    while (left := deadline - time.monotonic()) > 0:
+    while (remaining := deadline - time.monotonic()) > 0:
         with contextlib.suppress(psycopg.Error):
             # Not for a shorter time: PgBouncer 1.18 dies of a request to cancel whose sender has gone.
-            canceller.cancel_safe(timeout=left)
+            canceller.cancel_safe(timeout=remaining)
         if _has_answered(connection):
             return
 

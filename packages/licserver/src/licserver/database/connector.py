@@ -69,7 +69,7 @@ class _Answers:
 
     def put(self, name: str, answer: LimitedConnection | Exception, *, usable: bool = False) -> bool:
         """Store an answer; return whether to query again. Close a connection that is not needed."""
-        kept = False
+        is_kept = False
         with self.changed:
             self.pending.discard(name)
             self.problems.pop(name, None)
@@ -78,11 +78,11 @@ class _Answers:
                 self.problems[name] = answer
             else:
                 self.servers[name] = answer.server
-                if kept := usable and not self.is_over:
+                if is_kept := usable and not self.is_over:
                     self.connections[name] = answer
             self.changed.notify_all()
-            again = not (kept or self.is_over)
-        if not kept and not isinstance(answer, Exception):
+            again = not (is_kept or self.is_over)
+        if not is_kept and not isinstance(answer, Exception):
             answer.close()
         return again
 
@@ -116,13 +116,13 @@ class Connector:
         answers = self._ask_all(open_)
         deadline, chosen = time.monotonic() + CONNECT_LIMIT, None
         with answers.changed:
-            while answers.pending and (left := deadline - time.monotonic()) > 0:
+            while answers.pending and (remaining := deadline - time.monotonic()) > 0:
                 if chosen is None and (chosen := self._choose(answers)) is not None:
                     deadline = min(deadline, time.monotonic() + _GRACE)
                 elif chosen is not None and answers.pending <= self._silent:
                     break
                 else:
-                    answers.changed.wait(left)
+                    answers.changed.wait(remaining)
             chosen = self._choose(answers)
             self._silent = frozenset(answers.pending)  # the next one does not wait for these
             answers.is_over = True
@@ -255,6 +255,6 @@ class Connector:
     def _describe(self, server: Server) -> str:
         newest = self._timelines.newest
         if is_former(server, newest):
-            known = newest[server.system]
-            return f"is a former primary (its timeline is {server.timeline}, and another host had {known})"
+            own, newer = server.timeline, newest[server.system]
+            return f"is a former primary (its timeline is {own}, and another host had {newer})"
         return "is read-only" if server.role is HostRole.READ_ONLY else f"is a {server.role}"

@@ -226,14 +226,14 @@ def _kind_of(type_: TypeEngine[Any]) -> str:
 
 
 def _positions(layout: Layout, way: int) -> list[tuple[int, Callable[[Any], Any]]]:
-    return [(at, _KINDS[kind][way]) for at, (_, kind) in enumerate(layout.columns) if kind in _KINDS]
+    return [(index, _KINDS[kind][way]) for index, (_, kind) in enumerate(layout.columns) if kind in _KINDS]
 
 
 def _convert(row: Sequence[Any], converters: Sequence[tuple[int, Callable[[Any], Any]]]) -> list[Any]:
     values = list(row)
-    for at, convert in converters:
-        if values[at] is not None:
-            values[at] = convert(values[at])
+    for index, convert in converters:
+        if values[index] is not None:
+            values[index] = convert(values[index])
     return values
 
 
@@ -257,19 +257,19 @@ def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
     A forged megabyte may decompress to a gigabyte: neither its text nor its rows are held as a whole.
     """
     source, decode = gzip.GzipFile(fileobj=io.BytesIO(piece)), json.JSONDecoder().raw_decode
-    text, at, before = "", 0, "["
+    text, start, before = "", 0, "["
     while True:
-        mark = text[at : at + 1]
+        mark = text[start : start + 1]
         if mark == "]" and before == ",":
-            if text[at + 1 :] or source.read(1):
+            if text[start + 1 :] or source.read(1):
                 raise ValueError("more than rows")
             return
         if mark not in {before, ""}:
             raise ValueError("no rows")
         try:
-            row, end = decode(text, at + 1)
+            row, end = decode(text, start + 1)
         except json.JSONDecodeError:  # it may be cut off
-            text, at = text[at:], 0
+            text, start = text[start:], 0
             if len(text) > MAX_ROW:
                 raise ValueError("a row is too long") from None
             more = source.read(max(_BLOCK, len(text)))  # doubles: each row is parsed a few times only
@@ -279,5 +279,5 @@ def _unpack(piece: bytes) -> Iterator[tuple[list[Any], int]]:
             continue
         if not isinstance(row, list):
             raise TypeError("no row")
-        yield row, end - at
-        at, before = end, ","
+        yield row, end - start
+        start, before = end, ","

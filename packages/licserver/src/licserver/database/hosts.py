@@ -158,8 +158,8 @@ def split_hosts(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         raise ValueError("as many ports as hosts")
     common = {name: value for name, value in parameters.items() if name not in _LISTS}
     by_host = {}
-    for at in range(count):
-        own = {name: values[at] for name, values in lists.items() if values[at]}
+    for index in range(count):
+        own = {name: values[index] for name, values in lists.items() if values[index]}
         host = own.get("host") or own.get("hostaddr") or "the local host"
         by_host[f"{host}:{own['port']}" if "port" in own else host] = {**common, **own}
     return by_host

@@ -265,12 +265,12 @@ def check_pages(database: Database) -> None:
 def check_owner(database: Database, fingerprint: bytes, *, expected: bool) -> bool:
     """Return whether a database was written with these secrets; False if with none, and not expected."""
     with database.reading() as connection:
-        known = connection.scalar(_OWNER)
-    if known is None and expected:
+        owner = connection.scalar(_OWNER)
+    if owner is None and expected:
         raise _lost(database)
-    if known is not None and known != fingerprint:
+    if owner is not None and owner != fingerprint:
         raise StoreError(
             "this database was written with other secrets; put the secrets file that belongs to it "
             "beside it, or its content into LICSERVER_SECRETS"
         )
-    return known is not None
+    return owner is not None

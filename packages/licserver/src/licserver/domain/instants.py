@@ -72,10 +72,10 @@ def read_clock(
         else:
             at = min(now, database_now)
     if record is None:
-        known = (
+        first_known = (
             at if latest_known is None else min(at, latest_known)
         )  # a later instant came from a clock that was ahead
-        record = ClockRecord(known, known, is_mended=False)
+        record = ClockRecord(first_known, first_known, is_mended=False)
     is_mended = record.is_mended and at >= record.read_at - TOLERANCE
     if abs(at - record.confirmed_at) <= TOLERANCE:
         return ClockReading(ClockRecord(at, at, None, is_mended), at)

@@ -104,8 +104,8 @@ def list_downloads(
         if end is not None:
             before = [of._replace(withdrawn_at=None) for of in releases if published_on(of) <= end]
             newest = latest_of_channels(before, channels, platform)
-            most = -1 if newest is None else Version(newest.version).major
-            fixes = [fix for fix in of_platform.fixes if Version(fix.version).major <= most]
+            newest_major = -1 if newest is None else Version(newest.version).major
+            fixes = [fix for fix in of_platform.fixes if Version(fix.version).major <= newest_major]
             highest = max((Version(fix.version) for fix in fixes), default=None)
             fixes = [fix for fix in fixes if Version(fix.version) == highest]  # "0" would take those of 0.x
             of_platform = of_platform._replace(fixes=tuple(fixes))
@@ -277,17 +277,17 @@ def list_covered(
     """Return what is offered to licenses whose support ended, by the day of the end (D-330)."""
     covered: list[CoveredReleases] = []
     candidates: tuple[Release, ...] = ()
-    known: list[Release] = []
+    published_so_far: list[Release] = []
     for day, published in itertools.groupby(sorted(releases, key=published_on), published_on):
-        known += published
-        newer = find_candidates(known, channels, platform)
+        published_so_far += published
+        newer = find_candidates(published_so_far, channels, platform)
         if newer != candidates:
             covered.append(CoveredReleases(day, newer))
         candidates = newer
         last = candidates[-1] if candidates else None
         if last is not None and last.channel == STABLE and not Version(last.version).is_prerelease:
             # Nothing below it is offered later, nor a pre-release above. Comparing all each day took seconds.
-            known = list(candidates)
+            published_so_far = list(candidates)
     return tuple(covered)
 
 
@@ -393,11 +393,11 @@ def list_releases(
     `channels` are the requested channels.
     """
     listed = _list_reached(offer, offer.product.candidates, installation, now)
-    known = {listed_release.release.id for listed_release in listed}
+    listed_ids = {listed_release.release.id for listed_release in listed}
     for name in sorted({release.channel for release in releases} - {STABLE, *channels}):
         offered = find_candidates(releases, (*channels, name), platform)
         of_channel = tuple(
-            release for release in offered if release.channel == name and release.id not in known
+            release for release in offered if release.channel == name and release.id not in listed_ids
         )
         reached = _list_reached(offer._replace(fix=None), of_channel, installation, now)
         listed += [listed_release._replace(is_on_request=True) for listed_release in reached]

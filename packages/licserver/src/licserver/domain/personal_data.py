@@ -144,8 +144,8 @@ def find_addresses(text: str) -> Iterator[str]:
         whole = candidate.replace("%40", "@").rstrip(".-")
         local, _, domain = whole.rpartition("@")
         # `mailto=jo@…` may be an address or a parameter, and 'jo@… a quoted one.
-        starts = [0, *(at + 1 for at, letter in enumerate(local) if letter in "=&?/'`{|}!$*^#")]
-        starts += [at + 3 for at, letter in enumerate(local) if letter == "%"]  # after a percent escape
+        starts = [0, *(index + 1 for index, letter in enumerate(local) if letter in "=&?/'`{|}!$*^#")]
+        starts += [index + 3 for index, letter in enumerate(local) if letter == "%"]  # after a percent escape
         for start in starts:
             if domain and local[start:]:
                 yield f"{local[start:]}@{domain}"

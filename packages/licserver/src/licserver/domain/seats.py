@@ -77,16 +77,19 @@ SeatVerdict = GrantedSeat | NoSeat | SeatRefusal
 def evaluate_seat(
     license_: IssuedLicense,
     request: SeatRequest,
-    known: Seat | None,
+    stored_seat: Seat | None,
     others: HeldSeats,
     now: datetime,
     lease: timedelta,
 ) -> SeatVerdict:
     """Decide a request on a locked license: in the order of a verify, but without its slots (D-240).
 
-    A held seat is renewed even if the vendor has lowered the number meanwhile. `known` is the seat with the
-    request's id, if any; `others` are all other held seats of the license. A seat that is not renewed is held
-    for the time of `lease`.
+    A held seat is renewed even if the vendor has lowered the number meanwhile. A seat that is not renewed is
+    held for the time of `lease`.
+
+    Args:
+        stored_seat: The seat with the id of the request, if any.
+        others: All other held seats of the license.
     """
     state, seats = license_state(license_, now), license_.floating_seats
     if state is not LicenseState.ACTIVE:
@@ -95,11 +98,11 @@ def evaluate_seat(
         return SeatRefusal.PRODUCT_MISMATCH
     if seats is None:
         return SeatRefusal.NOT_FLOATING
-    if known is not None and known.is_ended and now < known.expires_at:
+    if stored_seat is not None and stored_seat.is_ended and now < stored_seat.expires_at:
         return SeatRefusal.LOST
-    is_renewed = known is not None and known.is_held(now)
+    is_renewed = stored_seat is not None and stored_seat.is_held(now)
     if not is_renewed and others.number >= seats:
         return NoSeat(seats, others.next_end or now)
-    since = known.taken_at if known is not None and is_renewed else now
+    since = stored_seat.taken_at if stored_seat is not None and is_renewed else now
     seat = Seat(request.seat_id, request.domain, request.label, since, now + lease)
     return GrantedSeat(seat, seats, others.number + 1)

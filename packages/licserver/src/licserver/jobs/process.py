@@ -240,6 +240,8 @@ def main() -> None:
         with closing(open_services(settings)) as services:
             asyncio.run(_work(services, ProcessEnd(END_SECONDS)))
     except Exception as problem:  # noqa: BLE001 - logged, and the server starts another
-        known = isinstance(problem, (LicserverError, OSError))
-        _log.error("the background process cannot go on: %s", problem, exc_info=None if known else problem)
+        is_expected = isinstance(problem, (LicserverError, OSError))
+        _log.error(
+            "the background process cannot go on: %s", problem, exc_info=None if is_expected else problem
+        )
         sys.exit(1)

@@ -225,9 +225,9 @@ class Conversion:
         if "" in self.products:
             return self.products[""]
         if self.preset is not None:
-            known = f" for {candidates[0]!r}" if candidates else ""
+            of_name = f" for {candidates[0]!r}" if candidates else ""
             option = f"--product {candidates[0]!r}=SLUG" if candidates else "--product SLUG"
-            raise ForeignLineError(f"product: no product is mapped{known}; add {option}")
+            raise ForeignLineError(f"product: no product is mapped{of_name}; add {option}")
         return names.strip() if isinstance(names, str) else names
 
 

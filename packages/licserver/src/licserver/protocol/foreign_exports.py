@@ -57,8 +57,8 @@ def _in_state(
         if not expires_on or date.fromisoformat(expires_on) > yesterday:
             return {**values, "expires_on": yesterday.isoformat(), "lifetime": False}
     elif name not in meaning["valid"]:
-        known = ", ".join(sorted(sum(meaning.values(), ())))
-        raise ForeignLineError(f"status: {name[:40]!r} is not known; known are: {known}")
+        statuses = ", ".join(sorted(sum(meaning.values(), ())))
+        raise ForeignLineError(f"status: {name[:40]!r} is not known; known are: {statuses}")
     return values
 
 

@@ -89,7 +89,7 @@ def sign_file(
     header = {"alg": "EdDSA", "kid": key.public.id, "typ": TYPE}
     signed = f"{_encode(header)}.{_encode(content)}"
     text = f"{signed}.{to_base64url(key.sign(signed.encode()))}"
-    lines = [text[at : at + _LINE] for at in range(0, len(text), _LINE)]
+    lines = [text[start : start + _LINE] for start in range(0, len(text), _LINE)]
     return "\n".join([BEGIN, *lines, END, ""])
 
 

@@ -148,19 +148,19 @@ class Meters:
 
     def claim(self) -> Meter:
         """Return a meter with the first free block, for as long as this process lives."""
-        for at in range(self._count):
-            if self._lock(at):
-                self._own = at
-                return Meter(self._block(at))
+        for index in range(self._count):
+            if self._lock(index):
+                self._own = index
+                return Meter(self._block(index))
         return Meter(memoryview(bytearray(_BLOCK_BYTES)).cast("Q"))  # never read; there should be a free one
 
     def count_live(self) -> int:
         """Return the number of processes that are counting."""
-        return sum(self._is_live(at) for at in range(self._count))
+        return sum(self._is_live(index) for index in range(self._count))
 
     def totals(self) -> dict[tuple[str, str, str], int]:
         """Return the sums of all blocks, by the names in `_COUNTERS`."""
-        blocks = [self._block(at) for at in range(self._count)]
+        blocks = [self._block(index) for index in range(self._count)]
         return {name: sum(cells) for name, cells in zip(_COUNTERS, zip(*blocks, strict=True), strict=True)}
 
     def create_app(
@@ -188,23 +188,23 @@ class Meters:
         if self._file is not None:
             self._file.close()
 
-    def _block(self, at: int) -> memoryview:
-        return self._cells[at * len(_COUNTERS) : (at + 1) * len(_COUNTERS)]
+    def _block(self, index: int) -> memoryview:
+        return self._cells[index * len(_COUNTERS) : (index + 1) * len(_COUNTERS)]
 
-    def _is_live(self, at: int) -> bool:
-        if at == self._own:
+    def _is_live(self, index: int) -> bool:
+        if index == self._own:
             return True  # to lock and unlock one's own block would lose it
-        if not self._lock(at):
+        if not self._lock(index):
             return True
         if self._file is not None:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, at)
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, index)
         return False
 
-    def _lock(self, at: int) -> bool:
+    def _lock(self, index: int) -> bool:
         if self._file is None:
             return self._own is None
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, at)
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, index)
         except OSError:
             return False
         return True

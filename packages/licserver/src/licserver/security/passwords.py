@@ -28,8 +28,8 @@ def check_password(name: str, password: str) -> None:
         )
     if len(password) > MAX_LENGTH:
         raise InvalidInputError(f"the password may have at most {MAX_LENGTH} characters")
-    known = [name, *re.split(r"[^a-z0-9]+", name), "licserver"]
-    rating = libraries.zxcvbn.zxcvbn(password[:_MAX_RATED], known)
+    user_inputs = [name, *re.split(r"[^a-z0-9]+", name), "licserver"]
+    rating = libraries.zxcvbn.zxcvbn(password[:_MAX_RATED], user_inputs)
     if rating["score"] < _MIN_SCORE:
         raise InvalidInputError(
             "this password is common or easy to guess; use four unrelated words, or a password manager"

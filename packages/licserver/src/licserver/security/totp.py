@@ -45,7 +45,7 @@ def find_step(secret: str, typed: str, now: datetime, last_step: int) -> int | N
 def generate_recovery_code() -> str:
     """Return a new recovery code: 120 bits in six groups of four letters and digits."""
     text = b32encode(secrets.token_bytes(_RECOVERY_BYTES)).decode().lower()
-    return "-".join(text[at : at + _RECOVERY_GROUP] for at in range(0, len(text), _RECOVERY_GROUP))
+    return "-".join(text[start : start + _RECOVERY_GROUP] for start in range(0, len(text), _RECOVERY_GROUP))
 
 
 def normalize_recovery_code(typed: str) -> str:

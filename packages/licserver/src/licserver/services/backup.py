@@ -209,9 +209,9 @@ class Reader:
             raise BackupError("this is not a licserver backup")
         return self.content(_SMALL)
 
-    def content(self, most: int = _LARGEST_PIECE) -> bytes:
+    def content(self, limit: int = _LARGEST_PIECE) -> bytes:
         """Read the current member, of at most so many bytes."""
-        if self.member_size > most:
+        if self.member_size > limit:
             raise BackupError("the backup is damaged: a part is too large")
         content = io.BytesIO()
         self.copy_to(content)

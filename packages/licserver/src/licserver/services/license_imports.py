@@ -144,9 +144,9 @@ class LicenseImport:
             self._masked[line] = masked
             self._add_problem(InvalidLine(line, f"license_key: is also in line {first}"))
         self._read_existing(existing)
-        known = [*self.unchanged, *self.changes]
-        self._staged.drop(known)
-        self.count -= sum(self._copies.get(line, 1) for line in known)
+        existing_lines = [*self.unchanged, *self.changes]
+        self._staged.drop(existing_lines)
+        self.count -= sum(self._copies.get(line, 1) for line in existing_lines)
         lines, count, doubt = self._digit_keys.find_shorter()
         for line in lines:
             self._add_warning(line, doubt)
@@ -261,14 +261,14 @@ class LicenseImport:
         _check_key(key, product)
         _check_row(row)
         terms = license_terms.validate_terms(row, ipv6_prefix)
-        known = self._plans.setdefault(product.slug, set())
-        if terms.plan is not None and terms.plan not in known:
+        plans = self._plans.setdefault(product.slug, set())
+        if terms.plan is not None and terms.plan not in plans:
             check_plans(self._context, product.id, product.slug, {terms.plan})
-            known.add(terms.plan)
+            plans.add(terms.plan)
         if terms.note is not None:
             terms = replace(terms, note=mask(terms.note, key))
-        kept = {name: value for name in KEPT if (value := getattr(row, name)) is not None}
-        license_ = replace(self._licenses.prepare(product, terms, key), **kept)
+        stored_fields = {name: value for name in KEPT if (value := getattr(row, name)) is not None}
+        license_ = replace(self._licenses.prepare(product, terms, key), **stored_fields)
         activations = _read_activations(row, key, license_.issued_at, self._now, ipv6_prefix)
         words = extract_words(license_.customer_email, license_.revoked_reason, license_.note)
         field_set = self._compared.setdefault(row.given, len(self._compared))

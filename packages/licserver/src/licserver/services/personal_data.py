@@ -17,7 +17,12 @@ from licserver.database.repositories import Repositories
 from licserver.database.repositories.base import in_batches
 from licserver.database.repositories.erasure import BATCH, PersonEraser, list_batches
 from licserver.database.repositories.personal_columns import Row
-from licserver.database.repositories.personal_data import Known, PersonalData, holds_address, to_plain
+from licserver.database.repositories.personal_data import (
+    PersonalData,
+    PersonIdentifiers,
+    holds_address,
+    to_plain,
+)
 from licserver.database.schema import read_version
 from licserver.database.timelines import Timelines
 from licserver.domain.personal_data import ERASED, AddressPattern, find_addresses, fold_address, is_address
@@ -165,12 +170,12 @@ class PersonalDataService(Service):
         repository, name = self._context.repositories.personal_data, self._context.vault.pseudonym
         spellings = {address, *repository.find_spellings(AddressPattern(address))}
         pattern = AddressPattern(address, spellings)
-        known = Known(
+        identifiers = PersonIdentifiers(
             {name("mail", spelling.casefold()).hex() for spelling in spellings},
             {name("account", fold_email(spelling)) for spelling in spellings},
             *self._find_sealed(pattern),
         )
-        return pattern, repository.find(pattern, known, before)
+        return pattern, repository.find(pattern, identifiers, before)
 
     def _find_sealed(self, pattern: AddressPattern) -> tuple[list[int], list[int]]:
         """Return the ids of jobs and of recorded responses that hold an address, encrypted."""
@@ -206,8 +211,8 @@ class PersonalDataService(Service):
         Licenses come last: by their address everything else is found again if this ends before.
         """
         now, ids = self._context.now(), held.license_ids
-        kept = {*ids} if record.keep_licenses else self._context.repositories.personal_data.find_sold(ids)
-        erasure = PersonEraser(pattern, self._name, now, frozenset(ids), frozenset(kept))
+        kept_ids = {*ids} if record.keep_licenses else self._context.repositories.personal_data.find_sold(ids)
+        erasure = PersonEraser(pattern, self._name, now, frozenset(ids), frozenset(kept_ids))
         details = {"rows": _count(held), "keep_licenses": record.keep_licenses}
         with self._context.transaction() as tx:  # first: it is known even if this ends before it is done
             tx.write_audit("customer.erase", self._object(address), **details)
@@ -217,7 +222,7 @@ class PersonalDataService(Service):
         for batch in in_batches(sorted(ids), _LICENSES):
             with self._context.transaction() as tx:
                 if not record.keep_licenses:
-                    _revoke(tx, [id_ for id_ in batch if id_ in kept])
+                    _revoke(tx, [id_ for id_ in batch if id_ in kept_ids])
                 counts.update(tx.repositories.personal_data.erase_licenses(batch, erasure))
         later = self._context.repositories.personal_data.list_mentions(erasure.ids, now)
         for table, mentions in groupby(later, itemgetter(0)):
@@ -255,8 +260,8 @@ class PersonalDataService(Service):
         name, settings = self._hash(address), self._context.settings
         with self._context.transaction() as tx:
             tx.repositories.personal_data.add_erasure(name, json.dumps(erasure.dump()).encode())
-        known = {**self._list_erasures(), **_load_file(settings), name: erasure}
-        content = json.dumps({hash_: known[hash_].dump() for hash_ in sorted(known)}, indent=1)
+        erasures = {**self._list_erasures(), **_load_file(settings), name: erasure}
+        content = json.dumps({hash_: erasures[hash_].dump() for hash_ in sorted(erasures)}, indent=1)
         with new_file(settings.data_dir / FILE, replace=True) as file:
             file.write(content.encode() + b"\n")
 
@@ -331,8 +336,10 @@ def _describe(table: str, row: Row, own: Collection[bytes], pattern: AddressPatt
     record = to_plain(table, row)
     license_id = row["id"] if table == "licenses" else row.get("license_id")
     if license_id is not None and license_id not in own:
-        kept = {name for name, value in record.items() if holds_address(pattern, name, value)}
-        record = {name: value for name, value in record.items() if name in {"id", "license_id", *kept}}
+        with_address = {name for name, value in record.items() if holds_address(pattern, name, value)}
+        record = {
+            name: value for name, value in record.items() if name in {"id", "license_id", *with_address}
+        }
     for name in _JSON & record.keys():
         with suppress(ValueError, TypeError):
             record[name] = json.loads(record[name])

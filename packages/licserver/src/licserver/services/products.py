@@ -109,8 +109,8 @@ def find_product(context: Context, slug: str) -> Product:
     # An invalid slug is not looked up: it may contain characters that a database rejects.
     product = context.repositories.products.find(slug) if is_slug(slug) else None
     if product is None:
-        known = ", ".join(product.slug for product in ProductService(context).list_all()[:10])
-        hint = f"there are: {known}" if known else "add one with: licserver product add SLUG --name NAME"
+        slugs = ", ".join(product.slug for product in ProductService(context).list_all()[:10])
+        hint = f"there are: {slugs}" if slugs else "add one with: licserver product add SLUG --name NAME"
         raise NotFoundError(f"there is no product {slug!r}; {hint}")
     return product
 
@@ -201,8 +201,8 @@ class PlanService(Service):
         valid = read_entitlements(changes, removable=True)
         with self._context.transaction() as tx:
             before = _find_plan(tx, slug, name, locked=True)
-            kept = None if replaces else before.entitlements
-            new = before._replace(entitlements=read_entitlements(resolve(kept, valid)))
+            base = None if replaces else before.entitlements
+            new = before._replace(entitlements=read_entitlements(resolve(base, valid)))
             if new != before:
                 tx.repositories.plans.replace(new)
                 tx.write_audit("plan.change", _plan_object(slug, name), entitlements=dict(new.entitlements))

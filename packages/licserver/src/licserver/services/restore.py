@@ -184,16 +184,16 @@ def _set_aside(file: Path) -> Iterator[None]:
     moved, new_name = [], name_before_restore(file).name
     try:
         for ending in ("", "-wal", "-shm", "-journal"):
-            own, kept = (file.with_name(name + ending) for name in (file.name, new_name))
-            if os.path.lexists(own):
-                own.replace(kept)
-                moved.append((kept, own))
+            original, moved_file = (file.with_name(name + ending) for name in (file.name, new_name))
+            if os.path.lexists(original):
+                original.replace(moved_file)
+                moved.append((moved_file, original))
             elif ending:
-                kept.unlink(missing_ok=True)  # of an earlier restore
+                moved_file.unlink(missing_ok=True)  # of an earlier restore
         yield
     except BaseException:
-        for kept, own in moved:
-            kept.replace(own)
+        for moved_file, original in moved:
+            moved_file.replace(original)
         raise
 
 

@@ -37,11 +37,11 @@ class SeatService(Service):
             if license_ is None:
                 return SeatRefusal.INVALID_LICENSE
             seats = tx.repositories.seats
-            known = seats.find(license_.id, request.seat_id)
+            stored_seat = seats.find(license_.id, request.seat_id)
             other_seats = seats.count_others(license_.id, request.seat_id, now)
-            verdict = evaluate_seat(license_, request, known, other_seats, now, self.lease)
+            verdict = evaluate_seat(license_, request, stored_seat, other_seats, now, self.lease)
             if isinstance(verdict, GrantedSeat):
-                if known is None or not known.is_held(now):
+                if stored_seat is None or not stored_seat.is_held(now):
                     seats.remove_over(license_.id, now)  # otherwise a clock set back would revive them
                 seats.put(license_.id, verdict.seat)
         return verdict

@@ -152,9 +152,9 @@ def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
     factor = factors.find(user.id)
     if factor is None or factor.confirmed_at is None:
         return False
-    today, known = now.date(), tx.vault.pseudonym("wrong codes at known addresses", str(user.id))
+    today, subject = now.date(), tx.vault.pseudonym("wrong codes at known addresses", str(user.id))
     problem = None
-    if is_known and tx.repositories.daily_counts.read(known, today) >= WRONG_CODES_OF_DAY:
+    if is_known and tx.repositories.daily_counts.read(subject, today) >= WRONG_CODES_OF_DAY:
         problem = "too many wrong codes today; use a recovery code, or wait until tomorrow (UTC)"
     failed_at = factor.failed_at if factor.failures >= WRONG_CODES else None
     if not is_known and failed_at is not None and now < failed_at + LOCKED_TIME:
@@ -173,7 +173,7 @@ def _use_code(tx: Context, user: User, typed: str, *, is_known: bool) -> bool:
         raise InvalidInputError(problem)
     factors.count_wrong_code(user.id, now)
     if is_known:
-        tx.repositories.daily_counts.add(known, today)
+        tx.repositories.daily_counts.add(subject, today)
     return False
 
 

@@ -292,10 +292,11 @@ def describe_clock(repositories: Repositories, now: datetime) -> str | None:
     reading = repositories.clock.judge(now)
     if reading.believed_from is None:
         return None
-    known = reading.record.confirmed_at
-    away = f"{describe_span(now - known)} {'ahead of' if now > known else 'behind'}"
+    confirmed_at = reading.record.confirmed_at
+    away = f"{describe_span(now - confirmed_at)} {'ahead of' if now > confirmed_at else 'behind'}"
     return (
-        f"this machine's clock is {away} the latest reading that is certain ({known:%Y-%m-%d %H:%M} UTC), "
+        f"this machine's clock is {away} the latest reading that is certain "
+        f"({confirmed_at:%Y-%m-%d %H:%M} UTC), "
         f"and is trusted from {reading.believed_from:%Y-%m-%d %H:%M} UTC"
     )
 

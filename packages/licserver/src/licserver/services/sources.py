@@ -236,12 +236,12 @@ class SourceService(Service):
         source, now = self.get(name), self._context.now()
         if source.kind is ShopKind.WOOCOMMERCE and is_ping(body):
             return Receipt("ignored", "a test of the address, which changes nothing")
-        known = list(read_secrets(source).values())
-        if not known:
+        signing_secrets = list(read_secrets(source).values())
+        if not signing_secrets:
             raise MissingSecretError(f"the source {name} has no secret; set {source.secret_env} and restart")
         shop = SHOPS[source.kind]
-        if not shop.verify(headers, body, known, now, timedelta(seconds=source.tolerance)):
-            raise BadSignatureError(_explain_refusal(source, headers, body, known, now))
+        if not shop.verify(headers, body, signing_secrets, now, timedelta(seconds=source.tolerance)):
+            raise BadSignatureError(_explain_refusal(source, headers, body, signing_secrets, now))
         return self._take(source, headers, body)
 
     def take(self, name: str, body: bytes) -> Receipt:

@@ -41,8 +41,10 @@ def _read_columns(columns: Iterable[str]) -> dict[str, str]:
     for text in columns:
         column, equals, name = text.rpartition("=")
         if not equals or name not in ("", QUANTITY, *FIELDS):
-            known = ", ".join((*FIELDS, QUANTITY))
-            raise InvalidInputError(f"--map {text!r}: write COLUMN=FIELD with one of these fields: {known}")
+            field_names = ", ".join((*FIELDS, QUANTITY))
+            raise InvalidInputError(
+                f"--map {text!r}: write COLUMN=FIELD with one of these fields: {field_names}"
+            )
         chosen[column] = name
     return chosen
 
@@ -82,7 +84,7 @@ class TransferService(Service):
             support_until: The last day of support of lines without such a day, or ``never``.
             quantity: The meaning of several copies in a line; a value of `Quantity`.
         """
-        known = self._context.repositories.products.list_all()
+        all_products = self._context.repositories.products.list_all()
         return Conversion(
             now=self._context.now(),
             preset=None if preset is None else PRESETS[preset],
@@ -91,7 +93,7 @@ class TransferService(Service):
             slots=slots,
             expires=_check_day("--expires", expires),
             support_until=_check_day("--support-until", support_until),
-            supported={text.slug for text in known if text.has_support_policy},
+            supported={product.slug for product in all_products if product.has_support_policy},
             quantity=None if quantity is None else Quantity(quantity),
         )
 

@@ -275,7 +275,7 @@ class LoginService(Service):
                 ("known address and user", f"{address} {name}", KNOWN_TRIES),
                 ("known network", network, KNOWN_NETWORK_TRIES),
             ]
-        limits = [Limit(self._context.vault.pseudonym(kind, of), most) for kind, of, most in counted]
+        limits = [Limit(self._context.vault.pseudonym(kind, of), limit) for kind, of, limit in counted]
         return self._context.repositories.logins.count_attempt(limits, self._context.now())
 
     def find_name(self, typed: str) -> str | None:

@@ -44,11 +44,11 @@ def is_text(text: str) -> bool:
     return is_printable(text.translate(_LINE_BREAKS))
 
 
-def check_line(subject: str, text: str, most: int) -> str:
+def check_line(subject: str, text: str, max_chars: int) -> str:
     """Validate a line of text that must not be empty; return it stripped."""
     text = text.strip()
-    if not text or not is_printable(text) or len(text) > most:
-        raise InvalidInputError(f"{subject} must be one line of text of at most {most} characters")
+    if not text or not is_printable(text) or len(text) > max_chars:
+        raise InvalidInputError(f"{subject} must be one line of text of at most {max_chars} characters")
     return text
 
 
@@ -86,7 +86,7 @@ def read_email(text: str | None) -> str | None:
     """
     given = (text or "").strip()
     if len(given) <= MAX_EMAIL + _MAX_INVISIBLE:
-        shown = [at for at, char in enumerate(given) if not (char.isspace() or _is_invisible(char))]
+        shown = [index for index, char in enumerate(given) if not (char.isspace() or _is_invisible(char))]
         if not shown:
             return None
         given = given[shown[0] : shown[-1] + 1]

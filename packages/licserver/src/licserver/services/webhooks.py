@@ -70,11 +70,13 @@ class WebhookService:
     def add(self, url: str, types: Sequence[str] = ()) -> tuple[WebhookEndpoint, str]:
         """Add an endpoint for some types of events, or for all; return it with its secret."""
         self._check_url(url)
-        known = [*map(str, EventType)]
-        if unknown := [type_ for type_ in types if type_ not in known]:
-            raise InvalidInputError(f"unknown type of event {unknown[0]!r}; choose from {', '.join(known)}")
+        event_types = [*map(str, EventType)]
+        if unknown := [type_ for type_ in types if type_ not in event_types]:
+            raise InvalidInputError(
+                f"unknown type of event {unknown[0]!r}; choose from {', '.join(event_types)}"
+            )
         id_, secret, now = f"ep_{secrets.token_hex(6)}", _draw_secret(), self._context.now()
-        chosen = tuple(type_ for type_ in known if type_ in types)
+        chosen = tuple(type_ for type_ in event_types if type_ in types)
         endpoint = WebhookEndpoint(id_, url, chosen, self._encrypt(id_, secret), None, None, now)
         with self._context.transaction() as tx:
             _begin_scan(tx)

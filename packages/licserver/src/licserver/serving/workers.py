@@ -121,8 +121,8 @@ class Master(Arbiter):  # type: ignore[misc] # gunicorn is not typed
 
     def _rest_unless_signalled(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if set(self.wait_for_signals(timeout=left)) & set(_STOP_SIGNALS):
+        while (remaining := deadline - time.monotonic()) > 0:
+            if set(self.wait_for_signals(timeout=remaining)) & set(_STOP_SIGNALS):
                 return
 
     def halt(self, reason: str | None = None, exit_status: int = 0) -> None:
@@ -165,8 +165,8 @@ class WorkerStartup:
                 if time.monotonic() > deadline:
                     sys.exit(_FAILED)
             except Exception as problem:  # noqa: BLE001 - logged, and this process exits
-                known = isinstance(problem, (LicserverError, OSError))
-                _log.error("a worker cannot start: %s", problem, exc_info=None if known else problem)
+                is_expected = isinstance(problem, (LicserverError, OSError))
+                _log.error("a worker cannot start: %s", problem, exc_info=None if is_expected else problem)
                 if select.select([self._turn], [], [], 0)[0]:
                     sys.exit(_FAILED_AT_FIRST)
                 await self._rest(_LONGEST_PAUSE)

@@ -125,9 +125,11 @@ async def _send_unmodified(release: Release, source: Source, extra: dict[str, st
     """Respond that the client has the file already."""
     if not isinstance(source, Pieces | ArtifactRedirect):
         await asyncio.to_thread(source.close)
-    kept = {"Cache-Control", "ETag", "Vary", *public_api.NOT_A_PAGE}
+    header_names = {"Cache-Control", "ETag", "Vary", *public_api.NOT_A_PAGE}
     headers = download_headers(release) | extra
-    return web.Response(status=304, headers={name: value for name, value in headers.items() if name in kept})
+    return web.Response(
+        status=304, headers={name: value for name, value in headers.items() if name in header_names}
+    )
 
 
 def _begin(request: web.Request, release: Release, extra: dict[str, str]) -> tuple[web.StreamResponse, Span]:

@@ -273,9 +273,9 @@ class MissLimiter:
         self, limit: int, shared: RedisCounter | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.known = KnownInstallations()
-        kept = limit // 6
+        reserved = limit // 6
         self._domains = SlidingWindowCounter(math.ceil(limit / 2))
-        self._limits = {"miss": limit - kept, "known": kept}
+        self._limits = {"miss": limit - reserved, "known": reserved}
         self._own = {name: SlidingWindowCounter(share) for name, share in self._limits.items()}
         self._shared = shared
         self._clock = clock

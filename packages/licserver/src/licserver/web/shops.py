@@ -53,8 +53,8 @@ class LargeDeliveries:
     the most, and then the slowest. Each process decides by what it has seen.
     """
 
-    def __init__(self, size: int = LARGE_BYTES, most: int = MAX_LARGE) -> None:
-        self._size, self._most = size, most
+    def __init__(self, size: int = LARGE_BYTES, limit: int = MAX_LARGE) -> None:
+        self._size, self._limit = size, limit
         self._large: list[_Reading] = []
         self._senders = dict[str, None]()
         self._refused = dict[str, None]()
@@ -92,7 +92,7 @@ class LargeDeliveries:
         if not is_first:
             return
         self._large.append(delivery)
-        if len(self._large) > self._most:
+        if len(self._large) > self._limit:
             last = self._find_last()
             self._large.remove(last)
             if last is delivery:

@@ -108,8 +108,8 @@ class StatisticsCounter:
                 and len(self._seen) < MAX_SEEN
                 and is_due(lookup.license_id, seen_on, today, self._seen_days)
             ):
-                _, known = self._seen.get(lookup, (None, None))
-                self._seen[lookup] = verdict.license.policy, machine or known
+                _, previous_machine = self._seen.get(lookup, (None, None))
+                self._seen[lookup] = verdict.license.policy, machine or previous_machine
         else:
             self._verdicts[product_id, verdict] += 1  # type: ignore[index] # a refusal: `Valid` was above
             if lookup is not None and verdict in _NOTED and len(self._refused) < MAX_REFUSED:

@@ -230,8 +230,8 @@ def _create_file(folder: Path) -> Path:
     handle, name = tempfile.mkstemp(dir=folder, prefix=_PREFIX)
     now = os.fstat(handle).st_mtime
     os.close(handle)
-    for left in folder.glob(f"{_PREFIX}*"):  # left by processes that were killed
+    for file in folder.glob(f"{_PREFIX}*"):  # left by processes that were killed
         with suppress(OSError):
-            if now - left.stat().st_mtime > _ABANDONED_SECONDS:
-                left.unlink()
+            if now - file.stat().st_mtime > _ABANDONED_SECONDS:
+                file.unlink()
     return Path(name)

@@ -451,8 +451,8 @@ class BatchedQuery:
             if list(compiled.positiontup or ()) != names:
                 raise AssertionError("a batched statement takes no parameters but the requests")
             processors: Processors = [
-                (at, process)
-                for at, column_ in enumerate(statement.selected_columns)
+                (index, process)
+                for index, column_ in enumerate(statement.selected_columns)
                 if not isinstance(column_.type, Boolean)  # 0 and 1 will do
                 and (process := column_.type.dialect_impl(dialect).result_processor(dialect, None))
                 is not None
@@ -471,7 +471,7 @@ def _cursor(connection: Connection, sql: str) -> Any:
 
 def _convert(row: Row, processors: Processors) -> Row:
     """Convert the driver's values to those of the columns' types; most of these are NULL."""
-    for at, process in processors:
-        if row[at] is not None:
-            row = (*row[:at], process(row[at]), *row[at + 1 :])
+    for index, process in processors:
+        if row[index] is not None:
+            row = (*row[:index], process(row[index]), *row[index + 1 :])
     return row

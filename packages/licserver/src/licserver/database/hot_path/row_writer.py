@@ -31,9 +31,9 @@ class RowWriter:
         dialect = connection.dialect
         sql, processors = self._statement(dialect)
         ready = [list(row) for row in rows]
-        for at, process in processors:
+        for index, process in processors:
             for row in ready:
-                row[at] = process(row[at])
+                row[index] = process(row[index])
         driver: Any = connection.connection.driver_connection
         is_sqlite = dialect.name == "sqlite"
         with closing(connection.connection.cursor() if is_sqlite else driver.raw_cursor(driver)) as cursor:
@@ -49,8 +49,8 @@ class RowWriter:
     def _write_together(self, cursor: Any, dialect: Dialect, rows: Sequence[list[Any]]) -> None:
         """Write rows by as few statements as there are powers of two in their number."""
         begin = 0
-        while left := len(rows) - begin:
-            count = min(_TOGETHER, 1 << (left.bit_length() - 1))
+        while remaining := len(rows) - begin:
+            count = min(_TOGETHER, 1 << (remaining.bit_length() - 1))
             batch = rows[begin : begin + count]
             sql, _ = self._statement(dialect, count)
             cursor.execute(sql, list(chain.from_iterable(batch)), prepare=True)
@@ -74,8 +74,8 @@ class RowWriter:
             if list(compiled.positiontup or ()) != names:
                 raise AssertionError("an INSERT of rows takes their values in the table's order")
             processors: Processors = [
-                (at, process)
-                for at, column in enumerate(self._columns)
+                (index, process)
+                for index, column in enumerate(self._columns)
                 if (process := column.type.dialect_impl(dialect).bind_processor(dialect)) is not None
             ]
             self._compiled[key] = written(compiled), processors

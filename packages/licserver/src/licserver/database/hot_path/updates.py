@@ -60,7 +60,7 @@ class UpdateReader:
     def find(self, queries: Sequence[UpdateQuery]) -> list[tuple[LicenseSnapshot | None, Product | None]]:
         """Load licenses and products, in the order of the queries; a product only with a license."""
         results: list[tuple[LicenseSnapshot | None, Product | None]] = [(None, None)] * len(queries)
-        numbered = [(at, query) for at, query in enumerate(queries) if query.license_id is not None]
+        numbered = [(index, query) for index, query in enumerate(queries) if query.license_id is not None]
         if not numbered:
             return results
 
@@ -68,13 +68,13 @@ class UpdateReader:
             return UPDATES.rows(connection, [(query.license_id, query.slug) for _, query in numbered])
 
         for row in self._read(load):
-            at, query = numbered[row[0]]
+            index, query = numbered[row[0]]
             of_license, product_id, change = row[-3:]
             product = None
             if product_id is not None:
                 channels = (*query.channels, *of_license.split("\n")) if of_license else query.channels
                 product = self.products.find(product_id, change, channels, query.platform)
-            results[at] = (read_license(row), product)
+            results[index] = (read_license(row), product)
         return results
 
 
@@ -82,7 +82,7 @@ _NO_CHANNELS: Final[frozenset[str]] = frozenset()
 _CHANGE: Final = select(products.c.id, products.c.release_changes)
 
 
-class _Known(NamedTuple):
+class _CachedProduct(NamedTuple):
     """A product at a change, and what was offered of its releases by channels and platform."""
 
     change: int
@@ -102,17 +102,17 @@ class OfferedProducts:
 
     def __init__(self, reader: KeptConnection) -> None:
         self._reader = reader
-        self._known: dict[int, _Known] = {}
+        self._cache: dict[int, _CachedProduct] = {}
 
     def find(self, product_id: int, change: int, channels: Collection[str], platform: str) -> Product:
         """Return a product with the latest release for channels and a platform."""
-        known = self._keep(product_id, change)
+        entry = self._keep(product_id, change)
         # What no release has makes no difference, and callers may invent as much as they like.
-        of_releases = known.channels.intersection(channels) if channels else _NO_CHANNELS
-        key = of_releases, platform if platform in known.platforms else ""
-        product = known.offered.get(key)
+        of_releases = entry.channels.intersection(channels) if channels else _NO_CHANNELS
+        key = of_releases, platform if platform in entry.platforms else ""
+        product = entry.offered.get(key)
         if product is None:
-            product = known.offered[key] = with_offers(known.product, known.releases, *key)
+            product = entry.offered[key] = with_offers(entry.product, entry.releases, *key)
         return product
 
     def find_all(self, slug: str) -> tuple[Product, list[Release]] | None:
@@ -125,16 +125,16 @@ class OfferedProducts:
         row = self._reader.run(load)
         if row is None:
             return None
-        known = self._keep(*row)
-        return known.product, known.releases
+        entry = self._keep(*row)
+        return entry.product, entry.releases
 
-    def _keep(self, product_id: int, change: int) -> _Known:
-        known = self._known.get(product_id)
-        if known is None or known.change != change:
-            known = self._known[product_id] = self._load(product_id, change)
-        return known
+    def _keep(self, product_id: int, change: int) -> _CachedProduct:
+        entry = self._cache.get(product_id)
+        if entry is None or entry.change != change:
+            entry = self._cache[product_id] = self._load(product_id, change)
+        return entry
 
-    def _load(self, product_id: int, change: int) -> _Known:
+    def _load(self, product_id: int, change: int) -> _CachedProduct:
         def load(connection: Connection) -> tuple[Product, list[Release]]:
             product = read_product(connection.execute(PRODUCTS.where(products.c.id == product_id)).one())
             return product, [read_release(row) for row in connection.execute(releases_of(product_id))]
@@ -143,4 +143,4 @@ class OfferedProducts:
         channels, platforms = (
             frozenset(getattr(release, name) for release in releases) for name in ("channel", "platform")
         )
-        return _Known(change, product, releases, channels, platforms, {})
+        return _CachedProduct(change, product, releases, channels, platforms, {})

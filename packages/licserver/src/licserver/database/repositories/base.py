@@ -44,21 +44,21 @@ def _insert(dialect: str, table: Table) -> "Insert":
 
 
 def put_into(
-    connection: Connection, table: Table, *rows: Mapping[str, Any], added: str = "", kept: str = ""
+    connection: Connection, table: Table, *rows: Mapping[str, Any], added: str = "", unchanged: str = ""
 ) -> None:
     """Insert rows with the same columns; one whose primary key is there gets the other columns.
 
-    The number in the column `added` is added to that of the row there, whose column `kept` stays as it is.
+    The number in the column `added` is added to that of the row there; its column `unchanged` stays as it is.
     """
-    statement = _upsert(connection.dialect.name, table, tuple(rows[0]), added, kept)
+    statement = _upsert(connection.dialect.name, table, tuple(rows[0]), added, unchanged)
     connection.execute(statement, rows)
 
 
 @lru_cache(maxsize=64)  # to make it costs a third of a customer's request that writes
-def _upsert(dialect: str, table: Table, names: tuple[str, ...], added: str, kept: str) -> "Insert":
+def _upsert(dialect: str, table: Table, names: tuple[str, ...], added: str, unchanged: str) -> "Insert":
     add = _insert(dialect, table)
     keys = list(table.primary_key.columns)
-    fixed = {kept, *(column.key for column in keys)}
+    fixed = {unchanged, *(column.key for column in keys)}
     changed: dict[str, Any] = {name: add.excluded[name] for name in names if name not in fixed}
     if added:
         changed[added] = table.c[added] + add.excluded[added]

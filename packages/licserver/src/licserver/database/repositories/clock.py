@@ -29,8 +29,8 @@ class ClockRepository(Repository):
         is stored: others would wait for its end.
         """
         with self._reading() as connection:
-            known, reading = read_record(connection), judge_clock(connection, now)
-        if self._connection is None and _is_worth_storing(known, reading.record):
+            stored_record, reading = read_record(connection), judge_clock(connection, now)
+        if self._connection is None and _is_worth_storing(stored_record, reading.record):
             with self._writing() as connection:
                 record = reading.record
                 if not record.is_mended and record.read_at >= record.confirmed_at - TOLERANCE:
@@ -81,7 +81,7 @@ class SettledClock:
         return follow(self._latest, now)
 
 
-def _is_worth_storing(known: ClockRecord | None, new: ClockRecord) -> bool:
-    if known is None or not new.is_mended or known.moved_at != new.moved_at:
+def _is_worth_storing(stored_record: ClockRecord | None, new: ClockRecord) -> bool:
+    if stored_record is None or not new.is_mended or stored_record.moved_at != new.moved_at:
         return True
-    return abs(new.read_at - known.read_at) >= _STORED_EVERY
+    return abs(new.read_at - stored_record.read_at) >= _STORED_EVERY

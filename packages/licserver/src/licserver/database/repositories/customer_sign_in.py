@@ -110,10 +110,10 @@ class AccountCodeRepository(Repository):
         valid = select(codes.token_hash).where(codes.token_hash == token_hash, codes.expires_at > now)
         return self._first(valid) is not None
 
-    def count_attempt(self, token_hash: bytes, most: int, now: datetime) -> SentCode | None:
+    def count_attempt(self, token_hash: bytes, limit: int, now: datetime) -> SentCode | None:
         """Count an attempt; return the code, or None after too many attempts."""
         codes = account_codes.c
-        is_valid = (codes.token_hash == token_hash) & (codes.attempts < most) & (codes.expires_at > now)
+        is_valid = (codes.token_hash == token_hash) & (codes.attempts < limit) & (codes.expires_at > now)
         counted = update(account_codes).where(is_valid).values(attempts=codes.attempts + 1)
         with self._writing() as connection:
             row = connection.execute(
@@ -122,7 +122,7 @@ class AccountCodeRepository(Repository):
         if row is None:
             return None
         ids = row.license_ids
-        license_ids = [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]
+        license_ids = [ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)]
         return SentCode(row.code_hash, row.address, license_ids)
 
     def remove(self, token_hash: bytes) -> None:

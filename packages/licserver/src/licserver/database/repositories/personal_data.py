@@ -35,7 +35,7 @@ _CHUNK: Final = 50
 _FETCHED: Final = 1_000
 
 
-class Known(NamedTuple):
+class PersonIdentifiers(NamedTuple):
     """A customer's data without readable text: keyed hashes and encrypted rows."""
 
     owners: Collection[str]
@@ -55,7 +55,10 @@ class PersonalData(NamedTuple):
 
 
 def find_person(
-    connection: Connection, pattern: AddressPattern, known: Known, before: datetime | None = None
+    connection: Connection,
+    pattern: AddressPattern,
+    identifiers: PersonIdentifiers,
+    before: datetime | None = None,
 ) -> PersonalData:
     """Return all that is held of a customer; with `before`, only what was stored until then.
 
@@ -71,7 +74,7 @@ def find_person(
     mine = [row for row in by_table["licenses"].values() if pattern.is_it(row[ADDRESS])]
     ids = [row["id"] for row in mine if before is None or row["issued_at"] <= before]
     newer = {row["id"] for row in mine}.difference(ids)
-    for table, condition in (*_of_licenses(ids), *_of_address(known)):
+    for table, condition in (*_of_licenses(ids), *_of_address(identifiers)):
         add(table, _select(connection, table, condition))
     for table, row in _find_mentions(connection, ids):
         add(table, iter((row,)))
@@ -109,8 +112,8 @@ def _find_text(connection: Connection, table: sa.Table, pattern: AddressPattern)
 def _may_hold(column: sa.Column[Any], pattern: AddressPattern) -> ColumnElement[bool]:
     """Return the condition that a column may hold the address: in a known form, or as another spelling."""
     likes = [func.lower("%" + _LITERAL.sub(r"~\g<0>", form) + "%") for form in pattern.forms]
-    known = or_(*(func.lower(column).like(like, escape="~") for like in likes))
-    return or_(known, column.regexp_match(_NOT_ASCII)) if column.name == ADDRESS else known
+    is_like = or_(*(func.lower(column).like(like, escape="~") for like in likes))
+    return or_(is_like, column.regexp_match(_NOT_ASCII)) if column.name == ADDRESS else is_like
 
 
 def holds_address(pattern: AddressPattern, name: str, value: object) -> bool:
@@ -150,14 +153,14 @@ def _of_licenses(ids: Sequence[bytes]) -> Iterator[tuple[sa.Table, ColumnElement
         yield licenses.audit, and_(audit.object_kind == "license", audit.object_id.in_(hexes))
 
 
-def _of_address(known: Known) -> Iterator[tuple[sa.Table, ColumnElement[bool]]]:
+def _of_address(identifiers: PersonIdentifiers) -> Iterator[tuple[sa.Table, ColumnElement[bool]]]:
     """Yield where rows belong to the address without its text."""
-    yield events.jobs, events.jobs.c.owner.in_(known.owners)
-    for chunk in in_batches(list(known.jobs), _CHUNK):
+    yield events.jobs, events.jobs.c.owner.in_(identifiers.owners)
+    for chunk in in_batches(list(identifiers.jobs), _CHUNK):
         yield events.jobs, events.jobs.c.id.in_(chunk)
-    yield access.account_codes, access.account_codes.c.address.in_(known.code_addresses)
-    yield access.daily_counts, access.daily_counts.c.who.in_(known.code_addresses)
-    for chunk in in_batches(list(known.receipts), _CHUNK):
+    yield access.account_codes, access.account_codes.c.address.in_(identifiers.code_addresses)
+    yield access.daily_counts, access.daily_counts.c.who.in_(identifiers.code_addresses)
+    for chunk in in_batches(list(identifiers.receipts), _CHUNK):
         yield access.idempotency_keys, access.idempotency_keys.c.id.in_(chunk)
 
 
@@ -231,10 +234,12 @@ def find_sold(connection: Connection, ids: Sequence[bytes]) -> set[bytes]:
 class PersonalDataRepository(Repository):
     """All stored data of a person, of every table."""
 
-    def find(self, pattern: AddressPattern, known: Known, before: datetime | None = None) -> PersonalData:
+    def find(
+        self, pattern: AddressPattern, identifiers: PersonIdentifiers, before: datetime | None = None
+    ) -> PersonalData:
         """Find the person's data in one state of the database, as `find_person`, without a time limit."""
         with self._database.snapshot() as connection:
-            return find_person(connection, pattern, known, before)
+            return find_person(connection, pattern, identifiers, before)
 
     def find_spellings(self, pattern: AddressPattern) -> set[str]:
         """Return the spellings in which the address is stored as a customer's."""

@@ -53,9 +53,9 @@ class SeatRepository(Repository):
         row = {"license_id": license_id, "seat_id": seat.id, **dict(zip(_SEAT, seat[1:], strict=True))}
         self._put(seats, row)
 
-    def trim_ended(self, license_id: bytes, kept: int) -> None:
+    def trim_ended(self, license_id: bytes, count: int) -> None:
         """Remove the ended seats of a license but the latest ones."""
-        self._execute(_TRIM, license=license_id, kept=kept)
+        self._execute(_TRIM, license=license_id, kept=count)
 
     def remove_over(self, license_id: bytes, now: datetime) -> None:
         """Remove the seats of a license whose time is over."""

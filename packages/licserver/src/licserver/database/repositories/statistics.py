@@ -167,7 +167,7 @@ def note_refusals(
                 row = {"license_id": license_id, **environment._asdict(), "reason": reason, "times": count}
                 rows.append({**row, "first_at": now, "last_at": now})
         if rows:
-            put_into(connection, refusals, *rows, added="times", kept="first_at")
+            put_into(connection, refusals, *rows, added="times", unchanged="first_at")
             connection.execute(_TRIM, [{"of": license_id} for license_id in sorted(free)])
         add_events(connection, _within_day(connection, events))
         before = settle(connection, now) - REFUSALS_KEPT
@@ -183,9 +183,9 @@ def _within_day(connection: Connection, events: Sequence[NewEvent]) -> list[NewE
     if not events:
         return []
     is_known = jobs.c.queue == EVENTS, jobs.c.key.in_([event.id for event in events])
-    known = set(connection.scalars(select(jobs.c.key).where(*is_known)))
-    new = [event for event in events if event.id not in known]
-    kept, counts = list[NewEvent](), daily_counts.c
+    stored_ids = set(connection.scalars(select(jobs.c.key).where(*is_known)))
+    new = [event for event in events if event.id not in stored_ids]
+    admitted, counts = list[NewEvent](), daily_counts.c
     for license_id, of_license in groupby(new, key=lambda event: bytes.fromhex(event.data["license_id"])):
         group = list(of_license)
         day = group[0].at.date()
@@ -194,8 +194,8 @@ def _within_day(connection: Connection, events: Sequence[NewEvent]) -> list[NewE
         if added := group[:room]:
             row = {"day": day, "who": license_id, "count": len(added)}
             put_into(connection, daily_counts, row, added="count")
-            kept += added
-    return kept
+            admitted += added
+    return admitted
 
 
 class RefusalRepository(Repository):

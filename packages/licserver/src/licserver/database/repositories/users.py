@@ -267,8 +267,8 @@ class LoginRepository(Repository):
 
     def is_known_address(self, name: str, address: bytes) -> bool:
         """Return whether a user has signed in from an address."""
-        known = select(known_addresses.c.user_id).join(users).where(users.c.name == name)
-        return self._scalar(known.where(known_addresses.c.address == address)) is not None
+        addresses = select(known_addresses.c.user_id).join(users).where(users.c.name == name)
+        return self._scalar(addresses.where(known_addresses.c.address == address)) is not None
 
     def remember_address(self, user_id: int, address: bytes, now: datetime, limit: int) -> None:
         """Store where a user has signed in from; keep the `limit` latest addresses."""
@@ -278,8 +278,8 @@ class LoginRepository(Repository):
         row = {"user_id": user_id, "address": address, "last_used_at": now}
         with self._writing() as connection:
             put_into(connection, known_addresses, row)
-            kept = connection.scalars(by_use.limit(limit)).all()
-            connection.execute(delete(known_addresses).where(theirs, columns.address.not_in(kept)))
+            latest = connection.scalars(by_use.limit(limit)).all()
+            connection.execute(delete(known_addresses).where(theirs, columns.address.not_in(latest)))
 
     def count_failed_logins(self, action: str, subject: str, day: date, count: int) -> int:
         """Add to a day's failed logins of a subject; return their number so far."""

@@ -32,8 +32,8 @@ class UseRepository(Repository):
             added = add.on_conflict_do_nothing().returning(use_ids.c.use_id)
             if connection.scalar(added) is not None:
                 return UseIdState.NEW
-            known = connection.execute(select(use_ids.c.name, use_ids.c.amount).where(this)).one()
-            is_same = known.name is None or tuple(known) == (name, amount)
+            stored_use = connection.execute(select(use_ids.c.name, use_ids.c.amount).where(this)).one()
+            is_same = stored_use.name is None or tuple(stored_use) == (name, amount)
             return UseIdState.COUNTED if is_same else UseIdState.OTHER
 
     def add(

@@ -234,8 +234,10 @@ class Account:
         except HeldOfflineError as held:
             problem = texts("file.held", date=texts.date(held.retry_at))
         except TooManyMovesError as refused:
-            at = refused.retry_at
-            problem = texts("free.never") if at is None else texts("free.later", date=texts.date(at))
+            retry_at = refused.retry_at
+            problem = (
+                texts("free.never") if retry_at is None else texts("free.later", date=texts.date(retry_at))
+            )
         except NotFoundError:
             problem = texts("free.gone")
         else:

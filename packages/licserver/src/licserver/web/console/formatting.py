@@ -169,8 +169,8 @@ def _describe_active(
 ) -> StatusLabel:
     short = _SHORT.get(term, "")
     if end is not None:
-        left = (end - now.date()).days
-        soon = "" if left > 60 else ", today" if left == 0 else f", {_count(left, 'day')} left"  # noqa: PLR2004 - two months
+        days = (end - now.date()).days
+        soon = "" if days > 60 else ", today" if days == 0 else f", {_count(days, 'day')} left"  # noqa: PLR2004 - two months
         short = f"through {day(end)}{soon}"
         sentence = f"Valid {short}."
     total, used = license_.slots, license_.slots_used

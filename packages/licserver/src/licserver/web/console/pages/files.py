@@ -82,13 +82,13 @@ def preview(context: PageContext, upload: TextUpload) -> HtmlPage:
 
 def _confirm(context: PageContext) -> Reply:
     """Import the file of a preview."""
-    kept = take_upload(_folder(context), context.from_form("ticket"), context.user.name)
-    if kept is None:
+    upload = take_upload(_folder(context), context.from_form("ticket"), context.user.name)
+    if upload is None:
         raise InvalidInputError(
             "this file is not kept any more: it was imported or cancelled, or an hour has passed; look at "
             "the licenses, and upload the file again if they are missing"
         )
-    head, _, content = kept.partition(b"\n")
+    head, _, content = upload.partition(b"\n")
     file_name, options = json.loads(head)
     with context.services.transfer.start_import() as incoming:
         _read(context, incoming, file_name, options, content)
