@@ -96,6 +96,7 @@ PACKAGES: Final = {
         "_core/policy": ("covered", "policy"),
         "_core/pace": ("pace",),
         "_core/download_headers": ("download_headers",),
+        "_computers/protocol": ("computers",),
         "_seats/protocol": ("protocol", "seats"),
         "_seats/renewal": ("seats",),
         "_trials/protocol": ("trials",),

@@ -73,6 +73,8 @@ def test_the_code_of_a_guide_runs(
     client.activate(key)
     names: dict[str, Any] = {
         "client": client,
+        "key": key,
+        "choose": lambda computers: computers[0],
         "root": Mock(),
         "update": client.check_for_update().update,
         "downloads": tmp_path,

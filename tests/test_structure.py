@@ -94,7 +94,7 @@ def test_a_feature_is_its_folder() -> None:
     assert outside == set(VOCABULARY)
 
 
-@pytest.mark.parametrize("feature", ["_seats.client", "_uses.client", "_offline.client"])
+@pytest.mark.parametrize("feature", ["_seats.client", "_uses.client", "_offline.client", "_computers.client"])
 def test_a_feature_is_attached_by_three_statements(feature: str) -> None:
     """The import of its types, and an attribute of each client."""
     tree = CLIENT.trees["licclient._features"]

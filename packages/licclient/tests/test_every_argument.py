@@ -33,6 +33,8 @@ from licclient import (
     deliver,
     explain,
 )
+from licclient._computers.client import Computers
+from licclient._computers.protocol import Computer
 from licclient._core.settings import GROUPS
 from licclient._offline.client import LicenseFileInstaller
 from licclient._seats.client import Seats, create
@@ -186,7 +188,8 @@ def test_of_a_group(kind, group, argument):
     assert _failures(argument, _hints(GROUPS[group])[argument], create) == {}
 
 
-FEATURES = {"uses": Uses, "seats": Seats, "license_file": LicenseFileInstaller}
+FEATURES = {"uses": Uses, "seats": Seats, "license_file": LicenseFileInstaller, "computers": Computers}
+COMPUTER = Computer("9f" * 16, None, "9f1c…d7e8", None, is_this=False, is_movable=True)
 
 
 def _methods(kind, prefix=""):
@@ -224,7 +227,8 @@ def licensed_app(tmp_path_factory):
         clients[0].activate(key)
         update = clients[0].check_for_update(force=True).update
         folder = tmp_path_factory.mktemp("downloads")
-        yield clients, {"key": key, "update": update, "to": folder, "entitlement": "export", "file": b""}
+        usual = {"key": key, "update": update, "to": folder, "entitlement": "export", "file": b""}
+        yield clients, usual | {"computer": COMPUTER}
 
 
 @pytest.mark.sampled(20, "method")

@@ -23,6 +23,7 @@ from licclient import (
     UpdateCheck,
     explain,
 )
+from licclient._computers import texts as computer_texts
 from licclient._core.texts import LANGUAGES, TABLES, format_date, join_sentences, pick_language, text_of
 from licclient._offline import texts as file_texts
 from licclient._seats import texts as seat_texts
@@ -95,7 +96,8 @@ def test_translations_are_complete(language):
 def _tables():
     """Return the tables of the features: one of texts by code for each language."""
     quota = {language: {"exceeded": text} for language, text in quota_texts.TEXTS.items()}
-    return {"seats": seat_texts.TEXTS, "license files": file_texts.TEXTS, "uses": quota}
+    shared = {"seats": seat_texts.TEXTS, "license files": file_texts.TEXTS, "uses": quota}
+    return shared | {"computers": computer_texts.TEXTS}
 
 
 @pytest.mark.parametrize("feature", _tables())

@@ -12,6 +12,7 @@ from stage.rules import settings
 
 import licclient
 from licclient import LicenseState, Source
+from licclient._computers.protocol import read_computers, read_move
 from licclient._core import requests
 from licclient._core.responses import (
     DOWNLOAD_REFUSALS,
@@ -34,6 +35,8 @@ ENDPOINTS = {
     "verify": lambda reply, _: read_verify(reply, KEY),
     "update-check": lambda reply, _: read_update(reply, settings(), "notes", KEY),
     "deactivate": lambda reply, _: read_deactivate(reply, KEY),
+    "computers": lambda reply, _: read_computers(reply, KEY),
+    "move": lambda reply, _: read_move(reply, KEY),
     "consume": lambda reply, _: read_consume(reply, KEY, "exports"),
     "seat": lambda reply, now: read_seat(reply, KEY, now),
     "trial": lambda reply, _: read_trial(reply),

@@ -18,10 +18,12 @@ import pytest
 
 import licclient
 from licclient import LicclientError, LicenseClient, Source, Trust, _features, explain
+from licclient._computers.protocol import Computer
 from licclient._core import lazy
 from licclient.errors import StateUnreadableError
 from licclient.testing import LicenseService, MemoryStorage
 
+COMPUTER = Computer("9f" * 16, None, "9f1c…d7e8", None, is_this=False, is_movable=True)
 KEY = "CP-TEST00-TEST00-TEST00-TEST00-000001"
 
 for _module in pkgutil.walk_packages(licclient.__path__, "licclient."):
@@ -76,6 +78,8 @@ def _calls(client: LicenseClient, update: object, folder: object) -> dict[str, C
         "license_file.request": lambda: client.license_file.request(),  # noqa: PLW0108 - loads what it needs
         "license_file.install": lambda: client.license_file.install(b"{}"),
         "seats.take": lambda: _enter(client.seats.take(KEY)),
+        "computers.list": lambda: client.computers.list(KEY),
+        "computers.move_here": lambda: client.computers.move_here(COMPUTER, KEY),
         "start": lambda: client.start(on_status=lambda _: None, on_update=lambda _: None),
         "diagnose": client.diagnose,
         "deactivate": client.deactivate,
@@ -101,6 +105,7 @@ def test_every_method_is_called():
         if inspect.isfunction(member) and not name.startswith("_")
     }
     features = {"uses.consume", "license_file.request", "license_file.install", "seats.take"}
+    features |= {"computers.list", "computers.move_here"}
     assert methods - {"licensed"} | features == {name.split()[0] for name in NAMES}
 
 

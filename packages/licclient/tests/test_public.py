@@ -136,7 +136,15 @@ def test_the_twins_have_the_same_face(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["uses.consume", "seats.take", "license_file.request", "license_file.install"]
+    "name",
+    [
+        "uses.consume",
+        "seats.take",
+        "license_file.request",
+        "license_file.install",
+        "computers.list",
+        "computers.move_here",
+    ],
 )
 def test_the_twins_have_the_same_features(name):
     """What an app developer types first is there, with the same arguments; nothing is sent for a look."""

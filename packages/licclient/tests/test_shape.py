@@ -9,7 +9,7 @@ import licclient
 
 PACKAGE = Path(licclient.__file__).parent
 MOST = 20
-FEATURES = ("_activation", "_offline", "_seats", "_trials", "_updates", "_uses")
+FEATURES = ("_activation", "_computers", "_offline", "_seats", "_trials", "_updates", "_uses")
 
 
 def test_few_imports_stand_within_functions():

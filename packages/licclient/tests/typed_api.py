@@ -34,7 +34,16 @@ from licclient import (
 from licclient.errors import KeyFlaw, LicenseRefusedError, MistypedKeyError
 from licclient.install import Installation, Installed
 from licclient.testing import LicenseClock, LicenseService, MemoryStorage
-from licclient.types import AsyncSeat, AsyncWorker, Clock, EntitlementValue, Seat, Worker
+from licclient.types import (
+    AsyncSeat,
+    AsyncWorker,
+    Clock,
+    Computer,
+    ComputerList,
+    EntitlementValue,
+    Seat,
+    Worker,
+)
 
 
 def constructors(settings: ClientSettings) -> None:
@@ -76,6 +85,8 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     assert_type(client.uses.consume("exports", 3), int)
     assert_type(client.license_file.request(), str)
     assert_type(client.license_file.install(b""), License)
+    assert_type(client.computers.list("CP-…"), ComputerList)
+    assert_type(client.computers.move_here(client.computers.list().computers[0]), License)
     with client.seats.take(on_lost=print) as seat:
         assert_type(seat, Seat)
     client.skip_update(update)
@@ -101,6 +112,9 @@ async def asynchronous(client: AsyncLicenseClient, update: Update) -> None:
     await client.forget_key()
     assert_type(await client.uses.consume("exports"), int)
     assert_type(await client.seats.take(), AsyncSeat)
+    listed = await client.computers.list()
+    assert_type(listed.computers[0], Computer)
+    assert_type(await client.computers.move_here(listed.computers[0], "CP-…"), License)
     async with client.seats.take() as seat:
         assert_type(seat, AsyncSeat)
     async with client as entered:

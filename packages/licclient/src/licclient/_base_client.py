@@ -232,7 +232,12 @@ class BaseClient(Generic[_W, _T]):
     def _access(self) -> "ClientAccess[_T]":
         """Return what a feature uses of this client."""
         return _features.session.ClientAccess(
-            lambda: self._session, self._transport, self._run, self._look_again, self._to_release.add
+            lambda: self._session,
+            self._transport,
+            self._run,
+            self._look_again,
+            self._to_release.add,
+            activate_forced,
         )
 
     def _run(self, flow: "Flow[Any]") -> Any:
@@ -298,6 +303,11 @@ def verify_cached(session: "Session", key: str) -> "Flow[License]":
 def verify_forced(session: "Session", key: str) -> "Flow[License]":
     """Verify a key by a call, for features that obtain one."""
     return _features.verification.verify(session, key, force=True)
+
+
+def activate_forced(session: "Session", key: str) -> "Flow[License]":
+    """Verify a key by a call and remember it, for features that make it valid here."""
+    return _features.activation.activate(session, key, verify_forced)
 
 
 # --- what an app hands in, looked at before anything is done with it -----------------------------

@@ -12,6 +12,7 @@ from licclient._core.lazy import lazy
 
 if TYPE_CHECKING:
     from licclient import _sentences
+    from licclient._computers.protocol import ComputerList
     from licclient._core import texts
     from licclient._core.model import Reason
     from licclient._core.status import LicenseStatus
@@ -23,7 +24,8 @@ else:
 
 
 def explain(
-    what: "LicclientError | OSError | Reason | LicenseStatus | UpdateCheck", language: str | None = None
+    what: "LicclientError | OSError | Reason | LicenseStatus | UpdateCheck | ComputerList",
+    language: str | None = None,
 ) -> str:
     """Return a sentence in a person's language: what an error, a reason or a status means, and what to do.
 
@@ -31,7 +33,7 @@ def explain(
 
     Args:
         what: What `verify`, `activate`, `require`, `download` or `apply` raised, an `OSError` of the last two
-            included; a reason; a status; or an update check.
+            included; a reason; a status; an update check; or what `client.computers.list` returned.
         language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
             the system. English stands in for others.
 

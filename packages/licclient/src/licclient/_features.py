@@ -10,6 +10,7 @@ from licclient._core.lazy import load_module
 if TYPE_CHECKING:
     from licclient import _status as status
     from licclient._activation import flow as activation
+    from licclient._computers.client import AsyncComputers, Computers
     from licclient._core import runners, session
     from licclient._offline import flow as offline
     from licclient._offline.client import AsyncLicenseFileInstaller, LicenseFileInstaller
@@ -92,6 +93,9 @@ class Features:
     seats: "Feature[Seats]" = Feature(
         "_seats.client", "Seats", "Take floating seats, as `with client.seats.take()` does."
     )
+    computers: "Feature[Computers]" = Feature(
+        "_computers.client", "Computers", "Move a license here, after `client.computers.list()`."
+    )
     license_file: "Feature[LicenseFileInstaller]" = Feature(
         "_offline.client",
         "LicenseFileInstaller",
@@ -104,6 +108,9 @@ class AsyncFeatures:
 
     uses: "Feature[AsyncUses]" = Feature("_uses.client", "AsyncUses", "As `LicenseClient.uses`.")
     seats: "Feature[AsyncSeats]" = Feature("_seats.client", "AsyncSeats", "As `LicenseClient.seats`.")
+    computers: "Feature[AsyncComputers]" = Feature(
+        "_computers.client", "AsyncComputers", "As `LicenseClient.computers`."
+    )
     license_file: "Feature[AsyncLicenseFileInstaller]" = Feature(
         "_offline.client", "AsyncLicenseFileInstaller", "As `LicenseClient.license_file`."
     )

@@ -52,7 +52,7 @@ def sentence_of(what: object, tag: str) -> str:
             return texts.text_of(f"reason.{what.value}", tag)
         case MistypedKeyError():
             return texts.text_of(f"flaw.{what.flaw.value}", tag, what.detail)
-        case LicclientError(_texts=str(place)):
+        case object(_texts=str(place)):  # of a feature
             return str(load_module(place).sentence_of(what, tag))
         case LicclientError():
             return texts.text_of(_code(what), tag, *_details(what, tag))

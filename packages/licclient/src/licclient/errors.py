@@ -11,6 +11,7 @@ LicclientError
 ├── DeactivationError        the slot of this computer stays taken         → show when, or refer to support
 ├── LicenseFileError         a license file cannot be used here            → show why, request another
 ├── NoSeatError              no floating seat                              → show when, or refer to support
+├── MoveError                the license was not moved to this computer    → show when, or refer to support
 ├── StateUnreadableError     the stored state cannot be read now           → try again; show the path
 ├── UntrustedResponseError   a response or file is not what was promised   → treat as an attack
 ├── UnusableArchiveError     a verified file that must not be unpacked     → keep this version, inform support
@@ -24,7 +25,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from licclient._core.lazy import PROGRAM_GONE, lazy, load_module
-from licclient._core.model import FileFlaw, KeyFlaw, Outage, Reason
+from licclient._core.model import FileFlaw, KeyFlaw, MoveObstacle, Outage, Reason
 
 if TYPE_CHECKING:
     from licclient._core import texts
@@ -41,6 +42,8 @@ __all__ = [
     "LicenseFileError",
     "LicenseRefusedError",
     "MistypedKeyError",
+    "MoveError",
+    "MoveObstacle",
     "NoSeatError",
     "NotActivatedError",
     "NotEntitledError",
@@ -214,6 +217,24 @@ class NoSeatError(LicclientError):
         super().__init__(message)
         self.args = (message, seats, retry_at)
         self.seats = seats
+        self.retry_at = retry_at
+
+
+class MoveError(LicclientError):
+    """The license was not moved to this computer, or the computers that use it are not listed.
+
+    Attributes:
+        obstacle: Why, to branch on.
+        retry_at: When it can be moved, aware, UTC; None if only the vendor's support can move it, or no time
+            is known.
+    """
+
+    _texts = "licclient._computers.texts"
+
+    def __init__(self, obstacle: MoveObstacle, message: str, retry_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.args = (obstacle, message, retry_at)
+        self.obstacle = obstacle
         self.retry_at = retry_at
 
 

@@ -3,6 +3,8 @@
 Seats and workers are made by a client; callbacks, `Clock`, `Cancel` and `Storage` say what an app may pass.
 """
 
+from licclient._computers.client import AsyncComputers, Computers
+from licclient._computers.protocol import Computer, ComputerList, MovedTo
 from licclient._core.clock import Clock
 from licclient._core.model import EntitlementValue
 from licclient._core.records import Document, Storage
@@ -15,6 +17,7 @@ from licclient._uses.client import AsyncUses, Uses
 from licclient._worker import AsyncWorker, OnStatus, OnUpdate, Worker
 
 __all__ = [
+    "AsyncComputers",
     "AsyncLicenseFileInstaller",
     "AsyncSeat",
     "AsyncSeats",
@@ -22,10 +25,14 @@ __all__ = [
     "AsyncWorker",
     "Cancel",
     "Clock",
+    "Computer",
+    "ComputerList",
+    "Computers",
     "Deliver",
     "Document",
     "EntitlementValue",
     "LicenseFileInstaller",
+    "MovedTo",
     "OnLost",
     "OnStatus",
     "OnUpdate",

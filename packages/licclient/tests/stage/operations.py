@@ -12,7 +12,12 @@ USAGE: Final = {"name": "exports", "used": 1, "limit": 9, "remaining": 8, "reset
 SEAT: Final = {"expires_at": "2026-11-20T12:02:00Z", "lease_seconds": 120, "seats": 5, "used": 1}
 GRANT: Final = {"valid": True, "product": "Notes", "expiry": None, "lifetime": True}
 
+COMPUTER: Final = {"id": "9f" * 16, "is_this": False, "can_move": True}
+COMPUTERS: Final = {"slots": 1, "used": 1, "moves_left": 3, "computers": [COMPUTER]}
+
 ANSWERS: Final = {
+    "licenses/computers": COMPUTERS,
+    "licenses/move": {"moved": True},
     "licenses/verify": GRANT,
     "licenses/deactivate": {"deactivated": 1},
     "licenses/trial": {"license_key": TRIAL_KEY},
@@ -73,6 +78,15 @@ async def _seat(client: Any, key: str, folder: Path) -> None:
         await done
 
 
+async def _move(client: Any, key: str, folder: Path) -> None:
+    computers = client.client.computers.list(key)
+    if isinstance(computers, Awaitable):
+        computers = await computers
+    moved = client.client.computers.move_here(computers.computers[0], key)
+    if isinstance(moved, Awaitable):
+        await moved
+
+
 Flow = Callable[[Any, str, Path], Awaitable[Any]]
 
 FLOWS: Final[dict[str, tuple[Callable[[Any, str], Awaitable[None]], Flow]]] = {
@@ -85,6 +99,7 @@ FLOWS: Final[dict[str, tuple[Callable[[Any, str], Awaitable[None]], Flow]]] = {
     "check_for_update": (_activated, lambda client, _key, _: client.check_for_update(force=True)),
     "download": (_activated, _download),
     "seat": (_activated, _seat),
+    "move": (_nothing, _move),
 }
 """Name → what prepares a client for it, and the flow."""
 

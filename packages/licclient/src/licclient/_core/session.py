@@ -128,6 +128,7 @@ class ClientAccess(Generic[T_co]):
         run: Runs a flow; for an asynchronous client it returns an awaitable.
         look_again: Has the worker look at the state again.
         release_at_close: Takes something with `release(seconds)`, which is called when the client is closed.
+        activate: Verifies a key by a call, and remembers it.
     """
 
     def __init__(
@@ -137,9 +138,10 @@ class ClientAccess(Generic[T_co]):
         run: Callable[[Flow[Any]], Any],
         look_again: Callable[[], None],
         release_at_close: Callable[[Any], None],
+        activate: "Callable[[Session, str], Flow[License]]",
     ) -> None:
         self.session, self.transport, self.run, self.look_again = session, transport, run, look_again
-        self.release_at_close = release_at_close
+        self.release_at_close, self.activate = release_at_close, activate
 
 
 class Session:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx
 from packaging.version import Version
 
+from licclient._computers.fake import FakeComputers
 from licclient._core.model import Entitlements, read_entitlements, write_entitlements
 from licclient._core.policy import is_below, is_newer, is_version
 from licclient._core.requests import is_https_address
@@ -92,6 +93,7 @@ class IssuedLicense:
     revoked: bool = False
     is_activated: bool = False  # on a computer that has sent nothing yet
     domains: set[str] = field(default_factory=set)
+    computers: FakeComputers = field(default_factory=FakeComputers)
     parts: dict[str, Part] = field(default_factory=dict)  # of optional features, by the kind of request
     uses: dict[str, tuple[str, datetime, int]] = field(default_factory=dict)
 
@@ -209,6 +211,7 @@ class Endpoints:
         if domain not in domains and license_.slots is not None and len(domains) >= license_.slots:
             return _refuse(403, "Max activations exceeded or unrecognized environment.")
         domains.add(domain)
+        license_.computers.note(domain, fields.get("label"), self.clock())
         body: dict[str, Any] = {"valid": True, **license_.terms(), **license_.coverage()}
         if license_.entitlements is not None:
             body["entitlements"] = write_entitlements(Entitlements(license_.entitlements))
@@ -240,6 +243,30 @@ class Endpoints:
         license_.domains.discard(domain)
         license_.is_activated = False
         return httpx.Response(200, json={"deactivated": int(freed)})
+
+    def computers(self, fields: Mapping[str, Any]) -> httpx.Response:
+        """Respond to a request for the computers of a license."""
+        key, domain = _require(fields, "license_key", "domain")
+        license_ = self._find_current(key)
+        slots, domains = license_.slots, license_.domains
+        status, body = license_.computers.respond(domains, domain.strip().lower(), slots, self.clock())
+        return httpx.Response(status, json=body)
+
+    def move(self, fields: Mapping[str, Any]) -> httpx.Response:
+        """Respond to a request to move a license."""
+        key, domain, _, computer_id = _require(fields, "license_key", "domain", "ip", "from")
+        license_, domain = self._find_current(key), domain.strip().lower()
+        status, body = license_.computers.move(license_.domains, domain, computer_id, self.clock())
+        if body.get("moved") is True:
+            license_.computers.note(domain, fields.get("label"), self.clock())
+        return httpx.Response(status, json=body)
+
+    def _find_current(self, key: str) -> IssuedLicense:
+        """Return a license that is neither revoked nor expired."""
+        license_ = self._find(key)
+        if license_.revoked:
+            raise RefusedError(403, "license_revoked", "The license has been revoked.")
+        return self._find(key, is_valid=True)
 
     def part(self, kind: str, fields: Mapping[str, Any]) -> httpx.Response:
         """Respond to a request of an optional feature, whose id is in the field of that name."""

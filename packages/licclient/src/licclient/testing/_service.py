@@ -15,6 +15,8 @@ import httpx
 
 from licclient._async_client import AsyncLicenseClient
 from licclient._client import LicenseClient
+from licclient._computers.fake import FakeComputers
+from licclient._computers.protocol import COMPUTERS_PATH, MOVE_PATH
 from licclient._core.model import EntitlementValue
 from licclient._core.policy import is_version
 from licclient._core.requests import DEACTIVATE_PATH, UPDATE_CHECK_PATH, VERIFY_PATH, Call
@@ -49,6 +51,8 @@ BASE_URL: Final = "https://licenses.example.com"
 _KINDS: Final = {
     VERIFY_PATH: "verify",
     DEACTIVATE_PATH: "deactivate",
+    COMPUTERS_PATH: "computers",
+    MOVE_PATH: "move",
     TRIAL_PATH: "trial",
     SEAT_PATH: "seat",
     CONSUME_PATH: "consume",
@@ -212,6 +216,7 @@ class LicenseService:
         expires: date | None = None,
         lifetime: bool = False,
         slots: int | None = None,
+        moves: int = 3,
         support_until: date | None = None,
         updates_until: date | None = None,
         entitlements: Mapping[str, EntitlementValue] | None = None,
@@ -228,6 +233,7 @@ class LicenseService:
             expires: Last valid day, UTC; None for no end.
             lifetime: Whether it never expires.
             slots: How many installations may use it; None for any number.
+            moves: How often it can be moved to another computer in 30 days; 0 for only by support.
             support_until: Last day with updates; None for no end.
             updates_until: Last day whose releases it covers for good, as of a product that is sold with
                 `--after-support covered`; None for a product without covered versions.
@@ -253,8 +259,14 @@ class LicenseService:
                 "the key must be CP- and five groups of six letters or digits, or 8 visible characters"
             )
         terms = (product, slug, expires, lifetime, slots, support_until, check_grants(entitlements))
+        if moves < 0:
+            raise ValueError("moves must not be negative")
         self._endpoints.licenses[key] = IssuedLicense(
-            *terms, channels=channels, updates_until=updates_until, parts={"seat": FakeSeats(seats)}
+            *terms,
+            channels=channels,
+            updates_until=updates_until,
+            computers=FakeComputers(moves),
+            parts={"seat": FakeSeats(seats)},
         )
         if activated:
             self.storage.key = key
@@ -282,6 +294,7 @@ class LicenseService:
         if not answer["valid"]:
             raise ValueError(f"no license file is issued: {answer['reason']}")
         slug = known_slug or slug
+        self._license(key).computers.files[domain] = self.clock() + timedelta(days=days)
         return self._signer.sign_file(file_content(answer, key, domain, slug, days, self.clock()))
 
     def _license(self, key: str) -> IssuedLicense:
@@ -490,7 +503,7 @@ class LicenseService:
         match method, kind:
             case "POST", "seat":
                 return endpoints.part(kind, fields)
-            case "POST", "verify" | "deactivate" | "consume" | "rolled-back":
+            case "POST", "verify" | "deactivate" | "computers" | "move" | "consume" | "rolled-back":
                 response: httpx.Response = getattr(endpoints, kind.replace("-", "_"))(fields)
                 return response
             case "POST", "trial":
