@@ -39,6 +39,7 @@ _RULES: Final = (
 _CONTRACTS: Final = (
     *(
         "shop_contracts",
+        "shop_refunded_lines",
         "shop_orders",
         "shop_questions",
         "shop_standard",
@@ -75,15 +76,27 @@ PACKAGES: Final = {
         "security/redaction": ("masking",),
         "shops/changes": ("shop_changes",),
         "shops/earlier": ("shop_earlier",),
-        **{f"shops/{name}": ("shop_readers",) for name in ("dodo", "gumroad", "lemonsqueezy", "paddle")},
-        **{f"shops/{name}": ("shop_readers",) for name in ("polar", "stripe", "woocommerce")},
-        "shops/standard": ("shop_readers", "shop_signatures", "shop_standard", "field/own_shops"),
+        **{
+            f"shops/{name}": ("shop_readers", "shop_refunded_lines")
+            for name in ("dodo", "gumroad", "lemonsqueezy", "paddle")
+        },
+        **{
+            f"shops/{name}": ("shop_readers", "shop_refunded_lines")
+            for name in ("polar", "stripe", "woocommerce")
+        },
+        "shops/standard": (
+            "shop_readers",
+            "shop_refunded_lines",
+            "shop_signatures",
+            "shop_standard",
+            "field/own_shops",
+        ),
         "shops/adoption": ("shop_contracts",),
         "shops/desired": _CONTRACTS,
         "shops/facts": ("shop_facts",),
         "shops/orders": _CONTRACTS,
         "shops/subscriptions": _CONTRACTS,
-        "shops/units": ("shop_units", "shop_contracts", "shop_questions"),
+        "shops/units": ("shop_units", "shop_contracts", "shop_questions", "shop_refunded_lines"),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),
     },

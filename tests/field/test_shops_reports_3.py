@@ -7,6 +7,7 @@ import pytest
 
 from harness import shops
 from harness.contracts import GRACE, at, play, text
+from licserver.shops import SHOPS, ShopKind
 
 MAKE: Any = shops  # called with fields of any type
 
@@ -114,15 +115,27 @@ def test_woocommerce_woocommerce_ios_6627() -> None:
         assert (vendor.valid, vendor.asked) == ([], [])
 
 
+REFUNDED_PRO = {"quantity": -1, "meta_data": [{"key": "_refunded_item_id", "value": "316"}]}
+
+
 def test_woocommerce_woocommerce_subscriptions_cancel_on_refund_1() -> None:
-    """One of two lines is refunded, and the order does not say which (also woocommerce/woocommerce#67008)."""
+    """One of two lines is refunded; the order does not say which (also woocommerce/woocommerce#67008)."""
     lines = [MAKE.woo_line(), MAKE.woo_line(316, product_id=94, sku="PRO")]
     bought = shops.woo("completed", line_items=lines)
     part = {"line_items": lines, "refunds": [{"id": 1, "total": "-10.00"}]}
     refunded = shops.woo("completed", date_modified_gmt=text(1)[:-1], **part)
     for vendor in play("woocommerce", "APP PRO", bought, refunded):
         assert len(vendor.valid) == 2
-        assert vendor.result.notes == ("order 727 was refunded in part, which revokes nothing",)
+        (note,) = vendor.result.notes
+        assert note.startswith(
+            "order 727 was refunded in part, which revokes nothing; give the source an API key"
+        )
+        fetched = [
+            {"id": 1, "date_created_gmt": text(1)[:-1], "amount": "10.00", "line_items": [REFUNDED_PRO]}
+        ]
+        (fetch,) = vendor.result.fetches
+        vendor.take(SHOPS[ShopKind.WOOCOMMERCE].read_fetched(fetch, json.dumps(fetched).encode(), at(1)))
+        assert [license_.item for license_ in vendor.valid] == ["93"]
 
 
 def test_awesomemotive_easy_digital_downloads_9754() -> None:

@@ -395,9 +395,9 @@ def test_deliveries_that_cannot_be_read_are_one_problem_of_their_source(world):
     ids = [event.id for event in world.services.sources.list_events("standard", "unreadable").items]
     assert problem.message == (
         f"2 deliveries could not be read ({ids[1]} and {ids[0]}), and what they report is not done; "
-        f"of {ids[0]}: data.refund_id: Field required with amount or partial, because refunds of an order "
-        "add up; correct the sender and send again what it reports; if this stays, answer leave; see "
-        "`licserver source events standard --state unreadable`"
+        f"of {ids[0]}: data.refund_id: Field required with amount, partial or quantity: refunds "
+        "of an order add up; correct the sender and send again what it reports; if this stays, answer leave; "
+        "see `licserver source events standard --state unreadable`"
     )
     assert describe_sale(world.services, problem.id) == {}
     assert "note" not in world.services.sale_problems.find_terms(problem)

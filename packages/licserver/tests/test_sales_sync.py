@@ -15,7 +15,7 @@ from harness import shops
 from licserver.errors import InvalidInputError
 from licserver.jobs import shop_apis
 from licserver.jobs.shops import register_sales
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import SCHEDULE, BackgroundWorker
 from licserver.shops import ShopKind
 
 PADDLE_KEY = "pdl_sdbx_apikey_01secret"
@@ -60,6 +60,14 @@ ANSWERS = {
         "items": [{"payment_id": "pay_1", "status": "succeeded", "created_at": "2026-06-15T12:00:00Z"}]
     },
     "/payments/pay_1": json.loads(shops.dodo("payment.succeeded", **shops.dodo_payment()))["data"],
+    "/wp-json/wc/v3/orders/727/refunds": [
+        {
+            "id": 1,
+            "date_created_gmt": "2026-06-15T12:00:00",
+            "amount": "5.00",
+            "line_items": [{"quantity": -1, "meta_data": [{"key": "_refunded_item_id", "value": "315"}]}],
+        }
+    ],
     "/v2/sales": {"success": True, "sales": [GUMROAD], "next_page_key": None},
 }
 
@@ -132,13 +140,13 @@ async def test_events_of_paddle_are_read_by_their_ids(world, shop):
     assert "transaction.completed" in queries[0]["event_type"].split(",")
 
 
-async def work(world):
+async def work(world, source="paddle"):
     """Process what waits, as the background does; returns states and reasons."""
     worker = BackgroundWorker(world.repositories, world.clock)
     register_sales(worker, world.services)
     for job in world.repositories.queue.claim("sale", world.clock(), timedelta(minutes=1), 10):
         await worker._run(job)
-    return [(event.state, event.reason or "") for event in world.services.sources.list_events("paddle").items]
+    return [(event.state, event.reason or "") for event in world.services.sources.list_events(source).items]
 
 
 @pytest.mark.sampled(2, "fields", "is_test", "email")
@@ -160,6 +168,58 @@ async def test_the_email_of_a_customer_of_paddle_is_looked_up(make_world, shop, 
     assert [state for state, _ in await work(world)] == ["done"]
     assert {license_.customer_email for license_ in world.services.licenses.list_all()} == {email}
     assert len(shop[1]) == (email == "ann@example.com")
+
+
+async def test_the_lines_of_a_refund_of_woocommerce_are_asked_for(make_world, shop, monkeypatch):
+    """Once: the order itself lists only the amount."""
+    address, requests = shop
+    monkeypatch.setenv("WOO_KEY", "ck_1:cs_1")
+    world = make_world()
+    world.services.sources.add(
+        "woocommerce", ShopKind.WOOCOMMERCE, "WOOCOMMERCE_SECRET", key_env="WOO_KEY", url=address
+    )
+    world.services.sources.map("woocommerce", "APP", "app")
+    world.services.sources.take("woocommerce", shops.woo(line_items=[shops.woo_line(quantity=2)]))
+    assert [state for state, _ in await work(world, "woocommerce")] == ["done"]
+    listed = {"line_items": [shops.woo_line(quantity=2)], "refunds": [{"id": 1, "total": "-5.00"}]}
+    for second in (1, 2):
+        modified = {"date_modified_gmt": f"2026-06-15T12:00:0{second}"}
+        world.services.sources.take("woocommerce", shops.woo(**modified, **listed))
+        await work(world, "woocommerce")
+    reasons = [license_.revoked_reason for license_ in world.services.licenses.list_all()]
+    assert sorted(map(str, reasons)) == ["None", "the order was refunded"]
+    assert [str(request.rel_url) for request in requests] == [
+        "/wp-json/wc/v3/orders/727/refunds?per_page=100"
+    ]
+
+
+async def test_lines_of_a_refund_that_the_shop_does_not_report_hold_up_no_customer(
+    make_world, shop, monkeypatch
+):
+    """What is paid is issued; the shop is asked again by the schedule, and the delivery says why it waits."""
+    monkeypatch.setenv("WOO_KEY", "ck_1:cs_1")
+    path = "/wp-json/wc/v3/orders/727/refunds"
+    refunds = ANSWERS[path]
+    monkeypatch.delitem(ANSWERS, path)
+    world = make_world()
+    world.services.sources.add(
+        "woocommerce", ShopKind.WOOCOMMERCE, "WOOCOMMERCE_SECRET", key_env="WOO_KEY", url=shop[0]
+    )
+    world.services.sources.map("woocommerce", "APP", "app")
+    listed = {"line_items": [shops.woo_line(quantity=2)], "refunds": [{"id": 1, "total": "-5.00"}]}
+    world.services.sources.take("woocommerce", shops.woo(**listed))
+    for _ in SCHEDULE:
+        ((state, reason),) = await work(world, "woocommerce")
+        assert (state, "answered 401" in reason) == ("waiting", True)
+        licenses = list(world.services.licenses.list_all())
+        assert [license_.revoked_reason for license_ in licenses] == [None, None]
+        world.clock.now += timedelta(days=1)
+    ((state, reason),) = await work(world, "woocommerce")
+    assert (state, "answered 401" in reason) == ("dead", True)
+    monkeypatch.setitem(ANSWERS, path, refunds)
+    (event,) = world.services.sources.list_events("woocommerce").items
+    world.services.sources.replay(event.id)
+    assert await work(world, "woocommerce") == [("done", "revoked: the order was refunded")]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,26 @@ def test_the_newest_report_counts_in_any_order() -> None:
     assert not is_newer(REPORTS[0], REPORTS[0])
 
 
+@pytest.mark.parametrize(("less", "more"), [(None, "4.00"), ("0", "9"), ("9.00", "10.00"), ("-1", "0")])
+def test_of_the_same_instant_the_report_with_more_refunded_counts(less: str | None, more: str) -> None:
+    """Shops count by the second: two refunds within one, or a refund right after the payment."""
+    amounts = [None if amount is None else Decimal(amount) for amount in (less, more)]
+    for facts in (
+        [Payment(id="ch_1", reported_at=AT, refunded=amount) for amount in amounts],
+        [
+            Order(
+                id="5",
+                reported_at=AT,
+                state=OrderState.PAID,
+                refunded=amount,
+                refund_ids=("1",) * bool(amount),
+            )
+            for amount in amounts
+        ],
+    ):
+        assert newest(*facts) is newest(*reversed(facts)) is facts[1]
+
+
 def test_of_two_addresses_of_the_same_instant_always_the_same_counts() -> None:
     """Though they are not part of what is dumped."""
     first, other = (

@@ -6,7 +6,7 @@ from typing import Final
 
 from licserver.database.repositories.queue import Job
 from licserver.database.repositories.sales import QUEUE
-from licserver.errors import ContinueJobError
+from licserver.errors import ContinueJobError, InvalidInputError
 from licserver.jobs import shop_apis
 from licserver.jobs.worker import BackgroundWorker
 from licserver.services.installation import Services
@@ -26,18 +26,27 @@ def register_sales(background: BackgroundWorker, services: Services) -> None:
 
     async def process(job: Job) -> bool:
         event, fetched = int(job.payload["event"]), list[Fact]()
+        failure: InvalidInputError | None = None
         for _ in range(MAX_ROUNDS):
             query = await background.on_thread(partial(sales.find_fetches, event, [*fetched]))
             if query is None:
                 break
-            facts = [fact async for fact in shop_apis.fetch_facts(*query, services.now())]
+            try:
+                facts = [fact async for fact in shop_apis.fetch_facts(*query, services.now())]
+            except InvalidInputError as problem:
+                if any(fetch.is_needed for fetch in query[-1]):
+                    raise
+                failure = problem
+                break
             if not facts:
                 break
             fetched += facts
-        work, started_at = sales.start(event, fetched, job), time.monotonic()
+        work, started_at = sales.start(event, fetched, job, stays=failure is not None), time.monotonic()
         while not await background.on_thread(work.go_on):
             if time.monotonic() - started_at > SLICE_SECONDS:
                 raise ContinueJobError("a part of the licenses is issued or changed", services.now())
+        if failure is not None:  # what is known is done; the shop is asked again by the schedule
+            raise failure
         return True
 
     background.register(QUEUE, process)

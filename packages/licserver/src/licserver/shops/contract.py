@@ -213,7 +213,8 @@ class Fetch(NamedTuple):
     """What the shop's API knows and the facts do not.
 
     Args:
-        kind: ``lines`` of an order, ``customer``, ``payment`` (of which order) or ``subscription``.
+        kind: ``lines`` or ``refunds`` of an order, ``customer``, ``payment`` (of which order) or
+            ``subscription``.
         id: The shop's.
         about: The object whose facts lack it, as ``order:5`` or ``subscription:77``.
     """
@@ -221,6 +222,11 @@ class Fetch(NamedTuple):
     kind: str
     id: str
     about: str
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether nothing is done before it is known; refunds hold up no payment."""
+        return self.kind != "refunds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

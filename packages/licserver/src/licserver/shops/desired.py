@@ -183,10 +183,17 @@ class _Derivation:
             known = units.get(key)
             if known is not None:
                 known.quantity = add_quantities(known, line)
+                known.refunded += order.count_refunded(line)
                 continue
             # An item that an earlier order has sold is not sold again.
             units[key] = self._units.get(key) or Unit(
-                key, line.external_ids, line.sold, line.quantity, order, is_item=line.item_id is not None
+                key,
+                line.external_ids,
+                line.sold,
+                line.quantity,
+                order,
+                is_item=line.item_id is not None,
+                refunded=order.count_refunded(line),
             )
         return list(units.values())
 
@@ -323,6 +330,8 @@ class _Derivation:
         is_replaced = terms is not None and terms.product != current.issued[0].product
         paid = sum(1 for license_ in current.issued if license_.revoked != FEWER)
         count = paid if unit.quantity is None else unit.quantity
+        # What was refunded is not issued any more, and what was issued of it stays, revoked.
+        count = min(count, max(paid, count - unit.taken_back))
         is_ignored = mapping is not None and mapping.product is None
         if count > max(paid, MAX_QUANTITY):
             if not is_ignored and self._may_issue(unit):
@@ -341,8 +350,10 @@ class _Derivation:
         self._resize(unit, current, count, mapping, terms)
 
     def _derive_new(self, unit: Unit, mapping: ItemMapping | None) -> None:
-        order = unit.order
-        if order is None or unit.quantity == 0 or not self._may_issue(unit) or self._is_issued_by_hand(unit):
+        order, taken_back = unit.order, unit.taken_back
+        if order is None or not self._may_issue(unit) or self._is_issued_by_hand(unit):
+            return
+        if unit.quantity is not None and unit.quantity <= taken_back:
             return
         if mapping is None:
             self._ask_to_map(unit)
@@ -351,10 +362,11 @@ class _Derivation:
             quantity = next((count for count in known if count is not None), None)
             if quantity is None:
                 self._ask_for_quantity(unit, order)
-            elif quantity > MAX_QUANTITY:
-                self._ask_about_many(unit, quantity)
+            elif quantity - taken_back > MAX_QUANTITY:
+                self._ask_about_many(unit, quantity - taken_back)
             else:
-                self._add_new(unit, range(1, quantity + 1), self._make_terms(unit, mapping), unit.key)
+                numbers = range(1, quantity - taken_back + 1)
+                self._add_new(unit, numbers, self._make_terms(unit, mapping), unit.key)
 
     def _is_issued_by_hand(self, unit: Unit) -> bool:
         """Return whether a person has answered a question about it with a license."""
@@ -409,7 +421,12 @@ class _Derivation:
             quantity = count
         order = sorted(current.issued, key=by_need)
         numbers = find_numbers(current.issued)
-        for revoked, licenses in ((self._find_refusal(unit), order[:quantity]), (FEWER, order[quantity:])):
+        bought, refusal = order[:quantity], self._find_refusal(unit)
+        left = max(quantity, unit.quantity or 0) - unit.taken_back
+        if left < quantity:  # the last ones were refunded, whatever is in use: that would change
+            bought.sort(key=lambda license_: (numbers[license_.license_id], license_.license_id))
+        groups = ((refusal, bought[:left]), (refusal or REFUNDED, bought[left:]), (FEWER, order[quantity:]))
+        for revoked, licenses in groups:
             self._add_issued(unit, licenses, revoked, terms, numbers, is_same=current.is_same)
         missing = quantity - len(order)
         if missing <= 0 or not self._may_issue(unit):
@@ -595,6 +612,8 @@ class _Derivation:
                 # Most such payments have nothing to do with licenses: they need no decision.
                 self._fetch("payment", order)
             return
+        if order.has_unread_refunds() and order.find_refusal(self._rules) is None:
+            self._fetch("refunds", order)
         self._check_refunds(order, about, is_served=is_served)
         if is_served or not order.was_paid(self._rules) or order.find_refusal(self._rules):
             return
@@ -631,7 +650,7 @@ class _Derivation:
                 text = f"{name} was refunded, and it is not known whether in part or all; {advice}"
                 self._ask(f"refund:{order.id}", AttentionKind.REFUND, text, about)
             elif is_served and order.find_refunded_share() is Share.PART:
-                self._notes.append(f"{name} was refunded in part, which revokes nothing")
+                self._note_part(order, name)
             return
         paid_at = None if order.order is None else order.order.paid_at
         if order.sells and order.is_paid_again():
@@ -643,6 +662,15 @@ class _Derivation:
         if order.sells and self._is_order_issued_by_hand(order):
             text = f"{name}: {refusal}, and its license was issued by hand; revoke that by hand, or leave it"
             self._ask(f"by-hand:{order.id}", AttentionKind.BY_HAND, text, about)
+
+    def _note_part(self, order: OrderFacts, name: str) -> None:
+        """Note a refund in part that revokes nothing."""
+        refunded = [unit for unit in self._units.values() if unit.order is order and unit.refunded]
+        if not refunded or any(unit.subscription is not None for unit in refunded):
+            note = f"{name} was refunded in part, which revokes nothing"
+            if order.has_unread_refunds():
+                note += "; give the source an API key, so that the shop can be asked which lines it is"
+            self._notes.append(note)
 
     def _check_subscription(self, subscription: SubscriptionFacts) -> None:
         about, course = f"subscription:{subscription.id}", self._courses[subscription.id]

@@ -73,6 +73,7 @@ class Order:
     state: OrderState
     shop_state: str = ""  # the shop's word for `state`
     reason: OrderReason = OrderReason.PURCHASE
+    refund_ids: tuple[str, ...] | None = None  # all that it has then; None if the order does not list them
     names: tuple[str, ...] = ()  # other ids by which objects name it: of its payment, charge or invoice
     subscriptions: tuple[str, ...] = ()
     paid_at: datetime | None = None
@@ -106,6 +107,7 @@ class Line(NamedTuple):
         sold: The id of them that changes only if something else is sold; None if that is not known.
         quantity: None if the report does not contain it.
         item_id: Of a line of an order: the item of the subscription that it pays.
+        names: Other ids by which a refund names it.
     """
 
     id: str | None
@@ -113,6 +115,7 @@ class Line(NamedTuple):
     sold: str | None
     quantity: int | None
     item_id: str | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,18 @@ class Lines:
         )
 
 
+class RefundedLine(NamedTuple):
+    """What a refund takes back of a line.
+
+    Args:
+        name: The id of the line, or what it has sold if the shop has no ids of lines.
+        quantity: None: all of it.
+    """
+
+    name: str
+    quantity: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
     """A refund of an order, whole or in part."""
@@ -151,6 +166,7 @@ class Refund:
     orders: tuple[str, ...]  # ids or other names of its order
     amount: Decimal | None = None
     is_full: bool | None = None  # None: what `amount` and the other refunds of the order add up to
+    lines: tuple[RefundedLine, ...] = ()  # that it is about; empty if it names none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +266,8 @@ def _links(orders: tuple[str, ...] = (), subscriptions: tuple[str, ...] = ()) ->
 def is_newer(known: Fact, new: Fact) -> bool:
     """Return whether a report of the same object is to replace the known one.
 
-    Of two reports of the same instant the later state counts, otherwise their content decides.
+    Of two reports of the same instant the later state counts, then the one with more refunded: shops count
+    instants by the second. Otherwise their content decides.
     """
     return _rank(known) < _rank(new)
 
@@ -260,10 +277,11 @@ def newest(first: Fact, second: Fact) -> Fact:
     return second if is_newer(first, second) else first
 
 
-def _rank(fact: Fact) -> tuple[datetime, list[int], str, str]:
+def _rank(fact: Fact) -> tuple[datetime, list[int], Decimal, str, str]:
     state = getattr(fact, "state", None)
     ranks = [list(kind).index(state) for kind in _STATES if isinstance(state, kind)]
-    return fact.reported_at, ranks, dump_fact(fact), getattr(fact, "email", None) or ""
+    refunded = getattr(fact, "refunded", None) or Decimal(0)
+    return fact.reported_at, ranks, refunded, dump_fact(fact), getattr(fact, "email", None) or ""
 
 
 def dump_fact(fact: Fact) -> str:

@@ -15,6 +15,7 @@ from licserver.shops.facts import (
     Dispute,
     DisputeState,
     Fact,
+    Line,
     Lines,
     Order,
     OrderReason,
@@ -99,9 +100,46 @@ class OrderFacts:
             return REFUNDED
         return DISPUTED if self.is_disputed() else UNPAID.get(state)
 
+    def find_made(self) -> list[Refund]:
+        """Return the refunds that hold."""
+        made = [refund for refund in self.refunds if refund.state is RefundState.MADE]
+        return [refund for refund in made if is_earlier(refund) or not self._was_deleted(refund)]
+
+    def _was_deleted(self, refund: Refund) -> bool:
+        """Return whether a later report of the order, which lists its refunds, does not list this one."""
+        if self.order is None or self.order.refund_ids is None:
+            return False
+        return refund.reported_at <= self.order.reported_at and refund.id not in self.order.refund_ids
+
+    def has_unread_refunds(self) -> bool:
+        """Return whether it lists refunds of which only the amount is known, and not the lines."""
+        listed = () if self.order is None else self.order.refund_ids or ()
+        return not {refund.id for refund in self.refunds}.issuperset(listed)
+
+    def count_refunded(self, line: Line) -> int:
+        """Return how many of a line were refunded, by refunds that name it."""
+        names = {line.id or line.sold, *line.names}
+        named = [part for refund in self.find_made() for part in refund.lines if part.name in names]
+        quantity = line.quantity or 0
+        return min(quantity, sum(quantity if part.quantity is None else part.quantity for part in named))
+
+    def names_lines(self, refund: Refund) -> bool:
+        """Return whether a refund names lines, all of which are known with their quantities."""
+        lines = () if self.lines is None else self.lines.lines
+        counted = [line for line in lines if line.quantity is not None]
+        known = {name for line in counted for name in (line.id or line.sold, *line.names)}
+        return bool(refund.lines) and all(part.name in known for part in refund.lines)
+
+    def are_all_lines_refunded(self) -> bool:
+        """Return whether refunds name all that was bought; shipping may not have been refunded."""
+        if self.lines is None or not self.lines.is_complete:
+            return False
+        sold = [line for line in self.lines.lines if line.quantity != 0]
+        return bool(sold) and all(self.count_refunded(line) == line.quantity for line in sold)
+
     def is_paid_again(self) -> bool:
         """Return whether it was paid after all its refunds and disputes, whose instants are known."""
-        ends: list[Refund | Dispute] = [refund for refund in self.refunds if refund.state is RefundState.MADE]
+        ends: list[Refund | Dispute] = [*self.find_made()]
         ends += [
             dispute for dispute in self.disputes if dispute.state in {DisputeState.OPEN, DisputeState.LOST}
         ]
@@ -112,7 +150,7 @@ class OrderFacts:
 
     def find_failed_beside(self) -> Refund | None:
         """Return a refund that failed after all others, which count: it may be meant to be one of these."""
-        made = [refund.reported_at for refund in self.refunds if refund.state is RefundState.MADE]
+        made = [refund.reported_at for refund in self.find_made()]
         failed = [refund for refund in self.refunds if refund.state is RefundState.VOID]
         latest = max(failed, key=lambda refund: (refund.reported_at, refund.id), default=None)
         return latest if latest is not None and made and latest.reported_at > max(made) else None
@@ -127,8 +165,8 @@ class OrderFacts:
 
     def find_refunded_share(self) -> Share:
         """Return how much was refunded, by all refunds that hold."""
-        refunds = [refund for refund in self.refunds if refund.state is RefundState.MADE]
-        if any(refund.is_full for refund in refunds):
+        refunds = self.find_made()
+        if any(refund.is_full for refund in refunds) or self.are_all_lines_refunded():
             return Share.ALL
         refunded, total = self._add_up(refunds), self._find_total()
         if total is not None and refunded >= total > 0:
@@ -137,10 +175,11 @@ class OrderFacts:
 
     def has_unknown_share(self) -> bool:
         """Return whether a refund is known, and not how much of the order it is."""
-        refunds = [
-            refund for refund in self.refunds if refund.state is RefundState.MADE and refund.is_full is None
-        ]
-        parts = [refund for refund in self.refunds if refund.state is RefundState.MADE and not refund.is_full]
+        made = [refund for refund in self.find_made() if not self.names_lines(refund)]
+        refunds = [refund for refund in made if refund.is_full is None]
+        parts = [refund for refund in made if not refund.is_full]
+        if any(refund.lines and refund.amount is None for refund in parts):
+            return True
         if len(parts) > 1 and any(refund.amount is None for refund in parts):
             return True
         return bool(refunds) and (

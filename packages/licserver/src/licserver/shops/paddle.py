@@ -20,6 +20,7 @@ from licserver.shops.facts import (
     OrderReason,
     OrderState,
     Refund,
+    RefundedLine,
     RefundState,
     Subscription,
     SubscriptionState,
@@ -75,10 +76,14 @@ class _Item(ShopObject):
     status: str = "active"
     recurring: bool = True
 
-    def to_line(self) -> Line:
-        """Return the line; neither transactions nor subscriptions have ids of their items that stay."""
+    def to_line(self, names: tuple[str, ...] = ()) -> Line:
+        """Return the line; neither transactions nor subscriptions have ids of their items that stay.
+
+        Args:
+            names: The ids by which an adjustment names it.
+        """
         ids = tuple(id_ for id_ in (self.price_id, self.product_id) if id_)
-        return Line(None, ids, self.price_id, self.quantity)
+        return Line(None, ids, self.price_id, self.quantity, names=names)
 
 
 class _Totals(ShopObject):
@@ -86,8 +91,18 @@ class _Totals(ShopObject):
     grand_total: Amount | None = None
 
 
+class _DetailedLine(ShopObject):
+    id: str | None = None
+    price_id: str | None = None
+
+
 class _Details(ShopObject):
     totals: _Totals = _Totals()
+    line_items: tuple[_DetailedLine, ...] = ()
+
+    def find_names(self, price_id: str) -> tuple[str, ...]:
+        """Return the ids by which adjustments name what was bought at a price."""
+        return tuple(line.id for line in self.line_items if line.id and line.price_id == price_id)
 
 
 class _Transaction(ShopObject):
@@ -191,7 +206,8 @@ def _read_transaction(at: datetime, fields: dict[str, Any]) -> Reading:
     )
     facts: list[Fact] = [order, contact]
     if reason is OrderReason.PURCHASE or transaction.origin == "subscription_recurring":
-        lines = tuple(item.to_line() for item in transaction.items)
+        find_names = transaction.details.find_names
+        lines = tuple(item.to_line(find_names(item.price_id)) for item in transaction.items)
         as_of = transaction.billed_at or at
         facts.append(Lines(order_id=transaction.id, reported_at=at, as_of=as_of, lines=lines))
     return facts
@@ -210,8 +226,15 @@ def _read_adjustment(at: datetime, fields: dict[str, Any]) -> Reading:
         amount, is_full = adjustment.total, True if is_whole else None
         if amount is None and not is_whole:
             is_full = False
+        whole = [item.get("item_id") for item in adjustment.items if item.get("type") == "full"]
         refund = Refund(
-            id=id_, reported_at=at, state=state, orders=(transaction_id,), amount=amount, is_full=is_full
+            id=id_,
+            reported_at=at,
+            state=state,
+            orders=(transaction_id,),
+            amount=amount,
+            is_full=is_full,
+            lines=tuple(RefundedLine(name) for name in whole if isinstance(name, str)),
         )
         return [refund]
     if action not in _CHARGEBACKS:

@@ -24,6 +24,7 @@ from licserver.shops.facts import (
     OrderReason,
     OrderState,
     Refund,
+    RefundedLine,
     RefundState,
     Subscription,
     SubscriptionState,
@@ -206,16 +207,31 @@ def _read_renewal(at: datetime, data: Data) -> list[Fact]:
 
 
 def _read_refund(state: RefundState, at: datetime, data: Data) -> list[Fact]:
-    # By its amount, if that is given; by `partial` otherwise.
+    line = _find_refunded_line(data)
+    is_full: bool | None = not data.partial
+    if data.amount is not None:  # which counts more than `partial`
+        is_full = None
+    elif line is not None and "partial" not in data.model_fields_set:
+        is_full = False
     refund = Refund(
-        id=data.refund_id or f"{data.order_id}/all",
+        id=data.refund_id or f"{data.order_id}/{'all' if line is None else line.name}",
         reported_at=at,
         state=state,
         orders=_named(data.order_id),
         amount=data.amount,
-        is_full=None if data.amount is not None else not data.partial,
+        is_full=is_full,
+        lines=() if line is None else (line,),
     )
     return [refund]
+
+
+def _find_refunded_line(data: Data) -> RefundedLine | None:
+    """Return the product that a refund names; not if it is an amount alone, or a part of no size."""
+    if data.external_id is None:
+        return None
+    if "quantity" in data.model_fields_set:
+        return RefundedLine(data.external_id, data.quantity)
+    return None if data.partial or data.amount is not None else RefundedLine(data.external_id)
 
 
 def _read_dispute(state: DisputeState, at: datetime, data: Data) -> list[Fact]:
@@ -297,10 +313,11 @@ def _plain(name: str) -> str:
 
 def _check_refund(type_: str, data: Data) -> None:
     """Refuse a refund that may be in part: what has no size revokes the whole order."""
-    is_sized = data.amount is not None or "partial" in data.model_fields_set
-    if data.refund_id is None and (data.amount is not None or data.partial):
+    counts = data.external_id is not None and "quantity" in data.model_fields_set
+    is_sized = data.amount is not None or not {"partial", "external_id"}.isdisjoint(data.model_fields_set)
+    if data.refund_id is None and (data.amount is not None or data.partial or counts):
         raise UnreadableDeliveryError(
-            "data.refund_id: Field required with amount or partial, because refunds of an order add up"
+            "data.refund_id: Field required with amount, partial or quantity: refunds of an order add up"
         )
     if type_ != _REFUNDED or is_sized:
         return

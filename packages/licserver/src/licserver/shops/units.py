@@ -28,6 +28,7 @@ class Unit:
     subscription: SubscriptionFacts | None = None
     issued: list[Issued] = field(default_factory=list)
     is_item: bool = False  # what it is for can change: it is an item of a subscription
+    refunded: int = 0  # how many of a line were refunded by name
     ordered: int | None = None  # of an item: how many its first order has sold of it
     is_described: bool = True  # by a fact; otherwise its licenses stay as they are
 
@@ -35,6 +36,11 @@ class Unit:
     def is_valid(self) -> bool:
         """Whether it has licenses that were not removed."""
         return any(license_.revoked not in {FEWER, REPLACED} for license_ in self.issued)
+
+    @property
+    def taken_back(self) -> int:
+        """How many are not paid any more; those of a subscription follow its periods."""
+        return 0 if self.subscription is not None or self.quantity is None else self.refunded
 
     @property
     def about(self) -> str:

@@ -22,10 +22,14 @@ from licserver.shops.facts import (
     Order,
     OrderReason,
     OrderState,
+    Refund,
+    RefundedLine,
+    RefundState,
     Subscription,
     SubscriptionState,
 )
 from licserver.shops.reading import (
+    MOST,
     NO_OPTIONS,
     Amount,
     Delivery,
@@ -77,15 +81,38 @@ class _Line(ShopObject):
         return Line(self.id, ids, variation or product or None, self.quantity)
 
 
-class _Refund(ShopObject):
-    total: Amount
-
-
 class _Meta(ShopObject):
     key: str
     value: Any = None
 
 
+class _RefundedLine(ShopObject):
+    quantity: Any = None
+    meta_data: tuple[_Meta, ...] = ()
+
+    def find_line(self) -> RefundedLine | None:
+        """Return what it takes back of a line; None if that is no whole number of copies, but an amount."""
+        ids = (str(meta.value) for meta in self.meta_data if meta.key == _REFUNDED_LINE)
+        id_ = next((value for value in ids if _ID.fullmatch(value)), None)
+        count = self.quantity
+        if id_ is None or not isinstance(count, int) or not count:
+            return None
+        return RefundedLine(id_, min(abs(count), MOST))
+
+
+class _Refund(ShopObject):
+    id: Id | None = None
+    total: Amount
+
+
+class _RefundObject(ShopObject):
+    id: Id
+    date_created_gmt: Instant
+    amount: Amount
+    line_items: tuple[_RefundedLine, ...] = ()
+
+
+_REFUNDED_LINE: Final = "_refunded_item_id"
 _RENEWAL: Final = "_subscription_renewal"
 _SWITCH: Final = "_subscription_switch"
 _RESUBSCRIPTION: Final = "_subscription_resubscribe"
@@ -188,6 +215,7 @@ def _read_order(order: _Order, options: ReadOptions) -> list[Fact]:
         paid_at = order.date_created_gmt or at
     reason, subscriptions = order.find_reason(options)
     refunded = sum((abs(refund.total) for refund in order.refunds), Decimal(0))
+    refund_ids = tuple(refund.id for refund in order.refunds if refund.id is not None)
     return [
         Order(
             id=order.id,
@@ -195,6 +223,7 @@ def _read_order(order: _Order, options: ReadOptions) -> list[Fact]:
             state=state,
             shop_state=order.status,
             reason=reason,
+            refund_ids=refund_ids,
             subscriptions=subscriptions,
             paid_at=paid_at,
             total=order.total,
@@ -260,13 +289,33 @@ def _read_subscription(subscription: _Subscription) -> list[Fact]:
     return facts
 
 
+class _Refunds(ShopObject):
+    all: list[_RefundObject]
+
+
+def _read_refund(refund: _RefundObject, order_id: str) -> Refund:
+    """Read a refund, which never changes; by amount alone it is of no line."""
+    return Refund(
+        id=refund.id,
+        reported_at=refund.date_created_gmt,
+        state=RefundState.MADE,
+        orders=(order_id,),
+        amount=abs(refund.amount),
+        lines=tuple(line for item in refund.line_items if (line := item.find_line()) is not None),
+    )
+
+
 def fetch_path(fetch: Fetch) -> str | None:
-    """Return the path of a subscription."""
+    """Return the path of a subscription, or of the refunds of an order."""
+    if fetch.kind == "refunds" and _ID.fullmatch(fetch.id):
+        return f"wp-json/wc/v3/orders/{fetch.id}/refunds?per_page=100"
     if fetch.kind == "subscription" and _ID.fullmatch(fetch.id):
         return f"wp-json/wc/v3/subscriptions/{fetch.id}"
     return None
 
 
-def read_fetched(_fetch: Fetch, body: bytes, _at: datetime) -> Sequence[Fact]:
-    """Read a subscription."""
+def read_fetched(fetch: Fetch, body: bytes, _at: datetime) -> Sequence[Fact]:
+    """Read a subscription, or the refunds of an order, whose own report lists only their amounts."""
+    if fetch.kind == "refunds":
+        return [_read_refund(refund, fetch.id) for refund in parse(_Refunds, {"all": load(body)}).all]
     return _read_subscription(parse(_Subscription, body))

@@ -56,6 +56,8 @@ class SaleService(Service):
         fetches = SaleReconciler(self._context, source, Report()).find_fetches(objects)
         shop = SHOPS[source.kind]
         fetchable = tuple(fetch for fetch in fetches if shop.fetch_path(fetch) is not None)
+        # If the API refuses the others, what is needed is known.
+        fetchable = tuple(fetch for fetch in fetchable if fetch.is_needed) or fetchable
         return (source.kind, key, source.url, source.is_test, fetchable) if fetchable else None
 
     def process(self, event_id: int, fetched: Sequence[Fact] = (), job: Job | None = None) -> bool:
@@ -77,9 +79,15 @@ class SaleService(Service):
             pass
         return job is not None
 
-    def start(self, event_id: int, fetched: Sequence[Fact] = (), job: Job | None = None) -> "DeliveryWork":
-        """Return the work of a delivery, as `process` does it, to be done a part at a time."""
-        return DeliveryWork(self._context, event_id, fetched, job)
+    def start(
+        self, event_id: int, fetched: Sequence[Fact] = (), job: Job | None = None, *, stays: bool = False
+    ) -> "DeliveryWork":
+        """Return the work of a delivery, as `process` does it, to be done a part at a time.
+
+        Args:
+            stays: Do what is known, and let the delivery wait for the rest.
+        """
+        return DeliveryWork(self._context, event_id, fetched, job, stays=stays)
 
 
 class _Progress(NamedTuple):
@@ -100,8 +108,11 @@ _TO_BE_CONTINUED: Final = _Progress(is_over=False)
 class DeliveryWork:
     """The work of a delivery, done in parts: others are served between them."""
 
-    def __init__(self, context: Context, event_id: int, fetched: Sequence[Fact], job: Job | None) -> None:
+    def __init__(
+        self, context: Context, event_id: int, fetched: Sequence[Fact], job: Job | None, *, stays: bool
+    ) -> None:
         self._context, self._event_id, self._fetched, self._job = context, event_id, fetched, job
+        self._stays = stays
         self._report, self._is_large = Report(), False
         self._plan: LargePlan | None = None
 
@@ -128,7 +139,7 @@ class DeliveryWork:
             self._plan = self._make_plan()
         with self._context.transaction() as tx:
             progress = self._apply(tx)
-            if self._job is not None and progress.is_over and not progress.problem:
+            if self._job is not None and progress.is_over and not progress.problem and not self._stays:
                 tx.repositories.queue.finish(self._job, tx.now())
         return progress
 
@@ -161,6 +172,8 @@ class DeliveryWork:
             self._is_large = True
             return _TO_BE_CONTINUED
         problem = reconciler.problem()
+        if self._stays and not problem:
+            return _Progress(is_over=True)
         state, reason = (DEAD, problem) if problem else (DONE, str(self._report))
         reason = "; ".join(filter(None, (reason, load_note(event))))
         sales.set_event(event.id, state, reason, tx.now())
