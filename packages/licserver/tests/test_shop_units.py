@@ -88,6 +88,27 @@ def test_an_item_is_matched_by_the_best_that_fits() -> None:
     assert match([gone], item("a"))[0] == {"line:5/3": "a"}
 
 
+def test_licenses_that_were_removed_are_not_revived_beside_valid_ones() -> None:
+    """By what is sold, by the product of the licenses, and by an id that both share."""
+    order = sold_by()
+
+    def pair(sold: str) -> list[Unit]:
+        removed = issued(1, item=sold, revoked=FEWER)
+        valid = issued(2, "line:5/2", item=sold)
+        units = [
+            Unit("line:5/1", issued=[removed], order=order),
+            Unit("line:5/2", issued=[valid], order=order),
+        ]
+        for unit in units:
+            unit.sold, unit.ids = sold, (sold, "group")
+        return units
+
+    assert match(pair("a"), item("a"))[0] == {"line:5/2": "a"}
+    assert match(pair("a"), item("b"), product="app")[0] == {"line:5/2": "b"}
+    shared = Line(None, ("b", "group"), "b", 1)
+    assert match(pair("a"), shared)[0] == {"line:5/2": "b"}
+
+
 def test_an_item_without_a_product_matches_none_of_two() -> None:
     """Two units without a product are not the same for it."""
     units = [Unit(f"line:5/{place}", order=sold_by(), issued=[issued(1)]) for place in (1, 2)]
