@@ -1,12 +1,37 @@
-"""How often a customer frees a slot (D-218), and how that is answered."""
+"""How often a customer frees or moves a slot (D-218, D-332), and how that is answered."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from licserver.domain.moves import Move, counted_moves, next_move
-from licserver.domain.records import Environment
+from licserver.domain.moves import (
+    KEPT_RECORDS,
+    UNKNOWN_KEY,
+    Computer,
+    ComputerList,
+    Move,
+    MoveRecord,
+    MoveRefusal,
+    RefusedMove,
+    counted_moves,
+    evaluate_license,
+    evaluate_move,
+    find_moved_to,
+    group_computers,
+    mask_domain,
+    next_move,
+    superseded_records,
+)
+from licserver.domain.records import Activation, Environment, LicenseState, Machine
+from licserver.protocol.moves import (
+    ListRequest,
+    MoveRequest,
+    list_response,
+    move_response,
+    parse_list,
+    parse_move,
+)
 from licserver.protocol.public_api import (
     DeactivateRequest,
     InvalidRequest,
@@ -104,3 +129,174 @@ def test_an_app_gets_the_state_of_its_slot():
         (403, {"error": "too_many_moves", "message": "No.", "retry_at": "2026-06-15T00:00:00Z"}),
         (403, {"error": "not_allowed", "message": "No.", "retry_at": None}),
     ]
+
+
+# --- computers (D-332) ------------------------------------------------------------------------
+
+
+def activation(environment, seen=None, label=None, held=None):
+    """Return an activation of two days ago, last seen some days ago."""
+    last_seen_at = None if seen is None else days_ago(seen)
+    return Activation(environment, days_ago(2), last_seen_at, label, None, held and days_ago(held))
+
+
+def computer(domain="a", held=None):
+    """Return a computer."""
+    return Computer(domain, None, NOW, held and days_ago(held), frozenset({Environment(domain, "192.0.2.1")}))
+
+
+def test_environments_of_one_domain_are_one_computer():
+    """Its newest label, its last day, and the end of its last file; the newest computer is first."""
+    at_home, abroad = Environment("laptop", "192.0.2.1"), Environment("laptop", "192.0.2.2")
+    laptop = [activation(at_home, 5, "old", held=-3), activation(abroad, 1, held=-1)]
+    assert group_computers([activation(A), *laptop]) == [
+        Computer("laptop", "old", days_ago(1), days_ago(-3), frozenset({at_home, abroad})),
+        Computer("a.example", None, days_ago(2), None, frozenset({A})),
+    ]
+    assert group_computers([activation(B, 1, "B"), activation(A, 1)])[0].domain == "b.example"
+    assert group_computers([]) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "allowed", "reason"),
+    [
+        (LicenseState.REVOKED, 0, MoveRefusal.REVOKED),
+        (LicenseState.EXPIRED, 0, MoveRefusal.EXPIRED),
+        (LicenseState.ACTIVE, 0, MoveRefusal.NOT_ALLOWED),
+        (LicenseState.ACTIVE, 1, None),
+    ],
+)
+def test_only_a_valid_license_is_listed_and_moved(state, allowed, reason):
+    """And not if the product leaves it to support."""
+    assert evaluate_license(state, allowed) == (reason and RefusedMove(reason))
+
+
+def test_a_move_needs_a_computer_without_a_file_and_a_move_that_is_left():
+    """Each refusal names when it is possible, if that is known."""
+    used_up = [move(29, B)]
+    assert evaluate_move(None, used_up, 1, NOW) == RefusedMove(MoveRefusal.COMPUTER_NOT_FOUND)
+    held = computer(held=-3)
+    assert evaluate_move(held, used_up, 1, NOW) == RefusedMove(MoveRefusal.FILE_HELD, days_ago(-3))
+    over = computer(held=3)
+    assert evaluate_move(over, used_up, 1, NOW) == RefusedMove(MoveRefusal.TOO_MANY, days_ago(-1))
+    assert evaluate_move(over, used_up, 2, NOW) == over
+
+
+def record(at, domain, to_domain):
+    """Return the record of a move, some days ago."""
+    return MoveRecord(days_ago(at), domain, None, to_domain, None)
+
+
+def test_a_computer_learns_of_the_newest_move_that_took_its_slot():
+    """Not of moves of others."""
+    first, second = record(9, "a", "b"), record(2, "a", "c")
+    assert find_moved_to([second, first, record(1, "b", "a")], "a") == second
+    assert find_moved_to([first], "b") is None
+
+
+def test_two_computers_in_turns_leave_few_records():
+    """A third one still learns where its slot went, which was before all of these."""
+    records = [record(29, "c", "a")]
+    for turn in range(100):
+        records.append(record(20 - turn / 10, *("ab" if turn % 2 else "ba")))
+        gone = superseded_records(records)
+        records = [kept for kept in records if kept not in gone]
+    assert len(records) == KEPT_RECORDS + 1
+    assert record(29, "c", "a") in records
+    assert superseded_records([record(day, f"{day}", "x") for day in range(29)]) == []
+
+
+@pytest.mark.parametrize(
+    ("domain", "masked"),
+    [("9f1c2b3a4d5e6f708192a3b4c5d6d7e8", "9f1c…d7e8"), ("sixteen-chars.eu", "sixt…s.eu"), ("laptop", "l…")],
+)
+def test_a_masked_domain_cannot_be_called_with(domain, masked):
+    """Half of a short one would be enough to guess the rest."""
+    assert mask_domain(domain) == masked
+
+
+def test_a_list_request_is_as_one_to_deactivate():
+    """The key is in no repr."""
+    request = parse_list(b'{"license_key": "CP-X", "domain": "https://A.example/"}')
+    assert request == ListRequest("CP-X", "a.example")
+    assert "CP-X" not in repr(request)
+    wrong = parse_list(b"{}")
+    assert isinstance(wrong, InvalidRequest)
+    assert [*wrong.errors] == ["license_key", "domain"]
+
+
+def test_a_move_request_names_the_computer_and_may_name_its_own():
+    """An unusable label is ignored, as in a verify."""
+    body = {
+        "license_key": "CP-X",
+        "domain": "A.example",
+        "ip": "192.0.2.1",
+        "from": "ab" * 16,
+        "label": " L ",
+    }
+    request = parse_move(json.dumps(body).encode())
+    assert request == MoveRequest("CP-X", "a.example", b"\xab" * 16, Machine("L"))
+    assert "CP-X" not in repr(request)
+    unnamed = parse_move(json.dumps(body | {"label": 5}).encode())
+    assert isinstance(unnamed, MoveRequest)
+    assert unnamed.machine is None
+    wrong = parse_move(json.dumps(body | {"from": "AB" * 16, "ip": "x"}).encode())
+    assert isinstance(wrong, InvalidRequest)
+    assert wrong.errors == {
+        "ip": ["The ip field must be a valid IP address."],
+        "from": ["The from field must be 32 lower-case hexadecimal digits."],
+    }
+
+
+def test_a_list_has_what_a_person_recognises():
+    """Neither domains nor addresses; a file that is over does not count."""
+    computers = [
+        (b"\1" * 16, computer("laptop")._replace(label="Anna's")),
+        (b"\2" * 16, computer("9f1c2b3a4d5e6f70", held=-3)),
+        (b"\3" * 16, computer("old", held=3)),
+    ]
+    moved = MoveRecord(days_ago(2), "old", None, "laptop", "Anna's")
+    response = list_response(ComputerList(3, 3, computers, 0, days_ago(-1), moved), "laptop", NOW)
+    row = {"last_seen": "2026-06-15", "is_this": False, "can_move": True, "retry_at": None}
+    file = {"can_move": False, "retry_at": "2026-06-18T00:00:00Z"}
+    assert (response.status, json.loads(response.content)) == (
+        200,
+        {
+            "slots": 3,
+            "used": 3,
+            "moves_left": 0,
+            "retry_at": "2026-06-16T00:00:00Z",
+            "computers": [
+                {"id": "01" * 16, "name": "Anna's", "masked": "l…", **row, "is_this": True},
+                {"id": "02" * 16, "name": None, "masked": "9f1c…6f70", **row, **file},
+                {"id": "03" * 16, "name": None, "masked": "o…", **row},
+            ],
+            "moved_to": {"name": "Anna's", "masked": "l…", "on": "2026-06-13"},
+        },
+    )
+    alone = json.loads(list_response(ComputerList(None, 0, [], 3, None, None), "laptop", NOW).content)
+    assert (alone["slots"], alone["retry_at"], alone["moved_to"]) == (None, None, None)
+    assert list_response(UNKNOWN_KEY, "laptop", NOW) == unknown_key_response()
+
+
+def test_an_app_learns_whether_the_license_was_moved():
+    """And why not, and when it can be."""
+    moved = move_response(computer("laptop"))
+    assert json.loads(moved.content) == {"moved": True, "from": {"name": None, "masked": "l…"}}
+    assert json.loads(move_response(None).content) == {"moved": False}
+    refusals = {}
+    for reason in MoveRefusal:
+        is_timed = reason in {MoveRefusal.FILE_HELD, MoveRefusal.TOO_MANY}
+        response = move_response(RefusedMove(reason, days_ago(-1) if is_timed else None))
+        body = json.loads(response.content)
+        assert ("2026-06-16" in body["message"]) == is_timed
+        refusals[body["error"]] = response.status, body.get("retry_at", "absent")
+    assert refusals == {
+        "invalid_license": (401, "absent"),
+        "license_revoked": (403, "absent"),
+        "license_expired": (401, "absent"),
+        "not_allowed": (403, None),
+        "computer_not_found": (404, "absent"),
+        "file_held": (403, "2026-06-16T00:00:00Z"),
+        "too_many_moves": (403, "2026-06-16T00:00:00Z"),
+    }

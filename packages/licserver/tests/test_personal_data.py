@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -63,7 +64,7 @@ def fill(column: sa.Column[Any], world: Any, number: int) -> Any:
             return connection.scalar(sa.select(key.column).limit(1))
     match type_:
         case sa.DateTime():
-            return world.clock()
+            return world.clock() + timedelta(microseconds=number if column.primary_key else 0)
         case sa.Date():
             return world.clock().date()
         case sa.Boolean():

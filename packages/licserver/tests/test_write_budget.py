@@ -21,6 +21,7 @@ from licserver.database.repositories.webhooks import EVENTS, SubscribedEvents
 from licserver.database.tables import metadata
 from licserver.database.tables.events import jobs
 from licserver.database.tables.licenses import rollbacks, seats
+from licserver.domain.moves import KEPT_RECORDS
 from licserver.domain.records import Environment
 from licserver.domain.seats import SeatRefusal, SeatRequest
 from licserver.errors import TooManyMovesError
@@ -85,6 +86,15 @@ class Customer:
             except TooManyMovesError:
                 return
 
+    def move_to_and_fro(self):
+        """Two computers in turns, each by a move in the app."""
+        self.verify("laptop")
+        self.verify("tablet")
+        for domain in ("desktop", "laptop"):
+            listed = self.services.moves.list_computers(self.key, domain)
+            source = next(id_ for id_, computer in listed.computers if computer.domain != "tablet")
+            self.services.moves.move(self.key, Environment(domain, "192.0.2.1"), source)
+
     def show_key(self):
         """On the page."""
         self.services.licenses.reveal(self.license.id.hex())
@@ -147,6 +157,7 @@ LOOPS = [
     (Customer.sign_in_and_out, 1),
     (Customer.hold_and_release, 1),
     (Customer.take_and_take_back, ENDED_KEPT + 1),
+    (Customer.move_to_and_fro, KEPT_RECORDS // 2),
     (Customer.issue_file, 1),
     (Customer.be_refused, 2 * KEPT_PER_LICENSE + 1),
     (Customer.ask_for_a_code, 3),

@@ -499,6 +499,11 @@ class Settings(BaseSettings):
         return (self.base_url or "").startswith("https:")
 
     @property
+    def mails_activations(self) -> bool:
+        """Whether customers get a mail about a newly activated computer."""
+        return self.mail_host is not None and self.mail_activations
+
+    @property
     def database(self) -> str:
         """The SQLAlchemy URL; may contain a password, so never print it."""
         if self.database_url is not None:

@@ -39,6 +39,17 @@ class Machine(NamedTuple):
     app_version: str | None = None
 
 
+class Activation(NamedTuple):
+    """A slot that is taken; `last_seen_at` is stored once a day, with what the machine's app sends then."""
+
+    environment: Environment
+    activated_at: datetime
+    last_seen_at: datetime | None
+    label: str | None = None
+    app_version: str | None = None
+    offline_until: datetime | None = None
+
+
 class EnvironmentMatch(NamedTuple):
     """The match of an environment: whether its domain and its address are known."""
 
@@ -177,6 +188,7 @@ class Product(NamedTuple):
     minimum_version: str | None = None  # below it an installation is no longer supported
     public_feed: bool = False  # other updaters need no license (`web.feeds`)
     after_support: AfterSupport = AfterSupport.NONE
+    idle_days: int = 0  # a new computer gets the slot of one that was not seen for so long; 0 for never
     covered: tuple[CoveredReleases, ...] = ()  # with `AfterSupport.COVERED`, the earliest first
     fixes: tuple[Release, ...] = ()  # security releases for the channels and the platform of a request
 

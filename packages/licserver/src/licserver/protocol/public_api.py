@@ -161,7 +161,8 @@ def read_domain(value: Any) -> str:
         raise InvalidFieldError(f"{error}.") from None
 
 
-def _ip(value: Any) -> str:
+def read_ip(value: Any) -> str:
+    """Parse a field with an address."""
     text = read_text(value)
     if parse_ip(text) is None:
         raise InvalidFieldError("must be a valid IP address.")
@@ -169,7 +170,7 @@ def _ip(value: Any) -> str:
 
 
 # Any text passes as a license key here: `evaluate_verify` refuses other formats with 403.
-_VERIFY_FIELDS: Final = {"license_key": read_text, "domain": read_domain, "ip": _ip}
+_VERIFY_FIELDS: Final = {"license_key": read_text, "domain": read_domain, "ip": read_ip}
 _DEACTIVATE_FIELDS: Final = {"license_key": read_text, "domain": read_domain}
 _UPDATE_FIELDS: Final = {
     "license_key": read_text,

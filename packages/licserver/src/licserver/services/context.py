@@ -100,6 +100,8 @@ class Context:
         """Write events, as `add_events`."""
         if events:
             types = self.repositories.webhooks.subscribed_types()
+            if self.settings.mails_activations:
+                types |= {EventType.ACTIVATION_CREATED}
             self.repositories.webhooks.add_events(event for event in events if event.type in types)
 
     def write_audit(self, action: str, *objects: tuple[str, str], **details: Any) -> None:

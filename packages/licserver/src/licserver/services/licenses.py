@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from licserver.database.repositories.licenses import Activation
 from licserver.domain.decisions import (
     generate_license_key,
     is_below,
@@ -14,7 +13,7 @@ from licserver.domain.decisions import (
     mask_key,
 )
 from licserver.domain.environments import is_printable
-from licserver.domain.records import TERMS, Environment, IssuedLicense, LicenseTerms, Product
+from licserver.domain.records import TERMS, Activation, Environment, IssuedLicense, LicenseTerms, Product
 from licserver.domain.text import KeyPart, find_reference
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.protocol.webhooks import EventType

@@ -192,7 +192,7 @@ class MailService:
 
         The mail does not name the computer: an app may send any text as its domain.
         """
-        if not (self.is_on and self._context.settings.mail_activations):
+        if not self._context.settings.mails_activations:
             return False
         license_hash, counts = self._context.vault.pseudonym("new computers", license_id.hex()), self._counts
         if counts.add(license_hash, self._context.now().date()) > _COMPUTERS_OF_DAY:

@@ -1,12 +1,27 @@
-"""Moves: slots that customers free by themselves, a few times in 30 days."""
+"""Moves: slots that customers free or move to another computer by themselves, a few times in 30 days."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from licserver.database.repositories.webhooks import NewEvent
-from licserver.domain.moves import Move, counted_moves, next_move
-from licserver.domain.records import Environment, IssuedLicense
+from licserver.database.repositories.webhooks import NewEvent, activation_event
+from licserver.domain.decisions import Valid, evaluate_verify, license_state
+from licserver.domain.moves import (
+    UNKNOWN_KEY,
+    Computer,
+    ComputerList,
+    Move,
+    MoveRecord,
+    RefusedMove,
+    counted_moves,
+    evaluate_license,
+    evaluate_move,
+    find_moved_to,
+    group_computers,
+    next_move,
+    superseded_records,
+)
+from licserver.domain.records import Environment, IssuedLicense, Machine
 from licserver.errors import (
     HeldOfflineError,
     NotFoundError,
@@ -14,14 +29,18 @@ from licserver.errors import (
 )
 from licserver.protocol.webhooks import EventType, derive_event_id
 from licserver.services.context import Context, Service
-from licserver.services.license_lookups import audit_object, event_data, find_license
+from licserver.services.license_lookups import audit_object, event_data, find_by_key, find_license
 from licserver.services.products import find_product
 
+MAX_COMPUTERS: Final = 100
+"""Computers of a license that its customer can list and move, those seen last."""
+
 _INSTANT: Final = timedelta(microseconds=1)  # what databases distinguish
+_NO_MACHINE: Final = Machine()
 
 
 class MoveService(Service):
-    """Frees slots on behalf of a license's customer."""
+    """Frees and moves slots on behalf of a license's customer."""
 
     def list_moves_left(self, licenses: Sequence[tuple[IssuedLicense, int]]) -> list[int]:
         """Return the moves that are left now, of licenses each with the number that its product allows."""
@@ -66,6 +85,59 @@ class MoveService(Service):
         if domain not in {activation.environment.domain for activation in active}:
             self._free(license_, lambda environment: environment.domain != domain)
 
+    def list_computers(self, key: str, domain: str) -> ComputerList | RefusedMove:
+        """Return the computers that hold slots, as the one with a domain sees them (D-332)."""
+        context, now = self._context, self._context.now()
+        license_ = find_by_key(context, key)
+        if license_ is None:
+            return UNKNOWN_KEY
+        if (refusal := _refuse(context, license_)) is not None:
+            return refusal
+        licenses, moves = context.repositories.licenses, context.repositories.moves
+        latest = licenses.list_latest_activations(license_.id, MAX_COMPUTERS)
+        computers = [(self._id(license_, computer.domain), computer) for computer in group_computers(latest)]
+        allowed, (counted, _) = _allowed(context, license_), _counted(context, license_)
+        at = next_move(counted, allowed, now)
+        moved_to = find_moved_to(moves.list_records(license_.id), domain)
+        if moved_to is not None and licenses.has_slot(license_.id, domain):
+            moved_to = None
+        left = max(0, allowed - len(counted))
+        return ComputerList(
+            license_.slots, license_.slots_used, computers, left, None if at == now else at, moved_to
+        )
+
+    def move(
+        self, key: str, environment: Environment, computer_id: bytes, machine: Machine | None = None
+    ) -> Computer | RefusedMove | None:
+        """Free the slots of a computer, and give one to an environment (D-333).
+
+        Args:
+            computer_id: As `list_computers` returned it.
+
+        Returns:
+            The computer that lost its slots, or why none did; None if the environment has a slot already.
+        """
+        with self._context.transaction() as tx:
+            license_, now = find_by_key(tx, key, locked=True), tx.now()
+            if license_ is None:
+                return UNKNOWN_KEY
+            if (refusal := _refuse(tx, license_)) is not None:
+                return refusal
+            licenses = tx.repositories.licenses
+            verify = evaluate_verify(key, licenses.find_snapshot(license_.id, environment), environment, now)
+            if isinstance(verify, Valid) and not verify.takes_slot:
+                return None
+            latest = group_computers(licenses.list_latest_activations(license_.id, MAX_COMPUTERS))
+            meant = (computer for computer in latest if self._id(license_, computer.domain) == computer_id)
+            moves = _counted(tx, license_)
+            verdict = evaluate_move(next(meant, None), moves[0], _allowed(tx, license_), now)
+            if isinstance(verdict, Computer):
+                _hand_over(tx, license_, verdict, environment, machine or _NO_MACHINE, moves)
+        return verdict
+
+    def _id(self, license_: IssuedLicense, domain: str) -> bytes:
+        return self._context.vault.pseudonym("computer", f"{license_.id.hex()} {domain}")
+
     def _free(self, license_: IssuedLicense, is_meant: Callable[[Environment], bool]) -> int:
         with self._context.transaction() as tx:
             current = find_license(tx, license_.id.hex(), locked=True)
@@ -84,18 +156,59 @@ class MoveService(Service):
             counted, uncounted = _counted(tx, current)
             if (at := next_move(counted, allowed, now)) != now:
                 raise _refusal(allowed, at)
-            for environment in meant:
-                tx.repositories.licenses.remove_activation(current.id, environment)
-            # Each move needs a different instant: the clock may repeat an instant, or go back.
-            latest = max((move.at for move in (*counted, *uncounted)), default=now - _INSTANT)
-            move = Move(max(now, latest + _INSTANT), frozenset(meant))
-            tx.repositories.moves.replace(current.id, uncounted, move)
-            places = [f"{environment.domain} {environment.ip}" for environment in sorted(meant)]
-            tx.write_repeatable_audit("license.move", audit_object(current), *places[:1], freed=len(meant))
-            type_, data = EventType.ACTIVATION_FREED, event_data(current, freed=len(meant))
-            event_id = derive_event_id(type_, data["license_id"], *places, now.date().isoformat())
-            tx.add_new_events(NewEvent(type_, now, data, event_id))
+            _release(tx, current, meant, (counted, uncounted), now)
         return len(meant)
+
+
+def _allowed(context: Context, license_: IssuedLicense) -> int:
+    return find_product(context, license_.product_slug).customer_moves
+
+
+def _refuse(context: Context, license_: IssuedLicense) -> RefusedMove | None:
+    return evaluate_license(license_state(license_, context.now()), _allowed(context, license_))
+
+
+def _hand_over(
+    tx: Context,
+    license_: IssuedLicense,
+    source: Computer,
+    environment: Environment,
+    machine: Machine,
+    moves: tuple[list[Move], list[Move]],
+) -> None:
+    """Free all slots of a computer, and give one to an environment; the number in use does not grow."""
+    now, repositories = tx.now(), tx.repositories
+    at = _release(tx, license_, source.environments, moves, now)
+    repositories.licenses.add_activation(license_.id, environment, now, machine)
+    tx.add_new_events(activation_event(license_.id, environment, now))
+    if source.domain == environment.domain:
+        return  # its address has changed: nothing to report to another computer
+    record = MoveRecord(at, source.domain, source.label, environment.domain, machine.label)
+    records = [*repositories.moves.list_records(license_.id), record]
+    repositories.moves.add_record(license_.id, record, superseded_records(records))
+
+
+def _release(
+    tx: Context,
+    license_: IssuedLicense,
+    meant: Collection[Environment],
+    moves: tuple[list[Move], list[Move]],
+    now: datetime,
+) -> datetime:
+    """Free the slots of some environments as one move; return its instant, which no other move has."""
+    counted, uncounted = moves
+    for environment in meant:
+        tx.repositories.licenses.remove_activation(license_.id, environment)
+    # Each move needs a different instant: the clock may repeat an instant, or go back.
+    latest = max((move.at for move in (*counted, *uncounted)), default=now - _INSTANT)
+    move = Move(max(now, latest + _INSTANT), frozenset(meant))
+    tx.repositories.moves.replace(license_.id, uncounted, move)
+    places = [f"{environment.domain} {environment.ip}" for environment in sorted(meant)]
+    tx.write_repeatable_audit("license.move", audit_object(license_), *places[:1], freed=len(meant))
+    type_, data = EventType.ACTIVATION_FREED, event_data(license_, freed=len(meant))
+    event_id = derive_event_id(type_, data["license_id"], *places, now.date().isoformat())
+    tx.add_new_events(NewEvent(type_, now, data, event_id))
+    return move.at
 
 
 def _counted(context: Context, license_: IssuedLicense) -> tuple[list[Move], list[Move]]:

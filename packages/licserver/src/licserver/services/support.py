@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from licserver.database.repositories.licenses import Activation
 from licserver.database.repositories.statistics import KEPT_PER_LICENSE, Refusal
 from licserver.domain.decisions import add_year, generate_license_key, mask_key
-from licserver.domain.records import IssuedLicense
+from licserver.domain.records import Activation, IssuedLicense
 from licserver.errors import ConflictError, InvalidInputError
 from licserver.services.context import Service
 from licserver.services.license_lookups import audit_object, find_by_email, find_license, fold_email

@@ -72,8 +72,8 @@ def create_app(
     """
     settings = services.settings
     app = _create_root(settings, meter, HostNames(settings.base_url, settings.allowed_hosts))
-    is_mailed = services.mail.is_on and services.settings.mail_activations
-    always = [EventType.ACTIVATION_CREATED] if is_mailed else []  # for mail to customers
+    # For mail to customers.
+    always = [EventType.ACTIVATION_CREATED] if settings.mails_activations else []
     subscribed = SubscribedEvents(services.repositories.webhooks, always)
     app[QUERIES] = queries = PublicQueries(BatchStore(services.database, subscribed))
     app[STATISTICS] = statistics = StatisticsCounter(

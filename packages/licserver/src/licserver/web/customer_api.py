@@ -1,4 +1,4 @@
-"""The public endpoints beside verify and update check: deactivation, trials, seats, uses, rollbacks.
+"""The public endpoints beside verify and update check: deactivation, moves, trials, seats, uses, rollbacks.
 
 `CustomerEndpoints.endpoints` lists them: each parses a body, and returns a response or a `Miss`. One frame
 around all reads the body, limits misses, and sends.
@@ -21,14 +21,15 @@ from licserver.database.hot_path.lookups import Lookup
 from licserver.domain import decisions
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.entitlements import resolve_stored
+from licserver.domain.moves import UNKNOWN_KEY
 from licserver.domain.records import Environment
 from licserver.domain.seats import GrantedSeat, NoSeat, SeatRefusal
 from licserver.domain.trials import TrialRefusal
 from licserver.errors import NotFoundError, StoreUnavailableError, TooManyMovesError
-from licserver.protocol import public_api, rollbacks, seats, trials, uses
+from licserver.protocol import moves, public_api, rollbacks, seats, trials, uses
 from licserver.protocol.public_api import ApiResponse, InvalidRequest
 from licserver.protocol.uses import ConsumeRefusal
-from licserver.security.redaction import mask
+from licserver.security.redaction import mask, mask_machine
 from licserver.services.context import CUSTOMER
 from licserver.services.installation import Services
 from licserver.services.uses import OtherUseError, QuotaExceededError
@@ -87,6 +88,8 @@ class CustomerEndpoints:
             public_api.DEACTIVATE_PATH: CustomerEndpoint(
                 public_api.parse_deactivate, self._threaded(self._deactivate), is_signed=False
             ),
+            moves.COMPUTERS_PATH: CustomerEndpoint(moves.parse_list, self._threaded(self._list_computers)),
+            moves.MOVE_PATH: CustomerEndpoint(moves.parse_move, self._threaded(self._move)),
             trials.TRIAL_PATH: CustomerEndpoint(trials.parse_trial, self._threaded(self._start_trial)),
             seats.SEAT_PATH: CustomerEndpoint(seats.parse_seat, self._threaded(self._hold_seat)),
             uses.CONSUME_PATH: CustomerEndpoint(uses.parse_consume, self._consume),
@@ -127,6 +130,18 @@ class CustomerEndpoints:
         except NotFoundError:  # deleted meanwhile
             return Miss(public_api.unknown_key_response(), call.domain)
         return public_api.deactivated_response(freed)
+
+    def _list_computers(self, call: moves.ListRequest, _client: ClientAddress) -> ApiResponse | Miss:
+        result = self._services.moves.list_computers(call.license_key, call.domain)
+        response = moves.list_response(result, call.domain, self._services.now())
+        return Miss(response, call.domain) if result == UNKNOWN_KEY else response
+
+    def _move(self, call: moves.MoveRequest, client: ClientAddress) -> ApiResponse | Miss:
+        environment = Environment(call.domain, client.ip)
+        machine = call.machine and mask_machine(call.machine, call.license_key)
+        result = self._services.moves.move(call.license_key, environment, call.computer_id, machine)
+        response = moves.move_response(result)
+        return Miss(response, call.domain) if result == UNKNOWN_KEY else response
 
     def _start_trial(self, call: trials.TrialRequest, client: ClientAddress) -> ApiResponse | Miss:
         result = self._services.trials.start(call.slug, call.machine, client.counted, call.domain)

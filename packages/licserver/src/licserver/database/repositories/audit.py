@@ -22,9 +22,11 @@ from licserver.database.tables.licenses import (
     audit,
     facts,
     licenses,
+    move_records,
     moves,
     refusals,
     seats,
+    shared_licenses,
     slot_moves,
 )
 from licserver.domain.moves import MOVES_COUNT_FOR
@@ -249,8 +251,13 @@ class Retention(Repository):
         with self._writing() as connection:
             delete_old_attempts(connection, now)
         self._delete(known_addresses, known_addresses.c.last_used_at < now - ADDRESS_KEPT)
-        for table in (moves, slot_moves):
-            self._delete(table, table.c.freed_at < now - MOVES_COUNT_FOR)
+        for column in (
+            moves.c.freed_at,
+            slot_moves.c.freed_at,
+            move_records.c.moved_at,
+            shared_licenses.c.marked_at,
+        ):
+            self._delete(column.table, column < now - MOVES_COUNT_FOR)
         self._delete(seats, seats.c.expires_at <= now)
         self._delete(refusals, refusals.c.last_at < now - REFUSALS_KEPT)
         self._delete(failed_logins, failed_logins.c.day < now.date() - timedelta(days=1))

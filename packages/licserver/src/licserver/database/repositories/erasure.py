@@ -31,6 +31,10 @@ _BLANKED: Final = {
 """What is removed of a license that stays, besides each text with the address. Its slots go on holding."""
 
 
+_HISTORY: Final = (licenses.refusals, licenses.move_records)
+"""Tables of which rows about a license that stays are deleted: they have computers that need no slot."""
+
+
 class PersonEraser(NamedTuple):
     """What to erase, and how.
 
@@ -54,7 +58,7 @@ class PersonEraser(NamedTuple):
         license_id = _license_of(table, row)
         if license_id in self.ids and license_id not in self.kept:
             return table is not licenses.trials  # the machine stays known: it has had its trial
-        return table.name in _REMOVED or (license_id in self.ids and table is licenses.refusals)
+        return table.name in _REMOVED or (license_id in self.ids and table in _HISTORY)
 
     def _changes(self, table: sa.Table, row: Row) -> dict[str, Any]:
         """Return the new values of a row that stays."""

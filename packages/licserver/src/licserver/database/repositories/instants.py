@@ -74,7 +74,8 @@ _STARTS: Final = """
     tokens.last_used_on sessions.last_used_at second_factors.created_at second_factors.failed_at
     known_addresses.last_used_at receipts.created_at webhook_endpoints.failing_since
     releases.rollout_started_at releases.rollout_paused_at refusals.first_at refusals.last_at
-    trials.started_at moves.freed_at slot_moves.freed_at
+    trials.started_at moves.freed_at slot_moves.freed_at move_records.moved_at
+    shared_licenses.marked_at shared_licenses.announced_at
     sale_problems.mailed_at
 """
 

@@ -31,23 +31,12 @@ from licserver.database.tables.access import account_sessions
 from licserver.database.tables.licenses import activations, license_words, licenses, products
 from licserver.database.tables.sales import sale_sources, sale_subscriptions
 from licserver.domain.entitlements import dump, load
-from licserver.domain.records import LISTS, Environment, IssuedLicense, LicenseSnapshot, Machine
+from licserver.domain.records import LISTS, Activation, Environment, IssuedLicense, LicenseSnapshot, Machine
 from licserver.domain.text import extract_words
 
 IMPORT_LOCK: Final = (0x6C696373, 1)
 """An advisory lock of PostgreSQL: shared while a license of a subscription is issued or a subscription
 ends, exclusive while an import is moved in."""
-
-
-class Activation(NamedTuple):
-    """A slot that is taken; `last_seen_at` is stored once a day, with what the machine's app sends then."""
-
-    environment: Environment
-    activated_at: datetime
-    last_seen_at: datetime | None
-    label: str | None = None
-    app_version: str | None = None
-    offline_until: datetime | None = None
 
 
 class SubscriptionLicenses(NamedTuple):
@@ -143,6 +132,22 @@ class LicenseRepository(Repository):
     def list_activations(self, license_id: bytes) -> list[Activation]:
         """Load a license's activations, in the order in which they took their slots."""
         return list(map(_read_activation, self._all(_ACTIVATIONS, license=license_id)))
+
+    def list_latest_activations(self, license_id: bytes, domains: int) -> list[Activation]:
+        """Load all activations of the domains that were seen last."""
+        seen = func.max(func.coalesce(activations.c.last_seen_at, activations.c.activated_at))
+        of_license = activations.c.license_id == license_id
+        latest = select(activations.c.domain).where(of_license).group_by(activations.c.domain)
+        latest = latest.order_by(seen.desc(), activations.c.domain.desc()).limit(domains)
+        statement = select(activations).where(of_license, activations.c.domain.in_(latest))
+        return list(map(_read_activation, self._all(statement)))
+
+    def has_slot(self, license_id: bytes, domain: str) -> bool:
+        """Return whether a domain holds a slot of a license."""
+        statement = select(activations.c.ip).where(
+            matching(activations, license_id=license_id, domain=domain)
+        )
+        return self._first(statement.limit(1)) is not None
 
     def list_activations_page(
         self, license_id: bytes, after: tuple[str, str] | None, limit: int

@@ -1,4 +1,4 @@
-"""Slots that customers have freed."""
+"""Slots that customers have freed, and which computer got them."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -7,17 +7,18 @@ from typing import Final
 from sqlalchemy import bindparam, delete, insert, select
 
 from licserver.database.repositories.base import Repository, matching
-from licserver.database.tables.licenses import slot_moves
-from licserver.domain.moves import Move
+from licserver.database.tables.licenses import move_records, slot_moves
+from licserver.domain.moves import Move, MoveRecord
 from licserver.domain.records import Environment
 
 _OF_LICENSES: Final = select(slot_moves).where(
     slot_moves.c.license_id.in_(bindparam("licenses", expanding=True))
 )
+_RECORDS: Final = select(move_records).where(move_records.c.license_id == bindparam("license"))
 
 
 class MoveRepository(Repository):
-    """Which computers the customer has freed; swept after 30 days."""
+    """Which computers the customer has freed or moved; swept after 30 days."""
 
     def list_all(self, license_ids: Collection[bytes]) -> dict[bytes, list[Move]]:
         """Load the moves of some licenses."""
@@ -40,3 +41,14 @@ class MoveRepository(Repository):
             for environment in move.environments
         ]
         self._execute(insert(slot_moves).values(rows))
+
+    def list_records(self, license_id: bytes) -> list[MoveRecord]:
+        """Load which computers of a license got the slots of which."""
+        return [MoveRecord._make(row[1:]) for row in self._all(_RECORDS, license=license_id)]
+
+    def add_record(self, license_id: bytes, record: MoveRecord, gone: Iterable[MoveRecord]) -> None:
+        """Store a record, and delete others of the license."""
+        for former in gone:
+            is_it = matching(move_records, license_id=license_id, moved_at=former.at)
+            self._execute(delete(move_records).where(is_it))
+        self._execute(insert(move_records).values((license_id, *record)))

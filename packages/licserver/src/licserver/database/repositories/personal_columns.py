@@ -16,6 +16,7 @@ PERSON: Final[Mapping[str, str]] = {
     "refusals": "domain ip",
     "moves": "domain ip",
     "slot_moves": "domain ip",
+    "move_records": "domain label to_domain to_label",
     "seats": "domain label",
     "use_ids": "use_id",
     "audit": "object_id details",

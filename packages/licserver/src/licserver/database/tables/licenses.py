@@ -51,6 +51,7 @@ products = table(
     sa.Column("minimum_version", sa.Text),
     sa.Column("public_feed", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("after_support", sa.String(16), nullable=False, server_default=sa.text("'none'")),
+    sa.Column("idle_days", sa.Integer, nullable=False, server_default=sa.text("0")),
     # Another one after each change of this row or the product's releases: servers keep what they have read
     # until it differs.
     sa.Column(
@@ -257,6 +258,25 @@ slot_moves = keyed_table(
     sa.Column("domain", Plain, primary_key=True),
     sa.Column("ip", Plain, primary_key=True),
     comment="Slots that customers freed themselves in the last 30 days, which they may do a few times.",
+)
+
+move_records = keyed_table(
+    "move_records",
+    sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
+    sa.Column("moved_at", Instant, primary_key=True, index=True),
+    sa.Column("domain", Plain, nullable=False),
+    sa.Column("label", sa.Text),
+    sa.Column("to_domain", Plain, nullable=False),
+    sa.Column("to_label", sa.Text),
+    comment="Which computer got the slot of which in the last 30 days, for what the former one is shown.",
+)
+
+shared_licenses = keyed_table(
+    "shared_licenses",
+    sa.Column("license_id", sa.LargeBinary(16), sa.ForeignKey(licenses.c.id), primary_key=True),
+    sa.Column("marked_at", Instant, nullable=False, index=True),  # the last time
+    sa.Column("announced_at", Instant, nullable=False),  # when the last event was written
+    comment="Licenses that went to and fro between computers in the last 30 days.",
 )
 
 seats = keyed_table(

@@ -9,10 +9,10 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from licserver import libraries
-from licserver.database.repositories.licenses import Activation
 from licserver.domain.decisions import find_term, is_support_over, license_state
 from licserver.domain.offers import list_downloads
 from licserver.domain.records import (
+    Activation,
     Environment,
     IssuedLicense,
     LicenseState,
