@@ -1,4 +1,4 @@
-"""What the commands share: parameters, opening an installation, printing."""
+"""Shared by all commands: parameters, opening an installation, printing."""
 
 import functools
 import getpass

@@ -57,7 +57,7 @@ Open = Callable[[dict[str, Any]], LimitedConnection]
 
 
 class _Answers:
-    """What the hosts have answered in one attempt; filled by a thread for each address."""
+    """The answers of the hosts in one attempt; filled by a thread for each address."""
 
     def __init__(self, names: list[str]) -> None:
         self.changed = threading.Condition()

@@ -12,7 +12,7 @@ _LISTS: Final = ("host", "hostaddr", "port")
 
 
 class HostRole(enum.StrEnum):
-    """What a server lets a session do."""
+    """The role of a server for a session."""
 
     PRIMARY = "primary"
     READ_ONLY = "read-only"
@@ -20,7 +20,7 @@ class HostRole(enum.StrEnum):
 
 
 class Server(NamedTuple):
-    """What a server reports of itself.
+    """A server's report of itself.
 
     Args:
         system: Identifies the primary and its standbys; empty if it is unknown.
@@ -35,7 +35,7 @@ class Server(NamedTuple):
 
 
 class HostState(NamedTuple):
-    """What a host is; `fault` is what to do, and empty if all is well."""
+    """The state of a host; `fault` is what to do, and empty if all is well."""
 
     name: str
     description: str

@@ -1,4 +1,4 @@
-"""What keeps a database's log from being removed: it grows until the disk is full."""
+"""Causes that keep a database's log from being removed: it grows until the disk is full."""
 
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ _ARCHIVER: Final = """
 
 
 class Growth(NamedTuple):
-    """What grows and why, and what to do."""
+    """A growing log: its cause, and what to do."""
 
     message: str
     advice: str

@@ -22,7 +22,7 @@ _ID, _DOMAIN, _IP = "license_id", "domain", "ip"
 
 
 class _Merge(NamedTuple):
-    """How two rows of an environment become a single row."""
+    """The rule by which two rows of an environment become a single row."""
 
     table: sa.TableClause
     key: tuple[str, ...]  # the primary key

@@ -52,7 +52,7 @@ class Timelines:
 
     @property
     def how_to_forget(self) -> str:
-        """What to do so that a lower timeline is accepted again."""
+        """The instruction to accept a lower timeline again."""
         delete = "" if self.file is None else f" delete {self.file},"
         return f"stop licserver on every machine,{delete} and start it again"
 

@@ -18,7 +18,7 @@ MAX_NAMES: Final = 50
 MAX_TEXT: Final = 200  # characters
 MAX_NUMBER: Final = 2**53 - 1  # the largest whole number that every reader of JSON reads exactly
 MAX_BYTES: Final = 8_192
-"""Of all entitlements of a plan or of a license as JSON: every response to a verify carries them."""
+"""All entitlements of a plan or of a license as JSON: every response to a verify carries them."""
 
 PERIODS: Final = ("day", "month", "year")
 

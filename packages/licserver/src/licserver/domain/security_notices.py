@@ -1,4 +1,4 @@
-"""What a security release reports of the vulnerabilities that it fixes. Pure."""
+"""The report of a security release about the vulnerabilities that it fixes. Pure."""
 
 import json
 import re

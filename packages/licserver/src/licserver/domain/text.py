@@ -239,7 +239,7 @@ def _format_detail(value: Any, *, is_list: bool = True) -> str:
 # --- paths ------------------------------------------------------------------------------------
 
 AMBIGUOUS_PATH: Final = re.compile(r"%2f|%5c|\\|%00|\0|(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
-"""What a proxy or a browser may read as another path than aiohttp does (D-155)."""
+"""Paths that a proxy or a browser may read as another path than aiohttp does (D-155)."""
 
 
 MAX_URL: Final = 500  # characters

@@ -1,4 +1,4 @@
-"""What the API of a shop reports: lost deliveries, in their form, and a customer's e-mail address."""
+"""Clients of the shops' APIs: lost deliveries, in their form, and a customer's e-mail address."""
 
 import json
 import time
@@ -29,7 +29,7 @@ PADDLE_SANDBOX: Final = "https://sandbox-api.paddle.com"
 
 
 class ShopApi(NamedTuple):
-    """How a kind of shop lists what has happened.
+    """The API by which a kind of shop lists its events.
 
     Args:
         address: Of the API; None if each shop has its own.

@@ -23,7 +23,7 @@ class ManualChange(NamedTuple):
 
 
 class ManualChangeService(Service):
-    """Lists what persons have changed of sold licenses."""
+    """Lists the changes of persons to sold licenses."""
 
     def list_changes(self, license_: IssuedLicense) -> list[ManualChange]:
         """Return what the source of a license would change, had a person not changed it by hand."""

@@ -67,7 +67,7 @@ class BadSignatureError(InvalidInputError):
 
 
 class Receipt(NamedTuple):
-    """What was done with a delivery: `accepted`, `duplicate`, `ignored` or `unreadable`; and why."""
+    """The outcome of a delivery: `accepted`, `duplicate`, `ignored` or `unreadable`; and its reason."""
 
     status: str
     reason: str = ""

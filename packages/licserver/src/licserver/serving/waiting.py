@@ -28,11 +28,11 @@ _EXTEND_INTERVAL: Final = 10.0
 _EXTEND: Final = "EXTEND_TIMEOUT_USEC=60000000"  # systemd waits a minute more for READY=1
 
 _REFUSED: Final = re.compile("authentication failed|no pg_hba.conf entry|does not exist|permission denied")
-"""Of PostgreSQL's English messages, those for what does not mend itself."""
+"""PostgreSQL's English messages for faults that do not mend themselves."""
 
 
 class Closeable(Protocol):
-    """What is opened, and closed again if it is not needed any more."""
+    """A resource that is closed again if it is not needed any more."""
 
     def close(self) -> None:
         """Close it."""

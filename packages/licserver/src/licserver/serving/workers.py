@@ -203,7 +203,7 @@ class MaskedLogger(Logger):  # type: ignore[misc] # gunicorn is not typed
 
 
 class Manager(BaseApplication):  # type: ignore[misc] # gunicorn is not typed
-    """What gunicorn runs: `begin` in each worker, with these options."""
+    """The application that gunicorn runs: `begin` in each worker, with these options."""
 
     def __init__(self, options: Mapping[str, Any], begin: Callable[[], Awaitable[Runner]]) -> None:
         self._options = options

@@ -39,7 +39,7 @@ from licserver.web.rate_limits import MISS_DELAY, USE_WEIGHT, Write
 from licserver.web.responses import send, send_too_many
 
 _THREADS: Final = 4
-"""Of their own: those of asyncio are for what verify and `/readyz` need."""
+"""Threads of these endpoints alone: those of asyncio are for verify and `/readyz`."""
 
 _TOO_MANY_USES: Final = "Too many uses of this license were counted today; wait as Retry-After states."
 
@@ -68,7 +68,7 @@ class TooMany(NamedTuple):
 
 
 class CustomerEndpoint(NamedTuple):
-    """How a body is parsed, and what responds to it."""
+    """An endpoint: the parser of its body, and the function that responds."""
 
     parse: Callable[[bytes], Any]
     respond: Callable[[Any, ClientAddress], Awaitable[ApiResponse | Miss | TooMany]]

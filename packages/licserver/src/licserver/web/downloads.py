@@ -38,7 +38,7 @@ _log = logging.getLogger("licserver.web")
 
 @dataclass(frozen=True, slots=True)
 class Downloads:
-    """What signed links lead to."""
+    """Handlers of signed download links."""
 
     public: PublicEndpoints
     services: Services

@@ -25,7 +25,7 @@ from licserver.web.responses import ApiError, send, send_content
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """What other updaters read."""
+    """Handlers of the feeds for other updaters."""
 
     public: PublicEndpoints
 

@@ -39,7 +39,7 @@ _CLIENT_GONE: Final = 499  # what proxies log when the client has disconnected
 
 @dataclass(slots=True)
 class Drain:
-    """How far the process is on its way out.
+    """The progress of the process's shutdown.
 
     `active`: it finishes its requests and accepts no more. Before that, while the byte of `not_ready` is 1,
     it accepts, and only `/readyz` differs (D-255); worker processes share the byte with the first process.
@@ -50,7 +50,7 @@ class Drain:
 
 
 class ErrorFormat(NamedTuple):
-    """How errors are written, and where server errors are logged."""
+    """The format of errors, and the log of server errors."""
 
     log: logging.Logger
     respond: Callable[[web.Request, ApiError], Awaitable[web.StreamResponse]]

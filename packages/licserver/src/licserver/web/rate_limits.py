@@ -329,7 +329,7 @@ class Write(NamedTuple):
 
 
 _WRITES: Final = 60
-"""What any license may have written in a minute; a computer that is moved writes twice."""
+"""Writes in a minute that any license may cause; a computer that is moved writes twice."""
 _WRITES_PER_SIZE: Final = 2
 """For each slot and each floating seat: all of them may be taken and released within a minute."""
 USE_WEIGHT: Final = 0.05

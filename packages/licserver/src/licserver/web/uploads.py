@@ -97,7 +97,7 @@ async def received(
 
 
 class _Target(NamedTuple):
-    """Where a file goes: at most `limit` bytes, as long as the disk of `folder` has space."""
+    """The target of a file: at most `limit` bytes, as long as the disk of `folder` has space."""
 
     file: BinaryIO
     folder: Path | None

@@ -1,4 +1,4 @@
-"""What the public endpoints need of the database, in batches: lookups, activations, update checks.
+"""The database of the public endpoints, in batches: lookups, activations, update checks.
 
 No license rule is here: SQL selects the rows worth loading, and an activation request brings its decision.
 """

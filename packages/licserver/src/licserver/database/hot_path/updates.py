@@ -1,4 +1,4 @@
-"""What update checks need of the database, in batches: licenses, and what their products offer."""
+"""Reads of update checks, in batches: licenses, and what their products offer."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple

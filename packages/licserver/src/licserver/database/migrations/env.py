@@ -1,4 +1,4 @@
-"""What Alembic runs for every command; the connection is the caller's."""
+"""Run by Alembic for every command; the connection is the caller's."""
 
 from typing import Any
 

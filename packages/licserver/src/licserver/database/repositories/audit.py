@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 class AuditFilter(NamedTuple):
-    """Which lines, None is all: of an object (kind, id), of an actor, or by an actor's kind or name."""
+    """A filter of lines, None is all: of an object (kind, id), of an actor, or by an actor's kind or name."""
 
     object: tuple[str, str] | None = None
     actor: Actor | None = None

@@ -1,4 +1,4 @@
-"""What all repositories share: a connection for each call or one transaction for all, and INSERTs."""
+"""Shared by all repositories: a connection for each call or one transaction for all, and INSERTs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

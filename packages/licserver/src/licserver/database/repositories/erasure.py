@@ -36,7 +36,7 @@ _HISTORY: Final = (licenses.refusals, licenses.move_records)
 
 
 class PersonEraser(NamedTuple):
-    """What to erase, and how.
+    """Erases a person's data.
 
     Args:
         pattern: The address.

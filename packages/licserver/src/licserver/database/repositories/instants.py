@@ -1,4 +1,4 @@
-"""What each stored instant is for, and how one that a clock ahead of time has stored is brought back (D-285).
+"""The purpose of each stored instant, and the correction of those stored by a clock that was ahead (D-285).
 
 A new column is classed here; a test names each that is missing.
 """
@@ -32,7 +32,7 @@ from licserver.domain.instants import (
 
 
 class Purpose(enum.Enum):
-    """What an instant is for."""
+    """The purpose of an instant."""
 
     REPORT = (
         "when something happened: shown and sorted, compared with no later instant but to delete what is old"

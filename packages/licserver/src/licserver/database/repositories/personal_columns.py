@@ -1,4 +1,4 @@
-"""Where the database may hold a person: all columns with text, which a test compares with the schema."""
+"""All columns with text, in which the database may name a person; a test compares them with the schema."""
 
 from collections.abc import Mapping
 from typing import Any, Final

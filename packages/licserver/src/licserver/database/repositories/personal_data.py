@@ -25,7 +25,7 @@ _MENTIONS: Final[Mapping[sa.Table, Sequence[sa.Column[str]]]] = {
     events.jobs: (events.jobs.c.payload, events.jobs.c.key),
     events.webhook_events: (events.webhook_events.c.body,),
 }
-"""Where a license is named by its id within a text."""
+"""The columns that name a license by its id within a text."""
 
 _ID: Final = re.compile("[0-9a-f]{32}")
 
@@ -45,7 +45,7 @@ class PersonIdentifiers(NamedTuple):
 
 
 class PersonalData(NamedTuple):
-    """What the database holds of a customer: the ids of the licenses, and all rows by table."""
+    """A customer's data in the database: the ids of the licenses, and all rows by table."""
 
     license_ids: list[bytes]
     rows: dict[str, list[Row]]

@@ -32,7 +32,7 @@ _columns: Final = jobs.c
 
 
 class JobState(enum.StrEnum):
-    """Whether a job is still to be done."""
+    """The state of a job."""
 
     WAITING = "waiting"  # or running: then `due_at` is the end of its lease
     DONE = "done"

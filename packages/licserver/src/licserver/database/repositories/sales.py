@@ -44,7 +44,7 @@ QUEUE: Final = "sale"
 """The queue of deliveries that are to be processed."""
 
 FOLLOW, ASK = CHANGES = ("follow", "ask")
-"""What is done with a changed plan, price or quantity."""
+"""The ways to handle a changed plan, price or quantity."""
 
 MAX_CONTRACT: Final = 10_000
 """Facts of a contract that are loaded: thirty years of daily payments."""
@@ -71,7 +71,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMapping:
-    """What is issued for a product or a price of a shop; without a product nothing is."""
+    """The license that a product or a price of a shop issues; without a product it issues none."""
 
     source: str
     external_id: str
@@ -148,7 +148,7 @@ class SoldLicense(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What a person has to look at.
+    """A question about a sale that a person has to decide.
 
     Args:
         id: Its number.
@@ -179,7 +179,7 @@ class Problem(NamedTuple):
 
 
 class EarlierOrder(NamedTuple):
-    """What was known of an order before facts were stored."""
+    """The state of an order that was stored before facts were."""
 
     order_id: str
     refund: int
@@ -188,7 +188,7 @@ class EarlierOrder(NamedTuple):
 
 
 class SubscriptionRow(NamedTuple):
-    """What was known of a subscription before facts were stored, and which end was set last."""
+    """The state of a subscription that was stored before facts were, and the end that was set last."""
 
     subscription_id: str
     paid_through: datetime | None = None

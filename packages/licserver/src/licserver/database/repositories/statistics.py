@@ -35,7 +35,7 @@ class CountKey(NamedTuple):
 
 
 class Total(NamedTuple):
-    """How often something was counted on one day."""
+    """A count of one day."""
 
     day: date
     counted: CountKey

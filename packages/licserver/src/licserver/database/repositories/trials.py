@@ -18,11 +18,11 @@ _OF_LICENSE: Final = [
     for key in table.foreign_keys
     if key.column is licenses.c.id and table is not trials
 ]
-"""What refers to a license, in every table."""
+"""The columns of all tables that refer to a license."""
 
 
 class TrialClient(NamedTuple):
-    """Where a trial is started: keyed digests of 16 bytes."""
+    """The client that starts a trial: keyed digests of 16 bytes."""
 
     address: bytes
     network: bytes

@@ -11,7 +11,7 @@ from licserver.database.tables.licenses import use_ids, uses
 
 
 class UseIdState(enum.Enum):
-    """Whether a use with an id was counted; `OTHER` is one of another name or amount."""
+    """The state of a use's id; `OTHER`: it was counted for another name or amount."""
 
     NEW = enum.auto()
     COUNTED = enum.auto()
@@ -19,7 +19,7 @@ class UseIdState(enum.Enum):
 
 
 class UseRepository(Repository):
-    """How much of metered entitlements was used in each period, and the ids of what was counted."""
+    """Sums of metered entitlements by period, and the ids of counted uses."""
 
     def add_id(
         self, license_id: bytes, use_id: str, name: str, amount: int, kept_until: datetime

@@ -1,4 +1,4 @@
-"""Who may do what: users, tokens, sessions, and attempts to sign in."""
+"""Tables of access: users, tokens, sessions, and attempts to sign in."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""What is done beside requests: jobs, and webhooks that are sent."""
+"""Tables of work beside requests: jobs, and webhooks that are sent."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""What is sold: products, releases, licenses and their activations; with the audit log and statistics."""
+"""Tables of products, releases, licenses and their activations; with the audit log and statistics."""
 
 from secrets import randbelow
 

@@ -1,4 +1,4 @@
-"""What all tables share: types of columns, names of constraints, the metadata."""
+"""Shared by all tables: types of columns, names of constraints, the metadata."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ class Instant(TypeDecorator[datetime]):
 
     @property
     def python_type(self) -> type[datetime]:
-        """What its values are."""
+        """The type of its values."""
         return datetime
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:  # noqa: ARG002 - the base's shape

@@ -52,7 +52,7 @@ class Paging(RequestModel):
 
 
 class OfPlatform(RequestModel):
-    """Which file of a version."""
+    """A file of a version."""
 
     platform: str | None = Field(None, max_length=40, description="Such as `windows-x86_64`.")
 
@@ -220,7 +220,7 @@ class RolloutChange(PatchModel):
 
 
 class WordPressChange(PatchModel):
-    """What WordPress shows of a version; a field that is left out stays, and null removes it."""
+    """The fields of a version that WordPress shows; a field that is left out stays, and null removes it."""
 
     requires: str | None = Field(None, description="The lowest version of WordPress.")
     tested: str | None = Field(None, description="The highest version of WordPress that was tried.")
@@ -484,7 +484,7 @@ class CustomerDataResponse(ResponseModel):
 
 
 class ErasedCustomerResponse(ResponseModel):
-    """What was erased."""
+    """The erased rows of a customer."""
 
     rows: int
     tables: dict[str, int] = Field(description="Rows that were changed or deleted, by table.")

@@ -24,10 +24,10 @@ from licserver.web.uploads import TextUpload
 FIELDS: Final = (
     *("preset", "format", "existing", "slots", "expires", "support_until", "quantity", "products", "columns"),
 )
-"""Of the form, beside the file: the options of `licserver import`."""
+"""The fields of the form beside the file: the options of `licserver import`."""
 
 _SHOWN_LINES: Final = 100
-"""Of the preview, beside those with errors."""
+"""Lines of the preview, beside those with errors."""
 _SHOWN_BACKUPS: Final = 50
 
 _QUANTITIES: Final = {

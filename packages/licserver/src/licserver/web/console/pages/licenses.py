@@ -103,7 +103,7 @@ _COLUMNS: Final[Mapping[str, Callable[[IssuedLicense, datetime], Any]]] = {
     "revoked reason": lambda license_, _: license_.revoked_reason,
     "license key": lambda license_, _: license_name(license_),
 }
-"""Of the CSV file."""
+"""The columns of the CSV file."""
 
 
 def search(context: PageContext) -> HtmlPage:

@@ -52,7 +52,7 @@ POLICIES: Final = {
     EnvironmentPolicy.STRICT: "domain and IP address",
     EnvironmentPolicy.EITHER: "domain or IP address",
 }
-"""What identifies a machine."""
+"""The labels of the rules that identify a machine."""
 
 PLATFORMS: Final = (
     "windows-x86_64",
@@ -62,7 +62,7 @@ PLATFORMS: Final = (
     "linux-x86_64",
     "linux-arm64",
 )
-"""What `licclient` sends by default."""
+"""The platforms that `licclient` sends by default."""
 
 
 def show_all(context: PageContext) -> HtmlPage:
@@ -342,7 +342,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Release], Any]]] = {
     "requires php": lambda release: release.wordpress.requires_php,
     "details url": lambda release: release.wordpress.details_url,
 }
-"""Of the CSV file of versions."""
+"""The columns of the CSV file of versions."""
 
 
 def export_releases(context: PageContext) -> Csv:
