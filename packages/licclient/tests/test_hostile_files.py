@@ -127,7 +127,7 @@ async def test_a_slow_line_is_not_a_hostile_one(make_client, offer, fetch):
 
 
 async def test_an_app_that_takes_its_time_is_not_the_servers_fault(make_client, offer, folder, key):
-    """Patience is for the network: a progress callback that shows a question may take as long as it likes."""
+    """Time limits are for the network: a progress callback that asks something may take its time."""
     offer(GOOD_FILE)
     client = make_client(timeout=1)
     update = (await client.check_for_update(key)).update

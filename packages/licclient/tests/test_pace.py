@@ -8,8 +8,8 @@ from licclient._core.pace import (
     LEAST_PACE,
     MAX_RETRIES,
     MAX_TRIES,
-    Patience,
     Speed,
+    StallBudget,
     Tries,
     next_try,
     retry_pause,
@@ -41,37 +41,37 @@ def test_pauses_grow_and_are_spread(spread):
     assert second == 2 * first
 
 
-def test_patience_is_renewed_by_a_stream_and_not_by_a_drip():
-    """A byte now and then uses the patience up; bytes at the least pace do not (D-55)."""
-    drip = Patience(10)
+def test_a_stall_budget_is_renewed_by_a_stream_and_not_by_a_drip():
+    """A byte now and then uses the budget up; bytes at the least pace do not (D-55)."""
+    drip = StallBudget(10)
     for done in range(10):
         drip = drip.after_wait(1).at(done)
-    assert drip.left == 0
-    stream = Patience(10)
+    assert drip.remaining == 0
+    stream = StallBudget(10)
     for second in range(1, 100):
         stream = stream.after_wait(1).at(second * LEAST_PACE)
-        assert stream.left > 0
+        assert stream.remaining > 0
 
 
-def test_starting_over_wins_no_patience():
+def test_starting_over_wins_no_stall_budget():
     """A server that sends the same beginning again and again is not getting anywhere."""
-    patience = Patience(10).at(100 * LEAST_PACE).after_wait(6).at(0)
+    budget = StallBudget(10).at(100 * LEAST_PACE).after_wait(6).at(0)
     for second in range(1, 100):
-        patience = patience.after_wait(0.1).at(second * LEAST_PACE)
-    assert 0 < patience.left <= 4
-    patience = patience.at(200 * LEAST_PACE)
-    assert patience.left == 10
+        budget = budget.after_wait(0.1).at(second * LEAST_PACE)
+    assert 0 < budget.remaining <= 4
+    budget = budget.at(200 * LEAST_PACE)
+    assert budget.remaining == 10
 
 
-def test_patience_is_renewed_at_the_least_pace_and_not_below():
+def test_a_stall_budget_is_renewed_at_the_least_pace_and_not_below():
     """Measured from the last mark; bytes that had been there before bring back only what was left then."""
-    coming = Patience(10, mark=6000, best=6000, waited=3, waited_at_mark=1)
+    coming = StallBudget(10, mark=6000, best=6000, waited=3, waited_at_mark=1)
     assert coming.at(6000) == coming
     slow = coming.at(11_000)
-    assert (slow.left, slow.best, slow.mark) == (7, 11_000, 6000)
-    assert coming.at(6000 + 10 * LEAST_PACE).left == 10
-    again = Patience(10, mark=0, best=10 * LEAST_PACE, waited=5, waited_at_mark=2)
-    assert again.at(10 * LEAST_PACE).left == 8
+    assert (slow.remaining, slow.best, slow.mark) == (7, 11_000, 6000)
+    assert coming.at(6000 + 10 * LEAST_PACE).remaining == 10
+    again = StallBudget(10, mark=0, best=10 * LEAST_PACE, waited=5, waited_at_mark=2)
+    assert again.at(10 * LEAST_PACE).remaining == 8
 
 
 def test_a_download_that_comes_in_pieces_goes_on_at_once():

@@ -287,7 +287,7 @@ def test_seats_of_the_fake_service_are_taken_back(license_service):
     ],
 )
 def test_a_seat_is_renewed_in_time(now, problem, step):
-    """After a third of its lease; a failure is repeated until the seat ends, or the patience."""
+    """After a third of its lease; a failure is repeated until the seat ends, or its grace."""
     assert next_step(120, 40, 130, problem, now, 10.0) == step
 
 

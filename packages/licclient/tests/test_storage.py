@@ -352,7 +352,7 @@ def test_a_lock_that_is_kept_is_waited_for_once(tmp_path, monkeypatch):
     waits = []
     take_lock = _storage.take_lock
     monkeypatch.setattr(_storage, "take_lock", lambda path, wait: (waits.append(wait), take_lock(path, 0))[1])
-    state = StateFolder(tmp_path, patience=0.5)
+    state = StateFolder(tmp_path, lock_timeout=0.5)
     lock = take_lock(tmp_path / "licclient.lock", 0)
     for name in ("a", "b", "c"):
         assert state.change(name, lambda _: {"n": 1}) == {"n": 1}

@@ -177,10 +177,10 @@ def test_an_owner_that_hangs_is_waited_for_only_so_long(service, tmp_path, key):
     try:
         client = LicenseClient(service.url, storage=tmp_path, timeout=1)
         lock = lock_of(client, key)._path
-        assert lock_of(client, key)._patience == 2.0  # a limit of 10 s and a call of one's own: 13 s in all
+        assert lock_of(client, key)._timeout == 2.0  # a limit of 10 s and a call of one's own: 13 s in all
         with CallLock(lock, lock, 60) as turn:
             assert not turn.is_ours()
-            turn._patience = 0.0  # as if so long had been waited
+            turn._timeout = 0.0  # as if so long had been waited
             assert turn.is_ours()
     finally:
         go_on.set()
@@ -289,7 +289,7 @@ async def test_who_waited_in_vain_calls_briefly(make_client, service, tmp_path, 
         return plain_send(transport, call, seconds, is_cancelled)
 
     monkeypatch.setattr(Transport, "send", send)
-    monkeypatch.setattr(session, "PATIENCE", timedelta(seconds=-9.7))
+    monkeypatch.setattr(session, "CALL_MARGIN", timedelta(seconds=-9.7))
     service.grants()
     client = make_client(timeout=10)
     await client.verify(key)

@@ -88,12 +88,12 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         """
         check_entitlement(entitlement)
         seconds = None if wait is None else read_wait(wait)
-        known, is_due = await on_thread(_features.require.remembered_license, self._session, seconds)
-        if known is None:
+        license_, is_due = await on_thread(_features.require.remembered_license, self._session, seconds)
+        if license_ is None:
             return check_entitled(await self._confirm(seconds), entitlement)
         if is_due and self._may_refresh():
             self._refresh = network.start_task(self._verify_quietly(), "licclient-refresh")
-        return check_entitled(known, entitlement)
+        return check_entitled(license_, entitlement)
 
     async def _verify_quietly(self) -> None:
         flow = _features.verification.verify(self._own_session, None, force=False, is_background=True)

@@ -190,9 +190,9 @@ class BaseClient(Generic[_W, _T]):
 
     @staticmethod
     def _open_storage(given: "ClientSettings", settings: "Settings") -> "Storage":
-        patience = settings.timeout.total_seconds()
+        lock_timeout = settings.timeout.total_seconds()
         if given.storage is None:
-            return storage_module.StateFolder(None, records.places_for(settings), patience)
+            return storage_module.StateFolder(None, records.places_for(settings), lock_timeout)
         if storage_module.is_storage(given.storage):
             return given.storage
         if not isinstance(given.storage, str | PathLike):
@@ -202,7 +202,7 @@ class BaseClient(Generic[_W, _T]):
         # On some systems it would look as if nothing had been stored yet.
         if isfile(folder):  # noqa: PTH113 - a text
             raise ValueError("storage must be the path of a folder, and there is a file")
-        return storage_module.StateFolder(folder, patience=patience)
+        return storage_module.StateFolder(folder, lock_timeout=lock_timeout)
 
     def _renew(self) -> None:
         """Start with nothing open; in a child process what the parent has open stays the parent's."""

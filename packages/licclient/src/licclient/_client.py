@@ -30,7 +30,7 @@ from licclient._base_client import (
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
 from licclient._core.model import License
-from licclient._core.window_loop import patience
+from licclient._core.window_loop import limit_wait
 from licclient.errors import StateUnreadableError
 
 if TYPE_CHECKING:
@@ -177,13 +177,13 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
         """
         check_entitlement(entitlement)
         seconds = None if wait is None else read_wait(wait)
-        known, is_due = _features.require.remembered_license(self._session, seconds)
-        if known is None:
-            return check_entitled(self._confirm(patience(seconds)), entitlement)
+        license_, is_due = _features.require.remembered_license(self._session, seconds)
+        if license_ is None:
+            return check_entitled(self._confirm(limit_wait(seconds)), entitlement)
         if is_due and self._may_refresh():
             with suppress(StateUnreadableError):  # no file descriptor for the module: what is known holds
                 self._refresh = _worker.Refresh(self._verify_in_background)
-        return check_entitled(known, entitlement)
+        return check_entitled(license_, entitlement)
 
     @overload
     def licensed(

@@ -32,7 +32,7 @@ from licclient._core.responses import REDIRECTS, Reply
 from licclient._core.runners import run, send_with_retries
 from licclient._core.session import Session
 from licclient._core.status import LicenseState, LicenseStatus, read_outcome
-from licclient._core.storage import NEW_FILE, StateFolder, read_patiently
+from licclient._core.storage import NEW_FILE, StateFolder, read_with_retries
 from licclient._status import status
 from licclient._updates.check import NOT_CHECKED, remembered_check
 from licclient.errors import LicenseRefusedError, ServiceUnavailableError, StateUnreadableError
@@ -304,7 +304,7 @@ def _check_records(session: Session) -> Iterator[Finding]:
 
 def _find_file_flaw(path: Path) -> str | None:
     try:
-        raw = read_patiently(path)
+        raw = read_with_retries(path)
     except OSError as problem:
         return _describe_unreadable(path, problem)
     flaw = "is not a plain file" if raw is None else find_flaw(path.stem, raw)

@@ -154,14 +154,14 @@ def _status(status: "LicenseStatus", tag: str) -> str:
             local = status.grace_ends_at.astimezone()
             until = f"{texts.format_date(local.date(), tag)} {local:%H:%M}"
             if is_special and status.outage is not None:
-                known = (
+                sentence = (
                     _trial(status, tag) if status.is_trial else texts.text_of("state.grace_until", tag, until)
                 )
-                return texts.join_sentences(known, texts.text_of(_outage_code(status.outage), tag), tag)
+                return texts.join_sentences(sentence, texts.text_of(_outage_code(status.outage), tag), tag)
             return texts.text_of("state.trial_grace" if status.is_trial else "state.grace", tag, until)
         case status_module.LicenseState.VALID | status_module.LicenseState.GRACE:
-            known = _trial(status, tag) if status.is_trial else texts.text_of("state.valid", tag)
-            return join_all([known, *_describe_end_of_updates(status, tag)], tag)
+            sentence = _trial(status, tag) if status.is_trial else texts.text_of("state.valid", tag)
+            return join_all([sentence, *_describe_end_of_updates(status, tag)], tag)
         case status_module.LicenseState.NOT_ACTIVATED:
             return texts.text_of("error.not_activated", tag)
         case status_module.LicenseState.UNCONFIRMED if is_special and status.outage is not None:

@@ -30,7 +30,7 @@ def _status(session: Session) -> LicenseStatus:
         return LicenseStatus(LicenseState.NOT_ACTIVATED)
     seconds = CLICK_SECONDS if activation.key is None and is_in_window_loop() else QUICK_SECONDS
     subject = activated_subject(session, activation, session.domain(), seconds)
-    known = evaluate_status(
+    status = evaluate_status(
         session.successes.find(subject),
         last_outcome(session, subject),
         session.now(),
@@ -38,4 +38,4 @@ def _status(session: Session) -> LicenseStatus:
         key_hint=activation.hint,
         update=check.update,
     )
-    return replace(known, is_update_required=check.is_update_required)
+    return replace(status, is_update_required=check.is_update_required)

@@ -324,8 +324,8 @@ class Activations:
         except StateUnreadableError:  # since the key was verified: the keyring must go on fitting to the file
             can_replace = False
         self._keyring.ask_again()
-        known = None if activation is None else (activation.name, activation.domain, activation.round)
-        same = known == (name, domain, round_name)
+        stored = None if activation is None else (activation.name, activation.domain, activation.round)
+        same = stored == (name, domain, round_name)
         if activation is not None and same and self.key_of(activation) == key:
             return
         # An app's own storage keeps the key as well (D-180).

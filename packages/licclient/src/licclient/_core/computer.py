@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from licclient._core.lazy import lazy
 from licclient._core.model import AUTO, is_platform
-from licclient._core.storage import is_absence, open_plain, read_patiently, repeat
+from licclient._core.storage import is_absence, open_plain, read_with_retries, repeat
 from licclient.errors import StateUnreadableError
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def read_rolled_back(folder: Path) -> list[str]:
 
     Raise `OSError` if the list cannot be read.
     """
-    return (read_patiently(folder / ROLLED_BACK) or b"").decode("ascii", errors="replace").split()
+    return (read_with_retries(folder / ROLLED_BACK) or b"").decode("ascii", errors="replace").split()
 
 
 def _app_folders() -> list[Path]:

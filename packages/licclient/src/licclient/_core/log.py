@@ -30,10 +30,10 @@ def debug(message: str, *details: object) -> None:
 
 def describe(problem: "LicclientError") -> str:
     """Return what a program would branch on, and the message, which contains no key."""
-    known = {
+    fields = {
         name: value
         for name in ("reason", "outage", "flaw", "http_status", "request_id")
         if (value := getattr(problem, name, None)) is not None
     }
-    details = "".join(f" {name}={value}" for name, value in known.items())
+    details = "".join(f" {name}={value}" for name, value in fields.items())
     return f"{type(problem).__name__}{details}: {problem}"

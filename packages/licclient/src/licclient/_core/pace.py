@@ -29,10 +29,10 @@ LEAST_SPAN: Final = 0.1
 """Seconds after which a speed means anything."""
 
 
-def retry_pause(retry: int, retry_after: float | None, spread: float, left: float) -> float | None:
+def retry_pause(retry: int, retry_after: float | None, spread: float, remaining: float) -> float | None:
     """Return the seconds until another try, after so many retries; None when it is not worth it (D-54).
 
-    `retry_after` is the value of the `Retry-After` header, in seconds, and `left` the seconds until the
+    `retry_after` is the value of the `Retry-After` header, in seconds, and `remaining` the seconds until the
     caller's deadline. `spread` is random, from 0 to 1, so that clients that failed together do not retry
     together.
     """
@@ -41,7 +41,7 @@ def retry_pause(retry: int, retry_after: float | None, spread: float, left: floa
     own = RETRY_SECONDS * 2.0**retry * (0.5 + spread)
     # Never earlier than requested, and spread over clients that received the same value.
     pause = own if retry_after is None else retry_after + RETRY_SECONDS * spread
-    return pause if pause < left else None
+    return pause if pause < remaining else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class Tries:
 
 
 def next_try(
-    tries: Tries, done: int, retry_after: float | None, spread: float, left: float
+    tries: Tries, done: int, retry_after: float | None, spread: float, remaining: float
 ) -> tuple[Tries, float | None]:
     """Return the tries after one that broke off with `done` bytes, and the seconds until the next one.
 
-    None in their place to give up. `retry_after`, `spread` and `left` are as for `retry_pause`.
+    None in their place to give up. `retry_after`, `spread` and `remaining` are as for `retry_pause`.
     """
     in_vain = 0 if done > tries.best else tries.in_vain + 1
     after = Tries(max(tries.best, done), tries.count + 1, in_vain)
@@ -73,12 +73,12 @@ def next_try(
     if not in_vain and retry_after is None:
         return after, 0.0
     # The first failure in a row is no retry yet.
-    return after, retry_pause(max(in_vain - 1, 0), retry_after, spread, left)
+    return after, retry_pause(max(in_vain - 1, 0), retry_after, spread, remaining)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How much longer a transfer is worth waiting for, which may bring nothing for so many seconds.
+class StallBudget:
+    """The seconds for which a transfer may still bring nothing before it is given up.
 
     It is used up by waiting alone: what the disk or the app takes is not the server's fault. Bytes that come
     at `LEAST_PACE` or faster renew it; a byte now and then does not. Bytes that had been there before, when
@@ -99,23 +99,23 @@ class Patience:
     waited_at_mark: float = 0.0
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds; zero or less when it is used up."""
         return self.seconds - self.waited
 
-    def after_wait(self, seconds: float) -> "Patience":
-        """Return the patience after time that passed in waiting for the other side."""
+    def after_wait(self, seconds: float) -> "StallBudget":
+        """Return the budget after time that passed in waiting for the other side."""
         return replace(self, waited=self.waited + seconds)
 
-    def at(self, done: int) -> "Patience":
-        """Return the patience when there are so many bytes."""
+    def at(self, done: int) -> "StallBudget":
+        """Return the budget when there are so many bytes."""
         if done < self.mark:  # the file starts over
             return replace(self, mark=done, waited_at_mark=self.waited)
         best = max(self.best, done)
         if done - self.mark < LEAST_PACE * self.seconds:
             return replace(self, best=best)
         waited = 0.0 if done > self.best else self.waited_at_mark
-        return Patience(self.seconds, done, best, waited, waited)
+        return StallBudget(self.seconds, done, best, waited, waited)
 
 
 class Speed:

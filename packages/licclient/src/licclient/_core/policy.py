@@ -232,10 +232,10 @@ def unless_unreadable(
 
 def _add(failure: LicclientError, words: str, outage: Outage | None = None) -> ServiceUnavailableError:
     """Return an outage with a further sentence, and for another reason if one is given."""
-    known, retry_after = Outage.UNREACHABLE, None
+    own_outage, retry_after = Outage.UNREACHABLE, None
     if isinstance(failure, ServiceUnavailableError):
-        known, retry_after = failure.outage, failure.retry_after
-    error = ServiceUnavailableError(f"{failure} {words}", retry_after, outage or known)
+        own_outage, retry_after = failure.outage, failure.retry_after
+    error = ServiceUnavailableError(f"{failure} {words}", retry_after, outage or own_outage)
     error.http_status, error.request_id = failure.http_status, failure.request_id
     return error
 
@@ -302,9 +302,9 @@ def begin_update_check(last: "UpdateCheckRecord | None", now: datetime, spread: 
 
     The offer of the `last` check stays until an answer replaces it; `spread` is random, from 0 to 1.
     """
-    known = last or update_model.UpdateCheckRecord(now, 0.0, answered=False, listing=None)
-    before = known.answered_at
-    return replace(known, checked_at=now, spread=spread * MAX_SPREAD, answered=False, answered_before=before)
+    record = last or update_model.UpdateCheckRecord(now, 0.0, answered=False, listing=None)
+    before = record.answered_at
+    return replace(record, checked_at=now, spread=spread * MAX_SPREAD, answered=False, answered_before=before)
 
 
 def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientError") -> "UpdateCheckRecord":
@@ -319,11 +319,12 @@ def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientE
         case update_model.Listing():
             is_over, minimum_version = answer.download_url is None, answer.minimum_version
             kept = None if is_over else replace(answer, download_url=None, signed=None)
-            known = replace(answered, listing=kept, minimum_version=minimum_version, refusal=None)
-            return replace(known, is_support_over=is_over, latest_version=answer.version if is_over else None)
+            record = replace(answered, listing=kept, minimum_version=minimum_version, refusal=None)
+            latest_version = answer.version if is_over else None
+            return replace(record, is_support_over=is_over, latest_version=latest_version)
         case LicenseRefusedError():
-            known = replace(answered, listing=None, is_support_over=False, latest_version=None)
-            return replace(known, refusal=(answer.reason, answer.message))
+            record = replace(answered, listing=None, is_support_over=False, latest_version=None)
+            return replace(record, refusal=(answer.reason, answer.message))
         case InvalidRequestError():
             return answered
         case _:

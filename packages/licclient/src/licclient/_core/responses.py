@@ -347,8 +347,8 @@ def _read_security(notice: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]
     advisory, cves = notice.get("advisory"), notice.get("cves")
     is_page = isinstance(advisory, str) and len(advisory) <= _MAX_ADVISORY and is_https_address(advisory)
     ids = cves[:_MAX_CVES] if isinstance(cves, list) else []
-    known = tuple(cve for cve in ids if is_cve(cve))
-    return advisory if is_page else None, known
+    valid_cves = tuple(cve for cve in ids if is_cve(cve))
+    return advisory if is_page else None, valid_cves
 
 
 def is_cve(value: object) -> bool:

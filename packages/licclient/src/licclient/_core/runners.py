@@ -134,8 +134,8 @@ def send_with_retries(call: Call, seconds: float) -> "Flow[Attempt]":
         debug("%s, after %.0f ms: %s", what, (monotonic() - began) * 1000, status)
         if not attempt.may_retry:
             return attempt
-        left = deadline - monotonic()
-        pause = pace.retry_pause(retries, attempt.result.retry_after, random.random(), left)
+        remaining = deadline - monotonic()
+        pause = pace.retry_pause(retries, attempt.result.retry_after, random.random(), remaining)
         if pause is None:
             return attempt
         debug("%s is repeated in %.1f s", what, pause)
@@ -190,8 +190,8 @@ def _wait(seconds: float, wake: "Event | None", is_cancelled: Callable[[], bool]
         wake.clear()
         return
     deadline = monotonic() + seconds
-    while (left := deadline - monotonic()) > 0 and not is_cancelled():
-        time.sleep(min(left, POLL_SECONDS))
+    while (remaining := deadline - monotonic()) > 0 and not is_cancelled():
+        time.sleep(min(remaining, POLL_SECONDS))
 
 
 class _Raised:

@@ -52,7 +52,7 @@ else:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-PATIENCE: Final = timedelta(seconds=1)
+CALL_MARGIN: Final = timedelta(seconds=1)
 """What a call may take beyond its time limit: our own address. Then others go ahead (D-58, D-120)."""
 
 NO_KEY: Final = "The system's keyring did not return the license key. Unlock it, and try again."
@@ -245,7 +245,7 @@ class Session:
         folder = self.storage.folder()
         lock = None if folder is None else folder / f"{name}.lock"
         owner = id(self.storage) if folder is None else str(folder)
-        return CallLock((owner, name), lock, (self.settings.timeout + PATIENCE).total_seconds())
+        return CallLock((owner, name), lock, (self.settings.timeout + CALL_MARGIN).total_seconds())
 
     def license(self, typed: str | None) -> tuple[str, Subject]:
         """Return a license's key, from the keyring if it is there, and what the license is about."""
@@ -264,12 +264,12 @@ class Session:
         if self.settings.domain is not None:
             return self.settings.domain
         try:
-            known = _read_id(self.storage.load(self.installation))
+            installation_id = _read_id(self.storage.load(self.installation))
         except StateUnreadableError:
-            if known := _read_id(self.load_optional(self.installation_copy)):
-                return known
+            if installation_id := _read_id(self.load_optional(self.installation_copy)):
+                return installation_id
             raise
-        return known or _restore_installation(self)
+        return installation_id or _restore_installation(self)
 
     def remember_key(self, key: str) -> None:
         """Remember a key that was found good."""
@@ -288,19 +288,19 @@ def _restore_installation(session: Session) -> str:
     """Write the id of this installation from its copy, or make a new one, and return it."""
     restored = _read_id(session.storage.load(session.installation_copy))
     document = {"id": restored or random_name()}
-    known = _read_id(
+    installation_id = _read_id(
         session.storage.change(
             session.installation, lambda existing: existing if _read_id(existing) else document
         )
     )
     copy_installation(session)
-    return known
+    return installation_id
 
 
 def copy_installation(session: Session) -> None:
     """Keep the id twice: a new one would take another activation slot."""
-    known = None if session.settings.domain else session.storage.load(session.installation)
-    installation_id = _read_id(known)
+    document = None if session.settings.domain else session.storage.load(session.installation)
+    installation_id = _read_id(document)
     if installation_id and _read_id(session.storage.load(session.installation_copy)) != installation_id:
         session.storage.change(session.installation_copy, lambda _: {"id": installation_id})
 
@@ -320,8 +320,8 @@ def random_name() -> str:
 
 
 def _read_id(document: Document | None) -> str:
-    known = (document or {}).get("id")
-    return known if isinstance(known, str) else ""
+    installation_id = (document or {}).get("id")
+    return installation_id if isinstance(installation_id, str) else ""
 
 
 # --- which license ----------------------------------------------------------------------------
@@ -347,8 +347,9 @@ def activated_subject(
 
     `seconds` are as for `Activations.key_of`.
     """
-    if (known := session.last_subject) is not None and known[0] is activation and known[1] == domain:
-        return known[2]  # the file of the activation has not changed
+    last = session.last_subject
+    if last is not None and last[0] is activation and last[1] == domain:
+        return last[2]  # the file of the activation has not changed
     key = activation.key
     if key is not None:
         subject = session.successes.subject(read_key(key), domain)

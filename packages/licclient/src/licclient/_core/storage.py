@@ -83,19 +83,19 @@ class StateFolder:
     """The records of one app, as files. Threads may share it; other processes' writes are seen at once.
 
     Without a folder they are in the platform's folder for application state; `places` are in it. A folder is
-    made, private to the user, when the first record is written. `patience` is how many seconds to wait for a
-    lock; at most `LOCK_SECONDS`.
+    made, private to the user, when the first record is written. It waits `lock_timeout` seconds for a lock,
+    at most `LOCK_SECONDS`.
     """
 
     def __init__(
         self,
         folder: str | os.PathLike[str] | None,
         places: Places = ONE_PLACE,
-        patience: float | None = None,
+        lock_timeout: float | None = None,
     ) -> None:
         # Texts, not paths: to load `pathlib` costs a start that is answered from here 3 ms.
         self._folder = None if folder is None else os.fspath(folder)
-        self._patience = patience
+        self._lock_timeout = lock_timeout
         # One call writes several records: after a wait in vain it does not wait again for each of them.
         self._waited_at: float | None = None
         self._places = places
@@ -112,17 +112,17 @@ class StateFolder:
         `StateUnreadableError`.
         """
         try:
-            known = self._memory.get(name)
+            cached = self._memory.get(name)
             # `_read` does the same: this spares each answer from the cache some calls.
-            if known is not None and known[0] == _signature(self._path(name)):
-                return known[1]
+            if cached is not None and cached[0] == _signature(self._path(name)):
+                return cached[1]
             return self._read(name, adopt=True)
         except OSError:
             return self._load_again(name)
 
     def _load_again(self, name: str) -> Document | None:
-        known = self._memory.get(name)
-        document = None if known is None else known[1]
+        cached = self._memory.get(name)
+        document = None if cached is None else cached[1]
         try:
             pauses = REPLACE_PAUSES if document is None else SHORT_PAUSES
             return repeat(lambda: self._read(name, adopt=True), pauses)
@@ -183,12 +183,12 @@ class StateFolder:
 
     def _read(self, name: str, *, adopt: bool) -> Document | None:
         """Return the record on the disk, from memory if unchanged. Raise `OSError` if it is unreadable."""
-        path, known = self._path(name), self._memory.get(name)
+        path, cached = self._path(name), self._memory.get(name)
         signature = _signature(path)
-        if known is not None and known[0] == signature:
-            return known[1]
+        if cached is not None and cached[0] == signature:
+            return cached[1]
         raw = None if path is None else read_private(path)
-        if raw is None and known is None and adopt and self._places.app:
+        if raw is None and cached is None and adopt and self._places.app:
             raw = self._adopt(name)
             signature = _signature(path)
         document = None if raw is None else unseal(name, raw)
@@ -275,7 +275,7 @@ class StateFolder:
         """Return how long to wait for a lock."""
         if self._waited_at is not None and monotonic() - self._waited_at < WAIT_AGAIN:
             return 0.0
-        return LOCK_SECONDS if self._patience is None else min(self._patience, LOCK_SECONDS)
+        return LOCK_SECONDS if self._lock_timeout is None else min(self._lock_timeout, LOCK_SECONDS)
 
     @contextmanager
     def _file_lock(self, path: str | None) -> Iterator[bool]:
@@ -293,11 +293,11 @@ class StateFolder:
                 release_lock(lock)
 
     def _write(self, name: str, raw: bytes) -> bool:
-        known = self._path(name)
-        if known is None:
+        text_path = self._path(name)
+        if text_path is None:
             self._complain("there is no folder for it")
             return False
-        path = pathlib.Path(known)
+        path = pathlib.Path(text_path)
         try:
             write_file(path, raw, path.with_suffix(".draft"), 0o600)
         except OSError as problem:
@@ -322,12 +322,12 @@ class StateFolder:
         With the lock the draft as well that a killed process left: a key may stand in it. What `_adopt` left
         where it was would be brought again.
         """
-        known, shared = self._path(name), self._shared_path(name)
-        if known is None:
+        text_path, shared = self._path(name), self._shared_path(name)
+        if text_path is None:
             return
-        path = pathlib.Path(known)
+        path = pathlib.Path(text_path)
         with suppress(OSError):
-            _patiently(path.unlink)
+            _retry_while_locked(path.unlink)
         if self._places.app and shared is not None:
             _discard(shared)
         if draft_too:
@@ -409,7 +409,7 @@ def make_private(folder: "Path") -> None:
 
 
 def make_folder(folder: "Path") -> None:
-    """Make a folder, and whatever is missing above it; what fails is repeated as in `read_patiently`."""
+    """Make a folder, and whatever is missing above it; what fails is repeated as in `read_with_retries`."""
     repeat(lambda: folder.mkdir(parents=True, exist_ok=True))
 
 
@@ -463,15 +463,15 @@ def replace_file(source: "Path", target: "Path", pauses: Iterable[float] = REPLA
 
     Raise `OSError` if that cannot be done, also not after waiting out another reader.
     """
-    _patiently(lambda: source.replace(target), pauses)
+    _retry_while_locked(lambda: source.replace(target), pauses)
 
 
 def move_file(source: "Path", target: "Path") -> None:
     """Give a file another name as `replace_file` does; on Windows only a free one, or `FileExistsError`."""
-    _patiently(lambda: source.rename(target))
+    _retry_while_locked(lambda: source.rename(target))
 
 
-def _patiently(act: Callable[[], object], pauses: Iterable[float] = REPLACE_PAUSES) -> None:
+def _retry_while_locked(act: Callable[[], object], pauses: Iterable[float] = REPLACE_PAUSES) -> None:
     for pause in pauses:
         try:
             act()
@@ -541,7 +541,7 @@ def open_plain(path: "Path") -> "BufferedReader":
     return os.fdopen(descriptor, "rb")
 
 
-def read_patiently(path: "Path") -> bytes | None:
+def read_with_retries(path: "Path") -> bytes | None:
     """Read as `read_private` does; a read that fails is repeated for at most 0.4 s."""
     return repeat(lambda: read_private(path))
 
@@ -647,16 +647,16 @@ class CallLock:
 
     Within the process it goes by `name`; between processes by a lock of the operating system in a folder,
     which a process that is killed releases. Its owner leaves a result for all waiting calls; an owner
-    that hangs is waited for only as long as a call may take (`patience`, seconds). Leave it as a context
+    that hangs is waited for only as long as a call may take (`timeout`, seconds). Leave it as a context
     manager, on any thread.
     """
 
     pause = PAUSE
 
-    def __init__(self, name: object, lock: "Path | None", patience: float) -> None:
+    def __init__(self, name: object, lock: "Path | None", timeout: float) -> None:
         self._name = name
         self._path = lock
-        self._patience = patience
+        self._timeout = timeout
         self._began = monotonic()
         self._lock: BaseFileLock | None = None
         self._is_ours = False
@@ -664,7 +664,7 @@ class CallLock:
     def is_ours(self) -> bool:
         """Try to take the lock, without waiting; True also when it is not waited for any longer."""
         if not self._is_ours:
-            self._is_ours = self._is_taken() or monotonic() >= self._began + self._patience
+            self._is_ours = self._is_taken() or monotonic() >= self._began + self._timeout
         return self._is_ours
 
     def _is_taken(self) -> bool:

@@ -88,13 +88,13 @@ class Successes:
     def _read_valid(self, subject: Subject, document: Document | None) -> CachedLicense | None:
         if document is None or (subject.key is None and self._settings.public_keys):
             return None
-        known = self._read.get(subject.name)
+        parsed = self._read.get(subject.name)
         # The very same object: the file has not changed since, or another document would have come of it.
-        if known is None or known[0] is not document:
+        if parsed is None or parsed[0] is not document:
             if len(self._read) >= _MOST_SUBJECTS:
                 self._read.clear()
-            known = self._read[subject.name] = document, self._parse(subject, document)
-        return known[1]
+            parsed = self._read[subject.name] = document, self._parse(subject, document)
+        return parsed[1]
 
     def _parse(self, subject: Subject, document: Document) -> CachedLicense | None:
         if not self._settings.public_keys:

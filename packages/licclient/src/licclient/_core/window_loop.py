@@ -7,7 +7,7 @@ from typing import Any, Final
 _QT: Final = ("PySide6", "PyQt6", "PySide2", "PyQt5")
 
 
-def patience(wait: float | None) -> float | None:
+def limit_wait(wait: float | None) -> float | None:
     """Return for how many seconds a caller may be kept waiting; None for as long as a request may take.
 
     `wait` is what the caller chose; without a choice, a call in the event loop of windows does not wait.

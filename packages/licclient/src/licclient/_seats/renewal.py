@@ -37,19 +37,24 @@ class Lost:
 
 
 def next_step(
-    until: float, renew_at: float, patience: float, problem: LicclientError | None, now: float, timeout: float
+    until: float,
+    renew_at: float,
+    grace_until: float,
+    problem: LicclientError | None,
+    now: float,
+    timeout: float,
 ) -> Pause | Renew | Lost:
     """Return what to do with a seat that is held.
 
     Args:
         until: When it ends if it is not renewed.
         renew_at: When to renew it.
-        patience: Until when a renewal that failed does not lose it, also beyond `until`.
+        grace_until: Until when a renewal that failed does not lose it, also beyond `until`.
         problem: Why the last renewal failed; None if it did not.
         now: The present instant.
         timeout: Seconds of the client's time limit.
     """
-    if problem is not None and (is_final(problem) or now >= max(until, patience)):
+    if problem is not None and (is_final(problem) or now >= max(until, grace_until)):
         return Lost(problem)
     if now < renew_at:
         return Pause(min(renew_at - now, SLICE))

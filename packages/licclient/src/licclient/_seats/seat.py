@@ -124,15 +124,15 @@ def hold(
     After a suspension there is a pause's time to reach the service and take the seat again. `report_lost` is
     called once if it is lost: refused, or not renewed in time.
     """
-    patience, looked_at = lease.until, lease.clock()
+    grace_until, looked_at = lease.until, lease.clock()
     problem: LicclientError | None = None
     timeout, test_pause = session.settings.timeout.total_seconds(), session.worker_pause
     while not lease.is_over:
         now = lease.clock()
         if test_pause is None and now - looked_at > ASLEEP:
-            patience, problem = now + lease.pause, None
+            grace_until, problem = now + lease.pause, None
         looked_at = now
-        match next_step(lease.until, lease.renew_at, patience, problem, now, timeout):
+        match next_step(lease.until, lease.renew_at, grace_until, problem, now, timeout):
             case Lost(error):
                 lease.is_over = True
                 yield Notify(partial(report_lost, error))

@@ -75,8 +75,8 @@ def check_for_update(session: Session, typed: str | None, *, force: bool) -> Flo
 
 def _check(session: Session, typed: str | None, *, force: bool) -> Flow[UpdateCheck]:
     slug, version = installed_version(session.settings)
-    if not force and typed is None and (known := _known_result(session, version)) is not None:
-        return _log_result(known)
+    if not force and typed is None and (earlier_result := _known_result(session, version)) is not None:
+        return _log_result(earlier_result)
     if force:
         session.activations.ask_again()
     key = _activated_key(session) if typed is None else tidy_key(typed)
@@ -206,9 +206,9 @@ def _request_offer(
     domain, platform = session.domain(), own_platform(settings.platform)
     name = of_channels(session, check_name(session, key, slug))
     last = read_update_check(session.storage.load(name))
-    known = None if last is None else last.listing
+    listing = None if last is None else last.listing
     is_manual = force or (
-        known is not None and known.is_manual and is_newer(known.version, installed, known.channel)
+        listing is not None and listing.is_manual and is_newer(listing.version, installed, listing.channel)
     )
     call = update_call(settings, key, slug, installed, domain, platform, is_manual=is_manual)
     answer = yield from session.call(

@@ -16,7 +16,7 @@ from licclient._core.download_headers import body_length
 from licclient._core.incoming import Incoming
 from licclient._core.log import debug, describe
 from licclient._core.model import Outage
-from licclient._core.pace import Patience, Speed, Tries, next_try
+from licclient._core.pace import Speed, StallBudget, Tries, next_try
 from licclient._core.records import Document, Put, record_name
 from licclient._core.responses import DOWNLOAD_REFUSALS, Head, Reply, note_origin, read_refusal
 from licclient._core.runners import Flow, Notify, OpenDownload, Operation, Receive, Wait
@@ -89,7 +89,7 @@ class _Download:
         self._version = update.version
         self._progress = progress
         self._seconds = session.settings.timeout.total_seconds()
-        self._patience = Patience(self._seconds, part.done, part.done)
+        self._stall_budget = StallBudget(self._seconds, part.done, part.done)
         self._speed = Speed(monotonic(), part.done)
         self._reported_at = float("-inf")
         self._tries = Tries(part.done)
@@ -130,11 +130,12 @@ class _Download:
                 part.begin(head, self._version)
             except LicclientError as problem:
                 raise note_origin(problem, head, "") from None
-            self._patience = self._patience.at(part.done)  # 0, if the server sends all of it once more
+            # `done` is 0 if the server sends the whole file again.
+            self._stall_budget = self._stall_budget.at(part.done)
             # Half of the time limit, so that a new connection has a chance in the other half.
             while (chunks := (yield from self._receive(incoming, self._seconds / 2))) is not None:
                 part.write(chunks)
-                self._patience = self._patience.at(part.done)
+                self._stall_budget = self._stall_budget.at(part.done)
                 if monotonic() - self._reported_at >= PROGRESS_SECONDS:
                     yield from self._report_progress(part.done, part.size)
             part.end()
@@ -152,7 +153,7 @@ class _Download:
             patch += b"".join(chunks)
             if len(patch) > limit:
                 return
-            self._patience = self._patience.at(len(patch))
+            self._stall_budget = self._stall_budget.at(len(patch))
             yield from self._report_progress(len(patch), size)
         with suppress(PatchError, LicclientError):
             base.apply(bytes(patch), head, self._part, self._version)
@@ -162,7 +163,9 @@ class _Download:
 
         Raise `ServiceUnavailableError` if it broke off, took too long, or used up the time limit.
         """
-        received = yield from self._timed(_perform(Receive(incoming, min(seconds, self._patience.left))))
+        received = yield from self._timed(
+            _perform(Receive(incoming, min(seconds, self._stall_budget.remaining)))
+        )
         if isinstance(received, ServiceUnavailableError):
             raise received
         if received == []:
@@ -175,12 +178,12 @@ class _Download:
         try:
             return (yield from flow)
         finally:
-            self._patience = self._patience.after_wait(monotonic() - began)
+            self._stall_budget = self._stall_budget.after_wait(monotonic() - began)
 
     # --- links and tries ----------------------------------------------------------------------
 
     def _renew_link(self) -> Flow[None]:
-        seconds = min(self._seconds, self._patience.left)
+        seconds = min(self._seconds, self._stall_budget.remaining)
         if isinstance(self._key, LicclientError):
             raise self._key
         fresh = yield from self._timed(renew_link(self._session, self._update, self._key, seconds))
@@ -203,8 +206,8 @@ class _Download:
 
     def _pause_after(self, error: ServiceUnavailableError) -> float:
         """Return the seconds until the next try, or raise the error: the part stays for another day."""
-        spread, left = random.random(), self._patience.left  # noqa: S311 - jitter
-        self._tries, pause = next_try(self._tries, self._part.done, error.retry_after, spread, left)
+        spread, remaining = random.random(), self._stall_budget.remaining  # noqa: S311 - jitter
+        self._tries, pause = next_try(self._tries, self._part.done, error.retry_after, spread, remaining)
         if pause is None:
             raise error from None
         return pause

@@ -39,7 +39,7 @@ from licclient._core.storage import (
     make_folder,
     move_file,
     open_plain,
-    read_patiently,
+    read_with_retries,
     release_lock,
     repeat,
     replace_file,
@@ -118,14 +118,14 @@ class PartFile:
 
     def expect(self, manifest: Manifest) -> None:
         """Accept only the file that the vendor signed, and resume what an earlier run left of it."""
-        known, self._expected = self._expected, manifest
-        if known is None or (known.size, known.sha256) != (manifest.size, manifest.sha256):
+        previous, self._expected = self._expected, manifest
+        if previous is None or (previous.size, previous.sha256) != (manifest.size, manifest.sha256):
             self.resume()
 
     def resume(self) -> None:
         """Continue the part that an earlier run left, if it and its note belong together."""
         self.close()
-        note = _read_note(unseal(self._slot, read_patiently(self._note_path) or b""))
+        note = _read_note(unseal(self._slot, read_with_retries(self._note_path) or b""))
         if note is None or not self._is_expected(note.size, note.sha256) or not _is_our_file(self._path):
             self._start_over()
             return
@@ -384,10 +384,10 @@ def _place(part: Path, target: Path) -> bool:
 
 def _is_ours(path: Path, digest: str, last: Document | None) -> bool:
     """Return whether a file has this digest, or is the one that was downloaded last, and not a link."""
-    known = {digest}
+    digests = {digest}
     match last:
         case {"path": str(noted), "sha256": str(before)} if noted == str(path):
-            known.add(before)
+            digests.add(before)
 
     def digest_of() -> str:
         with open_plain(path) as file:
@@ -395,6 +395,6 @@ def _is_ours(path: Path, digest: str, last: Document | None) -> bool:
 
     try:
         status = look_at(path)
-        return status is not None and stat.S_ISREG(status.st_mode) and repeat(digest_of) in known
+        return status is not None and stat.S_ISREG(status.st_mode) and repeat(digest_of) in digests
     except OSError:
         return False

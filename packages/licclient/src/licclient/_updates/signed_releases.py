@@ -59,8 +59,8 @@ class SignedReleases:
         if not self._settings.release_keys:
             return listing
         of_all, name = self._name_of_all(listing), self._name(listing, checks)
-        known = self._state.load(name)
-        result = self._check(listing, now, known)
+        stored = self._state.load(name)
+        result = self._check(listing, now, stored)
 
         def remember(document: Document | None) -> Document | None:
             nonlocal result
@@ -70,12 +70,12 @@ class SignedReleases:
                 return document
             return write_highest(result)
 
-        if remember(known) is not known:  # mostly there is nothing to write, and no need to lock
+        if remember(stored) is not stored:  # mostly there is nothing to write, and no need to lock
             self._state.change(name, remember)
         if isinstance(result, UntrustedResponseError):
             return result
         edit = partial(raise_highest, signed=result)
-        if name != of_all and edit(known := self._state.load(of_all)) is not known:
+        if name != of_all and edit(stored := self._state.load(of_all)) is not stored:
             self._state.change(of_all, edit)
         return replace(listing, signed=result)
 
@@ -175,11 +175,11 @@ def read_manifest(header: str | None, keys: Sequence[PublicKey]) -> Manifest | U
             pass
         case _:
             return UntrustedResponseError("The manifest cannot be read.")
-    known = {key.id: key for key in keys}
+    keys_by_id = {key.id: key for key in keys}
     for signature in signatures:
         match signature:
             case {"protected": str(protected), "signature": str(raw)}:
-                key = known.get(read_key_id(protected, TYPE))
+                key = keys_by_id.get(read_key_id(protected, TYPE))
             case _:
                 continue
         if key is not None and key.verify(decode_base64url(raw), f"{protected}.{payload}".encode()):

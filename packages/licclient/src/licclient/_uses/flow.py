@@ -144,8 +144,8 @@ class _Quota:
         """Read the stored state; verify a signed answer again."""
         match document:
             case {"answer": dict(answer), "answered_at": str(at), "pending": list(pending)}:
-                known = [tuple(use) for use in pending if isinstance(use, list) and _is_pending(use)]
-                return _Tally(answer, self._believe(answer), at, known)
+                pending_uses = [tuple(use) for use in pending if isinstance(use, list) and _is_pending(use)]
+                return _Tally(answer, self._believe(answer), at, pending_uses)
             case _:
                 return _Tally()
 

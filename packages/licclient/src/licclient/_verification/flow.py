@@ -139,9 +139,9 @@ def _find_answer(
         subject = activated_subject(session, activation, domain)
     now, settings = session.now(), session.settings
     cached, problem = find_success(session, subject, now)
-    if cached is not None and not force and (known := from_cache(cached, now, settings)) is not None:
-        debug("The license holds by the cache: confirmed %s.", known.checked_at)
-        return known
+    if cached is not None and not force and (license_ := from_cache(cached, now, settings)) is not None:
+        debug("The license holds by the cache: confirmed %s.", license_.checked_at)
+        return license_
     key = subject.key
     if not force and (refusal := _other_product_lately(session, subject, now)) is not None:
         debug("The server was asked less than a minute ago: %s", describe(refusal))
@@ -221,8 +221,8 @@ def _apply_answer(
             session.settings.product,
         )
     debug("Verify: %s", describe(answer) if isinstance(answer, LicclientError) else "licensed")
-    if isinstance(known := ending.result, License) and known.source is not Source.SERVER:
-        debug("The license holds without an answer (%s): confirmed %s.", known.source, known.checked_at)
+    if isinstance(license_ := ending.result, License) and license_.source is not Source.SERVER:
+        debug("The license holds without an answer (%s): confirmed %s.", license_.source, license_.checked_at)
     _write(session, subject, ending)
     with suppress(StateUnreadableError):
         copy_installation(session)

@@ -15,7 +15,7 @@ from licclient._core.session import (
     last_outcome,
     license_or_raise,
 )
-from licclient._core.window_loop import patience
+from licclient._core.window_loop import limit_wait
 from licclient._verification.flow import verify
 from licclient.errors import LicclientError, NotActivatedError, ServiceUnavailableError
 
@@ -49,7 +49,7 @@ def remembered_license(session: Session, wait: float | None) -> tuple[License | 
         raise NotActivatedError
     seconds = None
     if activation.key is None and settings.public_keys:  # what was signed is checked with the key
-        seconds = patience(wait)
+        seconds = limit_wait(wait)
         seconds = None if seconds is None else max(seconds, CLICK_SECONDS)
     subject = activated_subject(session, activation, session.domain(), seconds)
     cached, _ = find_success(session, subject, now)

@@ -44,7 +44,7 @@ from licclient._core.storage import (
     is_folder,
     make_folder,
     read_folder,
-    read_patiently,
+    read_with_retries,
     replace_file,
     sync_folder,
     write_file,
@@ -260,7 +260,7 @@ class Installation:
             yield
 
     def _pointer(self) -> Pointer | None:
-        raw = read_patiently(self._folder / POINTER)
+        raw = read_with_retries(self._folder / POINTER)
         return None if raw is None else read_pointer(raw)
 
     def _note_rolled_back(self, version: str, *, is_rolled_back: bool) -> None:

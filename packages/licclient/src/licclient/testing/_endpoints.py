@@ -201,8 +201,9 @@ class Endpoints:
         license_ = self.licenses.get(key)
         # D-01: the order of refusals.
         if license_ is None:
-            known = is_license_key(key)
-            return _refuse(404, "License not found.") if known else _refuse(403, "Invalid license format.")
+            if is_license_key(key):
+                return _refuse(404, "License not found.")
+            return _refuse(403, "Invalid license format.")
         if license_.revoked:
             return _refuse(403, "License has been revoked.")
         if self._is_expired(license_):
