@@ -18,7 +18,7 @@ _RECORDS: Final = select(move_records).where(move_records.c.license_id == bindpa
 
 
 class MoveRepository(Repository):
-    """Which computers the customer has freed or moved; swept after 30 days."""
+    """Computers that customers have freed or moved; swept after 30 days."""
 
     def list_all(self, license_ids: Collection[bytes]) -> dict[bytes, list[Move]]:
         """Load the moves of some licenses."""
