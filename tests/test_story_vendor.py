@@ -67,7 +67,7 @@ async def test_a_vendors_day(home: Path, tmp_path: Path) -> None:
         log = ["\t".join(row.split("\t")[1:3]).partition(" CP-")[0] for row in rows]
         assert log == ["alice\tRevoked", "alice\tFreed a slot", "token: shop\tIssued"]
     entries = json.loads(licserver(home, "audit", "--json"))
-    done = [(line["who"], line["action"]) for line in entries][::-1]
+    done = [(line["actor"], line["action"]) for line in entries][::-1]
     assert [action for _, action in done] == [
         "product.add",
         "release.publish",

@@ -307,14 +307,14 @@ def test_a_backup_is_noted(cli, tmp_path):
     """By whom it was made."""
     cli("backup", str(tmp_path / "all.backup"))
     (line,) = noted(cli, "backup.write")
-    assert line["who"] == f"cli:{getpass.getuser()}"
+    assert line["actor"] == f"cli:{getpass.getuser()}"
 
 
 def test_an_accepted_clock_is_noted(cli):
     """By the user who believes it, with the time that it shows."""
     assert cli("clock", "--accept").startswith("the clock is trusted: ")
     (line,) = noted(cli, "clock.accept")
-    assert line["who"] == f"cli:{getpass.getuser()}"
+    assert line["actor"] == f"cli:{getpass.getuser()}"
     assert line["details"]["at"][:2] == "20"
 
 
@@ -322,7 +322,7 @@ def test_a_new_secret_for_links_is_noted(cli):
     """Who drew it and when it signs, whether the old one had leaked, and which it is; not the secret."""
     listed = json.loads(cli("secret", "rotate", "--leaked", "--json"))
     (line,) = noted(cli, "secret.rotate")
-    assert line["who"] == f"cli:{getpass.getuser()}"
+    assert line["actor"] == f"cli:{getpass.getuser()}"
     assert (line["kind"], line["object"]) == ("secret", listed[0]["id"])
     assert line["details"]["leaked"] is True
     assert line["details"]["signs_from"][:16] == listed[0]["signs_from"][:16]
@@ -337,7 +337,7 @@ def test_signing_keys_are_noted(cli):
     for action, details in (("signing_key.add", {"given": False}), ("signing_key.retire", {"last": True})):
         (line,) = noted(cli, action)
         assert (line["kind"], line["object"]) == ("signing-key", added["id"])
-        assert line["who"] == f"cli:{getpass.getuser()}"
+        assert line["actor"] == f"cli:{getpass.getuser()}"
         assert line["details"] == details
 
 

@@ -59,7 +59,7 @@ def test_the_audit_log_names_who_did_it(cli, key):
     cli("license", "revoke", key, "--reason", f"{key} came back")
     lines = json.loads(cli("audit", "--license", key, "--json"))
     assert [line["action"] for line in lines] == ["license.revoke", "license.reveal", "license.issue"]
-    assert {line["who"] for line in lines} == {f"cli:{getpass.getuser()}"}
+    assert {line["actor"] for line in lines} == {f"cli:{getpass.getuser()}"}
     everything = cli("audit") + cli("audit", "--json")
     assert key not in everything
     assert mask_key(key) in everything

@@ -330,7 +330,7 @@ def audit(services: Services, printer: Printer, license_: str | None, limit: int
     """Show changes and their authors, the latest first."""
     object_ = None if license_ is None else ("license", services.licenses.get(license_).id.hex())
     records = (
-        {"at": entry.at, "who": f"{entry.actor.kind}:{entry.actor.name}", "action": entry.action}
+        {"at": entry.at, "actor": f"{entry.actor.kind}:{entry.actor.name}", "action": entry.action}
         | {"kind": entry.object_kind, "object": entry.object_id}
         | {"details": entry.details if printer.as_json else format_details(entry.details)}
         for entry in services.audit.list_page(AuditFilter(object=object_), limit=limit).items

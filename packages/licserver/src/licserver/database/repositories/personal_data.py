@@ -159,7 +159,7 @@ def _of_address(identifiers: PersonIdentifiers) -> Iterator[tuple[sa.Table, Colu
     for chunk in in_batches(list(identifiers.jobs), _CHUNK):
         yield events.jobs, events.jobs.c.id.in_(chunk)
     yield access.account_codes, access.account_codes.c.address.in_(identifiers.code_addresses)
-    yield access.daily_counts, access.daily_counts.c.who.in_(identifiers.code_addresses)
+    yield access.daily_counts, access.daily_counts.c.subject.in_(identifiers.code_addresses)
     for chunk in in_batches(list(identifiers.receipts), _CHUNK):
         yield access.idempotency_keys, access.idempotency_keys.c.id.in_(chunk)
 

@@ -189,10 +189,10 @@ def _within_day(connection: Connection, events: Sequence[NewEvent]) -> list[NewE
     for license_id, of_license in groupby(new, key=lambda event: bytes.fromhex(event.data["license_id"])):
         group = list(of_license)
         day = group[0].at.date()
-        this = counts.day == day, counts.who == license_id
+        this = counts.day == day, counts.subject == license_id
         room = max(0, KEPT_PER_LICENSE - (connection.scalar(select(counts.count).where(*this)) or 0))
         if added := group[:room]:
-            row = {"day": day, "who": license_id, "count": len(added)}
+            row = {"day": day, "subject": license_id, "count": len(added)}
             put_into(connection, daily_counts, row, added="count")
             admitted += added
     return admitted

@@ -225,7 +225,7 @@ class SecondFactorRepository(Repository):
 
 
 _DAILY_COUNT: Final = select(daily_counts.c.count.label("number")).where(
-    daily_counts.c.day == bindparam("day"), daily_counts.c.who == bindparam("who")
+    daily_counts.c.day == bindparam("day"), daily_counts.c.subject == bindparam("subject")
 )
 _WINDOW: Final = 60  # seconds
 _KEPT: Final = 10
@@ -233,9 +233,9 @@ _KEPT: Final = 10
 
 
 class Limit(NamedTuple):
-    """Attempts allowed in a minute; `who` is a digest of 16 bytes of an address, a network or a name."""
+    """Attempts allowed in a minute; `subject` is a digest of 16 bytes of an address, a network or a name."""
 
-    who: bytes
+    subject: bytes
     limit: int
 
 
@@ -255,8 +255,8 @@ class LoginRepository(Repository):
         with self._writing() as connection:
             delete_old_attempts(connection, settle(connection, now))
             savepoint = connection.begin_nested()
-            subjects = sorted({limit.who for limit in limits})  # sorted, so that no two deadlock
-            rows = [{"minute": int(minute), "who": who, "count": 1} for who in subjects]
+            subjects = sorted({limit.subject for limit in limits})  # sorted, so that no two deadlock
+            rows = [{"minute": int(minute), "subject": subject, "count": 1} for subject in subjects]
             put_into(connection, tries, *rows, added="count")
             # Checked again now that others wait: simultaneous attempts count as well.
             if _is_over(connection, limits, int(minute), share, 1):
@@ -299,26 +299,28 @@ def delete_old_attempts(connection: Connection, now: datetime) -> None:
 
 
 class DailyCountRepository(Repository):
-    """Counts of a day in UTC; `who` is a digest of 16 bytes of the counter's name and its subject."""
+    """Counts of a day in UTC; `subject` is a digest of 16 bytes of the counter's name and its subject."""
 
-    def read(self, who: bytes, day: date) -> int:
+    def read(self, subject: bytes, day: date) -> int:
         """Return a count."""
-        row = self._first(_DAILY_COUNT, day=day, who=who)
+        row = self._first(_DAILY_COUNT, day=day, subject=subject)
         return 0 if row is None else int(row.number)
 
-    def add(self, who: bytes, day: date, count: int = 1) -> int:
+    def add(self, subject: bytes, day: date, count: int = 1) -> int:
         """Add to a count, and return it; others wait for the end of the transaction."""
         with self._writing() as connection:
-            put_into(connection, daily_counts, {"day": day, "who": who, "count": count}, added="count")
-        return self.read(who, day)
+            put_into(
+                connection, daily_counts, {"day": day, "subject": subject, "count": count}, added="count"
+            )
+        return self.read(subject, day)
 
 
 def _is_over(connection: Connection, limits: Sequence[Limit], minute: int, share: float, own: int) -> bool:
     """Return whether one of `limits` is used up; `own` attempts of ours are counted already."""
     weighed = func.sum(tries.c.count * case((tries.c.minute == minute, 1.0), else_=share))
-    subjects = [limit.who for limit in limits]
-    of = select(tries.c.who, weighed).where(
-        tries.c.who.in_(subjects), tries.c.minute.in_([minute, minute - 1])
+    subjects = [limit.subject for limit in limits]
+    of = select(tries.c.subject, weighed).where(
+        tries.c.subject.in_(subjects), tries.c.minute.in_([minute, minute - 1])
     )
-    used = {bytes(row[0]): row[1] for row in connection.execute(of.group_by(tries.c.who))}
-    return any(used.get(limit.who, 0.0) >= limit.limit + own for limit in limits)
+    used = {bytes(row[0]): row[1] for row in connection.execute(of.group_by(tries.c.subject))}
+    return any(used.get(limit.subject, 0.0) >= limit.limit + own for limit in limits)

@@ -118,7 +118,8 @@ idempotency_keys = table(
 tries = keyed_table(
     "tries",
     sa.Column("minute", sa.BigInteger, primary_key=True),  # since 1970
-    sa.Column("who", sa.LargeBinary(16), primary_key=True),  # an address or a name, keyed hash
+    # An address or a name, keyed hash.
+    sa.Column("who", sa.LargeBinary(16), primary_key=True, key="subject"),
     sa.Column("count", sa.Integer, nullable=False),
     comment="How often passwords of the console were tried lately, by address and by name (D-131).",
 )
@@ -126,9 +127,8 @@ tries = keyed_table(
 daily_counts = keyed_table(
     "daily_counts",
     sa.Column("day", sa.Date, primary_key=True),
-    sa.Column(
-        "who", sa.LargeBinary(16), primary_key=True
-    ),  # what is counted, and for whom, by a secret of ours
+    # The counter and its subject, keyed hash.
+    sa.Column("who", sa.LargeBinary(16), primary_key=True, key="subject"),
     sa.Column("count", sa.Integer, nullable=False),
     comment="How often something was done on a day that is bounded by day; swept after two days.",
 )

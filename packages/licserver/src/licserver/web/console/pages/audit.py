@@ -116,7 +116,7 @@ def export(context: PageContext) -> Csv:
     which = _filter(context)
     pages = in_pages(lambda cursor: context.services.audit.list_page(which, cursor, MAX_PAGE))
     rows = ([_cells(entry) for entry in entries] for entries in pages)
-    return Csv("audit", ("at", "via", "who", "action", "kind", "object", "details"), rows)
+    return Csv("audit", ("at", "via", "actor", "action", "kind", "object", "details"), rows)
 
 
 def _cells(entry: Entry) -> tuple[Any, ...]:
