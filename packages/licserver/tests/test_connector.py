@@ -9,7 +9,7 @@ import pytest
 from harness.standstill import Standstill
 from licserver.database.connector import Connector
 from licserver.database.hosts import HostRole, Server
-from licserver.database.limited_connection import NoAnswerError
+from licserver.database.limited_connection import NoResponseError
 from licserver.database.timelines import Timelines
 
 ONE, TWO = "127.0.0.1", "127.0.0.2"
@@ -157,7 +157,7 @@ def test_no_answer_at_all_is_reported_in_time(hosts):
     """Of both hosts: after a second and a half."""
     began = time.monotonic()
     with Standstill() as machine:
-        with pytest.raises(NoAnswerError, match=f"{ONE} does not answer; {TWO} does not answer"):
+        with pytest.raises(NoResponseError, match=f"{ONE} does not answer; {TWO} does not answer"):
             connector().connect(hosts(first=None, second=None).open)
         ended = time.monotonic()
     assert ended - began < 2 + machine.within(began, ended)
@@ -167,6 +167,6 @@ def test_what_has_not_ended_yet_bounds_the_connections(hosts, monkeypatch):
     """While two dozen that were given up are still being ended, no other is opened."""
     monkeypatch.setattr("licserver.database.cancellation._ending", set(range(24)))
     both = hosts(first=NEW, second=STANDBY)
-    with pytest.raises(NoAnswerError, match="too many connections"):
+    with pytest.raises(NoResponseError, match="too many connections"):
         connector().connect(both.open)
     assert both.opened == []

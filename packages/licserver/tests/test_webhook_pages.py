@@ -87,7 +87,7 @@ def test_the_command_line_manages_endpoints(cli):
     cli("webhook", "enable", name)
     event = json.loads(cli("webhook", "test", name, "--json"))["event"]
     (delivery,) = json.loads(cli("webhook", "deliveries", "--endpoint", name, "--json"))
-    assert (delivery["event"], delivery["state"], delivery["answer"]) == (event, "waiting", None)
+    assert (delivery["event"], delivery["state"], delivery["response"]) == (event, "waiting", None)
     cli("webhook", "redeliver", str(delivery["delivery"]))
     cli("webhook", "redeliver", "--since", "2026-01-31T14:00", "--endpoint", name)
     for wrong in ((), ("7",), ("9" * 30,), ("7", "--since", "2026-01-31"), ("--since", "soon")):

@@ -171,7 +171,7 @@ async def test_an_event_arrives_signed_and_without_a_key(make_world):
     OAS31Validator(content["schema"]).validate(json.loads(body))
     assert key not in body.decode()
     (delivery,) = world.services.webhooks.list_deliveries(endpoint.id).items
-    assert (delivery.status, delivery.answer, delivery.attempts) == (200, "thanks", 1)
+    assert (delivery.status, delivery.response, delivery.attempts) == (200, "thanks", 1)
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check; `is_fine` is None where there is nothing to judge."""
+    """The result of one check; `is_fine` is None where nothing can be checked."""
 
     name: str
     is_fine: bool | None
@@ -219,11 +219,11 @@ def _check_service(settings: Settings, agent: str, given: Any, now: datetime) ->
         yield _wrong("service", reply.message)
         yield _noted("clock", "could not be compared")
     else:
-        yield from _judge_service(reply)
-        yield _judge_clock(reply.headers.get("date"), now)
+        yield from _check_reply(reply)
+        yield _check_clock(reply.headers.get("date"), now)
 
 
-def _judge_service(reply: Reply) -> Iterator[Finding]:
+def _check_reply(reply: Reply) -> Iterator[Finding]:
     if reply.status == 422 and b'"errors"' in reply.body:  # noqa: PLR2004 - spec 4.2
         yield _fine("service", "responds")
         return
@@ -231,7 +231,7 @@ def _judge_service(reply: Reply) -> Iterator[Finding]:
     yield _wrong("service", f"this is not a license service (HTTP status {reply.status}{redirects})")
 
 
-def _judge_clock(date: str | None, now: datetime) -> Finding:
+def _check_clock(date: str | None, now: datetime) -> Finding:
     try:
         difference = now - parsedate_to_datetime(date or "").astimezone(UTC)
     except ValueError:

@@ -160,7 +160,7 @@ def clock(services: Services, printer: Printer, *, accept: bool) -> None:
         with services.transaction() as tx:
             tx.repositories.clock.accept(now)
             tx.audit.record("clock.accept", ("installation", "-"), at=now)
-    reading, warning = clocks.judge(now), describe_clock(services.repositories, now)
+    reading, warning = clocks.evaluate(now), describe_clock(services.repositories, now)
     sentence = f"the clock is trusted: {now:%Y-%m-%d %H:%M:%S} UTC"
     if warning is not None:
         sentence = f"{warning}. If it is right, `licserver clock --accept`"

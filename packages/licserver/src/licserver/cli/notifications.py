@@ -95,12 +95,12 @@ def send_test(services: Services, printer: Printer, endpoint: str) -> None:
 @click.option("--endpoint", metavar="ID", help="Only those to this endpoint.")
 @limit_option
 def deliveries(services: Services, printer: Printer, endpoint: str | None, limit: int) -> None:
-    """List deliveries, the latest first, with what the endpoint answered."""
+    """List deliveries, the latest first, with what the endpoint responded."""
     listed = services.webhooks.list_deliveries(endpoint, limit=limit).items
     records = (
         {"delivery": delivery.id, "endpoint": delivery.endpoint_id, "event": delivery.event_id}
         | pick(delivery, "type", "state", "attempts", "sent_at", "status")
-        | {"answer": None if delivery.answer is None else " ".join(delivery.answer.split())}
+        | {"response": None if delivery.response is None else " ".join(delivery.response.split())}
         for delivery in listed
     )
     printer.table(records, (8, 15, 36, 24, 8, 8, 23, 6, 0), "nothing was sent yet")

@@ -11,7 +11,7 @@ every process from ever reaching the second. So an attempt starts a thread for e
       in the attempt before
     after `CONNECT_LIMIT`                                                       the host to use, or none
 
-"The host to use" is what `hosts.choose` returns for all answers so far; if none, `Connector._problem` has
+"The host to use" is what `hosts.choose` returns for all responses so far; if none, `Connector._problem` has
 why. Addresses whose server cannot be used, such as a standby, are queried again until the attempt ends. A
 connection that arrives later is closed by its thread.
 """
@@ -39,7 +39,7 @@ from licserver.database.hosts import (
     is_former,
     split_hosts,
 )
-from licserver.database.limited_connection import CONNECT_LIMIT, LimitedConnection, NoAnswerError
+from licserver.database.limited_connection import CONNECT_LIMIT, LimitedConnection, NoResponseError
 from licserver.database.timelines import Timelines
 
 _log = logging.getLogger("licserver.database")
@@ -56,8 +56,8 @@ _MOST_THREADS: Final = 100
 Open = Callable[[dict[str, Any]], LimitedConnection]
 
 
-class _Answers:
-    """The answers of the hosts in one attempt; filled by a thread for each address."""
+class _HostResponses:
+    """The responses of the hosts in one attempt; filled by a thread for each address."""
 
     def __init__(self, names: list[str]) -> None:
         self.changed = threading.Condition()
@@ -67,23 +67,23 @@ class _Answers:
         self.connections: dict[str, LimitedConnection] = {}
         self.is_over = False
 
-    def put(self, name: str, answer: LimitedConnection | Exception, *, usable: bool = False) -> bool:
-        """Store an answer; return whether to query again. Close a connection that is not needed."""
+    def put(self, name: str, response: LimitedConnection | Exception, *, usable: bool = False) -> bool:
+        """Store a response; return whether to query again. Close a connection that is not needed."""
         is_kept = False
         with self.changed:
             self.pending.discard(name)
             self.problems.pop(name, None)
             self.servers.pop(name, None)
-            if isinstance(answer, Exception):
-                self.problems[name] = answer
+            if isinstance(response, Exception):
+                self.problems[name] = response
             else:
-                self.servers[name] = answer.server
+                self.servers[name] = response.server
                 if is_kept := usable and not self.is_over:
-                    self.connections[name] = answer
+                    self.connections[name] = response
             self.changed.notify_all()
             again = not (is_kept or self.is_over)
-        if not is_kept and not isinstance(answer, Exception):
-            answer.close()
+        if not is_kept and not isinstance(response, Exception):
+            response.close()
         return again
 
 
@@ -113,38 +113,38 @@ class Connector:
 
     def connect(self, open_: Open) -> LimitedConnection:
         """Return a connection to the host to use, within `CONNECT_LIMIT`; `open_` may block for longer."""
-        answers = self._ask_all(open_)
+        responses = self._query_all(open_)
         deadline, chosen = time.monotonic() + CONNECT_LIMIT, None
-        with answers.changed:
-            while answers.pending and (remaining := deadline - time.monotonic()) > 0:
-                if chosen is None and (chosen := self._choose(answers)) is not None:
+        with responses.changed:
+            while responses.pending and (remaining := deadline - time.monotonic()) > 0:
+                if chosen is None and (chosen := self._choose(responses)) is not None:
                     deadline = min(deadline, time.monotonic() + _GRACE)
-                elif chosen is not None and answers.pending <= self._silent:
+                elif chosen is not None and responses.pending <= self._silent:
                     break
                 else:
-                    answers.changed.wait(remaining)
-            chosen = self._choose(answers)
-            self._silent = frozenset(answers.pending)  # the next one does not wait for these
-            answers.is_over = True
-            answers.changed.notify_all()
-            connection = None if chosen is None else answers.connections.pop(chosen)
-        for other in answers.connections.values():
+                    responses.changed.wait(remaining)
+            chosen = self._choose(responses)
+            self._silent = frozenset(responses.pending)  # the next one does not wait for these
+            responses.is_over = True
+            responses.changed.notify_all()
+            connection = None if chosen is None else responses.connections.pop(chosen)
+        for other in responses.connections.values():
             other.close()
         if connection is None:
-            raise self._problem(answers)
+            raise self._problem(responses)
         return connection
 
     def ask(self, open_: Open) -> list[HostState]:
         """Query the role of every host, within `CONNECT_LIMIT`."""
-        answers = self._ask_all(open_)
-        with answers.changed:
-            answers.changed.wait_for(lambda: not answers.pending, CONNECT_LIMIT)
-            answers.is_over = True
-            answers.changed.notify_all()
-            names = sorted({*answers.servers, *answers.problems, *answers.pending})
-        for connection in answers.connections.values():
+        responses = self._query_all(open_)
+        with responses.changed:
+            responses.changed.wait_for(lambda: not responses.pending, CONNECT_LIMIT)
+            responses.is_over = True
+            responses.changed.notify_all()
+            names = sorted({*responses.servers, *responses.problems, *responses.pending})
+        for connection in responses.connections.values():
             connection.close()
-        newest, servers = self._timelines.newest, answers.servers
+        newest, servers = self._timelines.newest, responses.servers
         return [describe(name, servers.get(name), newest, servers.values()) for name in names]
 
     def is_former(self, connection: LimitedConnection) -> bool:
@@ -164,17 +164,17 @@ class Connector:
         with contextlib.suppress(psycopg.Error):
             self.connect(open_).close()
 
-    def _choose(self, answers: _Answers) -> str | None:
-        servers = {name: connection.server for name, connection in answers.connections.items()}
+    def _choose(self, responses: _HostResponses) -> str | None:
+        servers = {name: connection.server for name, connection in responses.connections.items()}
         return choose(servers, self._target, self._timelines.newest)
 
-    def _ask_all(self, open_: Open) -> _Answers:
+    def _query_all(self, open_: Open) -> _HostResponses:
         if self._threads > _MOST_THREADS or cancellation.are_too_many():
-            raise NoAnswerError("too many connections that were given up have not ended yet")
-        answers = _Answers(list(self._hosts))
+            raise NoResponseError("too many connections that were given up have not ended yet")
+        responses = _HostResponses(list(self._hosts))
         for name, parameters in self._hosts.items():
-            self._start(self._ask_host, answers, open_, name, parameters)
-        return answers
+            self._start(self._query_host, responses, open_, name, parameters)
+        return responses
 
     def _start(self, target: Callable[..., None], *arguments: Any) -> None:
         def run() -> None:
@@ -188,37 +188,41 @@ class Connector:
             self._threads += 1
         threading.Thread(target=run, name="postgres-connect", daemon=True).start()
 
-    def _ask_host(self, answers: _Answers, open_: Open, name: str, parameters: dict[str, Any]) -> None:
+    def _query_host(
+        self, responses: _HostResponses, open_: Open, name: str, parameters: dict[str, Any]
+    ) -> None:
         """Look up a host's addresses, and query each."""
         try:
             attempts = conninfo_attempts(parameters)
         except Exception as problem:  # noqa: BLE001 - raised by `connect`
-            answers.put(name, problem)
+            responses.put(name, problem)
             return
         if len(attempts) == 1:
-            self._ask(answers, open_, name, dict(attempts[0]))
+            self._query_address(responses, open_, name, dict(attempts[0]))
             return
         addresses = {f"{name} ({host.get('hostaddr')})": dict(host) for host in attempts}
-        with answers.changed:
-            answers.pending.discard(name)
-            answers.pending.update(addresses)
+        with responses.changed:
+            responses.pending.discard(name)
+            responses.pending.update(addresses)
         for address, its in addresses.items():
-            self._start(self._ask, answers, open_, address, its)
+            self._start(self._query_address, responses, open_, address, its)
 
-    def _ask(self, answers: _Answers, open_: Open, name: str, parameters: dict[str, Any]) -> None:
+    def _query_address(
+        self, responses: _HostResponses, open_: Open, name: str, parameters: dict[str, Any]
+    ) -> None:
         """Query an address until it can be used or the attempt is over."""
         while True:
-            answer: LimitedConnection | Exception
+            response: LimitedConnection | Exception
             try:
-                answer = open_(parameters)
+                response = open_(parameters)
             except Exception as problem:  # noqa: BLE001 - raised by `connect`
-                answer, usable = problem, False
+                response, usable = problem, False
             else:
-                usable = self._note(name, answer.server)
-            if not answers.put(name, answer, usable=usable):
+                usable = self._note(name, response.server)
+            if not responses.put(name, response, usable=usable):
                 return
-            with answers.changed:
-                if answers.changed.wait_for(lambda: answers.is_over, _AGAIN):
+            with responses.changed:
+                if responses.changed.wait_for(lambda: responses.is_over, _AGAIN):
                     return
 
     def _note(self, name: str, server: Server) -> bool:
@@ -237,20 +241,20 @@ class Connector:
             )
         return choose({name: server}, self._target, newest) is not None
 
-    def _problem(self, answers: _Answers) -> Exception:
+    def _problem(self, responses: _HostResponses) -> Exception:
         """Return why no host can be used."""
-        states = {name: f" {self._describe(server)}" for name, server in answers.servers.items()}
-        states |= {name: f": {problem}".partition("\n")[0] for name, problem in answers.problems.items()}
-        states |= dict.fromkeys(answers.pending, " does not answer")
-        if not answers.servers and len(states) == 1:
-            return next(iter(answers.problems.values()), NoAnswerError("no connection in time"))
+        states = {name: f" {self._describe(server)}" for name, server in responses.servers.items()}
+        states |= {name: f": {problem}".partition("\n")[0] for name, problem in responses.problems.items()}
+        states |= dict.fromkeys(responses.pending, " does not answer")
+        if not responses.servers and len(states) == 1:
+            return next(iter(responses.problems.values()), NoResponseError("no connection in time"))
         message = "no host can be used: " + "; ".join(name + state for name, state in sorted(states.items()))
-        if any(is_former(server, self._timelines.newest) for server in answers.servers.values()):
+        if any(is_former(server, self._timelines.newest) for server in responses.servers.values()):
             message += f"; if an older state was restored on purpose, {self._timelines.how_to_forget}"
-        servers = [connection.server for connection in answers.connections.values()]
+        servers = [connection.server for connection in responses.connections.values()]
         if any(are_rivals(server, other) for server in servers for other in servers):
             message += f"; {RIVALS}"
-        return (NoAnswerError if answers.pending else psycopg.OperationalError)(message)
+        return (NoResponseError if responses.pending else psycopg.OperationalError)(message)
 
     def _describe(self, server: Server) -> str:
         newest = self._timelines.newest

@@ -32,7 +32,7 @@ Sent = TypeVar("Sent")
 Result = TypeVar("Result")
 
 
-class NoAnswerError(psycopg.OperationalError):
+class NoResponseError(psycopg.OperationalError):
     """No connection, or no answer on one, within the limit."""
 
 
@@ -156,7 +156,7 @@ class LimitedConnection(psycopg.Connection[Any]):
                 ready = yield event
                 if not ready and time.monotonic() > min(limit, began + self.shared_limits.longest_wait):
                     self._give_up()  # a late answer must not be read as that to the next statement
-                    raise NoAnswerError("no answer in time")
+                    raise NoResponseError("no answer in time")
                 event = gen.send(ready)
         except StopIteration as done:
             result: Result = done.value

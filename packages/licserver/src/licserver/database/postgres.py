@@ -21,7 +21,7 @@ from licserver.database.limited_connection import (
     CONNECT_LIMIT,
     WAIT_LIMIT,
     LimitedConnection,
-    NoAnswerError,
+    NoResponseError,
     SharedLimits,
 )
 from licserver.database.timelines import Timelines
@@ -151,7 +151,7 @@ class PostgresServer:
         One that broke rolled its transaction back, unless it broke during the commit: what is retried must
         bear to be done twice.
         """
-        if not isinstance(error, psycopg.Error) or isinstance(error, NoAnswerError):
+        if not isinstance(error, psycopg.Error) or isinstance(error, NoResponseError):
             return False
         state = error.sqlstate
         if state is None:  # not an error of the server: the connection broke

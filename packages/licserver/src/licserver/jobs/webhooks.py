@@ -26,11 +26,11 @@ def register_webhooks(background: BackgroundWorker, services: Services) -> None:
         attempt = await background.on_thread(lambda: webhooks.prepare(job))
         if attempt is None:
             return False
-        answer = await post(attempt.url, attempt.body, attempt.headers, networks)
+        outcome = await post(attempt.url, attempt.body, attempt.headers, networks)
 
         def record() -> bool:
             with repeated_if_lost():
-                return webhooks.record(job, *answer)
+                return webhooks.record(job, *outcome)
 
         return await background.on_thread(record)
 

@@ -148,33 +148,33 @@ class BackgroundWorker(PeriodicWork):
     async def _start_due(self) -> None:
         running = Counter(self._running.values())
         busy = Counter(queue for queue, _ in self._running.values())
-        room = {name: queue.at_once - busy[name] for name, queue in self._queues.items()}
-        room = {name: free for name, free in room.items() if free > 0}
-        for job in await self.on_thread(lambda: self._claim(room, running)):
+        capacity = {name: queue.at_once - busy[name] for name, queue in self._queues.items()}
+        capacity = {name: free for name, free in capacity.items() if free > 0}
+        for job in await self.on_thread(lambda: self._claim(capacity, running)):
             task = asyncio.create_task(self._run(job))
             self._running[task] = job.queue, job.owner
             task.add_done_callback(self._end)
 
-    def _claim(self, room: dict[str, int], running: Counter[tuple[str, str | None]]) -> list[Job]:
+    def _claim(self, capacity: dict[str, int], running: Counter[tuple[str, str | None]]) -> list[Job]:
         with repeated_if_lost():
-            return self._claim_due(room, running)
+            return self._claim_due(capacity, running)
 
-    def _claim_due(self, room: dict[str, int], running: Counter[tuple[str, str | None]]) -> list[Job]:
+    def _claim_due(self, capacity: dict[str, int], running: Counter[tuple[str, str | None]]) -> list[Job]:
         queue, now = self._repositories.queue, self._clock()
         claimed: list[Job] = []
-        for name in queue.find_due(room, now):
+        for name in queue.find_due(capacity, now):
             share, lease = self._queues[name].share, self._queues[name].lease
             if share is None:
-                claimed += queue.claim(name, now, lease, room[name])
+                claimed += queue.claim(name, now, lease, capacity[name])
                 continue
             owners = queue.find_owners(name, now)
             share = max(1, min(share, self._queues[name].at_once // max(1, len(owners))))
             random.shuffle(owners)  # no owner must always be first
             for owner in owners:
-                free = min(share - running[name, owner or None], room[name])
+                free = min(share - running[name, owner or None], capacity[name])
                 if free > 0:
                     claimed += (taken := queue.claim(name, now, lease, free, owner=owner))
-                    room[name] -= len(taken)
+                    capacity[name] -= len(taken)
         return claimed
 
     def _end(self, task: asyncio.Task[None]) -> None:

@@ -195,14 +195,14 @@ def _others_may_read(path: Path) -> bool:
 def _check_keys(vault: KeyVault, settings: Settings) -> Finding:
     live = [key for key in vault.signing_keys if key.retired_at is None]
     if not vault.signing_keys:
-        return _ok("signing keys", "none: answers are not signed")
+        return _ok("signing keys", "none: responses are not signed")
     if not live:
-        message = "all are retired: apps that pin one trust no answer"
+        message = "all are retired: apps that pin a key trust no response"
         return _odd("signing keys", message, "licserver signing-key add")
     if settings.base_url is None:
-        message = "answers are signed and there is no LICSERVER_BASE_URL: the signature covers the address"
+        message = "responses are signed and there is no LICSERVER_BASE_URL: the signature covers the address"
         return _bad("signing keys", message, "set it to exactly the address that apps are given")
-    return _ok("signing keys", f"{len(live)} sign answers; the newest is {live[-1].id}")
+    return _ok("signing keys", f"{len(live)} sign responses; the newest is {live[-1].id}")
 
 
 def _check_database(
@@ -289,7 +289,7 @@ def _compare_clocks(owner: str, other_time: datetime | None, now: datetime) -> I
 
 def describe_clock(repositories: Repositories, now: datetime) -> str | None:
     """Describe a clock that is not trusted, and when it will be; return None if it is trusted."""
-    reading = repositories.clock.judge(now)
+    reading = repositories.clock.evaluate(now)
     if reading.believed_from is None:
         return None
     confirmed_at = reading.record.confirmed_at
@@ -443,8 +443,8 @@ class ReachResult(NamedTuple):
 def ask_base_url(base_url: str) -> ReachResult:
     """Request the base URL over the network, as a customer would."""
     try:
-        with urllib.request.urlopen(f"{base_url}/healthz", timeout=TIMEOUT) as answer:  # noqa: S310 - settings check the scheme
-            body, date = answer.read(_LIMIT), answer.headers.get("Date")
+        with urllib.request.urlopen(f"{base_url}/healthz", timeout=TIMEOUT) as response:  # noqa: S310 - settings check the scheme
+            body, date = response.read(_LIMIT), response.headers.get("Date")
     except urllib.error.HTTPError as refused:
         with refused:
             return ReachResult(f"answers {refused.code} at /healthz")

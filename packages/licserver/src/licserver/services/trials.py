@@ -54,13 +54,13 @@ class TrialService(Service):
         machine_hash, network = pseudonym("trial machine", machine), provider_network(address)
         client = TrialClient(pseudonym("trial address", address), pseudonym("trial network", network))
         # Without a lock first: neither repeated requests nor a flood may block other trials.
-        result = _find_trial(self._context, product, machine_hash) or _judge_new(
+        result = _find_trial(self._context, product, machine_hash) or _evaluate_new(
             self._context, product, client
         )
         if isinstance(result, date):
             with self._context.transaction() as tx:
                 tx.repositories.trials.lock(product.id)
-                result = _find_trial(tx, product, machine_hash) or _judge_new(tx, product, client)
+                result = _find_trial(tx, product, machine_hash) or _evaluate_new(tx, product, client)
                 if isinstance(result, date):
                     plan = PLAN if tx.repositories.plans.lock(product.id, [PLAN]) else None
                     terms = LicenseTerms(expires_on=result, trial=True, plan=plan)
@@ -107,7 +107,7 @@ def _find_trial(context: Context, product: Product, machine: bytes) -> IssuedLic
     return evaluate_started(license_ or None, context.now())
 
 
-def _judge_new(context: Context, product: Product, client: TrialClient) -> date | TrialRefusal:
+def _evaluate_new(context: Context, product: Product, client: TrialClient) -> date | TrialRefusal:
     now, settings = context.now(), context.settings
     started = context.repositories.trials.count(product.id, client, now - LIMITS_COUNT_FOR)
     limits = TrialCounts(settings.trial_limit, settings.trial_address_limit, settings.trial_network_limit)

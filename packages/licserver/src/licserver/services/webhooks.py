@@ -244,7 +244,7 @@ class WebhookService:
             keys.append(self._decrypt(endpoint.id, endpoint.encrypted_previous))
         return Attempt(endpoint.url, body, webhooks.signed_headers(delivery.event_id, now, body, keys))
 
-    def record(self, job: Job, status: int | None, answer: str) -> bool:
+    def record(self, job: Job, status: int | None, response: str) -> bool:
         """Store the result of an attempt; raise `RetryJobError` or `BuryJobError` unless it was delivered.
 
         Returns:
@@ -254,7 +254,7 @@ class WebhookService:
         due_at = webhooks.next_attempt(job.attempts, now, random.random())  # noqa: S311 - jitter
         settled = now if outcome is DeliveryOutcome.DELIVERED else self._context.settled_now()
         with self._context.transaction() as tx:
-            tx.repositories.webhooks.note_attempt(job.id, status, answer, now)
+            tx.repositories.webhooks.note_attempt(job.id, status, response, now)
             delivery = tx.repositories.webhooks.find_delivery(job.id)
             if delivery is None:
                 return False
@@ -268,7 +268,7 @@ class WebhookService:
                 WebhookService(tx).disable(endpoint.id, "it answered 410 Gone")
             elif settled - failing_since >= webhooks.MAX_FAILING:
                 WebhookService(tx).disable(endpoint.id, "all deliveries of five days failed")
-        message = f"status {status}" if status is not None else answer
+        message = f"status {status}" if status is not None else response
         if due_at is None or outcome is DeliveryOutcome.GONE:
             raise BuryJobError(message)
         raise RetryJobError(message, due_at)

@@ -104,18 +104,18 @@ class CustomerEndpoints:
         async def handle(request: web.Request) -> web.StreamResponse:
             call = endpoint.parse(await self._public.read_body(request))
             if isinstance(call, InvalidRequest):
-                answer: ApiResponse | Miss | TooMany = Miss(public_api.invalid_update_response(call))
+                response: ApiResponse | Miss | TooMany = Miss(public_api.invalid_update_response(call))
             elif self._public.rate_limiter.refuses_guess(
                 request, getattr(call, "license_key", ""), _domain(call)
             ):
                 return send_too_many(MISS_DELAY)
             else:
-                answer = await endpoint.respond(call, self._public.callers.find(request))
-            if isinstance(answer, TooMany):
-                return send_too_many(*answer)
-            if isinstance(answer, Miss):
-                return await self._public.rate_limiter.respond_to_miss(request, *answer)
-            return send(answer)
+                response = await endpoint.respond(call, self._public.callers.find(request))
+            if isinstance(response, TooMany):
+                return send_too_many(*response)
+            if isinstance(response, Miss):
+                return await self._public.rate_limiter.respond_to_miss(request, *response)
+            return send(response)
 
         return handle
 
@@ -166,7 +166,7 @@ class CustomerEndpoints:
     async def _consume(
         self, call: uses.ConsumeRequest, client: ClientAddress
     ) -> ApiResponse | Miss | TooMany:
-        """Count a use for an installation that a verify has activated; the license is judged as there."""
+        """Count a use for an installation that a verify has activated; the license is evaluated as there."""
         key, license_ = call.license_key, None
         environment = Environment(call.domain, client.ip)
         if decisions.is_license_key(key) or decisions.is_imported_key(key):

@@ -46,7 +46,7 @@ class Feeds:
     async def appcast(self, request: web.Request) -> web.StreamResponse:
         """Respond to Sparkle with a list from which the app chooses."""
         call, now = self._parse(request, feeds.SPARKLE_PLATFORM), self.public.clock()
-        verdict, installation = await self._judge(call)
+        verdict, installation = await self._evaluate(call)
         listed: list[tuple[ListedRelease, str]] = []
         if isinstance(verdict, Offer) and verdict.downloadable:
             _, releases = await self.public.queries.find_releases(call.slug) or (None, [])
@@ -80,11 +80,11 @@ class Feeds:
     async def _send_package(self, request: web.Request) -> web.StreamResponse:
         """Redirect to a signed link, if the license may have the package.
 
-        The license is judged before the releases are read: a request without one must not cause that (D-299).
+        The license is evaluated before releases are read: a request without one must not cause that (D-299).
         """
         slug, name = request.match_info["slug"], request.match_info["name"]
         call, package = self._parse(request, ""), None
-        verdict, _ = await self._judge(call)
+        verdict, _ = await self._evaluate(call)
         if isinstance(verdict, Offer) or verdict in _MAY_HAVE_PACKAGES:
             _, releases = await self.public.queries.find_releases(slug) or (None, [])
             package = feeds.find_velopack_package(releases, name)
@@ -92,7 +92,7 @@ class Feeds:
             # Velopack sends no installed version with this request: a fix is for any of its major.
             lowest = feeds.lowest_of_major(package.version)
             call = self._parse(request, package.platform, version=lowest, channel=package.channel)
-            verdict, _ = await self._judge(call)
+            verdict, _ = await self._evaluate(call)
         if not isinstance(verdict, Offer):
             return await self._refuse(request, call, verdict)
         if package is None or not is_covered(verdict, package):
@@ -112,7 +112,7 @@ class Feeds:
 
     async def _offer(self, call: UpdateRequest) -> UpdateVerdict | None:
         """Decide what an installation is offered, and count it."""
-        verdict, installation = await self._judge(call)
+        verdict, installation = await self._evaluate(call)
         if verdict is None:
             return None
         verdict = apply_rollout(verdict, installation, self.public.settle(self.public.clock()))
@@ -120,7 +120,7 @@ class Feeds:
             self.public.statistics.count_update_check(verdict, call.current_version)
         return verdict
 
-    async def _judge(self, call: UpdateRequest) -> tuple[UpdateVerdict | None, Installation]:
+    async def _evaluate(self, call: UpdateRequest) -> tuple[UpdateVerdict | None, Installation]:
         """Decide what the caller is offered, before any rollout; None if it needs a license and sends none.
 
         A license that is sent counts also where none is needed. Without a domain, all copies of a license are
@@ -128,7 +128,7 @@ class Feeds:
         """
         domain, verdict = call.domain, None
         if call.license_key:
-            verdict = await self.public.judge_update(call, self.public.clock())
+            verdict = await self.public.evaluate_update_check(call, self.public.clock())
             domain = domain or self.public.vault.license_id(call.license_key).hex()
         elif (listed := await self.public.queries.find_releases(call.slug)) and listed[0].public_feed:
             verdict = evaluate_public_feed(*listed, call.channels, call.platform, call.current_version)
@@ -149,12 +149,12 @@ _MAY_HAVE_PACKAGES: Final = (UpdateRefusal.NO_VERSIONS, UpdateRefusal.LICENSE_EX
 """Refusals of known licenses that may have another channel's package, or a security release."""
 
 
-def _send_tagged(request: web.Request, answer: public_api.ApiResponse) -> web.StreamResponse:
+def _send_tagged(request: web.Request, response: public_api.ApiResponse) -> web.StreamResponse:
     """Respond with a feed, or that it is as it was. Other feeds have links, which end within an hour."""
-    tag = f'"{hashlib.sha256(answer.content).hexdigest()[:32]}"'
+    tag = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'
     if is_unmodified(request.headers.getall(hdrs.IF_NONE_MATCH, ()), tag):
         return web.Response(status=304, headers={hdrs.ETAG: tag, hdrs.CACHE_CONTROL: "no-store"})
-    return send(answer, {hdrs.ETAG: tag})
+    return send(response, {hdrs.ETAG: tag})
 
 
 def _send_nothing() -> web.StreamResponse:

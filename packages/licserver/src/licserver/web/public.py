@@ -205,7 +205,7 @@ class PublicEndpoints:
         now = self.clock()
         if self.rate_limiter.refuses_guess(request, call.license_key, call.domain):
             return send_too_many(MISS_DELAY)
-        verdict = await self.judge_update(call, now)
+        verdict = await self.evaluate_update_check(call, now)
         installation = Installation(call.domain, call.current_version, call.is_manual)
         verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone
         self.statistics.count_update_check(verdict, call.current_version)
@@ -218,7 +218,7 @@ class PublicEndpoints:
             return send(response, {public_api.MANIFEST_HEADER: to_header(verdict.release.manifest)})
         return send(response)
 
-    async def judge_update(self, call: public_api.UpdateRequest, now: datetime) -> UpdateVerdict:
+    async def evaluate_update_check(self, call: public_api.UpdateRequest, now: datetime) -> UpdateVerdict:
         """Decide what the license of an update check is offered, before any rollout."""
         key = call.license_key
         imported = not decisions.is_license_key(key)

@@ -448,7 +448,7 @@ class RateLimiter:
     def refuses_guess(self, request: web.Request, key: str, domain: str = "") -> bool:
         """Return whether a key is not even looked up: one of another system, after too many misses (D-70).
 
-        Such keys may be short: an answer that shows a right one lets a client try all. Keys of this system
+        Such keys may be short: a response that shows a valid key lets a client try all. Keys of this system
         cannot be guessed, and are looked up, so that no customer waits for a neighbour that guesses.
         """
         return (
@@ -460,10 +460,10 @@ class RateLimiter:
         )
 
     async def respond_to_miss(
-        self, request: web.Request, answer: public_api.ApiResponse, domain: str = ""
+        self, request: web.Request, response: public_api.ApiResponse, domain: str = ""
     ) -> web.StreamResponse:
         """Make the response to a miss; 429 after too many."""
-        return send(answer) if await self.count_miss(request, domain) else send_too_many(MISS_DELAY)
+        return send(response) if await self.count_miss(request, domain) else send_too_many(MISS_DELAY)
 
     async def count_miss(self, request: web.Request, domain: str = "") -> bool:
         """Count a miss; return False after too many from this address or installation."""

@@ -35,9 +35,9 @@ HSTS: Final = "max-age=31536000"  # a year
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def send(answer: public_api.ApiResponse, headers: Mapping[str, str] = NO_HEADERS) -> web.StreamResponse:
-    """Make the response of an answer, with headers besides those that every answer has."""
-    return WholeResponse(answer, headers)
+def send(response: public_api.ApiResponse, headers: Mapping[str, str] = NO_HEADERS) -> web.StreamResponse:
+    """Make the response of aiohttp, with headers besides those that every response has."""
+    return WholeResponse(response, headers)
 
 
 class WholeResponse(web.StreamResponse):
@@ -47,9 +47,9 @@ class WholeResponse(web.StreamResponse):
     overrides only what aiohttp documents.
     """
 
-    def __init__(self, answer: public_api.ApiResponse, headers: Mapping[str, str]) -> None:
-        super().__init__(status=answer.status)
-        self.content = answer.content
+    def __init__(self, response: public_api.ApiResponse, headers: Mapping[str, str]) -> None:
+        super().__init__(status=response.status)
+        self.content = response.content
         if headers:
             self.headers.update(headers)
         self._is_last = False
@@ -236,8 +236,10 @@ def send_error(status: int, headers: Mapping[str, str] = NO_HEADERS) -> web.Stre
 
 def send_unavailable(subject: str = "service") -> web.StreamResponse:
     """Make the response of a service that cannot decide now; it is never a verdict."""
-    answer = public_api.error_response(503, "unavailable", f"The {subject} is not available now; try again.")
-    return send(answer, _RETRY_LATER)
+    response = public_api.error_response(
+        503, "unavailable", f"The {subject} is not available now; try again."
+    )
+    return send(response, _RETRY_LATER)
 
 
 def send_too_many(delay: int, message: str | None = None) -> web.StreamResponse:

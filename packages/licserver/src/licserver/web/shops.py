@@ -153,8 +153,8 @@ class SaleDeliveries:
             receipt = await self.threads.run(sources.receive, name, headers, body)
         except NotFoundError:
             self.large.note_refused(address)
-            answer = public_api.error_response(404, "not_found", "There is no such source.")
-            return await self.rate_limiter.respond_to_miss(request, answer)
+            response = public_api.error_response(404, "not_found", "There is no such source.")
+            return await self.rate_limiter.respond_to_miss(request, response)
         except MissingSecretError:
             if not await self.rate_limiter.count_miss(request):  # or any caller could fill the log
                 return send_too_many(MISS_DELAY)

@@ -151,9 +151,9 @@ class StatisticsCounter:
         for version, count in versions.items():
             if version in self._versions or len(self._versions) < MAX_VERSIONS:
                 self._versions[version] = self._versions.get(version, 0) + count
-        for lookup, sighting in seen.items():
+        for lookup, last_seen in seen.items():
             if len(self._seen) < MAX_SEEN:
-                self._seen.setdefault(lookup, sighting)
+                self._seen.setdefault(lookup, last_seen)
         if len(self._refused) + len(refused) <= MAX_REFUSED:
             self._refused.update(refused)
 
@@ -192,7 +192,7 @@ class StatisticsCounter:
                 del refused[key]
 
     def _write_seen(self, now: datetime, seen: _Seen) -> None:
-        batch = [Seen(*lookup, now, *sighting) for lookup, sighting in seen.items()]
+        batch = [Seen(*lookup, now, *last_seen) for lookup, last_seen in seen.items()]
         locked = {entry[:2] for entry in note_seen(self._database, batch, self._seen_days)}
         for lookup in list(seen):
             if tuple(lookup) not in locked:

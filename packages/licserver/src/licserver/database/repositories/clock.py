@@ -9,7 +9,7 @@ from licserver.database.repositories.base import Repository
 from licserver.database.repositories.instants import (
     FutureInstants,
     count_future,
-    judge_clock,
+    evaluate_clock,
     mend,
     read_record,
     write_record,
@@ -29,7 +29,7 @@ class ClockRepository(Repository):
         is stored: others would wait for its end.
         """
         with self._reading() as connection:
-            stored_record, reading = read_record(connection), judge_clock(connection, now)
+            stored_record, reading = read_record(connection), evaluate_clock(connection, now)
         if self._connection is None and _is_worth_storing(stored_record, reading.record):
             with self._writing() as connection:
                 record = reading.record
@@ -42,7 +42,7 @@ class ClockRepository(Repository):
     def mend(self, now: datetime) -> int:
         """Bring back what commands have stored while a clock was ahead; return how many values."""
         with self._reading() as connection:
-            reading = judge_clock(connection, now)
+            reading = evaluate_clock(connection, now)
         if now < reading.record.confirmed_at - TOLERANCE:
             return 0
         with self._writing() as connection:
@@ -54,10 +54,10 @@ class ClockRepository(Repository):
             mend(connection, now, went_back=True)
             write_record(connection, ClockRecord(now, now))
 
-    def judge(self, now: datetime) -> ClockReading:
+    def evaluate(self, now: datetime) -> ClockReading:
         """Compare a reading, and store nothing."""
         with self._reading() as connection:
-            return judge_clock(connection, now)
+            return evaluate_clock(connection, now)
 
     def count_future(self, now: datetime) -> list[FutureInstants]:
         """Count instants stored by a clock that was ahead, not corrected yet."""
@@ -74,7 +74,7 @@ class SettledClock:
 
     def refresh(self) -> None:
         """Compare a reading with those of the background; called every minute."""
-        self._latest = self._clocks.judge(self._clock())
+        self._latest = self._clocks.evaluate(self._clock())
 
     def settle(self, now: datetime) -> datetime:
         """Return the settled instant."""

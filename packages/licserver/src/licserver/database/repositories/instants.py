@@ -137,7 +137,7 @@ def write_record(connection: Connection, record: ClockRecord) -> None:
     put_into(connection, facts, {"name": CLOCK, "value": json.dumps([*shown, record.is_mended]).encode()})
 
 
-def judge_clock(connection: Connection, now: datetime) -> ClockReading:
+def evaluate_clock(connection: Connection, now: datetime) -> ClockReading:
     """Compare the clock with the readings before, and with that of the database; nothing is stored."""
     record = read_record(connection)
     latest = _latest_known(connection) if record is None else None
@@ -146,7 +146,7 @@ def judge_clock(connection: Connection, now: datetime) -> ClockReading:
 
 def settle(connection: Connection, now: datetime) -> datetime:
     """Return the settled instant, by which expired rows are deleted; nothing is stored."""
-    return judge_clock(connection, now).settled_at
+    return evaluate_clock(connection, now).settled_at
 
 
 def read_database_clock(connection: Connection) -> datetime | None:

@@ -190,8 +190,8 @@ def _within_day(connection: Connection, events: Sequence[NewEvent]) -> list[NewE
         group = list(of_license)
         day = group[0].at.date()
         this = counts.day == day, counts.subject == license_id
-        room = max(0, KEPT_PER_LICENSE - (connection.scalar(select(counts.count).where(*this)) or 0))
-        if added := group[:room]:
+        remaining = max(0, KEPT_PER_LICENSE - (connection.scalar(select(counts.count).where(*this)) or 0))
+        if added := group[:remaining]:
             row = {"day": day, "subject": license_id, "count": len(added)}
             put_into(connection, daily_counts, row, added="count")
             admitted += added

@@ -96,7 +96,7 @@ class WebhookDelivery(NamedTuple):
     due_at: datetime | None
     sent_at: datetime | None
     status: int | None
-    answer: str | None
+    response: str | None
     body: str
 
 
@@ -104,7 +104,8 @@ _DELIVERY: Final[Select[Any]] = (
     select(
         *(jobs.c[name] for name in ("id", "state", "attempts", "due_at")),
         *(webhook_events.c[name] for name in ("type", "created_at", "body")),
-        *(webhook_deliveries.c[n] for n in ("endpoint_id", "event_id", "sent_at", "status", "answer")),
+        *(webhook_deliveries.c[n] for n in ("endpoint_id", "event_id", "sent_at", "status")),
+        webhook_deliveries.c.response.label("response"),
     )
     .join_from(jobs, webhook_deliveries)
     .join(webhook_events)
@@ -192,9 +193,9 @@ class WebhookRepository(Repository):
             statement = statement.where(columns.endpoint_id == endpoint_id)
         return [row.job_id for row in self._all(statement.order_by(columns.job_id))]
 
-    def note_attempt(self, id_: int, status: int | None, answer: str, now: datetime) -> None:
+    def note_attempt(self, id_: int, status: int | None, response: str, now: datetime) -> None:
         """Store what the last attempt of a delivery came to."""
-        values = {"status": status, "answer": answer, "sent_at": now}
+        values = {"status": status, "response": response, "sent_at": now}
         self._execute(update(webhook_deliveries).where(webhook_deliveries.c.job_id == id_).values(values))
 
     def sweep(self, before: datetime) -> int:

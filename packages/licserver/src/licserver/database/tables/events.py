@@ -61,7 +61,8 @@ webhook_deliveries = table(
         "event_id", Plain, sa.ForeignKey(webhook_events.c.id, ondelete="CASCADE"), nullable=False, index=True
     ),
     sa.Column("status", sa.Integer),  # of the last response; NULL without one
-    sa.Column("answer", sa.Text),  # the beginning of its body, or why there was none
+    # The beginning of its body, or why there was none.
+    sa.Column("answer", sa.Text, key="response"),
     sa.Column("sent_at", Instant),
     sa.Index(None, "endpoint_id", "job_id"),
     comment="The last attempt to send an event to an endpoint; the job has the others.",

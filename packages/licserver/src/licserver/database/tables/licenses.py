@@ -147,7 +147,7 @@ licenses = keyed_table(
     sa.Column("slots", sa.Integer),
     sa.Column("allowed", sa.Text, nullable=False, server_default=sa.text("''")),  # an entry a line
     sa.Column("subscription_id", Plain),
-    # Kept here and not in a table of subscriptions, so that judging a license reads no other shard.
+    # Kept here and not in a table of subscriptions, so that the evaluation of a license reads no other shard.
     sa.Column("subscription_ended_at", Instant),
     sa.Column("support_until", sa.Date),
     sa.Column("customer_email", sa.Text),  # searched by way of license_words
