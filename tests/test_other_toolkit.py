@@ -61,6 +61,18 @@ def test_an_update_is_offered_and_downloaded(screen: Screen, tmp_path: Path) -> 
 
 
 @pytest.mark.window
+def test_a_full_license_is_moved(screen: Screen, tmp_path: Path) -> None:
+    """The list is drawn in place of the field, and a click chooses."""
+    assert tell("full", screen, tmp_path) == {
+        "choices": ["Anna's MacBook · last seen Jan 15, 2030"],
+        "chosen": ["down"],
+        "thanks": "The license was moved here from Anna's MacBook. Thank you. Your license is active.",
+        "closed": ["License"],
+    }
+    assert len(list(tmp_path.glob("full*.png"))) == 1
+
+
+@pytest.mark.window
 def test_closing_the_client_closes_its_dialogs(screen: Screen, tmp_path: Path) -> None:
     """As those of Tk and Qt."""
     assert tell("closing", screen, tmp_path) == {"heading": "Notes aktivieren", "closed": [None]}

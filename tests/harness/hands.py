@@ -124,6 +124,21 @@ class TkHands(Hands):
     def is_open(self) -> bool:
         return bool(self.dialog.winfo_exists())
 
+    def choices(self) -> list[str]:
+        """The items of the list; none while it is not shown."""
+        shown = self.dialog._list
+        return [str(text) for text in shown.get(0, "end")] if shown.winfo_ismapped() else []
+
+    def chosen(self) -> list[str]:
+        return [str(self.dialog._list.get(index)) for index in self.dialog._list.curselection()]
+
+    def choose(self, index: int) -> None:
+        """Click an item of the list."""
+        x, y, width, height = self.dialog._list.bbox(index)
+        for event in ("<ButtonPress-1>", "<ButtonRelease-1>"):
+            self.dialog._list.event_generate(event, x=x + width // 2, y=y + height // 2)
+        self.turn()
+
     def type(self, text: str) -> None:
         for letter in text:
             self.key(_KEYSYMS.get(letter, letter))
@@ -256,6 +271,21 @@ class QtHands(Hands):
 
     def is_open(self) -> bool:
         return bool(self.dialog.isVisible())
+
+    def choices(self) -> list[str]:
+        """The items of the list; none while it is not shown."""
+        shown = self.dialog._list
+        return [shown.item(row).text() for row in range(shown.count())] if shown.isVisible() else []
+
+    def chosen(self) -> list[str]:
+        return [str(item.text()) for item in self.dialog._list.selectedItems()]
+
+    def choose(self, index: int) -> None:
+        """Click an item of the list."""
+        shown = self.dialog._list
+        at = shown.visualItemRect(shown.item(index)).center()
+        self.test.mouseClick(shown.viewport(), self.core.Qt.MouseButton.LeftButton, pos=at)
+        self.turn()
 
     def type(self, text: str) -> None:
         self.test.keyClicks(self.dialog.focusWidget(), text)

@@ -18,11 +18,13 @@ from kivy.uix.label import Label
 from kivy.uix.modalview import ModalView
 from kivy.uix.progressbar import ProgressBar
 from kivy.uix.textinput import TextInput
+from kivy.uix.togglebutton import ToggleButton
 from kivy.utils import get_color_from_hex
 
 from licclient import Downloaded, License, LicenseClient, Update
 from licclient.dialogs import (
     Action,
+    Choice,
     Driver,
     Link,
     Tone,
@@ -88,11 +90,13 @@ class KivyDialog(ModalView):
         self._on_close: Callable[[], object] = lambda: None
         self.heading, self.intro, self.label, self.message = (_line() for _ in range(4))
         self.heading.bold = True
+        self.choices = BoxLayout(orientation="vertical", size_hint_y=None, height=0)
         self.links, self.bar = _row(), ProgressBar(max=1, size_hint_y=None, height=dp(8))
         self.buttons = {action: KivyButton() for action in ORDER}
         rows = BoxLayout(orientation="vertical", padding=dp(16), spacing=dp(8), size_hint_y=None)
         rows.bind(minimum_height=rows.setter("height"), height=self.setter("height"))
-        for widget in (self.heading, self.intro, self.label, body, self.message, self.links, self.bar):
+        upper = (self.heading, self.intro, self.label, body, self.choices)
+        for widget in (*upper, self.message, self.links, self.bar):
             rows.add_widget(widget)
         place = _row(dp(44))
         for action, button in self.buttons.items():
@@ -123,6 +127,7 @@ class KivyDialog(ModalView):
             self.body.readonly = not view.is_editable
         self.bar.opacity = 0 if view.bar is None else 1
         self.bar.value = 0 if view.bar is None else view.bar.part or 0
+        self._draw_choices(view.choices)
         self._draw_links(view.links)
         for action, button in view.buttons().items():
             shown = self.buttons[action]
@@ -140,6 +145,11 @@ class KivyDialog(ModalView):
         """Take a click on a button, or its key."""
         if self.driver is not None:
             self.driver.press(action)
+
+    def choose(self, index: int) -> None:
+        """Choose an item of the list."""
+        if self.driver is not None:
+            self.driver.choose(index)
 
     def follow(self, url: str) -> None:
         """Open a link."""
@@ -162,6 +172,16 @@ class KivyDialog(ModalView):
         elif key == ENTER and not self.buttons[Action.GO].disabled:
             self.press(Action.GO)
         return key in (ENTER, ESCAPE)
+
+    def _draw_choices(self, choices: tuple[Choice, ...]) -> None:
+        self.choices.clear_widgets()
+        for index, choice in enumerate(choices):
+            state = "down" if choice.is_chosen else "normal"
+            shown = ToggleButton(text=choice.text, state=state, disabled=not choice.is_enabled, markup=False)
+            shown.bind(on_release=lambda _, index=index: self.choose(index))
+            self.choices.add_widget(shown)
+        self.choices.height = dp(36) * len(choices)
+        self.body.opacity = 0 if choices else 1
 
     def _draw_links(self, links: tuple[Link, ...]) -> None:
         self.links.clear_widgets()

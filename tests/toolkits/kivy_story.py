@@ -17,7 +17,7 @@ from kivy.uix.label import Label
 from licclient import LicenseClient
 from licclient.dialogs import Action
 from licclient.errors import NotActivatedError
-from licclient.testing import LicenseService
+from licclient.testing import LicenseService, MemoryStorage
 from toolkits.kivy_dialogs import ENTER, ESCAPE, KivyDialog, ask_for_key, offer_update
 
 Story = Generator[Callable[[], object], None, None]
@@ -114,6 +114,28 @@ def update(app: StoryApp) -> Story:
         app.results["closed"] = [type(window).__name__ for window in closed]
 
 
+def full(app: StoryApp) -> Story:
+    """All computers of a license are in use: it is moved here in two clicks."""
+    with LicenseService() as service:
+        key, closed = service.issue("Notes", slots=1), list[object]()
+        service.client(storage=MemoryStorage(), label="Anna's MacBook", **SETTINGS).activate(key)
+        dialog = ask_for_key(service.client(**SETTINGS), closed.append, language="en")
+        yield lambda: dialog.parent is not None
+        dialog.body.text = key
+        press(ENTER)
+        yield lambda: dialog.choices.children
+        app.results["choices"] = [choice.text for choice in dialog.choices.children]
+        app.picture("full")
+        dialog.choices.children[0].dispatch("on_release")
+        app.results["chosen"] = [choice.state for choice in dialog.choices.children]
+        dialog.buttons[Action.GO].dispatch("on_release")
+        yield lambda: dialog.bar.opacity == 0 and not dialog.choices.children
+        app.results["thanks"] = dialog.message.text
+        press(ENTER)
+        yield lambda: closed
+        app.results["closed"] = [type(window).__name__ for window in closed]
+
+
 def closing(app: StoryApp) -> Story:
     """The client is closed on another thread than that of the windows, and takes the dialog along."""
     with LicenseService() as service:
@@ -128,7 +150,7 @@ def closing(app: StoryApp) -> Story:
 
 
 if __name__ == "__main__":
-    stories = {"activation": activation, "update": update, "closing": closing}
+    stories = {"activation": activation, "update": update, "full": full, "closing": closing}
     app = StoryApp(stories[sys.argv[1]], Path(sys.argv[2]))
     app.run()
     sys.stdout.write(json.dumps(app.results))

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from licclient import ClientSettings, Downloaded
-from licclient.testing import answer_dialog
+from licclient.testing import MemoryStorage, answer_dialog
 
 pytestmark = pytest.mark.window
 SETTINGS = ClientSettings("https://licenses.example.com", product="Notes", slug="notes", version="1.0")
@@ -56,6 +56,18 @@ def test_a_refusal_is_read_and_the_dialog_closed(export, license_service):
     assert messages == ["This license has been revoked. Please contact support."]
 
 
+def test_a_license_is_moved_here(export, license_service):
+    """The computer is named by how its entry begins; one that is not listed fails the test."""
+    key = license_service.issue("Notes", slots=1)
+    license_service.client(SETTINGS, storage=MemoryStorage(), label="Anna's MacBook").activate(key)
+    missing = "the dialog lists no computer 'Office'; its computers: .\"Anna's MacBook"
+    with pytest.raises(AssertionError, match=missing), answer_dialog("Activate", key=key, computer="Office"):
+        assert export() is None
+    with answer_dialog("Activate", "Move the license here", "Close", key=key, computer="Anna") as messages:
+        assert export() == "exported"
+    assert messages == [f"The license was moved here from Anna's MacBook. {THANKS}"]
+
+
 def test_a_trial_is_started(export, license_service):
     """Its button is named by the English text, like all of them."""
     license_service.offer_trials("Notes", slug="notes")
@@ -99,7 +111,7 @@ def test_what_does_not_go_as_planned_fails_the_test_and_hangs_nothing(hands, cli
         answer_dialog("Not now"),
     ):
         assert (export(), export()) == (None, None)
-    with pytest.raises(ValueError, match="no dialog has a button 'OK', but Activate, Start trial"):
+    with pytest.raises(ValueError, match="no dialog has a button 'OK', but Activate, Move the license here"):
         answer_dialog("OK").__enter__()
 
 

@@ -15,12 +15,13 @@ from licclient.dialogs._driver import (
     marked,
     split_mnemonic,
 )
-from licclient.dialogs._states import Action, Bar, Button, Link, Tone, View
+from licclient.dialogs._states import Action, Bar, Button, Choice, Link, Tone, View
 
 __all__ = [
     "Action",
     "Bar",
     "Button",
+    "Choice",
     "Driver",
     "Link",
     "Tone",

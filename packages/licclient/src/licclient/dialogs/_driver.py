@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from licclient._base_client import BaseClient
 from licclient._client import LicenseClient
+from licclient._computers.protocol import Computer
 from licclient._core.arguments import check_call, check_flag, check_text, wrong_type
 from licclient._core.environment import open_page
 from licclient._core.model import License
@@ -25,6 +26,7 @@ from licclient._updates.check import check_update, installed_version
 from licclient.dialogs._states import (
     Action,
     ActivationState,
+    Chosen,
     Command,
     Ended,
     Event,
@@ -152,6 +154,10 @@ class Driver:
         if text != self.view.body:
             self.handle(Typed(text))
 
+    def choose(self, index: int) -> None:
+        """Choose an item of the list; the first one is 0."""
+        self.handle(Chosen(index))
+
     def open_link(self, url: str) -> None:
         """Open a page in the browser, on a thread: some browsers are waited for."""
         work = partial(self._open_page, url)
@@ -215,6 +221,10 @@ class Driver:
                 return self._client.activate(key)
             case Command.START_TRIAL, ActivationState():
                 return self._client.start_trial()
+            case Command.LIST_COMPUTERS, ActivationState(asked=str(key)):
+                return self._client.computers.list(key or None)
+            case Command.MOVE, ActivationState(asked=str(key), chosen=Computer() as computer):
+                return self._client.computers.move_here(computer, key or None)
             case Command.DOWNLOAD, OfferState(update=update) if self._to is not None:
                 return self._client.download(
                     update, self._to, lambda *progress: self._send(Progressed(*progress)), cancel
@@ -369,6 +379,9 @@ def in_short_lines(text: str) -> str:
 
 KEY_LETTERS: Final = 40
 """Room for a key, and a little more."""
+
+LIST_LINES: Final = 6
+"""So many items of a list are shown at once."""
 
 LINK_COLOURS: Final = ("#1a56c4", "#8ab8ff")
 """On light and on dark ground; each colour has a contrast of at least 4.5 to white or to black."""

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from licclient._core.model import License, Outage, Reason
+from licclient._computers.protocol import Computer, ComputerList
+from licclient._computers.texts import describe_move, describe_next_move
+from licclient._core.model import License, MoveObstacle, Outage, Reason
 from licclient._core.settings import ClientSettings
 from licclient._core.texts import amount, format_date, join_sentences, span, text_of
 from licclient._core.typed_key import Mistyped, repair_key
@@ -21,6 +23,7 @@ from licclient.errors import (
     LicenseFileError,
     LicenseRefusedError,
     MistypedKeyError,
+    MoveError,
     NotActivatedError,
     NotEntitledError,
     ServiceUnavailableError,
@@ -30,6 +33,9 @@ from licclient.errors import (
 
 MOST_WORDS: Final = 500
 """How much of a name or a sentence of the server is shown: the window must fit the screen."""
+
+MOST_NAME: Final = 40
+"""Letters of a computer's name that are shown in the list."""
 
 # --- what a window shows ----------------------------------------------------------------------
 
@@ -68,6 +74,15 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """An item of a list from which a person chooses one; one that is not enabled is shown as such."""
+
+    text: str
+    is_chosen: bool = False
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
     """A progress bar, 0 to 1; None while the progress is unknown."""
 
@@ -84,6 +99,7 @@ class View:
         is_editable: Whether a person can type into the body.
         message: What to show now; may be empty.
         links: What helps with the message.
+        choices: The items of a list, which then takes the place of the body; the label is that of the list.
     """
 
     title: str
@@ -99,6 +115,7 @@ class View:
     go: Button | None = None
     leave: Button | None = None
     skip: Button | None = None
+    choices: tuple[Choice, ...] = ()
 
     def buttons(self) -> dict[Action, Button | None]:
         """Return what stands at the place of each button."""
@@ -128,6 +145,13 @@ class Pressed:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """An item of the list is chosen now."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progressed:
     """How far a download is: bytes, bytes in all, bytes a second."""
 
@@ -143,7 +167,7 @@ class Ended:
     outcome: object
 
 
-Event = Opened | Typed | Pressed | Progressed | Ended
+Event = Opened | Typed | Chosen | Pressed | Progressed | Ended
 
 
 class Command(StrEnum):
@@ -153,6 +177,8 @@ class Command(StrEnum):
     CHECK = "check"  # ask about the key of this computer, unless that was done less than a minute ago
     CHECK_AGAIN = "check_again"  # ask about it in any case
     START_TRIAL = "start_trial"  # start the trial of this computer, and remember its key
+    LIST_COMPUTERS = "list_computers"  # list the computers that use the license
+    MOVE = "move"  # move the license from the chosen one to this computer
     DOWNLOAD = "download"  # download the update; `Progressed` comes again and again
     SKIP = "skip"  # remember that this version is not wanted
     STOP = "stop"  # cancel the download, whose `Ended` is still to come
@@ -167,6 +193,9 @@ class _Phase(StrEnum):
     UNCHECKED = "unchecked"
     TYPING = "typing"
     ASKING = "asking"
+    LISTING = "listing"
+    CHOOSING = "choosing"
+    MOVING = "moving"
     LICENSED = "licensed"
 
     OFFERED = "offered"
@@ -197,6 +226,10 @@ class ActivationState(_Dialog):
     `problem` is why there is no license, `hint` the end of the key that was entered before, `typed` the text
     in the field, `outcome` the license. If the service has not been asked about that key, the dialog does so
     as soon as it is shown, and closes with the license.
+
+    If all computers of the license are in use, they are listed, and a person may choose the one to move it
+    from (D-325). `asked` is the key that was refused: empty for the one that is there, None for a trial;
+    `obstacle` is why the last move failed.
     """
 
     problem: BaseException | None = None
@@ -205,6 +238,11 @@ class ActivationState(_Dialog):
     phase: _Phase = _Phase.TYPING
     offers_trial: bool = False
     hint: str | None = None
+    asked: str | None = field(default=None, repr=False)
+    computers: ComputerList | None = None
+    chosen: Computer | None = None
+    obstacle: BaseException | None = None
+    is_reminded: bool = False
 
     @classmethod
     def begin(
@@ -221,15 +259,33 @@ class ActivationState(_Dialog):
         if hint is not None and can_help(problem):
             is_new = isinstance(problem, ServiceUnavailableError) and problem.outage is Outage.PENDING
             phase = _Phase.CHECKING if is_new else _Phase.UNCHECKED
-        return cls(language, problem, phase=phase, offers_trial=offers_trial, hint=hint, settings=settings)
+        elif hint is not None and _is_full(problem):
+            phase = _Phase.LISTING
+        asked = None if hint is None else ""
+        state = cls(language, problem, phase=phase, offers_trial=offers_trial, hint=hint, settings=settings)
+        return replace(state, asked=asked)
 
     def step(self, event: Event) -> tuple["ActivationState", Command | None]:
         """Return the state after an event, and the command to run."""
-        if self.phase in (_Phase.CHECKING, _Phase.UNCHECKED):
-            return self._step_of_check(event)
+        if event in (Pressed(Action.LEAVE), Pressed(Action.CLOSE)):
+            return self, Command.CLOSE
+        match self.phase:
+            case _Phase.CHECKING | _Phase.UNCHECKED:
+                return self._step_of_check(event)
+            case _Phase.LISTING:
+                return self._step_of_list(event)
+            case _Phase.CHOOSING:
+                return self._step_of_choice(event)
+            case _Phase.MOVING:
+                return self._step_of_move(event)
+            case _:
+                return self._step_of_key(event)
+
+    def _step_of_key(self, event: Event) -> tuple["ActivationState", Command | None]:
+        """As `step`, while a person types a key, and while that is verified."""
         match event, self.phase:
             case Pressed(Action.SKIP), _Phase.TYPING if self._can_check_again():
-                return replace(self, problem=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
+                return self._check_again()
             case Typed(text), _Phase.TYPING if text != self.typed:
                 # Follow a flaw that was shown, and show none before (D-86); a refusal was of another key.
                 repaired = _repair(text) if isinstance(self.problem, MistypedKeyError) else None
@@ -241,17 +297,87 @@ class ActivationState(_Dialog):
                 if isinstance(repaired, MistypedKeyError):
                     return replace(self, problem=repaired), None
                 # The field then shows the repaired key.
-                return replace(self, typed=repaired, problem=None, phase=_Phase.ASKING), Command.ACTIVATE
+                asking = replace(self, typed=repaired, asked=repaired, problem=None, phase=_Phase.ASKING)
+                return asking, Command.ACTIVATE
             case Pressed(Action.SKIP), _Phase.TYPING if self._can_start_trial():
-                return replace(self, problem=None, phase=_Phase.ASKING), Command.START_TRIAL
-            case (Pressed(Action.GO), _Phase.LICENSED) | (Pressed(Action.LEAVE | Action.CLOSE), _):
+                return replace(self, asked=None, problem=None, phase=_Phase.ASKING), Command.START_TRIAL
+            case Pressed(Action.GO), _Phase.LICENSED:
                 return self, Command.CLOSE
             case Ended(License() as license_), _Phase.ASKING:
                 return replace(self, outcome=license_, phase=_Phase.LICENSED), None
             case Ended(BaseException() as problem), _Phase.ASKING:
-                return replace(self, problem=problem, phase=_Phase.TYPING), None
+                return self._refused(problem)
             case _:
                 return self, None
+
+    def _refused(self, problem: BaseException) -> tuple["ActivationState", Command | None]:
+        """Return what follows from a problem with a key: of a full license, the computers are listed."""
+        if self.asked is not None and _is_full(problem):
+            listing = replace(self, problem=problem, computers=None, chosen=None, obstacle=None)
+            return replace(listing, phase=_Phase.LISTING), Command.LIST_COMPUTERS
+        return replace(self, problem=problem, phase=_Phase.TYPING), None
+
+    def _check_again(self) -> tuple["ActivationState", Command | None]:
+        return replace(self, asked="", problem=None, chosen=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
+
+    def _step_of_list(self, event: Event) -> tuple["ActivationState", Command | None]:
+        """As `step`, while the computers of a full license are listed."""
+        match event:
+            case Opened():
+                return self, Command.LIST_COMPUTERS
+            case Ended(ComputerList() as computers) if computers.computers:
+                return replace(self, computers=computers, chosen=None, phase=_Phase.CHOOSING), None
+            case Ended(LicenseRefusedError() as problem):
+                return replace(self, problem=problem, phase=_Phase.TYPING), None
+            case Ended():  # the refusal is shown, as without a list
+                return replace(self, phase=_Phase.TYPING), None
+            case _:
+                return self, None
+
+    def _step_of_choice(self, event: Event) -> tuple["ActivationState", Command | None]:
+        """As `step`, while a person may choose the computer to move the license from."""
+        match event:
+            case Chosen(index) if 0 <= index < len(self._list()):
+                return replace(self, chosen=self._list()[index], obstacle=None, is_reminded=False), None
+            case Pressed(Action.SKIP):
+                return replace(self, chosen=None, phase=_Phase.TYPING), None
+            case Pressed(Action.GO) if self._can_move():
+                return self._move()
+            case Pressed(Action.GO) if self.asked:
+                return replace(self, problem=None, chosen=None, phase=_Phase.ASKING), Command.ACTIVATE
+            case Pressed(Action.GO):
+                return self._check_again()
+            case _:
+                return self, None
+
+    def _move(self) -> tuple["ActivationState", Command | None]:
+        """Move the license from the chosen computer, or say why not."""
+        if self.chosen is None:
+            return replace(self, is_reminded=True), None
+        if not self.chosen.is_movable:
+            held = MoveError(MoveObstacle.FILE_HELD, "", self.chosen.retry_at)
+            return replace(self, obstacle=held), None
+        return replace(self, obstacle=None, phase=_Phase.MOVING), Command.MOVE
+
+    def _step_of_move(self, event: Event) -> tuple["ActivationState", Command | None]:
+        """As `step`, while the license is moved."""
+        match event:
+            case Ended(License() as license_):
+                return replace(self, outcome=license_, phase=_Phase.LICENSED), None
+            case Ended(MoveError(obstacle=MoveObstacle.COMPUTER_NOT_FOUND) as problem):
+                return replace(self, obstacle=problem, phase=_Phase.LISTING), Command.LIST_COMPUTERS
+            case Ended(LicenseRefusedError() as problem):
+                return self._refused(problem)
+            case Ended(BaseException() as problem):
+                return replace(self, obstacle=problem, phase=_Phase.CHOOSING), None
+            case _:
+                return self, None
+
+    def _list(self) -> tuple[Computer, ...]:
+        return () if self.computers is None else self.computers.computers
+
+    def _can_move(self) -> bool:
+        return self.computers is not None and self.computers.moves_left > 0
 
     def _step_of_check(self, event: Event) -> tuple["ActivationState", Command | None]:
         """As `step`, while the key that is there is checked, or could not be checked."""
@@ -261,14 +387,13 @@ class ActivationState(_Dialog):
             case Ended(License() as license_), _Phase.CHECKING:
                 return replace(self, outcome=license_), Command.CLOSE  # without another click
             case Ended(BaseException() as problem), _Phase.CHECKING:
-                phase = _Phase.UNCHECKED if can_help(problem) else _Phase.TYPING
-                return replace(self, problem=problem, phase=phase), None
+                if can_help(problem):
+                    return replace(self, problem=problem, phase=_Phase.UNCHECKED), None
+                return self._refused(problem)
             case Pressed(Action.GO), _Phase.UNCHECKED:
-                return replace(self, problem=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
+                return self._check_again()
             case Pressed(Action.SKIP), _Phase.UNCHECKED:
                 return replace(self, problem=None, phase=_Phase.TYPING), None
-            case Pressed(Action.LEAVE | Action.CLOSE), _:
-                return self, Command.CLOSE
             case _:
                 return self, None
 
@@ -278,7 +403,7 @@ class ActivationState(_Dialog):
         view = View(title=heading, heading=heading, intro=self._intro(), label=label, body=self.typed)
         activate, leave = self._button("button.activate"), self._button("button.not_now")
         again = self._button("button.again")
-        match self.phase:
+        match self._shown_phase():
             case _Phase.CHECKING:
                 again = replace(again, is_enabled=False)
                 message = self._say("activation.asking")
@@ -299,6 +424,8 @@ class ActivationState(_Dialog):
                 return replace(
                     view, message=self._say("activation.asking"), bar=Bar(), go=activate, leave=leave
                 )
+            case _Phase.CHOOSING | _Phase.MOVING:
+                return self._view_of_move(replace(view, leave=leave))
             case _Phase.LICENSED:
                 close = self._button("button.close")
                 return replace(view, message=self._thanks(), tone=Tone.GOOD, go=close)
@@ -315,8 +442,66 @@ class ActivationState(_Dialog):
                     skip=self._second_button(),
                 )
 
+    def _shown_phase(self) -> _Phase:
+        """Return the phase to show: listing computers is a part of checking the key."""
+        if self.phase is not _Phase.LISTING:
+            return self.phase
+        return _Phase.ASKING if self.asked else _Phase.CHECKING
+
+    def _view_of_move(self, view: View) -> View:
+        """Return what the window shows of the computers that use the license."""
+        is_moving, can_move = self.phase is _Phase.MOVING, self._can_move()
+        choices = tuple(
+            Choice(
+                self._describe(computer),
+                computer == self.chosen,
+                can_move and computer.is_movable and not is_moving,
+            )
+            for computer in self._list()
+        )
+        go = self._button("button.move" if can_move else "button.again", is_enabled=not is_moving)
+        view = replace(view, label=self._say("activation.computers"), choices=choices, go=go)
+        if is_moving:
+            return replace(view, message=self._say("activation.moving"), bar=Bar())
+        message = self._say_obstacle()
+        return replace(
+            view,
+            message=message,
+            tone=Tone.BAD if message else Tone.PLAIN,
+            links=links_for(self.problem, self.settings, self.language),
+            skip=self._button("button.other_key"),
+        )
+
+    def _describe(self, computer: Computer) -> str:
+        """Return a line of the list: name, last day, and what is special about it."""
+        facts = [self._name(computer)]
+        if computer.is_this:
+            facts.append(self._say("activation.this_computer"))
+        if computer.last_seen is not None:
+            facts.append(self._say("activation.last_seen", format_date(computer.last_seen, self.language)))
+        if not computer.is_movable:
+            facts.append(self._say("activation.has_file"))
+        return " \u00b7 ".join(facts)
+
+    def _name(self, computer: Computer) -> str:
+        name = computer.name
+        if name is None:
+            return self._say("activation.nameless", computer.masked_id)
+        return name if len(name) <= MOST_NAME else name[:MOST_NAME] + "…"
+
+    def _say_obstacle(self) -> str:
+        """Return why the license is not moved; an empty text while nothing is wrong."""
+        if self.obstacle is not None:
+            return say_problem(self.obstacle, self.language)
+        if self.is_reminded:
+            return self._say("activation.choose")
+        return "" if self.computers is None else describe_next_move(self.computers, self.language)
+
     def _heading(self) -> str:
-        match self.phase, self.problem:
+        match self._shown_phase(), self.problem:
+            case ((_Phase.CHOOSING | _Phase.MOVING), _):
+                is_moved = self.computers is not None and self.computers.moved_to is not None
+                return self._say("activation.moved_title" if is_moved else "activation.full_title")
             case ((_Phase.CHECKING | _Phase.UNCHECKED), _):
                 return self._say("activation.check_title")
             case _Phase.LICENSED, _ if self.outcome is not None and self.outcome.is_trial:
@@ -337,11 +522,19 @@ class ActivationState(_Dialog):
         return self._say(code, cut_short(product)) if product else self._say(code_alone)
 
     def _intro(self) -> str:
-        match self.phase:
+        match self._shown_phase():
             case _Phase.CHECKING | _Phase.UNCHECKED:
                 return self._say("activation.known")
             case _Phase.LICENSED:
                 return ""
+            case _Phase.CHOOSING | _Phase.MOVING if self.computers is not None:
+                moved_to = self.computers.moved_to
+                remarks = [] if moved_to is None else [describe_move(moved_to, self.language)]
+                if self._can_move():
+                    remarks.append(self._say("activation.full_intro"))
+                if self._can_move() and moved_to is None:
+                    remarks.append(self._say("activation.set_up_anew"))
+                return join_all(remarks, self.language)
             case _:
                 return self._say("activation.intro" if self.hint is None else "activation.intro_other")
 
@@ -374,6 +567,14 @@ class ActivationState(_Dialog):
         return remark
 
     def _thanks(self) -> str:
+        thanks = self._thank()
+        if self.chosen is None:
+            return thanks
+        return join_sentences(
+            self._say("activation.moved_here", self._name(self.chosen)), thanks, self.language
+        )
+
+    def _thank(self) -> str:
         license_ = self.outcome
         if license_ is None or license_.expiry is None:
             return self._say("activation.done")
@@ -384,6 +585,11 @@ class ActivationState(_Dialog):
 def is_urgent(update: Update) -> bool:
     """Return whether an update cannot be skipped; it can be postponed."""
     return update.is_required or update.is_critical or update.is_security
+
+
+def _is_full(problem: BaseException | None) -> bool:
+    """Return whether all computers of the license are in use."""
+    return isinstance(problem, LicenseRefusedError) and problem.reason is Reason.ENVIRONMENT
 
 
 def can_help(problem: BaseException | None) -> bool:

@@ -19,6 +19,7 @@ from licclient.dialogs._calls import caller_waits, post_to_tk
 from licclient.dialogs._driver import (
     KEY_LETTERS,
     LINK_COLOURS,
+    LIST_LINES,
     Driver,
     State,
     colour_of,
@@ -27,7 +28,7 @@ from licclient.dialogs._driver import (
     wrong_thread,
 )
 from licclient.dialogs._interrupts import LOOK_MILLISECONDS, interruptible
-from licclient.dialogs._states import Action, Bar, Link, View
+from licclient.dialogs._states import Action, Bar, Choice, Link, View
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
@@ -143,9 +144,9 @@ class TkDialog(tk.Toplevel):
         self._heading["text"] = view.heading
         self._intro["text"] = view.intro
         self._mnemonics.clear()
+        self._draw_body(view)
         label, at = split_mnemonic(view.label)
         self._label.configure(text=label, underline=self._mnemonic(label, at, self._target.focus_set))
-        self._draw_body(view)
         colour = colour_of(view.tone, on_dark=self._is_dark())
         self._message.configure(text=marked(view), foreground=colour or self._plain_colour)
         self._draw_bar(view.bar)
@@ -322,6 +323,52 @@ class TkDialog(tk.Toplevel):
         if event.widget is self:  # the event comes for each thing in the window as well
             self._driver.end()
             self._tk_objects.clear()
+
+
+class ChoiceList(tk.Listbox):
+    """A list from which a person chooses one item, with the mouse or the keyboard."""
+
+    def __init__(self, frame: ttk.Frame, choose: Callable[[int], object], palette: "_Palette | None") -> None:
+        super().__init__(
+            frame, font="TkDefaultFont", width=KEY_LETTERS, exportselection=False, selectmode="browse"
+        )
+        if palette is not None:
+            self.configure(text_colours(palette))
+            self.configure(borderwidth=_GAP // 2)
+        disabled = ttk.Style(frame).lookup("TLabel", "foreground", ["disabled"]) or "gray50"
+        self._disabled = disabled if palette is None else palette.muted
+        self._choose = choose
+        self._texts: list[str] = []
+        self.bind("<<ListboxSelect>>", self._selected)
+        self.bind("<Down>", self._down)
+
+    def draw(self, choices: tuple[Choice, ...]) -> None:
+        """Show the items."""
+        texts = [choice.text for choice in choices]
+        if texts != self._texts:
+            self._texts = texts
+            self.delete(0, "end")
+            self.insert("end", *texts)
+            self.configure(height=min(len(texts), LIST_LINES))
+            self.activate(0)
+        self.selection_clear(0, "end")
+        for index, choice in enumerate(choices):
+            self.itemconfigure(index, foreground="" if choice.is_enabled else self._disabled)
+            if choice.is_chosen:
+                self.selection_set(index)
+                self.activate(index)
+
+    def _selected(self, _: object) -> None:
+        for index in self.curselection():  # type: ignore[no-untyped-call]
+            self._choose(int(index))
+
+    def _down(self, _: object) -> str | None:
+        """Begin with the first item: Tk itself would take the second one."""
+        if self.curselection():  # type: ignore[no-untyped-call]
+            return None
+        self.activate(0)
+        self._choose(0)
+        return "break"
 
 
 # --- the look ---------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 try:
-    from PySide6.QtCore import QEventLoop, Qt, QThread, QTimer
+    from PySide6.QtCore import QEventLoop, QSignalBlocker, Qt, QThread, QTimer
     from PySide6.QtGui import QCloseEvent, QFontDatabase, QFontMetrics, QPalette
     from PySide6.QtWidgets import (
         QApplication,
@@ -31,6 +31,7 @@ try:
         QLabel,
         QLayout,
         QLineEdit,
+        QListWidget,
         QPlainTextEdit,
         QProgressBar,
         QPushButton,
@@ -51,6 +52,7 @@ from licclient.dialogs._calls import caller_waits
 from licclient.dialogs._driver import (
     KEY_LETTERS,
     LINK_COLOURS,
+    LIST_LINES,
     Driver,
     State,
     begin_activation,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
 __all__ = ["ActivationDialog", "UpdateDialog", "ask_for_key", "offer_update"]
 
 _WHOLE_BAR: Final = 1000
+_LIST_GAP: Final = 2
 _DARK: Final = 128  # half of the lightness that Qt's colours have
 
 _ROLES: Final = {
@@ -372,6 +375,14 @@ class ActivationDialog(_Dialog):
         self._wait()
         return self.license
 
+    def _build(self) -> None:
+        super()._build()
+        self._list = QListWidget(self)
+        self._list.setSpacing(_LIST_GAP)
+        self._list.hide()
+        self._list.itemSelectionChanged.connect(self._take_choice)
+        self._rows.insertWidget(self._rows.indexOf(self._body) + 1, self._list, 1)
+
     def _make_body(self) -> QWidget:
         self._field = QLineEdit(self)
         self._field.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
@@ -382,7 +393,35 @@ class ActivationDialog(_Dialog):
         """Take what a person typed, dictated or had filled in; what was drawn is known."""
         self._driver.type_text(text)
 
+    def _take_choice(self) -> None:
+        for index in self._list.selectedIndexes():
+            self._driver.choose(index.row())
+
+    def _draw_list(self, view: View) -> None:
+        """Show the list in the place of the field, or the reverse."""
+        shown: QWidget = self._list if view.choices else self._field
+        if shown is not self._body:
+            self._body.hide()
+            shown.show()
+            self._body = shown
+            self._label.setBuddy(shown)
+            shown.setFocus()
+        blocker = QSignalBlocker(self._list)
+        texts = [choice.text for choice in view.choices]
+        if [self._list.item(row).text() for row in range(self._list.count())] != texts:
+            self._list.clear()
+            self._list.addItems(texts)
+            lines = min(len(texts), LIST_LINES) * (self._list.sizeHintForRow(0) + 2 * _LIST_GAP)
+            self._list.setMinimumHeight(lines + 2 * self._list.frameWidth())
+        for row, choice in enumerate(view.choices):
+            group = QPalette.ColorGroup.Normal if choice.is_enabled else QPalette.ColorGroup.Disabled
+            item = self._list.item(row)
+            item.setForeground(self.palette().color(group, QPalette.ColorRole.Text))
+            item.setSelected(choice.is_chosen)
+        blocker.unblock()
+
     def _draw_body(self, view: View) -> None:
+        self._draw_list(view)
         if self._field.text() != view.body:
             self._field.setText(view.body)
         if view.is_editable and self._field.isReadOnly():

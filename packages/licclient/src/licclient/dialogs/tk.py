@@ -22,7 +22,7 @@ from licclient._core.storage import read_folder
 from licclient._core.update_model import Downloaded
 from licclient.dialogs._driver import KEY_LETTERS, begin_activation, begin_offer, check_client
 from licclient.dialogs._states import Action, Typed, View
-from licclient.dialogs._tk_window import TkDialog, bind_letter, check_parent, text_colours
+from licclient.dialogs._tk_window import ChoiceList, TkDialog, bind_letter, check_parent, text_colours
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
@@ -136,16 +136,32 @@ class ActivationDialog(TkDialog):
             frame, textvariable=text, width=KEY_LETTERS, font="TkFixedFont", style=self._style("TEntry")
         )
         bind_letter(self._field, "Control", "a", self._select_all)  # Tk's own on Linux goes to the beginning
+        self._list = ChoiceList(frame, self._choose, self._palette)
         self._target = self._field
         return self._field
 
     def _draw_body(self, view: View) -> None:
+        self._show_list(view)
         if self._field.get() != view.body:
             self.setvar(self._variable(), view.body)
             self._field.icursor("end")
         if view.is_editable and self._field.instate(["readonly"]):
             self._field.focus_set()
         self._field.state(["!readonly" if view.is_editable else "readonly"])
+
+    def _choose(self, index: int) -> None:
+        self._driver.choose(index)  # which is made after the list
+
+    def _show_list(self, view: View) -> None:
+        """Show the list in the place of the field, or the reverse."""
+        before, self._target = self._target, self._list if view.choices else self._field
+        if view.choices:
+            self._list.draw(view.choices)
+        if before is not self._target:
+            self._target.grid(**before.grid_info())
+            before.grid_remove()
+            self.update_idletasks()  # Tk gives the focus to a widget once it is seen
+            self._target.focus_set()
 
     def _variable(self) -> str:
         """Return the full name of the field's variable: a key's binding calls us from a procedure of Tk."""

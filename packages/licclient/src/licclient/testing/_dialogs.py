@@ -18,7 +18,7 @@ _BUTTONS: Final = {
 
 
 @contextmanager
-def answer_dialog(*buttons: str, key: str | None = None) -> Iterator[list[str]]:
+def answer_dialog(*buttons: str, key: str | None = None, computer: str | None = None) -> Iterator[list[str]]:
     """Answer the next dialog of `licclient.dialogs` that is shown within the block; for Tk and Qt.
 
     The window is the real one, and the answer comes from its event loop, so that the call that opened it
@@ -28,8 +28,9 @@ def answer_dialog(*buttons: str, key: str | None = None) -> Iterator[list[str]]:
         *buttons: The buttons to press one after the other, by their English text whatever the language is:
             ``"Activate"``, ``"Start trial"``, ``"Not now"``, ``"Close"``; ``"Download"``, ``"Try again"``,
             ``"Later"`` (of a security update: ``"Remind me later"``), ``"Skip this version"``,
-            ``"Continue"``. The last one must close it.
+            ``"Continue"``; ``"Move the license here"``, ``"Enter another key"``. The last one must close it.
         key: What to type first.
+        computer: How the entry begins that is chosen when the dialog lists computers, such as its name.
 
     Yields:
         The messages that the dialog has shown so far.
@@ -37,7 +38,7 @@ def answer_dialog(*buttons: str, key: str | None = None) -> Iterator[list[str]]:
     Raises:
         AssertionError: At the end of the block: no dialog was shown, it has no such button, or it stayed
             open. It is closed then, and so is a dialog for which there is no answer.
-        TypeError: A button or the key is no text.
+        TypeError: A button, the key or the computer is no text.
         ValueError: No dialog has such a button.
     """
     for button in buttons:
@@ -46,7 +47,8 @@ def answer_dialog(*buttons: str, key: str | None = None) -> Iterator[list[str]]:
         if button not in _BUTTONS:
             raise ValueError(f"buttons: no dialog has a button {button[:40]!r}, but {', '.join(_BUTTONS)}")
     check_text("key", key)
-    answer = _Answer(list(buttons), key)
+    check_text("computer", computer)
+    answer = _Answer(list(buttons), key, computer)
     if not _answers:
         watchers.append(_watch)
     _answers.append(answer)
@@ -64,9 +66,10 @@ def answer_dialog(*buttons: str, key: str | None = None) -> Iterator[list[str]]:
 class _Answer:
     """What is to be done with one dialog; `problem` is why that could not be done."""
 
-    def __init__(self, buttons: list[str], key: str | None) -> None:
+    def __init__(self, buttons: list[str], key: str | None, computer: str | None) -> None:
         self.buttons = buttons
         self.key = key
+        self.computer = computer
         self.driver: Driver | None = None
         self.messages: list[str] = []
         self.problem: str | None = None
@@ -77,6 +80,15 @@ class _Answer:
         if self.key is not None:
             key, self.key = self.key, None
             driver.handle(Typed(key))
+        if self.computer is not None and (choices := driver.state.view().choices):
+            computer, self.computer = self.computer, None
+            texts = [choice.text for choice in choices]
+            index = next((row for row, text in enumerate(texts) if text.startswith(computer)), None)
+            if index is None:
+                self.problem = f"the dialog lists no computer {computer!r}; its computers: {texts}"
+                driver.press(Action.CLOSE)
+                return
+            driver.choose(index)
         view = driver.state.view()
         shown = {
             button.text: action for action, button in view.buttons().items() if button and button.is_enabled

@@ -81,6 +81,19 @@ TEXTS: Final = {
     "activation.done": "Thank you. Your license is active.",
     "activation.done_until": "Thank you. Your license is active until {0}.",
     "activation.trial_until": "The trial ends on {0}.",
+    # dialogs: all computers are in use; {0} is the end of an id, a date, or the name of a computer
+    "activation.full_title": "All computers are in use",
+    "activation.moved_title": "The license was moved",
+    "activation.full_intro": "Choose the computer from which to move the license to this one.",
+    "activation.set_up_anew": "If this computer was set up anew, choose its earlier entry: it is the same computer.",
+    "activation.computers": "&Computers that use this license:",
+    "activation.nameless": "Computer {0}",
+    "activation.this_computer": "this computer",
+    "activation.last_seen": "last seen {0}",
+    "activation.has_file": "has a license file",
+    "activation.choose": "Please choose a computer.",
+    "activation.moving": "Moving the license …",
+    "activation.moved_here": "The license was moved here from {0}.",
     # an update; {0} is name and version, a version, a date, a size or a time; {0} of {1} are sizes
     "update.none": "This version is up to date.",
     "update.ahead": "This version is newer than the one that is offered now. The next newer one will be offered.",
@@ -106,6 +119,7 @@ TEXTS: Final = {
     "update.unverified": "Downloaded. Only its size could be verified.",
     # buttons
     "button.activate": "&Activate",
+    "button.move": "&Move the license here",
     "button.trial": "Start &trial",
     "button.not_now": "&Not now",
     "button.close": "&Close",
