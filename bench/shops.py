@@ -21,7 +21,7 @@ from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.repositories.statistics import CountKey, add_counts
 from licserver.database.tables.licenses import audit, licenses
-from licserver.domain.decisions import version_key
+from licserver.domain.versions import version_key
 from licserver.services.installation import Services, open_services
 from licserver.settings import StandaloneSettings
 

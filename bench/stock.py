@@ -12,8 +12,9 @@ from sqlalchemy import func, insert, select
 
 from licserver.clock import system_clock
 from licserver.database.tables.licenses import activations
-from licserver.domain.decisions import generate_license_key, version_key
+from licserver.domain.decisions import generate_license_key
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
+from licserver.domain.versions import version_key
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.response_signatures import live_keys
 from licserver.security.secrets_file import add_signing_key, signing_keys

@@ -58,6 +58,7 @@ PACKAGES: Final = {
         "domain/seats": ("seat_decisions",),
         "domain/security_notices": ("security_notices",),
         "domain/trials": ("trial_decisions",),
+        "domain/channel_offers": ("channel_choice", "covered_offers", "dates_and_versions", "rollout"),
         "domain/offers": ("channel_choice", "covered_offers", "feed_choice", "rollout"),
         "domain/wordpress": ("php_versions", "wordpress_fields"),
         "protocol/conversion": ("foreign_exports", "license_files"),

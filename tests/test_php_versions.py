@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from licserver.domain.decisions import parse_version
+from licserver.domain.versions import parse_version
 from licserver.domain.wordpress import compare
 
 PHP: Final = shutil.which("php") or ""

@@ -20,7 +20,7 @@ from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.trials import TrialClient
-from licserver.domain.decisions import Valid, generate_license_key, parse_version, version_key
+from licserver.domain.decisions import Valid, generate_license_key
 from licserver.domain.records import (
     AfterSupport,
     Environment,
@@ -31,6 +31,7 @@ from licserver.domain.records import (
     WordPressFields,
 )
 from licserver.domain.seats import Seat
+from licserver.domain.versions import parse_version, version_key
 from licserver.protocol import public_api
 from licserver.services.installation import open_services
 from licserver.serving.connections import Runner

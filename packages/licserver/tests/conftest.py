@@ -27,10 +27,11 @@ from licserver.database.hot_path.activations import ActivationRequest
 from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import Repositories
-from licserver.domain.decisions import evaluate_verify, generate_license_key, version_key
+from licserver.domain.decisions import evaluate_verify, generate_license_key
 from licserver.domain.environments import parse_ip
 from licserver.domain.offers import RolloutOptions
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms, Release
+from licserver.domain.versions import version_key
 from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.protocol.release_manifests import sign_with_keys
 from licserver.security.secrets_file import SECRETS_FILE

@@ -12,6 +12,7 @@ from sqlalchemy import event
 from harness.engines import both_engines
 from harness.transfer import ASSUMED
 from licserver.domain.languages import LANGUAGES, choose_language
+from licserver.domain.offers import OfferedProduct
 from licserver.domain.records import AfterSupport, EnvironmentPolicy, LicenseTerms, SecurityNotice
 from licserver.domain.seats import SeatRequest
 from licserver.errors import SettingsError
@@ -180,10 +181,11 @@ def test_a_page_of_many_licenses_takes_as_many_queries_as_one_of_few(world, acti
         license_ for license_ in world.services.repositories.licenses.list_all() if license_.customer_email
     ]
     texts, now, counts = load_texts("en"), world.clock(), []
+    products = {product.slug: OfferedProduct(product, ()) for product in world.services.products.list_all()}
 
     def describe(some):
         counts.append(0)
-        return describe_all(world.services, some, texts, now, {})
+        return describe_all(world.services, some, products, texts, now, {})
 
     def count(*_: object) -> None:
         counts[-1] += 1

@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from licserver.domain.decisions import describe_audience
+from licserver.domain.channel_offers import describe_audience
 from licserver.domain.offers import (
+    OfferedProduct,
     is_channel,
     latest_by_channel,
     latest_of_channels,
@@ -65,7 +66,9 @@ def test_a_license_is_offered_files_of_its_channels():
     license_, product = LicenseSnapshot(b"1", 1, "App"), Product(1, "app", "App")
 
     def downloads(releases):
-        return list_downloads(product, releases, license_, ["beta"], datetime(2026, 2, 1, tzinfo=UTC))
+        return list_downloads(
+            OfferedProduct(product, releases), license_, ["beta"], datetime(2026, 2, 1, tzinfo=UTC)
+        )
 
     assert {name: release_.version for name, release_ in downloads(RELEASES).items()} == {
         "": "2.0b1",

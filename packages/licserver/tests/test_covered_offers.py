@@ -1,5 +1,6 @@
 """What a license is offered whose support is over, and security releases, as pure decisions."""
 
+import itertools
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -8,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from licserver.domain.decisions import Offer, UpdateRefusal, evaluate_update, is_covered, list_fixes
+from licserver.domain import channel_offers, offers
+from licserver.domain.channel_offers import find_last, list_covered, list_fixes, merge_candidates
+from licserver.domain.decisions import Offer, UpdateRefusal, evaluate_update, is_covered
 from licserver.domain.offers import (
     Installation,
+    OfferedProduct,
     apply_rollout,
     evaluate_public_feed,
-    find_candidates,
-    list_covered,
     list_downloads,
     list_offered,
     list_releases,
@@ -32,7 +34,7 @@ from licserver.domain.records import (
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TODAY = NOW.date()
 NOTICE = SecurityNotice("https://example.com/1", ("CVE-2026-1234",))
-VERSIONS = ("0.9.1", "1.0", "1.4.2", "1.4.3", "2.0b1", "2.0", "2.0.1", "3.0")
+VERSIONS = ("0.9rc1", "0.9.1", "1.0", "1.4rc1", "1.4.2", "1.4.3", "2.0b1", "2.0", "2.0.1", "3.0")
 
 
 def release(version, days_ago, security=None, platform="", channel="stable", rollout=None, withdrawn=False):
@@ -53,18 +55,34 @@ def release(version, days_ago, security=None, platform="", channel="stable", rol
     )
 
 
+def find_as_described(releases, channels, platform):
+    """The highest that a channel offers, then the highest below it, as long as a rollout holds one back."""
+    candidates = []
+    while True:
+        highest = [pick_latest(releases, platform, name) for name in ("stable", *channels)]
+        release = max(filter(None, highest), key=lambda item: Version(item.version), default=None)
+        if release is not None:
+            candidates.append(release)
+        if release is None or release.rollout is None:
+            return tuple(candidates)
+        releases = [item for item in releases if Version(item.version) < Version(release.version)]
+
+
+def pick_latest(releases, platform, channel):
+    """The highest stable version of a channel, otherwise the highest; a platform's own file first."""
+    readable = [
+        item
+        for item in releases
+        if item.channel == channel and item.platform in ("", platform) and item.withdrawn_at is None
+    ]
+    stable = [item for item in readable if channel == "stable" and not Version(item.version).is_prerelease]
+    return max(stable or readable, key=lambda item: (Version(item.version), item.platform), default=None)
+
+
 def product_of(releases, after=AfterSupport.COVERED, channels=(), platform=""):
     """Return a product as an update check loads it."""
-    return Product(
-        7,
-        "app",
-        "App",
-        has_support_policy=True,
-        candidates=find_candidates(releases, channels, platform),
-        after_support=after,
-        covered=list_covered(releases, channels, platform) if after is AfterSupport.COVERED else (),
-        fixes=list_fixes(releases, channels, platform),
-    )
+    product = Product(7, "app", "App", has_support_policy=True, after_support=after)
+    return OfferedProduct(product, releases).find_offers(channels, platform)
 
 
 def license_of(**fields: Any):
@@ -137,26 +155,32 @@ def test_a_list_of_releases_has_none_that_is_not_covered():
     """An appcast lists other channels as well, which are filtered the same way."""
     beta = release("2.0b1", 30, channel="beta")
     releases = [release("1.0", 40), BEFORE, LATER, beta]
-    offer = evaluate_update(license_of(support_until=TODAY - timedelta(days=10)), product_of(releases), NOW)
+    offered = OfferedProduct(product_of([]), releases)
+    license_ = license_of(support_until=TODAY - timedelta(days=10))
+    offer = evaluate_update(license_, offered.find_offers((), ""), NOW)
     assert isinstance(offer, Offer)
-    covered = [of for of in releases if is_covered(offer, of)]
-    listed = list_releases(offer, covered, (), "", Installation("", "1.0"), NOW)
+    listed = list_releases(offer, offered, (), "", Installation("", "1.0"), NOW)
     assert [(of.release.version, of.is_on_request) for of in listed] == [("2.0", False)]
+    beta = release("2.0.1", 20, channel="beta")
+    offered = OfferedProduct(product_of([]), [*releases, beta, release("3.0", 5, channel="beta")])
+    listed = list_releases(offer, offered, (), "", Installation("", "1.0"), NOW)
+    assert [(of.release.version, of.is_on_request) for of in listed] == [("2.0", False), ("2.0.1", True)]
 
 
-def test_covered_versions_are_those_of_a_platform_and_of_channels():
+def test_covered_versions_are_those_of_a_platform_and_of_a_channel():
     """As an update check is offered them; a day without something new adds nothing."""
     own, beta = release("2.0", 9, platform="windows-x86_64"), release("2.0b1", 20, channel="beta")
     releases = [release("1.0", 40), release("1.4.2", 40), beta, release("2.0", 10), own]
 
-    def versions(releases, channels, platform):
-        offered = [covered.candidates[0] for covered in list_covered(releases, channels, platform)]
+    def versions(releases, channel, platform):
+        offered = [covered.candidates[0] for covered in list_covered(releases, channel, platform)]
         return [(newest.version, newest.platform) for newest in offered]
 
-    assert versions(releases, (), "") == [("1.4.2", ""), ("2.0", "")]
-    assert versions(releases, (), "windows-x86_64") == [("1.4.2", ""), ("2.0", ""), ("2.0", "windows-x86_64")]
-    assert versions(releases, ("beta",), "") == [("1.4.2", ""), ("2.0b1", ""), ("2.0", "")]
-    assert versions([beta], (), "") == []
+    assert versions(releases, "stable", "") == [("1.4.2", ""), ("2.0", "")]
+    own_files = versions(releases, "stable", "windows-x86_64")
+    assert own_files == [("1.4.2", ""), ("2.0", ""), ("2.0", "windows-x86_64")]
+    assert versions(releases, "beta", "") == [("2.0b1", "")]
+    assert versions([beta], "stable", "") == []
 
 
 # --- security releases
@@ -238,8 +262,8 @@ def test_fixes_are_for_channels_and_platforms():
     beta = release("2.0b1", 4, NOTICE, channel="beta")
     files = [FIX_2, release("2.0.1", 4, NOTICE, "windows-x86_64"), beta]
     assert list_fixes(files) == (FIX_2,)
-    assert {fix.platform for fix in list_fixes(files, (), "windows-x86_64")} == {"", "windows-x86_64"}
-    assert beta in list_fixes(files, ("beta",))
+    assert list_fixes(files, platform="windows-x86_64") == (files[1],)
+    assert list_fixes(files, "beta") == (beta,)
     license_ = license_of(support_until=TODAY - timedelta(days=10))
     product = product_of(files, AfterSupport.NONE, platform="windows-x86_64")
     verdict = evaluate_update(license_, product, NOW, installed="2.0")
@@ -254,16 +278,16 @@ def test_a_pre_release_beside_stable_versions_is_no_fix():
     assert offered(check(releases, after=AfterSupport.NONE)) == (None, None)
     assert list_fixes(releases[2:]) == (releases[2],)
     beta = releases[2]._replace(channel="beta")
-    assert list_fixes([*releases[:2], beta], ("beta",)) == (beta,)
+    assert list_fixes([*releases[:2], beta], "beta") == (beta,)
 
 
 def test_a_public_feed_holds_no_fix_back():
     """There the rollout alone decides, so that it must not hold a fix back."""
     fix = release("2.0.1", 4, NOTICE, rollout="1%,100%@5d")
-    verdict = evaluate_public_feed(Product(7, "app", "App"), [BEFORE, fix], (), "", "2.0")
+    verdict = evaluate_public_feed(OfferedProduct(Product(7, "app", "App"), [BEFORE, fix]), (), "", "2.0")
     here = Installation("a.example", "2.0")
     assert apply_rollout(verdict, here, NOW).release == fix
-    without = evaluate_public_feed(Product(7, "app", "App"), [BEFORE, fix], (), "")
+    without = evaluate_public_feed(OfferedProduct(Product(7, "app", "App"), [BEFORE, fix]), (), "")
     assert apply_rollout(without, here, NOW).release == BEFORE
 
 
@@ -271,9 +295,10 @@ def test_a_public_feed_holds_no_fix_back():
 def test_a_list_without_a_domain_holds_no_fix_back(plan):
     """The app chooses from it: neither by its own groups, nor only at 100 %."""
     fix = release("2.0.1", 4, NOTICE, rollout=plan)
-    offer = evaluate_public_feed(Product(7, "app", "App"), [BEFORE, fix], (), "")
+    offered = OfferedProduct(Product(7, "app", "App"), [BEFORE, fix])
+    offer = evaluate_public_feed(offered, (), "")
     assert isinstance(offer, Offer)
-    listed = list_releases(offer, [BEFORE, fix], (), "", Installation("", ""), NOW)
+    listed = list_releases(offer, offered, (), "", Installation("", ""), NOW)
     assert [(item.release.version, item.span) for item in listed] == [("2.0.1", None)]
 
 
@@ -308,13 +333,15 @@ def test_a_page_of_customers_offers_the_highest_that_may_be_had(fields, after, e
     """It knows no installed version, and no rollout holds it back; a fix is no upgrade to a later major."""
     license_ = license_of(**{"support_until": TODAY - timedelta(days=10), **fields})
     product = Product(7, "app", "App", has_support_policy=True, after_support=after)
-    downloads = list_downloads(product, FIXED, license_, (), NOW)
+    downloads = list_downloads(OfferedProduct(product, FIXED), license_, (), NOW)
     assert {platform: item.version for platform, item in downloads.items()} == expected
     older = [release("1.4.2", 60), release("1.4.3", 40, NOTICE), *FIXED[3:]]
     if after is AfterSupport.COVERED and fields == {}:
-        assert list_downloads(product, older, license_, (), NOW)[""].version == "1.4.3", "no 2.x for nothing"
+        assert list_downloads(OfferedProduct(product, older), license_, (), NOW)[""].version == "1.4.3", (
+            "no 2.x for nothing"
+        )
     held = [release("1.0", 40), release("2.0", 12, rollout="1%,100%@5d")]
-    assert list_downloads(product, held, license_of(), (), NOW)[""].version == "2.0"
+    assert list_downloads(OfferedProduct(product, held), license_of(), (), NOW)[""].version == "2.0"
 
 
 def test_a_page_of_customers_offers_the_highest_fix_beside_one_of_0_x():
@@ -322,7 +349,7 @@ def test_a_page_of_customers_offers_the_highest_fix_beside_one_of_0_x():
     releases = [release("0.9.1", 5, NOTICE), *FIXED]
     license_ = license_of(support_until=TODAY - timedelta(days=10))
     product = Product(7, "app", "App", has_support_policy=True, after_support=AfterSupport.NONE)
-    assert list_downloads(product, releases, license_, (), NOW)[""].version == "2.0.1"
+    assert list_downloads(OfferedProduct(product, releases), license_, (), NOW)[""].version == "2.0.1"
 
 
 def test_a_page_of_customers_replaces_a_covered_version_that_was_withdrawn():
@@ -330,7 +357,7 @@ def test_a_page_of_customers_replaces_a_covered_version_that_was_withdrawn():
     releases = [FIXED[0], BEFORE._replace(withdrawn_at=NOW), *FIXED[2:]]
     license_ = license_of(support_until=TODAY - timedelta(days=10))
     product = Product(7, "app", "App", has_support_policy=True, after_support=AfterSupport.NONE)
-    assert list_downloads(product, releases, license_, (), NOW)[""].version == "2.0.1"
+    assert list_downloads(OfferedProduct(product, releases), license_, (), NOW)[""].version == "2.0.1"
 
 
 def test_all_that_some_license_may_be_offered():
@@ -346,6 +373,24 @@ def test_all_that_some_license_may_be_offered():
     always = {("3.0", ""), ("2.0b1", ""), ("2.0.1", "")}
     assert versions(AfterSupport.NONE) == versions(AfterSupport.COVERED, has_support_policy=False) == always
     assert versions(AfterSupport.COVERED) == always | {("1.0", ""), ("1.4.2", ""), ("2.0", "windows-x86_64")}
+
+
+def test_sets_of_channels_cost_no_more_than_their_channels(monkeypatch):
+    """A customer requested another set each time: 640 requests held all others up for 96 seconds."""
+    names = ("beta", "alpha", "nightly", "rc", "lts", "canary", "dev")
+    releases = [release("1.0", 9), *(release("2.0b1", 5, channel=name) for name in names)]
+    computed, offered = [], OfferedProduct(product_of([]), releases)
+
+    def list_offers(*args, **fields):
+        computed.append(args)
+        return channel_offers.list_offers(*args, **fields)
+
+    monkeypatch.setattr(offers, "list_offers", list_offers)
+    sets = [chosen for size in range(8) for chosen in itertools.combinations(names, size)]
+    for chosen in [*sets, *sets]:
+        for platform in ("", "mac", "windows"):
+            assert len(offered.find_offers(chosen, platform).covered) == 1 + len(chosen)
+    assert len(computed) == len(names) + 1
 
 
 # --- against a small oracle
@@ -365,12 +410,12 @@ def test_covered_versions_of_each_day(data):
         days = {platform: data.draw(st.integers(0, 6)) for platform in platforms}
         releases += [release(version, day, platform=platform, **of_version) for platform, day in days.items()]
     channels, platform = data.draw(st.sampled_from([(), ("beta",)])), data.draw(st.sampled_from(["", "mac"]))
-    covered = list_covered(releases, channels, platform)
+    product = product_of(releases, channels=channels, platform=platform)
+    assert product.candidates == find_as_described(releases, channels, platform)
     for day in (TODAY - timedelta(days=back) for back in range(8)):
         until_then = [item for item in releases if item.published_at.date() <= day]
-        of_day = [item.candidates for item in covered if item.since <= day]
-        expected = find_candidates(until_then, channels, platform)
-        assert (of_day[-1] if of_day else ()) == expected
+        of_day = merge_candidates(find_last(covered, day) for covered in product.covered)
+        assert of_day == find_as_described(until_then, channels, platform)
 
 
 @st.composite

@@ -11,23 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
+from licserver.domain.channel_offers import describe_audience, latest, latest_by_platform
 from licserver.domain.decisions import (
-    describe_audience,
     generate_license_key,
     is_expired,
     is_license_key,
     is_platform,
     is_slug,
     is_support_over,
-    latest,
-    latest_by_platform,
     mask_key,
-    parse_version,
-    version_key,
     visible_expiry,
 )
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 from licserver.domain.text import KeyPart, describe_span, find_reference, parse_key_part
+from licserver.domain.versions import parse_version, version_key
 
 TICK = timedelta(microseconds=1)
 DAY = date(2026, 6, 15)

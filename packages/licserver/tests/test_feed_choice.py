@@ -9,6 +9,7 @@ from licserver.domain.offers import (
     NO_LICENSE,
     Installation,
     ListedRelease,
+    OfferedProduct,
     bucket,
     evaluate_public_feed,
     list_releases,
@@ -40,19 +41,20 @@ BETA = release(3, "2.0b1", channel="beta")
 
 def listed(releases, installation=NAMELESS, now=DAY, channels=(), platform=""):
     """List releases for an installation, as their product offers them to anyone."""
-    offer = evaluate_public_feed(APP, releases, channels, platform)
+    offered = OfferedProduct(APP, releases)
+    offer = evaluate_public_feed(offered, channels, platform)
     assert isinstance(offer, Offer)
-    return list_releases(offer, releases, channels, platform, installation, now)
+    return list_releases(offer, offered, channels, platform, installation, now)
 
 
 def test_anyone_is_offered_what_a_license_is():
     """The offer can be downloaded, and names no license; the versions below a rollout come with it."""
-    offer = evaluate_public_feed(APP, [OLD, EVENLY, BETA], (), "")
+    offer = evaluate_public_feed(OfferedProduct(APP, [OLD, EVENLY, BETA]), (), "")
     assert isinstance(offer, Offer)
     assert (offer.release, offer.product.candidates) == (EVENLY, (EVENLY, OLD))
     assert (offer.product.id, offer.downloadable) == (7, True)
     assert offer.license == public_feed_license(7) == LicenseSnapshot(NO_LICENSE, 7, "")
-    beta = evaluate_public_feed(APP, [OLD, BETA], ["beta"], "")
+    beta = evaluate_public_feed(OfferedProduct(APP, [OLD, BETA]), ["beta"], "")
     assert isinstance(beta, Offer)
     assert beta.release == BETA
 
@@ -60,9 +62,9 @@ def test_anyone_is_offered_what_a_license_is():
 def test_without_a_release_anyone_is_offered_none():
     """Nor without one of the platform and the channels."""
     own = release(1, "1.4", platform=WINDOWS)
-    assert evaluate_public_feed(APP, [], (), "") is UpdateRefusal.NO_VERSIONS
-    assert evaluate_public_feed(APP, [own, BETA], (), "") is UpdateRefusal.NO_VERSIONS
-    assert isinstance(evaluate_public_feed(APP, [own], (), WINDOWS), Offer)
+    assert evaluate_public_feed(OfferedProduct(APP, []), (), "") is UpdateRefusal.NO_VERSIONS
+    assert evaluate_public_feed(OfferedProduct(APP, [own, BETA]), (), "") is UpdateRefusal.NO_VERSIONS
+    assert isinstance(evaluate_public_feed(OfferedProduct(APP, [own]), (), WINDOWS), Offer)
 
 
 def test_even_growth_is_left_to_the_app():

@@ -291,7 +291,7 @@ def test_a_release_that_a_promotion_lost_is_not_offered(world, store, meddler):
     world.publish("1.1")
     ((_, product),) = store.find_updates([query])
     assert product.latest.version == "1.1"
-    assert [release.version for release in store.find_releases("app")[1]] == ["1.0", "1.1"]
+    assert [release.version for release in store.find_releases("app").releases] == ["1.0", "1.1"]
 
 
 def test_a_download_lookup_finds_what_the_link_names(world, store):

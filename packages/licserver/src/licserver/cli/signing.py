@@ -21,7 +21,8 @@ from licserver.cli.common import (
 )
 from licserver.cli.output import echo
 from licserver.clock import system_clock
-from licserver.domain.decisions import is_slug, parse_version
+from licserver.domain.decisions import is_slug
+from licserver.domain.versions import parse_version
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.ed25519_keys import PrivateKey

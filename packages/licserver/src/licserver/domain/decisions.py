@@ -11,17 +11,15 @@ import enum
 import re
 import secrets
 import string
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import MAXYEAR, UTC, date, datetime, timedelta
-from functools import lru_cache
+from collections.abc import Mapping
+from datetime import MAXYEAR, date, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from packaging.utils import canonicalize_version
-from packaging.version import Version
-
+from licserver.domain.channel_offers import find_last, merge_candidates, published_on
 from licserver.domain.environments import is_known
-from licserver.domain.records import STABLE, Environment, LicenseSnapshot, LicenseState, Product, Release
+from licserver.domain.records import Environment, LicenseSnapshot, LicenseState, Product, Release
+from licserver.domain.versions import is_below, parse_version, version_of
 
 KEY_PREFIX = "CP-"
 KEY_ALPHABET = string.ascii_uppercase + string.digits
@@ -316,7 +314,7 @@ def find_fix(product: Product, license_: LicenseSnapshot, installed: str) -> Rel
     version = parse_version(installed) if product.id == license_.product_id else None
     if version is None or not product.fixes:
         return None
-    fixes = [(Version(fix.version), fix) for fix in product.fixes]
+    fixes = [(version_of(fix), fix) for fix in product.fixes]
     of_major = [pair for pair in fixes if pair[0].major == version.major]
     highest, fix = max(of_major or fixes, key=lambda pair: (pair[0], pair[1].platform))
     return fix if version < highest else None
@@ -340,10 +338,11 @@ def _offer_fix(product: Product, license_: LicenseSnapshot, fix: Release) -> Off
 def _find_covered(offer: Offer) -> Offer | None:
     """Return the offer of what was published within the support period; None if nothing is to be offered."""
     until = offer.license.support_until
-    of_period = [covered for covered in offer.product.covered if until is not None and covered.since <= until]
-    if not of_period:
+    if until is None:
         return None
-    candidates = of_period[-1].candidates
+    of_channels = [find_last(covered, until) for covered in offer.product.covered]
+    if not (candidates := merge_candidates(of_channels)):
+        return None
     newest = offer.release.version  # lower than a pre-release of a period without a stable version
     return offer._replace(
         product=offer.product._replace(candidates=candidates),
@@ -353,128 +352,11 @@ def _find_covered(offer: Offer) -> Offer | None:
     )
 
 
-def published_on(release: Release) -> date:
-    """Return the day on which a release was published, in UTC, as support periods are."""
-    return release.published_at.astimezone(UTC).date()
-
-
 def is_covered(offer: Offer, release: Release) -> bool:
     """Return whether the license of an offer covers a release of the same product."""
     if offer.covered_until is None or (offer.fix is not None and release.id == offer.fix.id):
         return True
     return published_on(release) <= offer.covered_until
-
-
-def parse_version(text: str) -> Version | None:
-    """Parse a version by PEP 440; return None for invalid text."""
-    try:
-        return Version(text)
-    except ValueError:  # InvalidVersion, or Python's limit of digits in a number
-        return None
-
-
-_parse = lru_cache(maxsize=256)(parse_version)  # customers have the same few versions
-
-
-def is_below(version: str, limit: str | None) -> bool:
-    """Return whether a version is lower than `limit`; False if either cannot be parsed."""
-    if limit is None:
-        return False
-    parsed, parsed_limit = _parse(version), _parse(limit)
-    return parsed is not None and parsed_limit is not None and parsed < parsed_limit
-
-
-def version_key(version: Version) -> str:
-    """Return the canonical text of a version: 1.0 and 1.0.0 have the same."""
-    return canonicalize_version(version)
-
-
-def latest(releases: Iterable[Release], platform: str = "", channel: str = STABLE) -> Release | None:
-    """Return the release that a channel offers: the highest stable release, else the highest (D-23).
-
-    A platform's own file takes precedence over the default file of the same version. A channel other than
-    `stable` offers its highest release, pre-release or not (D-227).
-    """
-    # The empty text sorts first.
-    order = (
-        (version, release.platform, release)
-        for version, release in _list_offered(releases, platform, channel)
-    )
-    return max(order, key=lambda candidate: candidate[:2], default=(None, None, None))[2]
-
-
-def list_fixes(
-    releases: Sequence[Release], channels: Collection[str] = (), platform: str = ""
-) -> tuple[Release, ...]:
-    """Return the security releases that the channels or `stable` offer to a platform.
-
-    A pre-release beside stable versions is left out: clients with a stable version ignore it (D-47), and it
-    would take the place of the update that they accept.
-    """
-    if all(release.security is None for release in releases):
-        return ()
-    return tuple(
-        release
-        for channel in {STABLE, *channels}
-        for _, release in _list_offered(releases, platform, channel)
-        if release.security is not None
-    )
-
-
-def _list_offered(releases: Iterable[Release], platform: str, channel: str) -> list[tuple[Version, Release]]:
-    readable = [
-        (version, release)
-        for release in releases
-        if release.withdrawn_at is None
-        and release.channel == channel
-        and release.platform in ("", platform)
-        and (version := parse_version(release.version)) is not None
-    ]
-    stable = [pair for pair in readable if channel == STABLE and not pair[0].is_prerelease]
-    return stable or readable
-
-
-def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> dict[str, Release]:
-    """Return the offered release by platform; the empty platform is the default.
-
-    A missing platform is offered the default (D-187).
-    """
-    platforms = dict.fromkeys(["", *(release.platform for release in releases)])
-    chosen = {platform: latest(releases, platform, channel) for platform in platforms}
-    return {
-        name: release for name, release in chosen.items() if release is not None and release.platform == name
-    }
-
-
-def describe_audience(release: Release, releases: Sequence[Release]) -> str | None:
-    """Describe in a sentence which installations are offered a release; None for all.
-
-    Clients with a stable version ignore a pre-release (D-47).
-    """
-    if release.channel != STABLE:
-        return (
-            f"{release.version} is in the channel {release.channel}: apps and licenses with this channel "
-            "are offered it, unless there is a higher version for them."
-        )
-    version = parse_version(release.version)
-    if version is None or not version.is_prerelease:
-        return None
-    begin, where = f"{release.version} is a pre-release:", ""
-    if release.platform:
-        where = f" on {release.platform}"
-    offered = latest(releases, release.platform)
-    if offered is None or offered.version != release.version:
-        reason = f", because {offered.version} is offered instead" if offered else ""
-        return f"{begin} no installation{where} is offered it{reason}."
-    if not release.platform:
-        chosen = latest_by_platform(releases)
-        other_platforms = sorted(
-            name for name, offered_release in chosen.items() if offered_release.version != release.version
-        )
-        where = f", except on {', '.join(other_platforms)}," if other_platforms else ""
-    return (
-        f"{begin} installations of a pre-release{where} are offered it until a stable version is published."
-    )
 
 
 # --- download ---------------------------------------------------------------------------------

@@ -6,42 +6,46 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import nextafter
 from typing import Final, NamedTuple
 
-from packaging.version import Version
-
+from licserver.domain.channel_offers import (
+    ChannelOffers,
+    find_last,
+    latest_by_platform,
+    list_candidates,
+    list_covered,
+    list_offers,
+    merge_candidates,
+    published_on,
+)
 from licserver.domain.decisions import (
     Offer,
     UpdateRefusal,
     UpdateVerdict,
     evaluate_update,
     find_fix,
-    is_below,
     is_expired,
     is_support_over,
-    latest,
-    latest_by_platform,
-    list_fixes,
-    parse_version,
-    published_on,
 )
 from licserver.domain.records import (
     STABLE,
     AfterSupport,
-    CoveredReleases,
     LicenseSnapshot,
     Product,
     Release,
     Rollout,
 )
+from licserver.domain.versions import is_below, parse_version, version_of
 from licserver.errors import InvalidInputError
 
 # --- channels ---------------------------------------------------------------------------------
 
 MAX_CHANNELS: Final = 16  # that an app or a license may name
 _NAME: Final = re.compile(r"[a-z0-9._-]{1,40}")
+_NO_CHANNELS: Final[frozenset[str]] = frozenset()
+_MAX_OFFERED: Final = 256  # sets of channels with a platform, of which customers can request very many
 
 
 def is_channel(text: str) -> bool:
@@ -64,8 +68,7 @@ def latest_of_channels(
     releases: Sequence[Release], channels: Collection[str], platform: str = ""
 ) -> Release | None:
     """Return the highest release that the channels or `stable` offer to a platform."""
-    offered = [latest(releases, platform, channel) for channel in {STABLE, *channels}]
-    return max(filter(None, offered), key=lambda release: Version(release.version), default=None)
+    return next(iter(find_candidates(releases, channels, platform)), None)
 
 
 def list_offered(product: Product, releases: Sequence[Release]) -> list[Release]:
@@ -80,17 +83,48 @@ def list_offered(product: Product, releases: Sequence[Release]) -> list[Release]
             {getattr(release, name) for release in releases} for name in ("channel", "platform")
         )
         for channel, platform in itertools.product(sorted(channels), sorted(platforms)):
-            for covered in list_covered(releases, {channel}, platform):
+            for covered in list_covered(releases, channel, platform):
                 offered |= {release.id: release for release in covered.candidates}
     return list(offered.values())
 
 
+class OfferedProduct:
+    """A product with its releases. What they offer to a platform is computed once for each channel."""
+
+    def __init__(self, product: Product, releases: Sequence[Release]) -> None:
+        self.product, self.releases = product, releases
+        self.channels = frozenset(release.channel for release in releases)
+        self.platforms = frozenset({"", *(release.platform for release in releases)})
+        self._of_channels = dict[tuple[str, str], ChannelOffers]()
+        self._offered = dict[tuple[frozenset[str], str], Product]()
+
+    def find_offers(self, channels: Collection[str], platform: str) -> Product:
+        """Return the product with what it offers in `stable` and other channels for a platform."""
+        # What no release has makes no difference, and callers may invent as much as they like.
+        of_releases = self.channels.intersection(channels) if channels else _NO_CHANNELS
+        key = of_releases, platform if platform in self.platforms else ""
+        product = self._offered.get(key)
+        if product is None:
+            if len(self._offered) >= _MAX_OFFERED:
+                self._offered.clear()
+            of_channels = [self.of_channel(name, key[1]) for name in {STABLE, *of_releases}]
+            candidates, covered, fixes = zip(*of_channels, strict=True)
+            product = self._offered[key] = self.product._replace(
+                candidates=merge_candidates(candidates), covered=covered, fixes=tuple(chain(*fixes))
+            )
+        return product
+
+    def of_channel(self, channel: str, platform: str) -> ChannelOffers:
+        """Return what a channel offers to a platform; of 2,000 releases that takes a tenth of a second."""
+        key = channel, platform
+        if key not in self._of_channels:
+            is_covered = self.product.after_support is AfterSupport.COVERED
+            self._of_channels[key] = list_offers(self.releases, *key, is_covered=is_covered)
+        return self._of_channels[key]
+
+
 def list_downloads(
-    product: Product,
-    releases: Sequence[Release],
-    license_: LicenseSnapshot,
-    channels: Collection[str],
-    now: datetime,
+    offered: OfferedProduct, license_: LicenseSnapshot, channels: Collection[str], now: datetime
 ) -> dict[str, Release]:
     """Return what a page of customers offers to a license with these channels, by platform.
 
@@ -98,18 +132,18 @@ def list_downloads(
     no security release of a higher major version than the license has covered, which would be an upgrade;
     a version that was withdrawn since was covered, too.
     """
-    downloads, end = dict[str, Release](), _find_first_end(product, license_, now)
-    for platform in sorted({"", *(release.platform for release in releases)}):
-        of_platform = with_offers(product, releases, channels, platform)
-        if end is not None:
-            before = [of._replace(withdrawn_at=None) for of in releases if published_on(of) <= end]
+    downloads, end = dict[str, Release](), _find_first_end(offered.product, license_, now)
+    for platform in sorted(offered.platforms):
+        product = offered.find_offers(channels, platform)
+        if end is not None and product.fixes:
+            before = [of._replace(withdrawn_at=None) for of in offered.releases if published_on(of) <= end]
             newest = latest_of_channels(before, channels, platform)
-            newest_major = -1 if newest is None else Version(newest.version).major
-            fixes = [fix for fix in of_platform.fixes if Version(fix.version).major <= newest_major]
-            highest = max((Version(fix.version) for fix in fixes), default=None)
-            fixes = [fix for fix in fixes if Version(fix.version) == highest]  # "0" would take those of 0.x
-            of_platform = of_platform._replace(fixes=tuple(fixes))
-        verdict = evaluate_update(license_, of_platform, now, installed=_NOTHING_INSTALLED)
+            newest_major = -1 if newest is None else version_of(newest).major
+            fixes = [fix for fix in product.fixes if version_of(fix).major <= newest_major]
+            highest = max((version_of(fix) for fix in fixes), default=None)
+            fixes = [fix for fix in fixes if version_of(fix) == highest]  # "0" would take those of 0.x
+            product = product._replace(fixes=tuple(fixes))
+        verdict = evaluate_update(license_, product, now, installed=_NOTHING_INSTALLED)
         offer = apply_rollout(verdict, Installation("", _NOTHING_INSTALLED, is_manual=True), now)
         if isinstance(offer, Offer) and offer.downloadable and offer.release.platform == platform:
             downloads[platform] = offer.release
@@ -123,18 +157,6 @@ def _find_first_end(product: Product, license_: LicenseSnapshot, now: datetime) 
         ended_at = license_.subscription_ended_at
         ends += [license_.expires_on, None if ended_at is None else ended_at.astimezone(UTC).date()]
     return min((end for end in ends if end is not None), default=None)
-
-
-def with_offers(
-    product: Product, releases: Sequence[Release], channels: Collection[str], platform: str
-) -> Product:
-    """Return a product with what it offers of its releases for channels and a platform."""
-    is_covered = product.after_support is AfterSupport.COVERED
-    return product._replace(
-        candidates=find_candidates(releases, channels, platform),
-        covered=list_covered(releases, channels, platform) if is_covered else (),
-        fixes=list_fixes(releases, channels, platform),
-    )
 
 
 # --- staged rollout ---------------------------------------------------------------------------
@@ -262,33 +284,7 @@ def find_candidates(
     releases: Sequence[Release], channels: Collection[str] = (), platform: str = ""
 ) -> tuple[Release, ...]:
     """Return the releases for a platform, each for the installations that its predecessors do not reach."""
-    candidates: list[Release] = []
-    while (release := latest_of_channels(releases, channels, platform)) is not None:
-        candidates.append(release)
-        if release.rollout is None:
-            break
-        releases = [earlier for earlier in releases if is_below(earlier.version, release.version)]
-    return tuple(candidates)
-
-
-def list_covered(
-    releases: Sequence[Release], channels: Collection[str], platform: str
-) -> tuple[CoveredReleases, ...]:
-    """Return what is offered to licenses whose support ended, by the day of the end (D-330)."""
-    covered: list[CoveredReleases] = []
-    candidates: tuple[Release, ...] = ()
-    published_so_far: list[Release] = []
-    for day, published in itertools.groupby(sorted(releases, key=published_on), published_on):
-        published_so_far += published
-        newer = find_candidates(published_so_far, channels, platform)
-        if newer != candidates:
-            covered.append(CoveredReleases(day, newer))
-        candidates = newer
-        last = candidates[-1] if candidates else None
-        if last is not None and last.channel == STABLE and not Version(last.version).is_prerelease:
-            # Nothing below it is offered later, nor a pre-release above. Comparing all each day took seconds.
-            published_so_far = list(candidates)
-    return tuple(covered)
+    return merge_candidates(list_candidates(releases, name, platform) for name in {STABLE, *channels})
 
 
 def apply_rollout(verdict: UpdateVerdict, installation: Installation, now: datetime) -> UpdateVerdict:
@@ -351,20 +347,15 @@ def public_feed_license(product_id: int) -> LicenseSnapshot:
 
 
 def evaluate_public_feed(
-    product: Product,
-    releases: Sequence[Release],
-    channels: Collection[str],
-    platform: str,
-    installed: str = "",
+    offered: OfferedProduct, channels: Collection[str], platform: str, installed: str = ""
 ) -> UpdateVerdict:
     """Decide the offer of a public feed; `apply_rollout` decides to which installations."""
-    offered = find_candidates(releases, channels, platform)
-    if not offered:
+    product = offered.find_offers(channels, platform)
+    if product.latest is None:
         return UpdateRefusal.NO_VERSIONS
-    product = product._replace(candidates=offered, fixes=list_fixes(releases, channels, platform))
     license_ = public_feed_license(product.id)
     fix = find_fix(product, license_, installed)
-    return Offer(product, offered[0], license_, downloadable=True, fix=fix)
+    return Offer(product, product.latest, license_, downloadable=True, fix=fix)
 
 
 class ListedRelease(NamedTuple):
@@ -381,7 +372,7 @@ class ListedRelease(NamedTuple):
 
 def list_releases(
     offer: Offer,
-    releases: Sequence[Release],
+    offered: OfferedProduct,
     channels: Collection[str],
     platform: str,
     installation: Installation,
@@ -389,19 +380,26 @@ def list_releases(
 ) -> list[ListedRelease]:
     """List the releases for an installation: the offered release, and higher releases of other channels.
 
-    `offer` is the verdict for the license, before any rollout; `releases` are all releases of the product.
-    `channels` are the requested channels.
+    `offer` is the verdict for the license, before any rollout. `channels` are the requested channels.
     """
     listed = _list_reached(offer, offer.product.candidates, installation, now)
     listed_ids = {listed_release.release.id for listed_release in listed}
-    for name in sorted({release.channel for release in releases} - {STABLE, *channels}):
-        offered = find_candidates(releases, (*channels, name), platform)
+    platform = platform if platform in offered.platforms else ""
+    for name in sorted(offered.channels - {STABLE, *channels}):
+        of_channels = [offered.of_channel(each, platform) for each in {STABLE, *channels, name}]
+        candidates = merge_candidates(_list_covered_by(offer, offers) for offers in of_channels)
         of_channel = tuple(
-            release for release in offered if release.channel == name and release.id not in listed_ids
+            release for release in candidates if release.channel == name and release.id not in listed_ids
         )
         reached = _list_reached(offer._replace(fix=None), of_channel, installation, now)
         listed += [listed_release._replace(is_on_request=True) for listed_release in reached]
     return listed
+
+
+def _list_covered_by(offer: Offer, offers: ChannelOffers) -> tuple[Release, ...]:
+    """Return the candidates of a channel that the license of an offer covers."""
+    until = offer.covered_until
+    return offers.candidates if until is None else find_last(offers.covered, until)
 
 
 def _list_reached(

@@ -158,7 +158,7 @@ class AfterSupport(enum.StrEnum):
 
 
 class CoveredReleases(NamedTuple):
-    """The releases that a license is offered whose support ended on a day from `since` on.
+    """What a channel offers to licenses whose support ended on a day from `since` on.
 
     They are `candidates` as of a product, when nothing later was published.
     """
@@ -189,7 +189,7 @@ class Product(NamedTuple):
     public_feed: bool = False  # other updaters need no license (`web.feeds`)
     after_support: AfterSupport = AfterSupport.NONE
     idle_days: int = 0  # a new computer gets the slot of one that was not seen for so long; 0 for never
-    covered: tuple[CoveredReleases, ...] = ()  # with `AfterSupport.COVERED`, the earliest first
+    covered: tuple[tuple[CoveredReleases, ...], ...] = ()  # by channel, if D-330 applies; the earliest first
     fixes: tuple[Release, ...] = ()  # security releases for the channels and the platform of a request
 
     @property

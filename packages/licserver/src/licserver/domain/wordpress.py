@@ -6,9 +6,9 @@ from typing import Final
 
 from packaging.version import Version
 
-from licserver.domain.decisions import parse_version
 from licserver.domain.records import WordPressFields
 from licserver.domain.text import MAX_URL, is_https
+from licserver.domain.versions import parse_version
 from licserver.errors import InvalidInputError
 
 _VERSION: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")

@@ -10,11 +10,12 @@ from email.utils import format_datetime
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from licserver.domain.decisions import Offer, is_platform, parse_version
+from licserver.domain.decisions import Offer, is_platform
 from licserver.domain.environments import InvalidDomainError, normalise_domain
 from licserver.domain.offers import ListedRelease, parse_channels
 from licserver.domain.records import STABLE, Release
 from licserver.domain.text import is_html
+from licserver.domain.versions import parse_version
 from licserver.protocol.file_signatures import stored_signatures, to_semantic
 from licserver.protocol.public_api import (
     ApiResponse,

@@ -13,7 +13,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from licserver.domain.decisions import parse_version
+from licserver.domain.versions import parse_version
 from licserver.errors import InvalidInputError
 from licserver.protocol.ed25519_keys import SIGNATURE_BYTES, PrivateKey, PublicKey
 

@@ -19,7 +19,6 @@ from licserver.domain.decisions import (
     UpdateRefusal,
     Valid,
     VerifyRefusal,
-    is_below,
     is_platform,
     visible_expiry,
 )
@@ -28,6 +27,7 @@ from licserver.domain.environments import InvalidDomainError, is_printable, norm
 from licserver.domain.offers import parse_channels
 from licserver.domain.records import STABLE, Machine, Release, SecurityNotice, WordPressFields
 from licserver.domain.text import read_machine
+from licserver.domain.versions import is_below
 from licserver.limits import MAX_TARGET_CHARS
 
 VERIFY_PATH: Final = "/api/v1/licenses/verify"

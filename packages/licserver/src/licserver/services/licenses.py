@@ -6,15 +6,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from licserver.domain.decisions import (
-    generate_license_key,
-    is_below,
-    is_expired,
-    mask_key,
-)
+from licserver.domain.decisions import generate_license_key, is_expired, mask_key
 from licserver.domain.environments import is_printable
 from licserver.domain.records import TERMS, Activation, Environment, IssuedLicense, LicenseTerms, Product
 from licserver.domain.text import KeyPart, find_reference
+from licserver.domain.versions import is_below
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask

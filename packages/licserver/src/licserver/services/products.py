@@ -5,7 +5,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from packaging.version import Version
 
-from licserver.domain.decisions import is_slug, parse_version
+from licserver.domain.decisions import is_slug
 from licserver.domain.entitlements import Plan, is_name, resolve
 from licserver.domain.records import (
     DEFAULT_POLICY,
@@ -15,6 +15,7 @@ from licserver.domain.records import (
     Product,
 )
 from licserver.domain.text import plural
+from licserver.domain.versions import parse_version
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.services.context import Context, Service
 from licserver.services.license_terms import read_entitlements

@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
-from licserver.domain.decisions import describe_audience, is_platform, version_key
+from licserver.domain.channel_offers import describe_audience
+from licserver.domain.decisions import is_platform
 from licserver.domain.offers import TO_ALL, RolloutOptions, current_share
 from licserver.domain.records import (
     NO_FIELDS,
@@ -19,6 +20,7 @@ from licserver.domain.records import (
 )
 from licserver.domain.security_notices import dump_notice
 from licserver.domain.text import sanitize
+from licserver.domain.versions import version_key
 from licserver.domain.wordpress import explain_order, read_fields
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError
 from licserver.protocol.release_manifests import Manifest, ManifestSigner

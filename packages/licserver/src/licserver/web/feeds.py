@@ -11,6 +11,7 @@ from licserver.domain.decisions import Offer, UpdateRefusal, UpdateVerdict, is_c
 from licserver.domain.offers import (
     Installation,
     ListedRelease,
+    OfferedProduct,
     apply_rollout,
     evaluate_public_feed,
     list_releases,
@@ -49,10 +50,14 @@ class Feeds:
         verdict, installation = await self._evaluate(call)
         listed: list[tuple[ListedRelease, str]] = []
         if isinstance(verdict, Offer) and verdict.downloadable:
-            _, releases = await self.public.queries.find_releases(call.slug) or (None, [])
-            covered = [release for release in releases if is_covered(verdict, release)]
+            offered = await self.public.queries.find_releases(call.slug)
             for release in list_releases(
-                verdict, covered, call.channels, call.platform, installation, self.public.settle(now)
+                verdict,
+                offered or OfferedProduct(verdict.product, ()),
+                call.channels,
+                call.platform,
+                installation,
+                self.public.settle(now),
             ):
                 link = self.public.sign_link(request, verdict._replace(release=release.release), now)
                 listed.append((release, link or ""))
@@ -86,8 +91,8 @@ class Feeds:
         call, package = self._parse(request, ""), None
         verdict, _ = await self._evaluate(call)
         if isinstance(verdict, Offer) or verdict in _MAY_HAVE_PACKAGES:
-            _, releases = await self.public.queries.find_releases(slug) or (None, [])
-            package = feeds.find_velopack_package(releases, name)
+            offered = await self.public.queries.find_releases(slug)
+            package = feeds.find_velopack_package(offered.releases if offered else (), name)
         if package is not None:  # the offer depends on platform and channel
             # Velopack sends no installed version with this request: a fix is for any of its major.
             lowest = feeds.lowest_of_major(package.version)
@@ -130,8 +135,8 @@ class Feeds:
         if call.license_key:
             verdict = await self.public.evaluate_update_check(call, self.public.clock())
             domain = domain or self.public.vault.license_id(call.license_key).hex()
-        elif (listed := await self.public.queries.find_releases(call.slug)) and listed[0].public_feed:
-            verdict = evaluate_public_feed(*listed, call.channels, call.platform, call.current_version)
+        elif (offered := await self.public.queries.find_releases(call.slug)) and offered.product.public_feed:
+            verdict = evaluate_public_feed(offered, call.channels, call.platform, call.current_version)
         return verdict, Installation(domain, call.current_version, call.is_manual)
 
     async def _refuse(

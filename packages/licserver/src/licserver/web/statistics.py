@@ -28,16 +28,9 @@ from licserver.database.repositories.statistics import (
     published_versions,
 )
 from licserver.database.repositories.webhooks import SubscribedEvents
-from licserver.domain.decisions import (
-    Offer,
-    UpdateVerdict,
-    Valid,
-    VerifyRefusal,
-    VerifyVerdict,
-    parse_version,
-    version_key,
-)
+from licserver.domain.decisions import Offer, UpdateVerdict, Valid, VerifyRefusal, VerifyVerdict
 from licserver.domain.records import EnvironmentPolicy, Machine
+from licserver.domain.versions import parse_version, version_key
 from licserver.errors import LicserverError, StatementRefusedError
 from licserver.runtime.metrics import OTHER
 

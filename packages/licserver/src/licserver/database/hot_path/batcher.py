@@ -18,6 +18,7 @@ from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.hot_path.updates import UpdateQuery
 from licserver.domain.decisions import VerifyVerdict
+from licserver.domain.offers import OfferedProduct
 from licserver.domain.records import LicenseSnapshot, Product, Release
 from licserver.errors import LicenseLockedError, StoreUnavailableError
 from licserver.protocol.downloads import LinkSubject
@@ -193,7 +194,7 @@ class PublicQueries:
         """Load the license and the release of a download link; downloads are rare, and not batched."""
         return await self._on_thread(self._store.find_download, subject.license_id, subject.release_id)
 
-    async def find_releases(self, slug: str) -> tuple[Product, list[Release]] | None:
+    async def find_releases(self, slug: str) -> OfferedProduct | None:
         """Load a product with all its releases, for feeds; not batched either.
 
         A file is read in the event loop, as for update checks: a thread takes longer than the statement.

@@ -19,6 +19,7 @@ from licserver.database.repositories.products import newest_manifest, read_relea
 from licserver.database.repositories.webhooks import SubscribedEvents
 from licserver.database.tables.licenses import licenses, products, releases
 from licserver.domain.decisions import VerifyVerdict
+from licserver.domain.offers import OfferedProduct
 from licserver.domain.records import LicenseSnapshot, Product, Release
 from licserver.errors import StoreUnavailableError
 
@@ -114,7 +115,7 @@ class BatchStore:
         rows, release = self._other_reader.run(load)
         return read_license(rows[0]) if rows else None, release
 
-    def find_releases(self, slug: str) -> tuple[Product, list[Release]] | None:
+    def find_releases(self, slug: str) -> OfferedProduct | None:
         """Load a product with all its releases; what has not changed is not read again."""
         return self._listed.find_all(slug)
 

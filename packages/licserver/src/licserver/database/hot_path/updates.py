@@ -9,8 +9,8 @@ from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
 from licserver.database.repositories.products import PRODUCTS, read_product, read_release, releases_of
 from licserver.database.tables.licenses import licenses, products
-from licserver.domain.offers import with_offers
-from licserver.domain.records import LicenseSnapshot, Product, Release
+from licserver.domain.offers import OfferedProduct
+from licserver.domain.records import LicenseSnapshot, Product
 
 
 def _updates(requested: CTE) -> Select[Any]:
@@ -78,19 +78,14 @@ class UpdateReader:
         return results
 
 
-_NO_CHANNELS: Final[frozenset[str]] = frozenset()
 _CHANGE: Final = select(products.c.id, products.c.release_changes)
 
 
 class _CachedProduct(NamedTuple):
-    """A product at a change, and what was offered of its releases by channels and platform."""
+    """A product as it was read at a change."""
 
     change: int
-    product: Product
-    releases: list[Release]
-    channels: frozenset[str]
-    platforms: frozenset[str]
-    offered: dict[tuple[frozenset[str], str], Product]
+    offered: OfferedProduct
 
 
 class OfferedProducts:
@@ -106,16 +101,9 @@ class OfferedProducts:
 
     def find(self, product_id: int, change: int, channels: Collection[str], platform: str) -> Product:
         """Return a product with the latest release for channels and a platform."""
-        entry = self._keep(product_id, change)
-        # What no release has makes no difference, and callers may invent as much as they like.
-        of_releases = entry.channels.intersection(channels) if channels else _NO_CHANNELS
-        key = of_releases, platform if platform in entry.platforms else ""
-        product = entry.offered.get(key)
-        if product is None:
-            product = entry.offered[key] = with_offers(entry.product, entry.releases, *key)
-        return product
+        return self._keep(product_id, change).find_offers(channels, platform)
 
-    def find_all(self, slug: str) -> tuple[Product, list[Release]] | None:
+    def find_all(self, slug: str) -> OfferedProduct | None:
         """Return the product of a slug with its releases, or None."""
 
         def load(connection: Connection) -> Row | None:
@@ -123,24 +111,18 @@ class OfferedProducts:
             return None if row is None else tuple(row)
 
         row = self._reader.run(load)
-        if row is None:
-            return None
-        entry = self._keep(*row)
-        return entry.product, entry.releases
+        return None if row is None else self._keep(*row)
 
-    def _keep(self, product_id: int, change: int) -> _CachedProduct:
+    def _keep(self, product_id: int, change: int) -> OfferedProduct:
         entry = self._cache.get(product_id)
         if entry is None or entry.change != change:
-            entry = self._cache[product_id] = self._load(product_id, change)
-        return entry
+            entry = self._cache[product_id] = _CachedProduct(change, self._load(product_id))
+        return entry.offered
 
-    def _load(self, product_id: int, change: int) -> _CachedProduct:
-        def load(connection: Connection) -> tuple[Product, list[Release]]:
+    def _load(self, product_id: int) -> OfferedProduct:
+        def load(connection: Connection) -> OfferedProduct:
             product = read_product(connection.execute(PRODUCTS.where(products.c.id == product_id)).one())
-            return product, [read_release(row) for row in connection.execute(releases_of(product_id))]
+            releases = [read_release(row) for row in connection.execute(releases_of(product_id))]
+            return OfferedProduct(product, releases)
 
-        product, releases = self._reader.run(load)
-        channels, platforms = (
-            frozenset(getattr(release, name) for release in releases) for name in ("channel", "platform")
-        )
-        return _CachedProduct(change, product, releases, channels, platforms, {})
+        return self._reader.run(load)

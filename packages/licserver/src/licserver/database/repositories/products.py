@@ -19,7 +19,7 @@ from licserver.database.tables.licenses import (
     rollbacks,
 )
 from licserver.database.tables.sales import sale_mappings
-from licserver.domain.decisions import latest_by_platform
+from licserver.domain.channel_offers import latest_by_platform
 from licserver.domain.entitlements import Plan, dump, load
 from licserver.domain.records import (
     NO_FIELDS,

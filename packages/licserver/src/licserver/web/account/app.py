@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -21,7 +21,7 @@ from licserver.domain.decisions import (
 )
 from licserver.domain.languages import LANGUAGES, choose_language
 from licserver.domain.offers import list_downloads
-from licserver.domain.records import Environment, IssuedLicense, Release
+from licserver.domain.records import Environment, IssuedLicense
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError, TooManyMovesError
 from licserver.limits import MAX_ACCOUNT_BODY_BYTES
 from licserver.runtime.metrics import ACCOUNT
@@ -280,17 +280,17 @@ class Account:
             return redirect(request, f"{HOME}?done=session-ended")
         license_, now = _pick(licenses, request.match_info["license"]), self._clock()
         platform = request.query.get("platform", "")
-        product, releases = await self._public.queries.find_releases(license_.product_slug) or (None, [])
-        downloads: Mapping[str, Release] = {}
-        if product is not None:
-            # In a thread: of thousands of releases it takes a tenth of a second.
-            downloads = await self._threads.run(
-                list_downloads, product, releases, license_.snapshot(), license_.channels, now
-            )
-        release = downloads.get(platform, downloads.get(""))
-        if product is None or release is None:
+        offered = await self._public.queries.find_releases(license_.product_slug)
+        if offered is None:
             raise ApiError(404)
-        offer = Offer(product, release, license_.snapshot(), downloadable=True)
+        # In a thread: of thousands of releases it takes a tenth of a second after a change.
+        downloads = await self._threads.run(
+            list_downloads, offered, license_.snapshot(), license_.channels, now
+        )
+        release = downloads.get(platform, downloads.get(""))
+        if release is None:
+            raise ApiError(404)
+        offer = Offer(offered.product, release, license_.snapshot(), downloadable=True)
         link = self._public.sign_link(request, offer, now)
         if link is None:
             raise ApiError(404)
@@ -330,7 +330,12 @@ class Account:
 
         # A single page of a customer at a time: many licenses are slow, and all customers share the threads.
         async with self._turns.setdefault(visit.licenses[0].id, asyncio.Lock()):
-            cards = await self._threads.run(describe_all, self._services, visit.licenses, texts, now, keys)
+            slugs = {license_.product_slug for license_ in visit.licenses}
+            read = {slug: await self._public.queries.find_releases(slug) for slug in slugs}
+            products = {slug: offered for slug, offered in read.items() if offered is not None}
+            cards = await self._threads.run(
+                describe_all, self._services, visit.licenses, products, texts, now, keys
+            )
         csrf = sessions.csrf_token(visit.token)
         values = {"problem": problem, "csrf": csrf, "licenses": cards}
         return await self._render(request, "licenses.html", status, **values)

@@ -10,14 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from licserver import libraries
 from licserver.domain.decisions import find_term, is_support_over, license_state
-from licserver.domain.offers import list_downloads
+from licserver.domain.offers import OfferedProduct, list_downloads
 from licserver.domain.records import (
     Activation,
     Environment,
     IssuedLicense,
     LicenseState,
     Product,
-    Release,
 )
 from licserver.domain.seats import Seat
 from licserver.errors import SettingsError
@@ -126,8 +125,7 @@ class LicenseCard:
 class _Found(NamedTuple):
     """The related objects of a license."""
 
-    product: Product
-    releases: list[Release]
+    offered: OfferedProduct
     machines: tuple[list[Activation], bool]
     seats: list[Seat]
     moves_left: int
@@ -136,18 +134,19 @@ class _Found(NamedTuple):
 def describe_all(
     services: Services,
     licenses: Sequence[IssuedLicense],
+    products: Mapping[str, OfferedProduct],
     texts: Texts,
     now: datetime,
     keys: Mapping[bytes, str],
 ) -> list[LicenseCard]:
-    """Load the related objects of licenses, each kind by a single query, and describe the licenses."""
-    slugs = {license_.product_slug for license_ in licenses}
-    products = {slug: services.products.get(slug) for slug in slugs}
-    releases = {slug: services.releases.list_all(slug) for slug in slugs}
+    """Load the related objects of licenses, each kind by a single query, and describe the licenses.
+
+    `products` are those of the licenses, by slug.
+    """
     held = services.seats.list_all_held(licenses)
     machines = services.licenses.list_first_activations(licenses, MAX_PAGE)
     moves = services.moves.list_moves_left(
-        [(license_, products[license_.product_slug].customer_moves) for license_ in licenses]
+        [(license_, products[license_.product_slug].product.customer_moves) for license_ in licenses]
     )
     return [
         _describe(
@@ -155,7 +154,6 @@ def describe_all(
             license_,
             _Found(
                 products[license_.product_slug],
-                releases[license_.product_slug],
                 activations,
                 held[license_.id],
                 left,
@@ -171,9 +169,10 @@ def describe_all(
 def _describe(
     services: Services, license_: IssuedLicense, details: _Found, texts: Texts, now: datetime, key: str | None
 ) -> LicenseCard:
-    product, releases, (machines, has_more), held, moves_left = details
+    offered, (machines, has_more), held, moves_left = details
+    product = offered.product
     state, is_over = license_state(license_, now), is_support_over(product, license_, now)
-    offered = list_downloads(product, releases, license_.snapshot(), license_.channels, now)
+    downloads = list_downloads(offered, license_.snapshot(), license_.channels, now)
     used, total = license_.slots_used, license_.slots
     seats = license_.floating_seats
     return LicenseCard(
@@ -207,7 +206,7 @@ def _describe(
         ],
         has_more=has_more,
         moves_left=moves_left if product.customer_moves else None,
-        downloads=[(platform, release.version) for platform, release in sorted(offered.items())],
+        downloads=[(platform, release.version) for platform, release in sorted(downloads.items())],
         support=_describe_support(product, license_.support_until, texts, is_over=is_over),
         has_files=state is LicenseState.ACTIVE and services.offline_files.can_customers_issue(),
         is_renewed=license_.subscription_id is not None and not license_.lifetime,

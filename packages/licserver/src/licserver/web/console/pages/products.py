@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from licserver.domain.decisions import latest_by_platform
+from licserver.domain.channel_offers import latest_by_platform
 from licserver.domain.entitlements import format_grants
 from licserver.domain.offers import RolloutOptions, latest_by_channel
 from licserver.domain.records import (

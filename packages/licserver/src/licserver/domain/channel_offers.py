@@ -1,0 +1,217 @@
+"""What each channel offers of a product's releases (D-23, D-227): latest, covered versions, fixes. Pure.
+
+From several channels an installation is offered `merge_candidates` of what each offers. So there are as many
+results to compute as channels and platforms, however many sets of channels customers request.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date
+from itertools import chain, groupby
+from typing import NamedTuple, TypeAlias
+
+from packaging.version import Version
+
+from licserver.domain.records import STABLE, CoveredReleases, Release
+from licserver.domain.versions import parse_published, parse_version, version_of
+
+_Versioned: TypeAlias = tuple[Version, str, Release]  # sorted by the first two: the empty platform is lower
+
+
+def latest(releases: Iterable[Release], platform: str = "", channel: str = STABLE) -> Release | None:
+    """Return the release that a channel offers: the highest stable release, else the highest (D-23).
+
+    A platform's own file takes precedence over the default file of the same version. A channel other than
+    `stable` offers its highest release, pre-release or not (D-227).
+    """
+    return next(iter(list_candidates(releases, channel, platform)), None)
+
+
+def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> dict[str, Release]:
+    """Return the offered release by platform; the empty platform is the default.
+
+    A missing platform is offered the default (D-187).
+    """
+    platforms = dict.fromkeys(["", *(release.platform for release in releases)])
+    chosen = {platform: latest(releases, platform, channel) for platform in platforms}
+    return {
+        name: release for name, release in chosen.items() if release is not None and release.platform == name
+    }
+
+
+# --- the offers of a channel ------------------------------------------------------------------
+
+
+class ChannelOffers(NamedTuple):
+    """What a channel offers to a platform now, what it offered on earlier days, and its security releases."""
+
+    candidates: tuple[Release, ...]
+    covered: tuple[CoveredReleases, ...]
+    fixes: tuple[Release, ...]
+
+
+def list_offers(
+    releases: Sequence[Release], channel: str, platform: str, *, is_covered: bool
+) -> ChannelOffers:
+    """Return what a channel offers to a platform; of earlier days only if the product covers them (D-330)."""
+    return ChannelOffers(
+        list_candidates(releases, channel, platform),
+        list_covered(releases, channel, platform) if is_covered else (),
+        list_fixes(releases, channel, platform),
+    )
+
+
+def list_candidates(
+    releases: Iterable[Release], channel: str = STABLE, platform: str = ""
+) -> tuple[Release, ...]:
+    """Return what a channel offers to a platform, the highest first, up to a release without a rollout.
+
+    Each is for the installations that those before it do not reach.
+    """
+    offered = _Ordered(channel)
+    offered.add(_list_readable(releases, channel, platform))
+    return offered.choose()
+
+
+def list_covered(
+    releases: Iterable[Release], channel: str = STABLE, platform: str = ""
+) -> tuple[CoveredReleases, ...]:
+    """Return what a channel offers to licenses whose support ended, by the day of the end (D-330)."""
+    covered: list[CoveredReleases] = []
+    offered, candidates = _Ordered(channel), tuple[Release, ...]()
+    readable = sorted(_list_readable(releases, channel, platform), key=_day_of)
+    for day, published in groupby(readable, _day_of):
+        offered.add(published)
+        if (newer := offered.choose()) != candidates:
+            covered.append(CoveredReleases(day, newer))
+        candidates = newer
+    return tuple(covered)
+
+
+class _Ordered:
+    """A channel's releases for a platform in the order of their versions, as they are published.
+
+    The order is kept, because a list for each day that is sorted anew took seconds for 1,000 days.
+    """
+
+    def __init__(self, channel: str) -> None:
+        self._channel = channel
+        self._finals, self._others = list[_Versioned](), list[_Versioned]()
+
+    def add(self, published: Iterable[_Versioned]) -> None:
+        """Add what was published on a day."""
+        for item in published:
+            insort(self._finals if _is_final(item, self._channel) else self._others, item, key=_order)
+
+    def choose(self) -> tuple[Release, ...]:
+        """Return the candidates; pre-releases in `stable` are those below all of its stable versions."""
+        below = len(self._others)
+        if self._finals:
+            below = bisect_left(self._others, self._finals[0][0], key=_version)
+        chosen: list[Release] = []
+        last: Version | None = None
+        for version, _, release in chain(reversed(self._finals), reversed(self._others[:below])):
+            if version == last:
+                continue  # the default file of a version that has one for this platform
+            chosen.append(release)
+            if release.rollout is None:
+                break
+            last = version
+        return tuple(chosen)
+
+
+def _order(item: _Versioned) -> tuple[Version, str]:
+    return item[:2]
+
+
+def _version(item: _Versioned) -> Version:
+    return item[0]
+
+
+def _day_of(item: _Versioned) -> date:
+    return published_on(item[2])
+
+
+def find_last(covered: Sequence[CoveredReleases], until: date) -> tuple[Release, ...]:
+    """Return the candidates of the last day until `until`; none before the first."""
+    count = bisect_right(covered, until, key=lambda releases: releases.since)
+    return covered[count - 1].candidates if count else ()
+
+
+def merge_candidates(of_channels: Iterable[tuple[Release, ...]]) -> tuple[Release, ...]:
+    """Return the candidates of several channels together: the highest first, up to one without a rollout."""
+    lists = [candidates for candidates in of_channels if candidates]
+    if len(lists) <= 1:
+        return lists[0] if lists else ()
+    merged: list[Release] = []
+    for release in sorted(chain.from_iterable(lists), key=version_of, reverse=True):
+        merged.append(release)
+        if release.rollout is None:
+            break
+    return tuple(merged)
+
+
+def list_fixes(releases: Iterable[Release], channel: str = STABLE, platform: str = "") -> tuple[Release, ...]:
+    """Return the security releases that a channel offers to a platform: the highest of each major version.
+
+    A pre-release beside stable versions is left out: clients with a stable version ignore it (D-47), and it
+    would take the place of the update that they accept.
+    """
+    readable = sorted(_list_readable(releases, channel, platform), key=_order)
+    finals = [item for item in readable if _is_final(item, channel)]
+    fixes = [item for item in finals or readable if item[2].security is not None]
+    return tuple({version.major: release for version, _, release in fixes}.values())
+
+
+def _list_readable(releases: Iterable[Release], channel: str, platform: str) -> Iterator[_Versioned]:
+    for release in releases:
+        if (
+            release.withdrawn_at is None
+            and release.channel == channel
+            and release.platform in ("", platform)
+            and (version := parse_published(release.version)) is not None
+        ):
+            yield version, release.platform, release
+
+
+def _is_final(item: _Versioned, channel: str) -> bool:
+    return channel == STABLE and not item[0].is_prerelease
+
+
+def published_on(release: Release) -> date:
+    """Return the day on which a release was published, in UTC, as support periods are."""
+    return release.published_at.astimezone(UTC).date()
+
+
+# --- words for people -------------------------------------------------------------------------
+
+
+def describe_audience(release: Release, releases: Sequence[Release]) -> str | None:
+    """Describe in a sentence which installations are offered a release; None for all.
+
+    Clients with a stable version ignore a pre-release (D-47).
+    """
+    if release.channel != STABLE:
+        return (
+            f"{release.version} is in the channel {release.channel}: apps and licenses with this channel "
+            "are offered it, unless there is a higher version for them."
+        )
+    version = parse_version(release.version)
+    if version is None or not version.is_prerelease:
+        return None
+    begin, where = f"{release.version} is a pre-release:", ""
+    if release.platform:
+        where = f" on {release.platform}"
+    offered = latest(releases, release.platform)
+    if offered is None or offered.version != release.version:
+        reason = f", because {offered.version} is offered instead" if offered else ""
+        return f"{begin} no installation{where} is offered it{reason}."
+    if not release.platform:
+        chosen = latest_by_platform(releases)
+        other_platforms = sorted(
+            name for name, offered_release in chosen.items() if offered_release.version != release.version
+        )
+        where = f", except on {', '.join(other_platforms)}," if other_platforms else ""
+    return (
+        f"{begin} installations of a pre-release{where} are offered it until a stable version is published."
+    )
