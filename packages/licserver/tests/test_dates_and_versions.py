@@ -24,7 +24,7 @@ from licserver.domain.decisions import (
 )
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release
 from licserver.domain.text import KeyPart, describe_span, find_reference, parse_key_part
-from licserver.domain.versions import parse_version, version_key
+from licserver.domain.versions import parse_version, version_key, version_of
 
 TICK = timedelta(microseconds=1)
 DAY = date(2026, 6, 15)
@@ -323,6 +323,14 @@ SLUGS = {
 def test_a_slug_is_lower_case_words(text, fits):
     """A slug is what needs no quoting anywhere."""
     assert is_slug(text) is fits
+
+
+def test_a_release_that_cannot_be_compared_is_never_offered():
+    """Who asks for its version all the same has a fault."""
+    (unreadable,) = releases("nightly")
+    assert latest([unreadable]) is None
+    with pytest.raises(ValueError, match="'nightly' is not a version"):
+        version_of(unreadable)
 
 
 @given(st.from_regex(re.compile(r"[A-Za-z0-9.!+_\-]{1,20}"), fullmatch=True))

@@ -144,6 +144,7 @@ def test_a_rollout_stands_before_what_reaches_everybody():
     beta = release("1.7b1", WEEK, channel="beta")
     assert find_candidates([old, full, first, beta, early], ["beta"]) == (beta, first, full)
     assert find_candidates([old, full, first, beta]) == (first, full)
+    assert find_candidates([first, beta], ["beta"]) == (beta, first)
     assert find_candidates([first]) == (first,)
     assert find_candidates([]) == ()
 

@@ -338,9 +338,7 @@ def _offer_fix(product: Product, license_: LicenseSnapshot, fix: Release) -> Off
 def _find_covered(offer: Offer) -> Offer | None:
     """Return the offer of what was published within the support period; None if nothing is to be offered."""
     until = offer.license.support_until
-    if until is None:
-        return None
-    of_channels = [find_last(covered, until) for covered in offer.product.covered]
+    of_channels = [] if until is None else [find_last(covered, until) for covered in offer.product.covered]
     if not (candidates := merge_candidates(of_channels)):
         return None
     newest = offer.release.version  # lower than a pre-release of a period without a stable version
