@@ -100,7 +100,8 @@ async def shop(monkeypatch):
     app.router.add_get("/{path:.*}", answer)
     async with TestServer(app) as server:
         address = str(server.make_url("/")).rstrip("/")
-        monkeypatch.setattr(shop_apis, "PADDLE_SANDBOX", address)
+        sandbox = shop_apis.APIS[ShopKind.PADDLE]._replace(test_address=address)
+        monkeypatch.setitem(shop_apis.APIS, ShopKind.PADDLE, sandbox)
         yield address, requests
 
 

@@ -35,7 +35,7 @@ from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
 from licserver.services.sales.problems import list_answers
 from licserver.services.sources import FILTERS, describe_odd_secrets, missing_variables
-from licserver.shops import ShopKind
+from licserver.shops import ROWS, ShopKind
 from licserver.shops.contract import Answer
 from licserver.shops.facts import OrderState
 
@@ -343,7 +343,7 @@ def sync(
 ) -> None:
     """Ask the API of the shop NAME for what was not delivered; the running server processes it."""
     source = services.sources.get(name)
-    if source.kind is ShopKind.STANDARD:
+    if ROWS[source.kind].is_own:
         raise InvalidInputError("a shop of your own has no API to ask: let it deliver again what is missing")
     key_env, url = key_env or source.key_env, url or source.url
     if key_env is None:

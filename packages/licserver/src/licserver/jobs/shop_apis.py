@@ -12,7 +12,7 @@ from yarl import URL
 
 from licserver.domain.environments import parse_ip
 from licserver.errors import InvalidInputError
-from licserver.shops import SHOPS, ShopKind, paddle
+from licserver.shops import ROWS, SHOPS, ShopKind, paddle
 from licserver.shops.contract import Fetch
 from licserver.shops.facts import Fact
 from licserver.shops.reading import UnreadableDeliveryError
@@ -25,7 +25,6 @@ MAX_PAGE_BYTES: Final = 32 << 20
 MAX_FETCHES: Final = 20  # objects that are asked for at a time
 MAX_PAGES: Final = 10_000  # an API whose pages never end
 LOOPBACK: Final = "localhost"
-PADDLE_SANDBOX: Final = "https://sandbox-api.paddle.com"
 
 
 class ShopApi(NamedTuple):
@@ -42,6 +41,7 @@ class ShopApi(NamedTuple):
         size: How many items a page has, unless it is the last one.
         next_page: The name of what leads to the next page, if a page has that.
         detail: The path of an item that a list contains in part; None if it is complete.
+        has_key_pair: Whether the API key is a key and a secret with a colon between (Basic authentication).
     """
 
     address: str | None
@@ -54,6 +54,7 @@ class ShopApi(NamedTuple):
     size: int = PAGE
     next_page: str | None = None
     detail: Callable[[Any], str | None] = lambda _item: None
+    has_key_pair: bool = False
 
 
 def _lemon_delivery(item: Any) -> Any:
@@ -102,7 +103,12 @@ _WOO_SUBSCRIPTIONS: Final = "wp-json/wc/v3/subscriptions"
 
 APIS: Final[Mapping[ShopKind, ShopApi]] = {
     ShopKind.STRIPE: ShopApi("https://api.stripe.com", ("v1/events",), _stripe_query),
-    ShopKind.PADDLE: ShopApi("https://api.paddle.com", ("events",), _paddle_query),
+    ShopKind.PADDLE: ShopApi(
+        "https://api.paddle.com",
+        ("events",),
+        _paddle_query,
+        test_address="https://sandbox-api.paddle.com",
+    ),
     ShopKind.LEMONSQUEEZY: ShopApi(
         "https://api.lemonsqueezy.com",
         ("v1/orders", "v1/subscriptions"),
@@ -121,6 +127,7 @@ APIS: Final[Mapping[ShopKind, ShopApi]] = {
             "per_page": str(PAGE),
         },
         optional=frozenset({_WOO_SUBSCRIPTIONS}),
+        has_key_pair=True,
     ),
     ShopKind.POLAR: ShopApi(
         "https://api.polar.sh",
@@ -248,19 +255,20 @@ async def fetch_facts(
 
 
 def _find_address(kind: ShopKind, key: str, *, is_test: bool) -> str | None:
-    if kind is ShopKind.PADDLE and paddle.is_sandbox(key):
-        return PADDLE_SANDBOX
-    api = APIS.get(kind)
+    api, is_test_key = APIS.get(kind), ROWS[kind].is_test_key
     if api is None:
         return None
+    if is_test_key is not None:
+        is_test = is_test_key(key)
     return (api.test_address if is_test else None) or api.address
 
 
 def _open_session(kind: ShopKind, key: str) -> aiohttp.ClientSession:
     if not (key.isascii() and key.isprintable()):
         raise InvalidInputError("the API key must be one line of ASCII characters")
+    api = APIS.get(kind)
     authorization = f"Bearer {key}"
-    if kind is ShopKind.WOOCOMMERCE:
+    if api is not None and api.has_key_pair:
         authorization = aiohttp.encode_basic_auth(*key.partition(":")[::2])
     # Unpacked, a small answer may be of any size: none is unpacked, and none is asked for.
     headers = {"Authorization": authorization, "Accept-Encoding": "identity"}

@@ -42,7 +42,6 @@ from licserver.shops.periods import is_period
 from licserver.shops.reading import Delivery, ReadOptions, UnreadableDeliveryError
 from licserver.shops.standard import DELIVERY_HEADER
 from licserver.shops.standard import HEADER as STANDARD_HEADER
-from licserver.shops.woocommerce import is_ping
 
 MAX_TOLERANCE: Final = 86_400  # seconds
 MAX_GRACE: Final = 365  # days
@@ -234,7 +233,7 @@ class SourceService(Service):
             BadSignatureError: the signature is wrong, or too old.
         """
         source, now = self.get(name), self._context.now()
-        if source.kind is ShopKind.WOOCOMMERCE and is_ping(body):
+        if ROWS[source.kind].is_ping(body):
             return Receipt("ignored", "a test of the address, which changes nothing")
         signing_secrets = list(read_secrets(source).values())
         if not signing_secrets:
@@ -254,7 +253,7 @@ class SourceService(Service):
             delivery = shop.read(headers, body, ReadOptions(source.renewal_field))
             _check_delivery(delivery)
         except UnreadableDeliveryError as problem:
-            hint = "" if source.kind is ShopKind.STANDARD else _NEW_VERSION
+            hint = "" if ROWS[source.kind].is_own else _NEW_VERSION
             # Under its id where that is signed, so that the same delivery replaces it once it can be read.
             named = headers.get(DELIVERY_HEADER) if shop.HEADER == STANDARD_HEADER else None
             delivery = Delivery(named if _is_id(named) else digest, "", reason=f"{problem}{hint}")

@@ -26,7 +26,7 @@ class ShopKind(enum.StrEnum):
 
 
 class ShopRow(NamedTuple):
-    """What is known of a shop beside its module.
+    """The properties of a shop beside its module.
 
     Args:
         name: As it calls itself.
@@ -34,6 +34,10 @@ class ShopRow(NamedTuple):
         is_secret: Returns whether a text may be a signing secret.
         secret_form: What such a secret must do, for a sentence.
         test_is_marked: Whether deliveries name the test mode; otherwise the secret separates it.
+        is_own: Whether the vendor's own program delivers; it has no API to query.
+        is_ping: Returns whether a body is an unsigned test of the address, which reports nothing.
+        is_test_key: Returns whether an API key is of the test mode; None if keys do not show it.
+        names_by_subscription: Whether earlier versions stored orders under the id of their subscription.
     """
 
     name: str
@@ -41,11 +45,19 @@ class ShopRow(NamedTuple):
     is_secret: Callable[[str], bool]
     secret_form: str
     test_is_marked: bool = True
+    is_own: bool = False
+    is_ping: Callable[[bytes], bool] = lambda _body: False
+    is_test_key: Callable[[str], bool] | None = None
+    names_by_subscription: bool = False
 
 
 ROWS: Final[Mapping[ShopKind, ShopRow]] = {
     ShopKind.STRIPE: ShopRow(
-        "Stripe", stripe, lambda secret: secret.startswith("whsec_"), "begin with whsec_"
+        "Stripe",
+        stripe,
+        lambda secret: secret.startswith("whsec_"),
+        "begin with whsec_",
+        names_by_subscription=True,
     ),
     ShopKind.PADDLE: ShopRow(
         "Paddle",
@@ -53,6 +65,7 @@ ROWS: Final[Mapping[ShopKind, ShopRow]] = {
         lambda secret: secret.startswith("pdl_ntfset_"),
         "begin with pdl_ntfset_",
         test_is_marked=False,
+        is_test_key=paddle.is_sandbox,
     ),
     ShopKind.LEMONSQUEEZY: ShopRow(
         "Lemon Squeezy",
@@ -66,6 +79,7 @@ ROWS: Final[Mapping[ShopKind, ShopRow]] = {
         lambda secret: "&" not in secret,
         "have no &, which WooCommerce may replace",
         test_is_marked=False,
+        is_ping=woocommerce.is_ping,
     ),
     ShopKind.POLAR: ShopRow(
         "Polar",
@@ -92,6 +106,7 @@ ROWS: Final[Mapping[ShopKind, ShopRow]] = {
         standard,
         lambda secret: bool(standard.read_key(secret)),
         "be base64 after whsec_",
+        is_own=True,
     ),
 }
 

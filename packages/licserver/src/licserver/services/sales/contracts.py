@@ -23,7 +23,7 @@ from licserver.services.sales.rows import (
     read_issued,
     split_objects,
 )
-from licserver.shops import ShopKind
+from licserver.shops import ROWS
 from licserver.shops.changes import Applied
 from licserver.shops.contract import Answer, Desired, Rules
 from licserver.shops.desired import desired
@@ -63,7 +63,7 @@ def make_rules(source: Source) -> Rules:
         follows_changes=source.changes == FOLLOW,
         states={name: OrderState(state) for name, state in source.states.items()},
         source=source.name,
-        has_api=source.kind is not ShopKind.STANDARD,
+        has_api=not ROWS[source.kind].is_own,
     )
 
 
@@ -97,8 +97,7 @@ def load_contract(
     stored = sales.find_subscriptions(name, subscriptions) if subscriptions else []
     ends = {subscription.subscription_id: subscription for subscription in stored}
     facts += find_earlier(facts, before, ends.values())
-    is_named_so = source.kind is ShopKind.STRIPE  # an order was named by its subscription
-    named = orders | (subscriptions if is_named_so else set())
+    named = orders | (subscriptions if ROWS[source.kind].names_by_subscription else set())
     rows_sold = sales.list_sold(name, all_objects, named, None if most is None else most + 1)
     if most is not None and len(rows_sold) > most:
         raise LargeContractError

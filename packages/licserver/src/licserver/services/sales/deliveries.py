@@ -15,7 +15,7 @@ from licserver.services.sales.plans import LargePlan, read_basis
 from licserver.services.sales.reconciler import MAX_PROBLEM_CHARS, Report, SaleReconciler
 from licserver.services.sales.rows import load_content, load_note, load_objects
 from licserver.settings import Settings
-from licserver.shops import SHOPS, ShopKind, paddle
+from licserver.shops import ROWS, SHOPS, ShopKind
 from licserver.shops.contract import Fetch
 from licserver.shops.facts import Fact, links_of
 
@@ -195,7 +195,8 @@ def find_key(source: Source, settings: Settings) -> str:
     """Return the key of a shop's API; empty if none is configured, or only one of the other mode."""
     if source.key_env is not None:
         return os.environ.get(source.key_env, "").strip()
-    if source.kind is ShopKind.PADDLE and settings.paddle_api_key is not None:
-        key = settings.paddle_api_key.get_secret_value()
-        return key if paddle.is_sandbox(key) is source.is_test else ""
-    return ""
+    keys = {ShopKind.PADDLE: settings.paddle_api_key}  # settings that have the key of a kind of shop
+    setting, is_test_key = keys.get(source.kind), ROWS[source.kind].is_test_key
+    key = "" if setting is None else setting.get_secret_value()
+    is_of_mode = is_test_key is None or is_test_key(key) is source.is_test
+    return key if is_of_mode else ""
