@@ -63,6 +63,7 @@ def test_every_operation_is_noted_once_with_what_it_did(world, services, activat
     assert published.pop("sha256") == services.releases.get("pro", "1.0").artifact.sha256.hex()
     rules = {"environment": "strict", "support_policy": False, "accept_imported_keys": False}
     rules |= {"customer_moves": 3, "trial_days": 0, "public_feed": False, "after_support": "none"}
+    rules |= {"idle_days": 0}
     assert noted == [
         ("product.add", "product", "pro", {"name": "Pro", **rules}),
         (

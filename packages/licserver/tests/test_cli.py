@@ -56,7 +56,7 @@ def test_products_are_added_listed_and_renamed(cli):
     )
     record = {"slug": "pro", "environment": "domain", "support_policy": True, "accept_imported_keys": False}
     record |= {"customer_moves": 3, "trial_days": 0, "public_feed": False, "minimum_version": None}
-    record |= {"after_support": "none"}
+    record |= {"after_support": "none", "idle_days": 0}
     record |= {"latest": None, "name": "Pro"}
     assert json.loads(added) == record
     assert cli("product", "rename", "app", "--name", "App II", "--yes") == "renamed app: App II\n"
@@ -72,6 +72,8 @@ def test_products_are_added_listed_and_renamed(cli):
         "KEYS",
         "AFTER",
         "SUPPORT",
+        "IDLE",
+        "DAYS",
         "CUSTOMER",
         "MOVES",
         "TRIAL",

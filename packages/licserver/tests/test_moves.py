@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 
@@ -17,8 +18,11 @@ from licserver.domain.moves import (
     counted_moves,
     evaluate_license,
     evaluate_move,
+    find_idle,
     find_moved_to,
     group_computers,
+    is_probably_shared,
+    least_idle_days,
     mask_domain,
     next_move,
     superseded_records,
@@ -204,6 +208,48 @@ def test_two_computers_in_turns_leave_few_records():
     assert len(records) == KEPT_RECORDS + 1
     assert record(29, "c", "a") in records
     assert superseded_records([record(day, f"{day}", "x") for day in range(29)]) == []
+
+
+@pytest.mark.parametrize(
+    ("watched", "idle", "expected"),
+    [(60, 30, "older"), (60, 50, None), (60, 49, None), (29, 30, None), (None, 30, None), (30, 30, "older")],
+)
+def test_the_computer_seen_longest_ago_is_idle_after_some_days(watched, idle, expected):
+    """Not one with a license file, and none before computers were watched for so long."""
+    seen = {"older": 40, "newer": 35, "held": 48}
+    computers = [
+        computer(domain, -1 if domain == "held" else None)._replace(last_seen_at=days_ago(days))
+        for domain, days in seen.items()
+    ]
+    watched_since = None if watched is None else days_ago(watched)
+    chosen = find_idle(computers, days_ago(idle), watched_since, NOW)
+    assert (chosen and chosen.domain) == expected
+    exactly = find_idle(computers[1:2], days_ago(35), days_ago(60), NOW)
+    assert exactly == computers[1]
+
+
+@pytest.mark.parametrize(("last_seen_days", "least"), [(1, 3), (7, 9)])
+def test_a_computer_in_use_is_never_idle(last_seen_days, least):
+    """It is stored as seen every so many days, and not before the next day."""
+    assert least_idle_days(last_seen_days) == least
+
+
+@pytest.mark.parametrize(
+    ("path", "days", "is_shared"),
+    [
+        ("abababa", 1, True),
+        ("ababab", 1, False),
+        ("abcabcab", 1, True),
+        ("abcdefghijkl", 1, False),
+        ("abababa", 6, False),
+        ("aba" * 3, 3, True),
+    ],
+)
+def test_a_license_that_goes_to_and_fro_is_probably_shared(path, days, is_shared):
+    """Six moves between two computers in 30 days; those of one to ever new computers are not sharing."""
+    steps = list(pairwise(path))
+    records = [record((len(steps) - at) * days, *step) for at, step in enumerate(steps)]
+    assert is_probably_shared(records[::-1], NOW) == is_shared
 
 
 @pytest.mark.parametrize(

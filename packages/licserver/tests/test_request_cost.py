@@ -13,7 +13,7 @@ from harness.costs import MAX_BODY, MAX_LINE, SHAPES, Meter, Request, metering
 from harness.memory import needs_proc
 from harness.programs import serving_process
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
-from licserver.protocol import public_api, rollbacks, seats, trials, uses
+from licserver.protocol import moves, public_api, rollbacks, seats, trials, uses
 from licserver.protocol.feeds import SPARKLE_PATH, TAURI_PATH, VELOPACK_PATH
 from licserver.services.installation import open_services
 from licserver.settings import StandaloneSettings
@@ -64,6 +64,8 @@ REQUESTS: Final[tuple[tuple[Request, tuple[str, ...]], ...]] = (
     (post(public_api.VERIFY_PATH, **PLACE, **MACHINE), (*COMMON, *SIGNING)),
     (Request("GET", public_api.UPDATE_CHECK_PATH, query=UPDATE | OPTIONS), (*COMMON, *SIGNING)),
     (post(public_api.DEACTIVATE_PATH, domain="pc1.example"), COMMON),
+    (post(moves.COMPUTERS_PATH, domain="pc1"), SIGNING),
+    (post(moves.MOVE_PATH, **PLACE, **MACHINE, **{"from": "0" * 32}), SIGNING),
     (
         Request("POST", trials.TRIAL_PATH, json={"slug": "app", "machine": MACHINE_HASH, "domain": "pc1"}),
         SIGNING,

@@ -297,10 +297,14 @@ def find(services: Services, printer: Printer, text: str, limit: int) -> None:
 @services_command("list", license_group)
 @click.option("--product", metavar="SLUG", help="Only this product's licenses.")
 @click.option("--trials", is_flag=True, help="Only trials.")
-def list_licenses(services: Services, printer: Printer, product: str | None, *, trials: bool) -> None:
+@click.option("--shared", is_flag=True, help="Only licenses that went to and fro between computers lately.")
+def list_licenses(
+    services: Services, printer: Printer, product: str | None, *, trials: bool, shared: bool
+) -> None:
     """List licenses, with masked keys."""
-    licenses = (license_ for license_ in services.licenses.list_all(product) if license_.trial or not trials)
-    _print_list(services, printer, licenses, "no trials yet" if trials else "no licenses yet")
+    licenses = services.licenses.list_shared(product) if shared else services.licenses.list_all(product)
+    empty = "no such licenses" if shared else "no trials yet" if trials else "no licenses yet"
+    _print_list(services, printer, (each for each in licenses if each.trial or not trials), empty)
 
 
 @services_command("revoke", license_group)

@@ -20,6 +20,7 @@ from licserver.domain.entitlements import Plan, format_grants, parse_grants
 from licserver.domain.records import (
     CUSTOMER_MOVES,
     DEFAULT_POLICY,
+    IDLE_DAYS,
     AfterSupport,
     EnvironmentPolicy,
     Product,
@@ -34,6 +35,17 @@ _after_support_option = click.option(
     type=click.Choice([choice.value for choice in AfterSupport]),
     callback=lambda _context, _parameter, value: value and AfterSupport(value),
     help="What a license whose support is over can download: nothing, or the newest version of its period.",
+)
+_when_full_option = click.option(
+    "--when-full",
+    type=click.Choice(["refuse", "oldest"]),
+    help="A new computer is refused, or gets the slot of the one seen longest ago, once that is idle.",
+)
+_idle_option = click.option(
+    "--idle",
+    type=int,
+    metavar="DAYS",
+    help=f"Days without a sign of life after which a computer is idle; {IDLE_DAYS} if not given.",
 )
 
 
@@ -73,10 +85,20 @@ product_group = Commands("product", help="Add, list, change and rename products.
 @click.option("--trial-days", type=int, default=0, metavar="N", help="How long a trial lasts; 0 for none.")
 @click.option("--public-feed", is_flag=True, help="Offer updates to other updaters without a license.")
 @_after_support_option
+@_when_full_option
+@_idle_option
 def add_product(
-    services: Services, printer: Printer, slug: str, name: str, environment: str, **rules: Any
+    services: Services,
+    printer: Printer,
+    slug: str,
+    name: str,
+    environment: str,
+    when_full: str | None,
+    idle: int | None,
+    **rules: Any,
 ) -> None:
     """Add the product SLUG."""
+    rules["idle_days"] = _read_idle(when_full, idle, 0)
     product = services.products.add(slug, name, EnvironmentPolicy(environment), **rules)
     _print_product(printer, product, "added")
 
@@ -85,7 +107,7 @@ def add_product(
 def list_products(services: Services, printer: Printer) -> None:
     """List all products."""
     records = map(_product_record, services.products.list_all())
-    printer.table(records, (24, 11, 14, 20, 13, 14, 10, 11, 16, 12, 0), "no products yet")
+    printer.table(records, (24, 11, 14, 20, 13, 10, 14, 10, 11, 16, 12, 0), "no products yet")
 
 
 @services_command("rename", product_group)
@@ -131,6 +153,8 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str, *
     help="Whether feeds for other updaters (Sparkle, Tauri, Velopack) need no license.",
 )
 @_after_support_option
+@_when_full_option
+@_idle_option
 @click.option(
     "--minimum-version",
     metavar="VERSION",
@@ -138,9 +162,19 @@ def rename_product(services: Services, printer: Printer, slug: str, name: str, *
 )
 @click.option("--yes", is_flag=True, help="Do not ask before another name.")
 def change_product(
-    services: Services, printer: Printer, slug: str, environment: str | None, *, yes: bool, **changes: Any
+    services: Services,
+    printer: Printer,
+    slug: str,
+    environment: str | None,
+    when_full: str | None,
+    idle: int | None,
+    *,
+    yes: bool,
+    **changes: Any,
 ) -> None:
     """Change the product SLUG; what is not given stays. Another name has the effects of `product rename`."""
+    if (when_full, idle) != (None, None):
+        changes["idle_days"] = _read_idle(when_full, idle, services.products.get(slug).idle_days)
     policy = None if environment is None else EnvironmentPolicy(environment)
     if policy is None and set(changes.values()) == {None}:
         raise InvalidInputError("there is nothing to change; see `licserver product change --help`")
@@ -148,6 +182,18 @@ def change_product(
         _confirm_rename(services, slug, changes["name"], yes=yes)
     product = services.products.change(slug, policy=policy, **changes)
     _print_product(printer, product, "changed")
+
+
+def _read_idle(when_full: str | None, idle: int | None, present: int) -> int:
+    """Return the days after which a computer is idle, from the options; 0 for never."""
+    is_oldest = bool(present) if when_full is None else when_full == "oldest"
+    if idle is not None and not is_oldest:
+        raise InvalidInputError("--idle belongs to --when-full oldest")
+    if not is_oldest:
+        return 0
+    if idle == 0:
+        raise InvalidInputError("--when-full oldest needs a number of days; --when-full refuse is for none")
+    return idle or present or IDLE_DAYS
 
 
 def _confirm_rename(services: Services, slug: str, name: str, *, yes: bool) -> None:
@@ -170,7 +216,7 @@ def _product_record(product: Product) -> dict[str, Any]:
         "support_policy": product.has_support_policy,
         "accept_imported_keys": product.accepts_imported_keys,
         "after_support": product.after_support.value,
-        **pick(product, "customer_moves", "trial_days", "public_feed", "minimum_version"),
+        **pick(product, "idle_days", "customer_moves", "trial_days", "public_feed", "minimum_version"),
         "latest": product.latest.version if product.latest else None,
         "name": product.name,
     }

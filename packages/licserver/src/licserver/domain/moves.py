@@ -10,6 +10,12 @@ from licserver.domain.records import Activation, Environment, LicenseState
 MOVES_COUNT_FOR: Final = timedelta(days=30)
 """How long a move counts, and how long the computer that lost its slot can learn which one has it."""
 
+LEAST_IDLE: Final = 2
+"""Days more than those between two stored sights after which a computer may count as idle (D-334)."""
+
+SHARED_RETURNS: Final = 5
+"""Returns to a computer within `MOVES_COUNT_FOR` that mark a license as probably shared (D-335)."""
+
 KEPT_RECORDS: Final = 12
 """Records of moves kept for a license beside the newest of each computer."""
 
@@ -167,6 +173,44 @@ def evaluate_move(
         return RefusedMove(MoveRefusal.FILE_HELD, source.held_until)
     at = next_move(counted, allowed, now)
     return source if at == now else RefusedMove(MoveRefusal.TOO_MANY, at)
+
+
+def least_idle_days(last_seen_days: int) -> int:
+    """Return the fewest days after which a computer counts as idle.
+
+    A computer in use may be stored as seen every `last_seen_days` only (D-251), and not before the next day.
+    """
+    return last_seen_days + LEAST_IDLE
+
+
+def find_idle(
+    computers: Iterable[Computer], seen_before: datetime, watched_since: datetime | None, now: datetime
+) -> Computer | None:
+    """Return the computer whose slots a new one may get: the one seen longest ago, if it is idle (D-334).
+
+    Args:
+        seen_before: A computer last seen then or earlier is idle.
+        watched_since: All count as seen then (D-105), such as after a restore; None: now.
+    """
+    if watched_since is None or watched_since > seen_before:
+        return None
+    idle = [
+        computer
+        for computer in computers
+        if computer.last_seen_at <= seen_before and not computer.is_held(now)
+    ]
+    return min(idle, default=None, key=lambda computer: (computer.last_seen_at, computer.domain))
+
+
+def is_probably_shared(records: Iterable[MoveRecord], now: datetime) -> bool:
+    """Return whether computers that lost their slots got one again often, as if a license went to and fro."""
+    lost = set[str]()
+    returns = 0
+    for record in sorted(records, key=lambda record: record.at):
+        if now - record.at < MOVES_COUNT_FOR:
+            returns += record.to_domain in lost
+            lost.add(record.domain)
+    return returns >= SHARED_RETURNS
 
 
 def find_moved_to(records: Iterable[MoveRecord], domain: str) -> MoveRecord | None:

@@ -80,6 +80,7 @@ class LicenseSnapshot(NamedTuple):
     plan: str | None = None  # what its plan grants now, as stored (`entitlements.dump`)
     overrides: str | None = None  # as stored
     trial: bool = False
+    idle_days: int = 0  # of the product (D-334)
     has_updates_until: bool = False  # responses name the end of its updates, as its product wants
 
 
@@ -169,6 +170,10 @@ class CoveredReleases(NamedTuple):
 
 CUSTOMER_MOVES: Final = 3
 """How often a customer may move a license in 30 days, if the vendor does not choose."""
+
+
+IDLE_DAYS: Final = 90
+"""Days without a sign of life after which a computer is idle, if the vendor does not choose."""
 
 
 class Product(NamedTuple):

@@ -29,6 +29,7 @@ class EventType(enum.StrEnum):
     LICENSE_REVOKED = "license.revoked"
     LICENSE_EXPIRED = "license.expired"
     LICENSE_REINSTATED = "license.reinstated"
+    LICENSE_PROBABLY_SHARED = "license.probably_shared"
     ACTIVATION_CREATED = "activation.created"
     ACTIVATION_FREED = "activation.freed"
     ACTIVATION_REFUSED = "activation.refused_full"
@@ -128,6 +129,10 @@ _EVENTS: Final[Mapping[EventType, tuple[str, str]]] = {
     EventType.LICENSE_REVOKED: ("A license is revoked.", _LICENSE),
     EventType.LICENSE_REINSTATED: ("A revocation is undone.", _LICENSE),
     EventType.LICENSE_EXPIRED: ("A license has expired, or its subscription has ended.", _LICENSE),
+    EventType.LICENSE_PROBABLY_SHARED: (
+        "A license goes to and fro between computers; at most once in 30 days.",
+        _LICENSE,
+    ),
     EventType.ACTIVATION_CREATED: ("An environment takes a slot.", f"{_LICENSE} domain ip"),
     EventType.ACTIVATION_FREED: ("Slots are freed.", f"{_LICENSE} freed"),
     EventType.ACTIVATION_REFUSED: ("An environment gets no slot; once a day.", f"{_LICENSE} domain ip"),

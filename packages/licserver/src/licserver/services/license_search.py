@@ -44,6 +44,7 @@ class LicenseFilter(NamedTuple):
         expires_from: First day of expiry, included.
         expires_until: Last day of expiry, included.
         trial: Whether the license is a trial.
+        shared: Whether it is marked as probably shared.
         order: By instant of issue, or by last day, which lists only licenses with a last day.
     """
 
@@ -55,6 +56,7 @@ class LicenseFilter(NamedTuple):
     expires_until: date | None = None
     order: SortOrder = SortOrder.NEWEST
     trial: bool | None = None
+    shared: bool | None = None
 
 
 def plan(
@@ -79,6 +81,8 @@ def plan(
         filters.append(license_search.in_state(which.state, now))
     if which.trial is not None:
         filters.append(license_search.is_trial(which.trial))
+    if which.shared is not None:
+        filters.append(license_search.is_shared(which.shared))
     if which.trial:  # the short index of trials must be used: the other conditions get no index
         filters = [filter_._replace(indexed=filter_.condition) for filter_ in filters]
     return scans, filters

@@ -137,6 +137,19 @@ class LicenseService(Service):
             context, *license_search.plan(context, which, position), position, limit
         )
 
+    def list_shared(self, slug: str | None = None) -> Iterator[IssuedLicense]:
+        """Return the licenses that are marked as probably shared (D-335), the latest first."""
+        which, cursor = LicenseFilter(product=slug, shared=True), None
+        while True:
+            page = self.search(which, cursor, MAX_PAGE)
+            yield from page.items
+            if (cursor := page.cursor) is None:
+                return
+
+    def is_shared(self, license_: IssuedLicense) -> bool:
+        """Return whether a license is marked as probably shared."""
+        return self._context.repositories.moves.is_shared(license_.id)
+
     def count(self, which: LicenseFilter = _ALL) -> tuple[int, bool] | None:
         """Count the matches of a search; return the number and whether there are more; None if it is slow."""
         context = self._context.for_lists()

@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from licserver.database.repositories.webhooks import NewEvent, activation_event
-from licserver.domain.decisions import Valid, evaluate_verify, license_state
+from licserver.domain.decisions import Valid, VerifyRefusal, VerifyVerdict, evaluate_verify, license_state
 from licserver.domain.moves import (
+    MOVES_COUNT_FOR,
     UNKNOWN_KEY,
     Computer,
     ComputerList,
@@ -16,8 +17,11 @@ from licserver.domain.moves import (
     counted_moves,
     evaluate_license,
     evaluate_move,
+    find_idle,
     find_moved_to,
     group_computers,
+    is_probably_shared,
+    least_idle_days,
     next_move,
     superseded_records,
 )
@@ -94,7 +98,7 @@ class MoveService(Service):
         if (refusal := _refuse(context, license_)) is not None:
             return refusal
         licenses, moves = context.repositories.licenses, context.repositories.moves
-        latest = licenses.list_latest_activations(license_.id, MAX_COMPUTERS)
+        latest = licenses.list_by_last_seen(license_.id, MAX_COMPUTERS)
         computers = [(self._id(license_, computer.domain), computer) for computer in group_computers(latest)]
         allowed, (counted, _) = _allowed(context, license_), _counted(context, license_)
         at = next_move(counted, allowed, now)
@@ -127,13 +131,40 @@ class MoveService(Service):
             verify = evaluate_verify(key, licenses.find_snapshot(license_.id, environment), environment, now)
             if isinstance(verify, Valid) and not verify.takes_slot:
                 return None
-            latest = group_computers(licenses.list_latest_activations(license_.id, MAX_COMPUTERS))
+            latest = group_computers(licenses.list_by_last_seen(license_.id, MAX_COMPUTERS))
             meant = (computer for computer in latest if self._id(license_, computer.domain) == computer_id)
             moves = _counted(tx, license_)
             verdict = evaluate_move(next(meant, None), moves[0], _allowed(tx, license_), now)
             if isinstance(verdict, Computer):
                 _hand_over(tx, license_, verdict, environment, machine or _NO_MACHINE, moves)
         return verdict
+
+    def take_idle_slot(
+        self, key: str, environment: Environment, machine: Machine | None = None
+    ) -> VerifyVerdict:
+        """Verify an environment that got no slot; the product may give it that of an idle computer (D-334).
+
+        That counts as a move of the customer.
+        """
+        license_ = find_by_key(self._context, key)
+        # Without a lock first: refused requests must not block others.
+        if license_ is None or _find_idle(self._context, license_) is None:
+            return VerifyRefusal.ENVIRONMENT
+        with self._context.transaction() as tx:
+            license_, now = find_by_key(tx, key, locked=True), tx.now()
+            if license_ is None:
+                return VerifyRefusal.NOT_FOUND
+            snapshot = tx.repositories.licenses.find_snapshot(license_.id, environment)
+            verdict = evaluate_verify(key, snapshot, environment, now)
+            if isinstance(verdict, Valid) and verdict.takes_slot:
+                _activate(tx, license_, environment, machine or _NO_MACHINE)
+            if verdict is not VerifyRefusal.ENVIRONMENT or snapshot is None:
+                return verdict
+            source, moves = _find_idle(tx, license_), _counted(tx, license_)
+            if source is None or next_move(moves[0], _allowed(tx, license_), now) != now:
+                return verdict
+            _hand_over(tx, license_, source, environment, machine or _NO_MACHINE, moves)
+        return Valid(snapshot, takes_slot=True)
 
     def _id(self, license_: IssuedLicense, domain: str) -> bytes:
         return self._context.vault.pseudonym("computer", f"{license_.id.hex()} {domain}")
@@ -179,13 +210,37 @@ def _hand_over(
     """Free all slots of a computer, and give one to an environment; the number in use does not grow."""
     now, repositories = tx.now(), tx.repositories
     at = _release(tx, license_, source.environments, moves, now)
-    repositories.licenses.add_activation(license_.id, environment, now, machine)
-    tx.add_new_events(activation_event(license_.id, environment, now))
+    _activate(tx, license_, environment, machine)
     if source.domain == environment.domain:
         return  # its address has changed: nothing to report to another computer
     record = MoveRecord(at, source.domain, source.label, environment.domain, machine.label)
     records = [*repositories.moves.list_records(license_.id), record]
     repositories.moves.add_record(license_.id, record, superseded_records(records))
+    if is_probably_shared(records, now) and repositories.moves.mark_shared(
+        license_.id, now, now - MOVES_COUNT_FOR
+    ):
+        tx.add_events(EventType.LICENSE_PROBABLY_SHARED, event_data(license_))
+
+
+def _activate(tx: Context, license_: IssuedLicense, environment: Environment, machine: Machine) -> None:
+    now = tx.now()
+    tx.repositories.licenses.add_activation(license_.id, environment, now, machine)
+    tx.add_new_events(activation_event(license_.id, environment, now))
+
+
+def _find_idle(context: Context, license_: IssuedLicense) -> Computer | None:
+    """Return the idle computer whose slots a new one may get, by the rule of the product."""
+    days = find_product(context, license_.product_slug).idle_days
+    if not days:
+        return None
+    # Not earlier than a computer in use is stored, whatever was set when the rule was chosen.
+    days = max(days, least_idle_days(context.settings.last_seen_days))
+    settled = context.settled_now()  # a slot that is given away cannot be given back
+    repositories = context.repositories
+    oldest = repositories.licenses.list_by_last_seen(license_.id, MAX_COMPUTERS, oldest_first=True)
+    return find_idle(
+        group_computers(oldest), settled - timedelta(days=days), repositories.moves.watched_since(), settled
+    )
 
 
 def _release(

@@ -7,6 +7,7 @@ from packaging.version import Version
 
 from licserver.domain.decisions import is_slug
 from licserver.domain.entitlements import Plan, is_name, resolve
+from licserver.domain.moves import least_idle_days
 from licserver.domain.records import (
     DEFAULT_POLICY,
     AfterSupport,
@@ -24,6 +25,7 @@ from licserver.services.validation import MAX_INDEXED, check_line
 MAX_PRODUCT_NAME: Final = 200  # characters of a product's name
 MAX_MOVES: Final = 1_000  # of a license in 30 days, by the customer
 MAX_TRIAL_DAYS: Final = 366
+MAX_IDLE_DAYS: Final = 3_650
 
 _AUDITED_AS: Final = {
     "policy": "environment",
@@ -41,6 +43,7 @@ class ProductRules(TypedDict, total=False):
     trial_days: int | None
     public_feed: bool | None
     after_support: AfterSupport | None
+    idle_days: int | None
 
 
 class ProductChanges(ProductRules, total=False):
@@ -68,6 +71,7 @@ class ProductService(Service):
                 "like my-product"
             )
         new = Product(id=0, slug=slug, **_validate({"name": name, "policy": policy, **rules}))
+        _check_idle(new, self._context.settings.last_seen_days)
         with self._context.transaction() as tx:
             if not tx.repositories.products.add(new, tx.now()):
                 raise ConflictError(f"there is a product {slug!r} already")
@@ -87,6 +91,8 @@ class ProductService(Service):
             before = ProductService(tx).get(slug)
             old = before._asdict() | {"minimum_version": before.minimum_version or ""}
             new = {name: value for name, value in valid.items() if value != old[name]}
+            if {"idle_days", "customer_moves"} & new.keys():
+                _check_idle(before._replace(**_kept(new)), tx.settings.last_seen_days)
             if "name" in new:
                 _check_name_is_free(tx, new["name"], slug)
             if new:
@@ -127,6 +133,38 @@ def _check_name_is_free(tx: Context, name: str, slug: str) -> None:
             f"the product {others[0]} has the name {name!r} already, and an app accepts each license of its "
             "product's name: choose another name"
         )
+
+
+def _kept(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in ("idle_days", "customer_moves") if name in values}
+
+
+def _check_idle(product: Product, last_seen_days: int) -> None:
+    """Check that a computer in use never counts as idle, and that its slot may be given away (D-334)."""
+    if not product.idle_days:
+        return
+    least = least_idle_days(last_seen_days)
+    if not least <= product.idle_days <= MAX_IDLE_DAYS:
+        raise InvalidInputError(
+            f"a computer may count as idle after {least} to {MAX_IDLE_DAYS} days, or 0 for never: with "
+            f"LICSERVER_LAST_SEEN_DAYS={last_seen_days} one in use may look idle for fewer"
+        )
+    if not product.customer_moves:
+        raise InvalidInputError(
+            "a slot that an idle computer gives up counts as a move of the customer, and this product allows "
+            "none; allow some, or let full licenses refuse new computers"
+        )
+
+
+def describe_short_idle(product: Product, last_seen_days: int) -> str | None:
+    """Return why a product's computers count as idle later than its rule has it; None if they do not."""
+    least = least_idle_days(last_seen_days)
+    if not 0 < product.idle_days < least:
+        return None
+    return (
+        f"the product {product.slug} gives away the slots of computers after {product.idle_days} idle days; "
+        f"with LICSERVER_LAST_SEEN_DAYS={last_seen_days} it does so after {least}"
+    )
 
 
 def describe_rename(product: Product, name: str) -> list[str]:

@@ -28,6 +28,7 @@ from licserver.database.repositories import Repositories
 from licserver.database.repositories.queue import MAX_COUNTED_JOBS
 from licserver.database.repositories.sales import DEAD
 from licserver.database.timelines import Timelines
+from licserver.domain.moves import least_idle_days
 from licserver.domain.offers import list_offered
 from licserver.domain.records import Product, Release
 from licserver.domain.text import describe_span, plural
@@ -35,6 +36,7 @@ from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
 from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
+from licserver.services.products import describe_short_idle
 from licserver.services.queues import measure_queues
 from licserver.services.sources import describe_odd_secrets, describe_secret, missing_variables
 from licserver.services.sources import read_secrets as read_source_secrets
@@ -246,6 +248,7 @@ def _check_database(
         yield from _compare_clocks("the database's", schema.read_clock(database), now)
         repositories = Repositories(database)
         yield from _check_readings(repositories, now)
+        yield from check_idle_days(settings, repositories)
         yield from _check_releases(settings, repositories, now)
         yield from _check_sources(repositories)
         yield from _check_queues(repositories, settings, now)
@@ -262,6 +265,15 @@ def _check_database(
         yield _bad("database", message, "run this as the server's user")
     finally:
         database.close()
+
+
+def check_idle_days(settings: Settings, repositories: Repositories) -> Iterator[Finding]:
+    """Report products that call a computer idle sooner than it is stored as seen again (D-334)."""
+    for product in repositories.products.list_all():
+        if (message := describe_short_idle(product, settings.last_seen_days)) is not None:
+            least = least_idle_days(settings.last_seen_days)
+            advice = f"licserver product change {product.slug} --idle {least}, or lower the setting"
+            yield _odd("products", message, advice)
 
 
 def _check_hosts(database: engine.Database) -> Iterator[Finding]:

@@ -15,11 +15,13 @@ from licserver.limits import MAX_PUBLIC_BODY_BYTES
 from licserver.protocol import public_api
 from licserver.protocol.feeds import SPARKLE_PATH, TAURI_PATH, VELOPACK_PATH
 from licserver.protocol.webhooks import EventType
+from licserver.runtime.customer_threads import CustomerThreads
 from licserver.runtime.logging import FAILURES, REQUEST_IDS, FailureReport, RequestIds
 from licserver.runtime.metrics import METER, Meter
 from licserver.runtime.periodic import CLOCK_SECONDS, PeriodicWork
 from licserver.runtime.worker_threads import WorkerThreads
 from licserver.security.link_secrets import watch_link_secrets
+from licserver.services.context import CUSTOMER
 from licserver.services.installation import Services
 from licserver.settings import Settings
 from licserver.web.account.app import create_account
@@ -100,6 +102,8 @@ def create_app(
         callers=app[RATE_LIMITER].clients,
         rate_limiter=app[RATE_LIMITER],
         statistics=statistics,
+        moves=services.acting_as(CUSTOMER).moves,
+        threads=CustomerThreads(is_remote=services.database.is_remote),
     )
     signer = AnswerSigner(services.vault.signing_keys, clock, public.keep_body, public.base_url)
     verify, update_check = signer.signing(public.verify), signer.signing(public.update_check)
@@ -107,7 +111,7 @@ def create_app(
     app[HOT_ROUTES] = create_hot_routes(app, hot)
     add_route(app, public_api.VERIFY_PATH, {"POST": verify})
     customer_api = CustomerEndpoints(services, public)
-    app.on_cleanup.append(customer_api.close)
+    app.on_cleanup.append(public.threads.close)
     for path, endpoint in customer_api.endpoints.items():
         handler = customer_api.create_handler(endpoint)
         add_route(app, path, {"POST": signer.signing(handler) if endpoint.is_signed else handler})

@@ -4,19 +4,12 @@
 around all reads the body, limits misses, and sends.
 """
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from licserver.database.deadlines import waiting_until
-from licserver.database.hot_path.batcher import ANSWER_LIMIT
-from licserver.database.hot_path.driver import RUN_LIMIT
 from licserver.database.hot_path.lookups import Lookup
 from licserver.domain import decisions
 from licserver.domain.decisions import Valid, VerifyRefusal
@@ -25,7 +18,7 @@ from licserver.domain.moves import UNKNOWN_KEY
 from licserver.domain.records import Environment
 from licserver.domain.seats import GrantedSeat, NoSeat, SeatRefusal
 from licserver.domain.trials import TrialRefusal
-from licserver.errors import NotFoundError, StoreUnavailableError, TooManyMovesError
+from licserver.errors import NotFoundError, TooManyMovesError
 from licserver.protocol import moves, public_api, rollbacks, seats, trials, uses
 from licserver.protocol.public_api import ApiResponse, InvalidRequest
 from licserver.protocol.uses import ConsumeRefusal
@@ -38,12 +31,7 @@ from licserver.web.public import TOO_MANY_WRITES, PublicEndpoints
 from licserver.web.rate_limits import MISS_DELAY, USE_WEIGHT, Write
 from licserver.web.responses import send, send_too_many
 
-_THREADS: Final = 4
-"""Threads of these endpoints alone: those of asyncio are for verify and `/readyz`."""
-
 _TOO_MANY_USES: Final = "Too many uses of this license were counted today; wait as Retry-After states."
-
-Result = TypeVar("Result")
 
 _TRIAL_MISSES: Final = {TrialRefusal.PRODUCT_NOT_FOUND, TrialRefusal.TOO_MANY}
 
@@ -80,10 +68,7 @@ class CustomerEndpoints:
 
     def __init__(self, services: Services, public: PublicEndpoints) -> None:
         self._services, self._public = services.acting_as(CUSTOMER), public
-        # SQLite has one writer: threads that wait for it would take the turns of new activations.
-        is_remote = services.context.database.is_remote
-        self._threads = ThreadPoolExecutor(_THREADS if is_remote else 1, "customer")
-        self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+        self._run = public.threads.run
         self.endpoints: Mapping[str, CustomerEndpoint] = {
             public_api.DEACTIVATE_PATH: CustomerEndpoint(
                 public_api.parse_deactivate, self._threaded(self._deactivate), is_signed=False
@@ -221,27 +206,3 @@ class CustomerEndpoints:
             return Write(None)
         is_taken = isinstance(call, seats.SeatCall) and not call.is_release
         return Write(self._public.vault.license_id(key), seat=call.request.seat_id if is_taken else None)
-
-    async def _run(self, subject: Hashable, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function on a thread, within the time that customers' requests have.
-
-        One at a time for a `subject`: a license that another program has locked keeps one thread.
-        """
-        deadline = time.monotonic() + RUN_LIMIT
-
-        def run() -> Result:
-            with waiting_until(deadline):
-                return work(*arguments)
-
-        try:
-            async with (
-                asyncio.timeout(ANSWER_LIMIT),
-                self._turns.setdefault(subject, asyncio.Lock()),
-            ):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, run)
-        except TimeoutError:
-            raise StoreUnavailableError("the database failed: no answer in time") from None
-
-    async def close(self, _app: web.Application) -> None:
-        """Wait for running functions."""
-        await asyncio.to_thread(self._threads.shutdown)

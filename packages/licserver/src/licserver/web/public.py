@@ -32,7 +32,7 @@ from licserver.domain.decisions import (
     VerifyVerdict,
 )
 from licserver.domain.offers import Installation, apply_rollout
-from licserver.domain.records import Environment, LicenseSnapshot
+from licserver.domain.records import Environment, LicenseSnapshot, Machine
 from licserver.errors import StoreUnavailableError
 from licserver.limits import MAX_FIELD_CHARS, MAX_PUBLIC_BODY_BYTES
 from licserver.protocol import public_api
@@ -46,11 +46,13 @@ from licserver.protocol.response_signatures import (
     normalise_base_url,
     sign_response,
 )
+from licserver.runtime.customer_threads import CustomerThreads
 from licserver.security.key_vault import KeyVault
 from licserver.security.link_secrets import LinkSecrets
 from licserver.security.redaction import mask_machine
+from licserver.services.moves import MoveService
 from licserver.settings import Settings
-from licserver.web.client_addresses import ClientAddresses
+from licserver.web.client_addresses import ClientAddress, ClientAddresses
 from licserver.web.middlewares import DRAIN
 from licserver.web.rate_limits import MISS_DELAY, RateLimiter, Write
 from licserver.web.responses import (
@@ -154,6 +156,8 @@ class PublicEndpoints:
     callers: ClientAddresses
     rate_limiter: RateLimiter
     statistics: StatisticsCounter
+    moves: MoveService
+    threads: CustomerThreads
 
     async def verify(self, request: web.Request) -> web.StreamResponse:
         """Respond whether a key is valid in this environment (spec 4.1)."""
@@ -178,14 +182,12 @@ class PublicEndpoints:
             license_ = await self.queries.find_license(lookup)
             verdict = decide(license_)
             if isinstance(verdict, Valid) and verdict.takes_slot:  # decided again on the locked record
-                slots, license_id = verdict.license.slots, lookup.license_id
-                if slots is None and (delay := self.rate_limiter.count_activation(license_id)):
-                    return send_too_many(delay, _TOO_MANY_NEW)
-                write = Write(None) if slots is None else Write(license_id, slots)
-                if delay := self.rate_limiter.count_write(write, caller):
-                    return send_too_many(delay, TOO_MANY_WRITES)
+                if (too_many := self._find_delay(verdict.license, caller)) is not None:
+                    return send_too_many(*too_many)
                 self.callers.look_for_a_proxy(request)
                 verdict = await self.queries.activate(ActivationRequest(lookup, decide, now, machine), began)
+            if verdict is VerifyRefusal.ENVIRONMENT and license_ is not None:
+                verdict = await self._try_idle_slot(license_, key, environment, caller, machine)
         else:
             verdict = decide(None)  # no lookup; the same rule decides
         product_id = None if license_ is None else license_.product_id
@@ -196,6 +198,33 @@ class PublicEndpoints:
         elif verdict in decisions.MISSES:
             return await self.rate_limiter.respond_to_miss(request, response, call.domain)
         return send(response)
+
+    def _find_delay(self, license_: LicenseSnapshot, caller: ClientAddress) -> tuple[int, str] | None:
+        """Return how many seconds a new activation has to wait, and why; None if it has not."""
+        slots = license_.slots
+        if slots is None and (delay := self.rate_limiter.count_activation(license_.id)):
+            return delay, _TOO_MANY_NEW
+        write = Write(None) if slots is None else Write(license_.id, slots)
+        if delay := self.rate_limiter.count_write(write, caller):
+            return delay, TOO_MANY_WRITES
+        return None
+
+    async def _try_idle_slot(
+        self,
+        license_: LicenseSnapshot,
+        key: str,
+        environment: Environment,
+        caller: ClientAddress,
+        machine: Machine | None,
+    ) -> VerifyVerdict:
+        """Verify an environment for which no slot is free, where products give away those of idle computers.
+
+        Beyond the budget of writes it stays refused.
+        """
+        write = Write(license_.id, license_.slots or 0)
+        if not license_.idle_days or self.rate_limiter.count_write(write, caller):
+            return VerifyRefusal.ENVIRONMENT
+        return await self.threads.run(key, self.moves.take_idle_slot, key, environment, machine)
 
     async def update_check(self, request: web.Request) -> web.StreamResponse:
         """Respond with the latest version, and a download link while support lasts (spec 4.2)."""

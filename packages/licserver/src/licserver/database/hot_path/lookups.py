@@ -79,6 +79,7 @@ def _lookups(requested: CTE) -> Select[Any]:
             case((or_(is_pair, licenses.c.slots.is_(None)), _number(0)), else_=taken).label("slots_used"),
             case((is_pair, _number(1)), else_=domain).label("matches_domain"),
             case((is_pair, _number(1)), (needs_ip, ip)).label("matches_ip"),
+            products.c.idle_days,
         )
         .select_from(requested)
         .join(licenses, licenses.c.id == requested.c.id)
@@ -114,11 +115,11 @@ def read_lookups(rows: Iterable[Row], count: int) -> list[LicenseSnapshot | None
     """Read the rows of `LOOKUPS`, into the order of so many lookups."""
     snapshots: list[LicenseSnapshot | None] = [None] * count
     for row in rows:
-        plan, overrides, day, slots_used, matches_domain, matches_ip = row[-6:]
+        plan, overrides, day, slots_used, matches_domain, matches_ip, idle_days = row[-7:]
         seen_on = None if day is None else date.fromisoformat(day)
         license_ = read_license(row, slots_used, _MATCHES[matches_domain, matches_ip], seen_on)
-        if plan is not None or overrides is not None:
-            license_ = license_._replace(plan=plan, overrides=overrides)
+        if plan is not None or overrides is not None or idle_days:
+            license_ = license_._replace(plan=plan, overrides=overrides, idle_days=idle_days)
         snapshots[row[0]] = license_
     return snapshots
 

@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from sqlalchemy import Column, ColumnElement, Connection, Select, and_, exists, func, or_, select, tuple_
 
 from licserver.database.repositories.base import Repository
-from licserver.database.tables.licenses import activations, license_words, licenses
+from licserver.database.tables.licenses import activations, license_words, licenses, shared_licenses
 from licserver.domain.decisions import KEY_ALPHABET
 from licserver.domain.records import LicenseState
 
@@ -352,6 +352,15 @@ def in_state(state: LicenseState, now: datetime) -> Filter:
 def is_trial(value: bool) -> Filter:
     """Return the filter by whether a license is a trial; these have an index of their own."""
     return _filter(licenses.c.trial.is_(sa.true() if value else sa.false()))
+
+
+def is_shared(value: bool) -> Filter:
+    """Return the filter by whether a license is marked as probably shared, which few are."""
+    shared = select(shared_licenses.c.license_id)
+    if not value:
+        return _filter(licenses.c.id.not_in(shared))
+    is_marked = exists().where(shared_licenses.c.license_id == licenses.c.id)
+    return Filter(is_marked, licenses.c.id.in_(shared))
 
 
 def supported(at: datetime) -> Filter:

@@ -133,13 +133,16 @@ class LicenseRepository(Repository):
         """Load a license's activations, in the order in which they took their slots."""
         return list(map(_read_activation, self._all(_ACTIVATIONS, license=license_id)))
 
-    def list_latest_activations(self, license_id: bytes, domains: int) -> list[Activation]:
-        """Load all activations of the domains that were seen last."""
+    def list_by_last_seen(
+        self, license_id: bytes, domains: int, *, oldest_first: bool = False
+    ) -> list[Activation]:
+        """Load all activations of so many domains: those that were seen last, or longest ago."""
         seen = func.max(func.coalesce(activations.c.last_seen_at, activations.c.activated_at))
         of_license = activations.c.license_id == license_id
-        latest = select(activations.c.domain).where(of_license).group_by(activations.c.domain)
-        latest = latest.order_by(seen.desc(), activations.c.domain.desc()).limit(domains)
-        statement = select(activations).where(of_license, activations.c.domain.in_(latest))
+        order = seen, activations.c.domain
+        chosen = select(activations.c.domain).where(of_license).group_by(activations.c.domain)
+        chosen = chosen.order_by(*(column.asc() if oldest_first else column.desc() for column in order))
+        statement = select(activations).where(of_license, activations.c.domain.in_(chosen.limit(domains)))
         return list(map(_read_activation, self._all(statement)))
 
     def has_slot(self, license_id: bytes, domain: str) -> bool:

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from licserver.domain.entitlements import MAX_NUMBER
 from licserver.services.license_terms import MAX_SEATS
-from licserver.services.products import MAX_MOVES, MAX_TRIAL_DAYS
+from licserver.services.products import MAX_IDLE_DAYS, MAX_MOVES, MAX_TRIAL_DAYS
 
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INSTANT: Final = re.compile(
@@ -76,6 +76,7 @@ IsThere = Annotated[bool, BeforeValidator(lambda value: value is not None)]
 Hex = Annotated[str, BeforeValidator(bytes.hex)]
 Moves = Annotated[int, Field(ge=0, le=MAX_MOVES)]
 TrialDays = Annotated[int, Field(ge=0, le=MAX_TRIAL_DAYS)]
+IdleDays = Annotated[int, Field(ge=0, le=MAX_IDLE_DAYS)]
 Slots = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seats = Annotated[int, Field(ge=1, le=MAX_SEATS)]
 

@@ -59,6 +59,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "trial_days": 14,
     "minimum_version": "1.2",
     "after_support": "covered",
+    "idle_days": 90,
     "latest": "1.4.0",
     "version": "1.4.0",
     "platform": "windows-x86_64",

@@ -23,6 +23,7 @@ from licserver.web.admin.fields import (
     Day,
     Entitlement,
     Hex,
+    IdleDays,
     Instant,
     IsThere,
     Moves,
@@ -73,6 +74,7 @@ class LicenseQuery(Paging):
     expires_from: Day | None = Field(None, description="First day of expiry, included.")
     expires_until: Day | None = Field(None, description="Last day of expiry, included.")
     trial: bool | None = Field(None, description="Only trials, or none of them.")
+    shared: bool | None = Field(None, description="Only licenses that are probably shared, or none of them.")
 
 
 class AuditQuery(Paging):
@@ -96,6 +98,7 @@ class ProductRuleFields(RequestModel):
     trial_days: TrialDays = 0
     public_feed: bool = False
     after_support: AfterSupport = AfterSupport.NONE
+    idle_days: IdleDays = 0
 
 
 class NewProduct(ProductRuleFields):
@@ -260,6 +263,9 @@ class ProductResponse(ResponseModel):
     customer_moves: int = Field(description="How often a customer may free a slot of a license in 30 days.")
     trial_days: int = Field(description="How long a trial lasts; 0 for no trials.")
     public_feed: bool = Field(description="Whether feeds for other updaters need no license.")
+    idle_days: int = Field(
+        description="A new computer gets the slot of one that was not seen for so many days; 0 for never."
+    )
     after_support: AfterSupport = Field(
         description="What a license is offered whose support is over: `covered` is the newest version of its "
         "support period, with a download."

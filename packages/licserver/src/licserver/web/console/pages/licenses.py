@@ -55,7 +55,7 @@ from licserver.web.console.pages.audit import describe_entry
 from licserver.web.console.pages.sales import describe_sale, parse_problem_id
 
 _SHOWN: Final = 50
-_SEARCHED: Final = ("q", "product", "state", "trial", "from", "until", "order")
+_SEARCHED: Final = ("q", "product", "state", "trial", "shared", "from", "until", "order")
 """Names of the search's fields."""
 
 ORDERS: Final = {
@@ -172,6 +172,7 @@ def read_filter(fields: Mapping[str, str]) -> LicenseFilter:
         expires_until=parse_day(typed["until"]),
         order=SortOrder(typed["order"]) if typed["order"] in ORDERS else SortOrder.NEWEST,
         trial={"yes": True, "no": False}.get(typed["trial"]),
+        shared={"yes": True, "no": False}.get(typed["shared"]),
     )
 
 

@@ -67,8 +67,9 @@ PLATFORMS: Final = (
 
 def show_all(context: PageContext) -> HtmlPage:
     """Show all products, and the form for a new product."""
-    usual = {"moves": str(CUSTOMER_MOVES), "trial": "0", "policy": DEFAULT_POLICY.value}
-    form = context.typed("name", "slug", "policy", "support", "covered", "imported", "feed", "moves", "trial")
+    usual = {"moves": str(CUSTOMER_MOVES), "idle": "0", "trial": "0", "policy": DEFAULT_POLICY.value}
+    names = ("name", "slug", "policy", "support", "covered", "imported", "feed", "moves", "idle", "trial")
+    form = context.typed(*names)
     form = {name: text or usual.get(name, "") for name, text in form.items()}
     products = context.services.products.list_all()
     return HtmlPage("products.html", products=products, policies=POLICIES, form=form)
@@ -84,9 +85,10 @@ def add(context: PageContext) -> Redirect:
 def _rules(context: PageContext) -> dict[str, Any]:
     """Parse the rules of a product."""
     policy = choose(EnvironmentPolicy, context.from_form("policy"), "choose what identifies a machine")
-    numbers = {"customer_moves": context.from_form("moves"), "trial_days": context.from_form("trial")}
+    fields = {"customer_moves": "moves", "idle_days": "idle", "trial_days": "trial"}
+    numbers = {name: context.from_form(field) for name, field in fields.items()}
     if not all(text.isdecimal() for text in numbers.values() if text):
-        raise InvalidInputError("slots that customers may free, and days of a trial, are numbers; 0 for none")
+        raise InvalidInputError("slots that customers may free, and days, are numbers; 0 for none")
     # Browsers send nothing for a box that is not ticked.
     return {
         "policy": policy,
@@ -108,6 +110,7 @@ def show(context: PageContext) -> HtmlPage:
         "feed": product.public_feed,
         "covered": product.after_support is AfterSupport.COVERED,
         "moves": product.customer_moves,
+        "idle": product.idle_days,
         "trial": product.trial_days,
         "minimum": product.minimum_version or "",
     }
