@@ -38,7 +38,7 @@ async def test_a_keyring_that_works_holds_the_key_and_is_left_asleep(
     backend = use_keyring(Keyring())
     service.grants()
     await make_client().activate(key)
-    assert list(backend.kept.values()) == [key]
+    assert backend.licenses == [key]
     assert not any(key.encode() in path.read_bytes() for path in (tmp_path / "state").iterdir())
     backend.woken = 0
     assert (await make_client().verify()).source is Source.CACHE
@@ -49,7 +49,7 @@ async def test_a_keyring_that_works_holds_the_key_and_is_left_asleep(
     assert (await client.verify(force=True)).source is Source.SERVER
     assert backend.woken == 1
     await client.forget_key()
-    assert backend.kept == {}
+    assert backend.licenses == []
 
 
 @pytest.mark.parametrize("backend", [Broken, Forgetful])
@@ -71,7 +71,7 @@ async def test_a_chain_of_keyrings_is_as_good_as_its_first(
     use_keyring(Chain(first, Keyring()))
     service.grants()
     await client.activate(key)
-    assert bool(first.kept) is is_used
+    assert bool(first.licenses) is is_used
     [record] = (tmp_path / "state").glob("activation-*.state")
     assert (key in record.read_text()) is not is_used
 

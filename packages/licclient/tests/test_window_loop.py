@@ -175,6 +175,6 @@ def test_signing_out_waits_for_no_keyring(in_loop, service, clock, tmp_path, use
         threading.Timer(0.2, opened.set).start()
         client.activate("CP-ABC123-DEF456-GHI789-JKL012-MNO346")
         assert deleted
-        assert list(ring.kept.values()) == ["CP-ABC123-DEF456-GHI789-JKL012-MNO346"]
+        assert ring.licenses == ["CP-ABC123-DEF456-GHI789-JKL012-MNO346"]
         with suppress(ServiceUnavailableError):
             assert client.verify(force=True)

@@ -19,6 +19,11 @@ class Keyring(keyring.backend.KeyringBackend):
         self._opened = threading.Event()
         self._opened.set()
 
+    @property
+    def licenses(self) -> list[str]:
+        """The license keys in it, without the ids of installations."""
+        return [text for (_, account), text in self.kept.items() if account.startswith("activation-")]
+
     def lock(self) -> None:
         """Give no key from now on."""
         self._is_locked = True

@@ -69,6 +69,12 @@ def store_key(account: str, key: str) -> bool:
     return _ask_keyring(work) is True
 
 
+def fetch_soon(account: str, seconds: float) -> str | None:
+    """Take a text out; None when it is not there, or the keyring does not return it in so many seconds."""
+    text = _ask_keyring(lambda: fetch_key(account), seconds)
+    return text if isinstance(text, str) else None
+
+
 def fetch_key(account: str) -> str | None:
     """Take a key out, however long that takes; None when it is not there, or cannot be had now."""
 
@@ -118,10 +124,10 @@ def describe_keyring() -> str:
     return description if isinstance(description, str) else f"does not work ({type(description).__name__})"
 
 
-def _ask_keyring(work: Callable[[], _T]) -> _T | BaseException:
+def _ask_keyring(work: Callable[[], _T], seconds: float | None = None) -> _T | BaseException:
     """Run a function on a thread of its own; return what it does or raises, `TimeoutError` after a while."""
     try:
-        return network.run_with_deadline(KEYRING_SECONDS, lambda: _contained(work))
+        return network.run_with_deadline(seconds or KEYRING_SECONDS, lambda: _contained(work))
     except (TimeoutError, RuntimeError) as problem:  # the latter: no more threads
         return problem
 

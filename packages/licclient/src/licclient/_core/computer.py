@@ -1,4 +1,4 @@
-"""This computer: its platform (D-187), its name in a trial, its disk, and what was rolled back on it."""
+"""This computer: its platform (D-187), the id of its system, its disk, and what was rolled back on it."""
 
 import errno
 import os
@@ -56,7 +56,7 @@ def own_platform(setting: str | None) -> str | None:
     return name_platform(sys.platform, platform.machine())
 
 
-# --- what names it when a trial is started: a hash, never the id itself ---------------------------
+# --- what its system calls it: hashes name it in a trial and bind what is stored, never the id ------
 
 
 LINUX_FILES: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id")
@@ -71,6 +71,11 @@ def hash_machine(slug: str, machine_id: str) -> str:
     Neither the id nor whether two products run on the same machine can be derived from it.
     """
     return hmac.digest(machine_id.encode(), f"licclient trial {slug}".encode(), "sha256").hex()
+
+
+def bind_to_machine(text: str, machine_id: str) -> str:
+    """Return a proof that a text belongs to this machine; it never leaves the computer."""
+    return hmac.digest(machine_id.encode(), f"licclient installation {text}".encode(), "sha256").hex()
 
 
 def read_machine_id() -> str | None:

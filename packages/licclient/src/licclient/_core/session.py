@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     import secrets
     import uuid
 
+    from licclient._core import installation as installation_module
     from licclient._core import responses, signed_responses, status
     from licclient._core.responses import Reply
     from licclient._core.status import LicenseStatus, Outcome
     from licclient._core.update_model import Update
 else:
+    installation_module = lazy("licclient._core.installation")
     responses = lazy("licclient._core.responses")
     signed_responses = lazy("licclient._core.signed_responses")
     status = lazy("licclient._core.status")
@@ -276,6 +278,9 @@ class Session:
         domain, slug = self.domain(), self.settings.slug
         checks = None if slug is None else check_name(self, key, slug)
         self.activations.remember(key, domain, self.successes.subject(key, domain).name, checks)
+        activation = self.activations.find()
+        if self.settings.domain is None and activation is not None and activation.key is None:
+            installation_module.store_id(self.installation, domain)  # beside the key
 
 
 def wait_for(lock: CallLock) -> Flow[None]:
@@ -285,8 +290,13 @@ def wait_for(lock: CallLock) -> Flow[None]:
 
 
 def _restore_installation(session: Session) -> str:
-    """Write the id of this installation from its copy, or make a new one, and return it."""
+    """Write the id of this installation from a copy, or make a new one, and return it.
+
+    An app's own storage keeps everything by itself (D-180).
+    """
     restored = _read_id(session.storage.load(session.installation_copy))
+    if not restored and session.storage.folder() is not None:
+        restored = installation_module.fetch_id(session.installation) or ""
     document = {"id": restored or random_name()}
     installation_id = _read_id(
         session.storage.change(
