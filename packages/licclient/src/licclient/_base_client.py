@@ -1,4 +1,4 @@
-"""What both clients are made of: the constructor, what the methods of both need, and `licensed`.
+"""Shared by both clients: the constructor, the helpers of their methods, and `licensed`.
 
 What is imported within functions is not needed by an application that makes its client later, or never.
 """
@@ -225,7 +225,7 @@ class BaseClient(Generic[_W, _T]):
 
     @property
     def _session(self) -> "Session":
-        """What the flows of a method use; raise `RuntimeError` if the client is closed (D-297)."""
+        """The session of the flows; raise `RuntimeError` if the client is closed (D-297)."""
         self._check_open()
         return self._own_session
 

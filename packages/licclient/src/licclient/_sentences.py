@@ -174,8 +174,8 @@ def _status(status: "LicenseStatus", tag: str) -> str:
 
 
 def _describe_end_of_updates(status: "LicenseStatus", tag: str) -> list[str]:
-    left, until = status.updates_days_left, status.updates_until
-    if left is None or until is None or not 0 <= left <= UPDATES_END_SOON:
+    days_left, until = status.updates_days_left, status.updates_until
+    if days_left is None or until is None or not 0 <= days_left <= UPDATES_END_SOON:
         return []
     return [texts.text_of("state.updates_end", tag, texts.format_date(until, tag))]
 

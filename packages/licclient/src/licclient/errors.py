@@ -143,7 +143,7 @@ class InvalidRequestError(LicclientError):
 
 
 class MistypedKeyError(InvalidRequestError):
-    """What was typed cannot be a license key; no request was made.
+    """The typed text cannot be a license key; no request was made.
 
     Attributes:
         flaw: What is wrong, to branch on.
@@ -274,7 +274,7 @@ class UntrustedResponseError(LicclientError):
 
 
 class UnusableArchiveError(LicclientError):
-    """What the vendor published is not a zip that may be unpacked; `message` has the reason."""
+    """The published file is not a zip that may be unpacked; `message` has the reason."""
 
 
 class DownloadCancelledError(LicclientError):

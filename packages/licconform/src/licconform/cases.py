@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 Subject = TypeVar("Subject")
-"""What a case is run against: a server or a client under test."""
+"""The subject of a case: a server or a client under test."""
 
 _KEYS = re.compile(r"CP-[A-Z0-9]{6}(?:-[A-Z0-9]{6}){4}")
 _LINKS = re.compile(r"(/update-download\?)[^\s\"']+")

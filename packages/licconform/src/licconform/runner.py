@@ -16,7 +16,7 @@ Subject = TypeVar("Subject")
 
 
 class Outcome(StrEnum):
-    """What became of a case."""
+    """The outcome of a case."""
 
     PASSED = "passed"
     FAILED = "failed"

@@ -385,7 +385,7 @@ _OF_DOCTOR: Final = (
     *("server", "state_dir", "public_key", "release_key"),
     *("product", "slug", "installed", "label", "domain"),
 )
-"""What `doctor` takes of other commands."""
+"""The options of other commands that `doctor` takes."""
 
 
 class _WrongUseError(Exception):

@@ -1,4 +1,4 @@
-"""What the command line prints: results, errors, a progress bar."""
+"""Output of the command line: results, errors, a progress bar."""
 
 import errno
 import json

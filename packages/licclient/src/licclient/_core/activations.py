@@ -249,7 +249,7 @@ _FORGOTTEN: Final = {"forgotten": True}
 
 
 class Activation(NamedTuple):
-    """What is remembered of an activation.
+    """The record of an activation.
 
     Attributes:
         name: The record's name; also the account in the keyring.

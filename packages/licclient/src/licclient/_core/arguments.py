@@ -51,27 +51,27 @@ def check_count(name: str, value: object) -> None:
         raise ValueError(f"{name} must be at least 1, and have at most 18 digits")
 
 
-def read_items(name: str, value: object, expected: str, most: int) -> tuple[Any, ...]:
-    """Return the items of an iterable, but not of a text; raise `ValueError` beyond `most`."""
+def read_items(name: str, value: object, expected: str, limit: int) -> tuple[Any, ...]:
+    """Return the items of an iterable, but not of a text; raise `ValueError` beyond `limit`."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise wrong_type(name, expected, value)
     items: list[Any] = []
     for item in value:
-        if len(items) == most:
-            raise ValueError(f"{name} must have at most {most} items")
+        if len(items) == limit:
+            raise ValueError(f"{name} must have at most {limit} items")
         items.append(item)
     return tuple(items)
 
 
-def read_seconds(name: str, value: object, most: float, *, is_zero_allowed: bool = False) -> float:
+def read_seconds(name: str, value: object, limit: float, *, is_zero_allowed: bool = False) -> float:
     """Return a span in seconds: of a number of them, or of a timedelta."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise wrong_type(name, "seconds or a timedelta", value)
     # Compared before it is converted: an integer may be too large for a float.
-    if not (0 <= seconds <= most and (seconds or is_zero_allowed)) or math.isnan(seconds):
+    if not (0 <= seconds <= limit and (seconds or is_zero_allowed)) or math.isnan(seconds):
         least = "from 0" if is_zero_allowed else "more than 0"
-        raise ValueError(f"{name} must be {least} and at most {most:.0f} seconds")
+        raise ValueError(f"{name} must be {least} and at most {limit:.0f} seconds")
     return float(seconds)
 
 

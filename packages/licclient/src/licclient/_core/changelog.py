@@ -58,8 +58,8 @@ def to_text(changelog: str) -> str:
         parts.append(_unescape(text) if is_preformatted else re.sub(r"\s+", " ", _unescape(text)))
         for part in parts:
             begins_line = written[-1][-1].isspace() and not is_preformatted
-            if kept := part.lstrip(" ") if begins_line else part:
-                written.append(kept)
+            if text_part := part.lstrip(" ") if begins_line else part:
+                written.append(text_part)
     lines = [line.rstrip() for line in "".join(written).splitlines()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
 

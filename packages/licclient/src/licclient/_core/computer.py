@@ -139,16 +139,16 @@ def _clean(text: str) -> str | None:
 
 
 SPARE_BYTES: Final = 16 * 1024 * 1024
-"""What is left free on the disk: filling it to the last byte would harm everything else."""
+"""Bytes left free on the disk: filling it to the last byte would harm everything else."""
 
 
-def require_space(folder: Path, needed: int, what: str) -> None:
-    """Raise `OSError` if there is no room for so many bytes of `what`, such as `the download`."""
+def require_space(folder: Path, needed: int, purpose: str) -> None:
+    """Raise `OSError` if there is no room for so many bytes of `purpose`, such as `the download`."""
     disk = shutil.disk_usage(folder)
     if disk.total and disk.free < needed + SPARE_BYTES:
         raise OSError(
             errno.ENOSPC,
-            f"No room for {what}: it needs {needed} bytes, and {disk.free} are free",
+            f"No room for {purpose}: it needs {needed} bytes, and {disk.free} are free",
             str(folder),
         )
 

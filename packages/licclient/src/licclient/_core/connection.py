@@ -109,9 +109,9 @@ class _Stream(httpcore.NetworkStream):
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         with _renamed(httpcore.WriteTimeout, httpcore.WriteError):
             self._line.settimeout(timeout)
-            left = memoryview(buffer)
-            while left:
-                left = left[self._line.send(left) :]
+            remaining = memoryview(buffer)
+            while remaining:
+                remaining = remaining[self._line.send(remaining) :]
 
     def close(self) -> None:
         self._line.close()

@@ -42,11 +42,11 @@ def clean_environment() -> dict[str, str]:
         return environment
     for name, value in list(environment.items()):
         paths = value.split(os.pathsep)
-        kept = [path for path in paths if not _is_in(path, folders)]
-        if _OF_THE_BUNDLE.fullmatch(name) or (kept != paths and not any(kept)):
+        other_paths = [path for path in paths if not _is_in(path, folders)]
+        if _OF_THE_BUNDLE.fullmatch(name) or (other_paths != paths and not any(other_paths)):
             del environment[name]
-        elif kept != paths:
-            environment[name] = os.pathsep.join(kept)
+        elif other_paths != paths:
+            environment[name] = os.pathsep.join(other_paths)
     if is_frozen:
         environment["PYINSTALLER_RESET_ENVIRONMENT"] = "1"  # for another program of PyInstaller
         for name in _LIBRARY_PATHS:

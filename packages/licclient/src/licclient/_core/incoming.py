@@ -21,7 +21,7 @@ AHEAD_BYTES: Final = 4 * BATCH_BYTES
 """How much waits in memory for the disk."""
 
 LEAST_BYTES: Final = 1024
-"""What a chunk counts at least: one of a single byte takes memory, too."""
+"""The least that a chunk counts: one of a single byte takes memory, too."""
 
 LOOK_SECONDS: Final = 0.05
 """How long chunks wait for a batch of them: so often is progress reported, and a cancel noticed."""
@@ -34,7 +34,7 @@ Received = Head | list[bytes] | ServiceUnavailableError | None
 
 
 class Incoming:
-    """What arrives in response to a request for a file. Leaving it ends the request."""
+    """A response to a request for a file. Leaving it ends the request."""
 
     def __init__(self, link: str, headers: Mapping[str, str]) -> None:
         self.link, self.headers = link, headers
@@ -62,9 +62,9 @@ class Incoming:
         deadline = monotonic() + seconds
         with self._changed:
             while True:
-                left = deadline - monotonic()
-                self._changed.wait_for(self._has_batch, max(0.0, min(left, LOOK_SECONDS)))
-                if self._arrived or self.is_closed or is_cancelled() or left <= 0:
+                remaining = deadline - monotonic()
+                self._changed.wait_for(self._has_batch, max(0.0, min(remaining, LOOK_SECONDS)))
+                if self._arrived or self.is_closed or is_cancelled() or remaining <= 0:
                     break
             received = self._take()
             self._changed.notify_all()

@@ -28,11 +28,11 @@ class Quota(NamedTuple):
 
 
 EntitlementValue = bool | int | str | Quota
-"""What an entitlement can be: a flag, a number, a text, or a number per period."""
+"""The types of an entitlement: a flag, a number, a text, or a number per period."""
 
 
 class Entitlements(Mapping[str, EntitlementValue]):
-    """What a license grants, by name; read-only.
+    """The entitlements of a license, by name; read-only.
 
     What is absent is not false: the app chooses its default, as `entitlements.get("projects", 3)`.
     """
@@ -174,7 +174,7 @@ class Outage(StrEnum):
 
 
 class KeyFlaw(StrEnum):
-    """What is wrong with the format of a typed key."""
+    """The flaw in the format of a typed key."""
 
     EMPTY = "empty"
     PREFIX = "prefix"
@@ -184,7 +184,7 @@ class KeyFlaw(StrEnum):
 
 
 class FileFlaw(StrEnum):
-    """What is wrong with a license file."""
+    """The flaw of a license file."""
 
     DAMAGED = "damaged"
     """It is no license file, or not all of it is there."""
@@ -234,11 +234,11 @@ class Settings(NamedTuple):
     download_origins: frozenset[str] | None = None
     """Where files may come from besides the service, as `origin` writes them; None: any `https`."""
     platform: str | None = None
-    """What update checks send, or `AUTO`; None sends nothing (D-187)."""
+    """The platform that update checks send, or `AUTO`; None sends nothing (D-187)."""
     channels: tuple[str, ...] = ()
     """Whose releases update checks request besides stable ones (D-227)."""
     machine: Mapping[str, str] = MappingProxyType({})
-    """What verify sends about this computer: `label` and `app_version`, or nothing (D-195)."""
+    """The fields about this computer that verify sends: `label` and `app_version`, or none (D-195)."""
     require_digest: bool = False
     """Whether a file without a digest is refused; with release keys it always is (D-55)."""
     report_rollbacks: bool = False

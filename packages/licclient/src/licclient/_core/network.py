@@ -51,8 +51,8 @@ def run_with_deadline(
     deadline = monotonic() + seconds
     thread = start_thread(run)
     try:
-        while thread.is_alive() and not is_cancelled() and (left := deadline - monotonic()) > 0:
-            thread.join(min(left, POLL_SECONDS))
+        while thread.is_alive() and not is_cancelled() and (remaining := deadline - monotonic()) > 0:
+            thread.join(min(remaining, POLL_SECONDS))
     except BaseException:  # Ctrl-C: leave no connection behind
         on_timeout()
         raise

@@ -318,8 +318,8 @@ def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientE
     match answer:
         case update_model.Listing():
             is_over, minimum_version = answer.download_url is None, answer.minimum_version
-            kept = None if is_over else replace(answer, download_url=None, signed=None)
-            record = replace(answered, listing=kept, minimum_version=minimum_version, refusal=None)
+            listing = None if is_over else replace(answer, download_url=None, signed=None)
+            record = replace(answered, listing=listing, minimum_version=minimum_version, refusal=None)
             latest_version = answer.version if is_over else None
             return replace(record, is_support_over=is_over, latest_version=latest_version)
         case LicenseRefusedError():

@@ -47,7 +47,7 @@ class Call(NamedTuple):
     body: bytes | None
     max_bytes: int
     nonce: str | None = None
-    """What a signed response must repeat; None when no signature is requested."""
+    """The fields that a signed response must repeat; None when no signature is requested."""
 
     def __repr__(self) -> str:
         return f"Call(method={self.method!r}, headers={self.headers!r}, max_bytes={self.max_bytes})"
@@ -168,7 +168,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK_NAMES: Final = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
 )
-"""What `/etc/hosts` calls this machine, by default, on the systems that we know."""
+"""Names of this machine in `/etc/hosts`, by default, on the systems that we know."""
 
 
 def origin(url: str) -> str | None:

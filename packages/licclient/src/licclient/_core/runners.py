@@ -126,19 +126,19 @@ Flow = Generator[Operation, Any, R]
 def send_with_retries(call: Call, seconds: float) -> "Flow[Attempt]":
     """Send a request, and again when that may help (D-54); `seconds` is the deadline for all of it."""
     deadline, retries = monotonic() + seconds, 0
-    what = f"{call.method} {path_of(call.url)}"
+    request_line = f"{call.method} {path_of(call.url)}"
     while True:
         began = monotonic()
         attempt: Attempt = yield Send(call, deadline - began)
         status = getattr(attempt.result, "status", None) or attempt.result
-        debug("%s, after %.0f ms: %s", what, (monotonic() - began) * 1000, status)
+        debug("%s, after %.0f ms: %s", request_line, (monotonic() - began) * 1000, status)
         if not attempt.may_retry:
             return attempt
         remaining = deadline - monotonic()
         pause = pace.retry_pause(retries, attempt.result.retry_after, random.random(), remaining)
         if pause is None:
             return attempt
-        debug("%s is repeated in %.1f s", what, pause)
+        debug("%s is repeated in %.1f s", request_line, pause)
         yield Wait(pause)
         retries += 1
 
@@ -310,7 +310,7 @@ async def _unless_cancelled(work: Coroutine[Any, Any, R], is_cancelled: Callable
 
 
 class _Returned(Generic[R]):
-    """What a flow returned: a `StopIteration` cannot pass from a thread to the event loop."""
+    """The result of a flow: a `StopIteration` cannot pass from a thread to the event loop."""
 
     def __init__(self, result: R) -> None:
         self.result = result

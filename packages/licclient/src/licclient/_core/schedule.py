@@ -65,8 +65,9 @@ def next_verify(
     due = _Due(started_at, timedelta(0))
     if cached is not None and holds:
         due_at = next_check(cached, settings)
-        left = holds_until(cached, settings) - max(due_at, started_at)
-        window = min(_window(due_at, started_at, settings.cache_for), max(left / GRACE_PART, timedelta(0)))
+        remaining = holds_until(cached, settings) - max(due_at, started_at)
+        longest = max(remaining / GRACE_PART, timedelta(0))
+        window = min(_window(due_at, started_at, settings.cache_for), longest)
         due = _Due(due_at, window)
     return _schedule(name, due, tried_at, started_at)
 

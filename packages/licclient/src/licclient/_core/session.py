@@ -55,7 +55,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 CALL_MARGIN: Final = timedelta(seconds=1)
-"""What a call may take beyond its time limit: our own address. Then others go ahead (D-58, D-120)."""
+"""The time that a call may take beyond its limit, for our own address. Then others go ahead (D-58, D-120)."""
 
 NO_KEY: Final = "The system's keyring did not return the license key. Unlock it, and try again."
 
@@ -147,7 +147,7 @@ class ClientAccess(Generic[T_co]):
 
 
 class Session:
-    """What the features of one client share. Safe to share among threads.
+    """Shared by the features of a client. Safe to share among threads.
 
     Without a clock it reads the real one.
 

@@ -62,7 +62,7 @@ MAX_PUBLIC_KEYS: Final = 16
 """Each pinned key makes every request longer by some 250 bytes, and servers take only so much."""
 
 _SLUG: Final = r"[A-Za-z0-9._~-]+"
-"""What needs no escape in a URL: licserver is stricter, and other services may not be."""
+"""Characters that need no escape in a URL: licserver is stricter, and other services may not be."""
 
 # What is left as it is on its way to the wire: a signed answer repeats the address letter by letter.
 _PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
@@ -70,7 +70,7 @@ _PLAIN_URL: Final = r"[A-Za-z0-9._~:/\[\]!$&'()*+,;=%-]+"
 _PLAIN_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-/")
 
 _LINKS: Final = ("https://", "http://", "mailto:")
-"""What a dialog opens: a program on the customer's computer must not be started by a link."""
+"""Schemes that a dialog opens: a link must not start a program on the customer's computer."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -99,7 +99,7 @@ class Updates:
 @takes_own_arguments(lambda name: name_argument(name, "Trust"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """What a client accepts as the word of the vendor, and for how long; for `trust=` of a client.
+    """The signatures that a client accepts, and for how long a success counts; for `trust=` of a client.
 
     Attributes:
         cache_for: How long a success holds without a new request, in seconds or as a timedelta; at least 24

@@ -103,10 +103,10 @@ def read_trusted_verify(
         return signed
     if signed is None or not isinstance(result, Verified):
         return result
-    kept = {name: reply.headers[name] for name in SIGNATURE_HEADERS if name in reply.headers}
+    signature_headers = {name: reply.headers[name] for name in SIGNATURE_HEADERS if name in reply.headers}
     sent = json.loads(call.body or b"{}")
     machine = {name: sent[name] for name in _MACHINE if name in sent}
-    proof = Proof(sent["ip"], kept, reply.body, signed.created_at, machine)
+    proof = Proof(sent["ip"], signature_headers, reply.body, signed.created_at, machine)
     return result._replace(proof=proof)
 
 

@@ -66,7 +66,7 @@ _READ: Final = os.O_RDONLY | _BINARY | getattr(os, "O_NONBLOCK", 0) | _NO_LINKS
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 _CANNOT_SYNC: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 CANNOT_LOCK: Final = _CANNOT_SYNC | {errno.ENOLCK, errno.EBADF}
-"""What a file system without locks answers; EBADF is that of NFS 4."""
+"""Errors of file systems without locks; EBADF is that of NFS 4."""
 
 MAX_PATH: Final = 30_000
 """No system takes longer paths."""
@@ -454,8 +454,8 @@ def sync_folder(folder: "Path") -> None:
         _log_no_sync(f"The folder {folder}", problem)
 
 
-def _log_no_sync(what: str, problem: OSError) -> None:
-    logging.getLogger("licclient").info("%s cannot be synced: %s", what, _reason(problem))
+def _log_no_sync(place: str, problem: OSError) -> None:
+    logging.getLogger("licclient").info("%s cannot be synced: %s", place, _reason(problem))
 
 
 def replace_file(source: "Path", target: "Path", pauses: Iterable[float] = REPLACE_PAUSES) -> None:
@@ -632,7 +632,7 @@ PAUSE: Final = 0.02
 """Seconds between two attempts to take a held lock."""
 
 LEAST_SECONDS: Final = 2.0
-"""What is left for the caller's own call, however long the wait was: less would be as good as none."""
+"""Seconds left for the caller's own call after any wait: fewer would be as good as none."""
 
 
 _CALLS: Final[dict[object, "CallLock"]] = {}

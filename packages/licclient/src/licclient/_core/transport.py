@@ -379,12 +379,12 @@ def _file_chunks(response: httpx.Response, read: Callable[[int], Any] | None) ->
     if read is None:
         yield from chunks
         return
-    left = int(response.headers["Content-Length"])
+    remaining = int(response.headers["Content-Length"])
     chunk = next(chunks, b"")  # everything that h11 has by now
     while chunk:
         yield chunk
-        left -= len(chunk)
-        chunk = read(min(left, READ_BYTES)) if left else b""
+        remaining -= len(chunk)
+        chunk = read(min(remaining, READ_BYTES)) if remaining else b""
 
 
 def _body_chunks(response: httpx.Response) -> Iterable[bytes]:

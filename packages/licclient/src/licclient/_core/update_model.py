@@ -136,7 +136,7 @@ class Downloaded:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a vendor signed: this file is this version of this product, until `expires_at` (D-67).
+    """The vendor's signed statement: this file is this version of this product, until `expires_at` (D-67).
 
     `size` is in bytes, `sha256` in lower-case hex; the instants are aware, UTC.
     """

@@ -47,7 +47,7 @@ _INSTALLATION: Final = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class LicenseFile:
-    """What the vendor signed; `text` is that, without the lines around it.
+    """The statement that the vendor signed; `text` is that, without the lines around it.
 
     `domain` is of the installation that the file is for. It holds until `ends_at`, by the service's clock.
     """
@@ -159,10 +159,10 @@ class InstalledLicenseFile:
             license_file.verified.expiry,
             license_file.verified.lifetime,
         )
-        left = (license_file.ends_at.date() - now.date()).days
+        days_left = (license_file.ends_at.date() - now.date()).days
         if isinstance(result, License):
             when = license_file.issued_at, Source.FILE, None, license_file.ends_at
-            valid = status.LicenseStatus(status.LicenseState.VALID, *about, left, *when, update)
+            valid = status.LicenseStatus(status.LicenseState.VALID, *about, days_left, *when, update)
             until = result.updates_until
             return replace(
                 valid,
@@ -176,7 +176,7 @@ class InstalledLicenseFile:
         return status.LicenseStatus(
             state,
             *about,
-            left,
+            days_left,
             license_file.issued_at,
             reason=reason,
             message=str(result),

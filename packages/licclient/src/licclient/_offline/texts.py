@@ -45,7 +45,7 @@ SHARED: Final = {
     FileFlaw.REVOKED: "reason.revoked",
     FileFlaw.CLOCK: "error.clock",
 }
-"""What is no different without a file: its code in `_core/texts`."""
+"""Texts that are no different without a file, by their codes in `_core/texts`."""
 
 
 def sentence_of(error: LicenseFileError, tag: str) -> str:

@@ -58,8 +58,8 @@ def next_step(
         return Lost(problem)
     if now < renew_at:
         return Pause(min(renew_at - now, SLICE))
-    left = until - now
-    return Renew(min(timeout, left) if left > 0 else timeout)
+    remaining = until - now
+    return Renew(min(timeout, remaining) if remaining > 0 else timeout)
 
 
 def retry_at(until: float, pause: float, now: float) -> float:

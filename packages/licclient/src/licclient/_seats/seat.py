@@ -48,7 +48,7 @@ ASLEEP: Final = 60.0
 
 
 class Lease:
-    """What a client knows of its seat.
+    """The client's state of its seat.
 
     Times are seconds of `clock`, which no change of the time of day moves; in a test, of the test's clock.
 
@@ -149,8 +149,8 @@ def release(session: Session, lease: Lease, seconds: float) -> Flow[None]:
     key, domain = lease.owner()
     call = seat_call(session.settings, key, domain, lease.seat, release=True)
     deadline = monotonic() + seconds
-    while (left := deadline - monotonic()) > 0:
-        result = (yield from send_with_retries(call, left)).result
+    while (remaining := deadline - monotonic()) > 0:
+        result = (yield from send_with_retries(call, remaining)).result
         # The request that takes it may have been cut off, and reach the service after this one.
         if lease.held is not None or isinstance(result, ServiceUnavailableError) or is_released(result):
             return
@@ -170,7 +170,7 @@ _T = TypeVar("_T", bound="Transport | AsyncTransport")
 
 
 class BaseSeat(Generic[_T]):
-    """What both kinds of seats have."""
+    """Shared by both kinds of seats."""
 
     def __init__(
         self,

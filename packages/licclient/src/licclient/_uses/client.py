@@ -31,8 +31,8 @@ class Uses:
             ServiceUnavailableError: No answer, and nothing is left to be used without one.
             UntrustedResponseError: As `verify`.
         """
-        left: int = self._client.run(flow.consume(self._client.session(), entitlement, amount))
-        return left
+        remaining: int = self._client.run(flow.consume(self._client.session(), entitlement, amount))
+        return remaining
 
 
 class AsyncUses:
@@ -43,5 +43,5 @@ class AsyncUses:
 
     async def consume(self, entitlement: str, amount: int = 1) -> int:
         """Use some of a metered entitlement; as `Uses.consume`."""
-        left: int = await self._client.run(flow.consume(self._client.session(), entitlement, amount))
-        return left
+        remaining: int = await self._client.run(flow.consume(self._client.session(), entitlement, amount))
+        return remaining

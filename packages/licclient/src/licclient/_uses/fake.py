@@ -24,8 +24,8 @@ def use(
     if is_new and fits:
         uses[use_id] = name, resets_at, amount
         used += amount
-    left = {"used": used, "limit": quota.limit, "remaining": max(0, quota.limit - used)}
-    usage = {**left, "resets_at": f"{resets_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    counts = {"used": used, "limit": quota.limit, "remaining": max(0, quota.limit - used)}
+    usage = {**counts, "resets_at": f"{resets_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
     if fits:
         return 200, {"name": name, **usage}
     return 403, {"error": "quota_exceeded", "message": f"{used} of {quota.limit} are used", **usage}

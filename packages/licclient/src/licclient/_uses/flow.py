@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class _Tally:
-    """What is remembered of an entitlement.
+    """The record of an entitlement.
 
     Attributes:
         answer: The last answer with a usage, as it came; checked at each read.
@@ -111,15 +111,15 @@ class _Quota:
         """Count a use on this computer; return the rest, or None if it is not allowed."""
 
         def use(tally: _Tally) -> int | None:
-            left = _left_offline(self.session, tally, amount)
-            if left is None:
+            remaining = _left_offline(self.session, tally, amount)
+            if remaining is None:
                 return None
             if tally.pending and not was_sent and not tally.pending[-1][2]:  # one request for all of them
                 last_id, before, _ = tally.pending.pop()
                 tally.pending.append((last_id, before + amount, False))
             else:
                 tally.pending.append((use_id, amount, was_sent))
-            return left
+            return remaining
 
         return self._change(use)
 
@@ -199,10 +199,10 @@ def consume(session: Session, name: str, amount: int) -> Flow[int]:
             was_sent = True
             usage = yield from quota.send(amount, use_id, lock.left(timeout))
         except ServiceUnavailableError:
-            left = quota.use_offline(amount, use_id, was_sent=was_sent)
-            if left is None:
+            remaining = quota.use_offline(amount, use_id, was_sent=was_sent)
+            if remaining is None:
                 raise
-            return left
+            return remaining
         return usage.remaining
 
 

@@ -46,13 +46,13 @@ def end_verify(
         now: The present instant.
         settings: Of the client.
     """
-    result, kept = apply_response(answer, cached, now, settings)
+    result, success = apply_response(answer, cached, now, settings)
     is_answer = isinstance(answer, Verified | LicenseRefusedError)
-    replaces = kept != cached or (problem is not None and is_answer)
+    replaces = success != cached or (problem is not None and is_answer)
     return Ending(
         unless_unreadable(result, problem),
         replaces_success=replaces,
-        success=kept,
+        success=success,
         is_check_due=replaces and cached is None and problem is None,
         outcome=None if call is None else outcome_of(answer, call, now),
     )

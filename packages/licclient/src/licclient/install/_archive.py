@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What unpacking will create: every folder, parents before children, and every file."""
+    """The folders and files that unpacking will create; parents before children."""
 
     folders: tuple[str, ...]
     files: tuple[Entry, ...]

@@ -119,14 +119,14 @@ def _fill(folder: Path, plan: Plan, zipped: ZipFile) -> None:
 def _write(path: Path, entry: Entry, mode: int, block: bytes, source: IO[bytes]) -> None:
     """Write a file of which the first block was read; the umask applies to its mode."""
     with os.fdopen(os.open(path, os.O_WRONLY | NEW_FILE, mode), "wb") as target:
-        left = entry.size
+        remaining = entry.size
         while block:
-            left -= len(block)
-            if left < 0:
+            remaining -= len(block)
+            if remaining < 0:
                 break
             target.write(block)
             block = _read(source)
-        if left:
+        if remaining:
             raise UnusableArchiveError(
                 f"An entry of the archive does not have its declared size: {entry.path!r}"
             )

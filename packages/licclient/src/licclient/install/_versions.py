@@ -79,6 +79,6 @@ def leftovers(pointer: Pointer | None, names: Collection[str], needed: Collectio
     """
     folders = [name for name in names if name.startswith((DRAFT, DISCARDED))]
     if pointer is not None:
-        kept = {pointer.current, pointer.previous, *needed}
-        folders += [name for name in names if _FOLDER.fullmatch(name) and name not in kept]
+        needed_names = {pointer.current, pointer.previous, *needed}
+        folders += [name for name in names if _FOLDER.fullmatch(name) and name not in needed_names]
     return folders

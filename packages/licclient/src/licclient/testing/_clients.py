@@ -1,4 +1,4 @@
-"""What a test has in its hands beside the service: clock, storage, requests, and what can go wrong."""
+"""Tools of a test beside the service: clock, storage, requests, and faults."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -105,7 +105,7 @@ class MemoryStorage:
 
 
 class Misbehaviour(StrEnum):
-    """What a service, or something in its place, can do to an app."""
+    """The faults that a service, or something in its place, can cause in an app."""
 
     SLOW = "slow"
     """No response within the client's time limit; the test does not wait for it."""

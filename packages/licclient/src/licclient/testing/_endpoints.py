@@ -65,7 +65,7 @@ def check_grants(entitlements: Mapping[str, Any] | None) -> Mapping[str, Any] | 
 
 
 class Part(Protocol):
-    """What a license has of an optional feature: the feature's part of the service."""
+    """A license's state of an optional feature: the feature's part of the service."""
 
     def respond(self, fields: Mapping[str, Any], now: datetime) -> tuple[int, dict[str, Any]]:
         """Return status and body of a response; the license holds."""
@@ -175,7 +175,7 @@ class RefusedError(Exception):
 
 
 class Endpoints:
-    """What the service has, and its responses."""
+    """The state of the service, and its responses."""
 
     def __init__(self, clock: LicenseClock, parts: Mapping[str, Callable[[], Part]]) -> None:
         self.clock = clock

@@ -109,7 +109,7 @@ Script: TypeAlias = Reply | list[Reply]
 
 
 class Service:
-    """What one case scripts: below a base URL of its own."""
+    """The script of a case, below a base URL of its own."""
 
     def __init__(self, base_url: str) -> None:
         self.base_url = base_url

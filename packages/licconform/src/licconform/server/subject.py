@@ -17,7 +17,7 @@ from licconform.server.seeds import KeyStore, Seed
 _PATIENCE: Final = 70.0
 """The longest `Retry-After` of a 429 that is waited for, in seconds."""
 _HANGS_UP: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.DecodingError)
-"""What a server that goes wrong over one request looks like; others may be answered."""
+"""Faults of a server over one request; others may be answered."""
 IP: Final = "192.0.2.10"
 
 FORMAT, NOT_FOUND = "Invalid license format.", "License not found."

@@ -47,9 +47,9 @@ def amount(count: float, language: str = "en") -> str:
     tongue = pick_language([language])
     byte = "o" if tongue == "fr" else "B"
     text = f"{count / 1000**3:.2f} G{byte}"
-    for unit, most in ((byte, 1000), (f"k{byte}", 1000**2), (f"M{byte}", 1000**3)):
-        if count < most:
-            text = f"{count:.0f} {unit}" if unit == byte else f"{count / most * 1000:.1f} {unit}"
+    for unit, limit in ((byte, 1000), (f"k{byte}", 1000**2), (f"M{byte}", 1000**3)):
+        if count < limit:
+            text = f"{count:.0f} {unit}" if unit == byte else f"{count / limit * 1000:.1f} {unit}"
             break
     return text.replace(".", ",") if tongue in {"de", "fr", "es"} else text
 

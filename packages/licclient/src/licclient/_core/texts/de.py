@@ -1,4 +1,4 @@
-"""What people read, in German."""
+"""The texts that people read, in German."""
 
 from typing import Final
 

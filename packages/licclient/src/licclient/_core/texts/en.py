@@ -1,4 +1,4 @@
-"""What people read, in English; the keys are explained here.
+"""The texts that people read, in English; the keys are explained here.
 
 `&` precedes the letter that presses a button with Alt, and no letter is there twice in one window.
 """

@@ -1,4 +1,4 @@
-"""What people read, in Spanish."""
+"""The texts that people read, in Spanish."""
 
 from typing import Final
 

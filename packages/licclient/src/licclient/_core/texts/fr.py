@@ -1,4 +1,4 @@
-"""What people read, in French."""
+"""The texts that people read, in French."""
 
 from typing import Final
 

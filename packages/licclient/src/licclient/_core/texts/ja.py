@@ -1,4 +1,4 @@
-"""What people read, in Japanese."""
+"""The texts that people read, in Japanese."""
 
 from typing import Final
 

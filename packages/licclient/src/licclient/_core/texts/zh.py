@@ -1,4 +1,4 @@
-"""What people read, in Simplified Chinese."""
+"""The texts that people read, in Simplified Chinese."""
 
 from typing import Final
 
