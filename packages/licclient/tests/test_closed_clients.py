@@ -19,13 +19,19 @@ ARGUMENTS = {
     "download": (None, "/nonexistent"),
     "license_file.install": (b"",),
     "is_skipped": (None,),
+    "computers.move_here": (None,),
     "skip_update": (None,),
 }
 WORKS = {"close", "aclose", "stop", "settings", "state_folder", "licensed"}
 """Nothing is read or sent by these; what `licensed` decorates is called below."""
 
 
-FEATURES = {"uses": ("consume",), "seats": ("take",), "license_file": ("request", "install")}
+FEATURES = {
+    "computers": ("list", "move_here"),
+    "uses": ("consume",),
+    "seats": ("take",),
+    "license_file": ("request", "install"),
+}
 
 
 def _methods(kind):
