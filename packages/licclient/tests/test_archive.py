@@ -1,6 +1,7 @@
 """The plan that is made from a zip's directory (D-80): pure, so no file is touched here."""
 
 import stat
+import tracemalloc
 from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
@@ -77,6 +78,12 @@ def test_names_that_lead_elsewhere_and_what_is_no_file(refused):
         ([entry("a", file_size=MAX_UNPACKED_BYTES), entry("b", file_size=1)], "is larger than"),
         ([entry("a")] * (MAX_ENTRIES + 1), "more than 100000 entries"),
         ([entry("x" * 2000)], "x…'"),
+        ([entry("/".join("a" * 65))], "is in more than 64 folders"),
+        (
+            [entry(f"{n}/{'b' * 250}/{'c' * 250}/{'d' * 250}/f") for n in range(12_000)],
+            "list of files is larger than",
+        ),
+        ([entry(f"{n}/" + "d/" * 20 + "f") for n in range(5_000)], "more than 100000 entries"),
     ],
 )
 def test_the_words_say_what_is_wrong_and_where(entries, words):
@@ -118,6 +125,20 @@ def test_a_directory_of_few_entries_is_read():
     check_entries(b"PK\x01\x02" * MAX_ENTRIES)
     with pytest.raises(UnusableArchiveError, match="entries"):
         check_entries(b"PK\x01\x02" * (MAX_ENTRIES + 1))
+
+
+def test_folders_that_are_not_listed_count_as_well():
+    """5 MB of paths with 508 folders each took 3 GB of memory, and 2.5 million folders on the disk."""
+    depth = 64  # the last is the file's name
+    deepest = [entry("a/" * (depth - 1) + "f")]
+    assert len(read_plan(deepest).folders) == depth - 1
+    entries = [entry(f"{n}/" + "d/" * 8 + "f") for n in range(10_000)]
+    assert len(read_plan(entries).folders) == 90_000
+    tracemalloc.start()
+    with pytest.raises(UnusableArchiveError, match="is in more than 64 folders"):
+        read_plan([entry(f"{n:05}/" + "a/" * 508 + "f") for n in range(5_000)])
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
 
 
 def test_the_list_of_files_has_a_size():

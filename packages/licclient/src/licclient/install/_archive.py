@@ -26,6 +26,9 @@ MAX_UNPACKED_BYTES: Final = 8 * 1024**3
 MAX_PATH_BYTES: Final = 1024
 """The longest path within the zip, in UTF-8."""
 
+MAX_DEPTH: Final = 64
+"""Folders in each other: a path of 1,024 bytes could name 512, and each is created."""
+
 MAX_PART_BYTES: Final = 255
 """The longest single name, in UTF-8, as of common file systems."""
 
@@ -105,11 +108,13 @@ def read_plan(entries: Sequence[ZipEntry]) -> Plan:
     _check_count(len(entries))
     folders: dict[str, None] = {}  # a set that keeps its order
     files: list[Entry] = []
-    size = 0
+    size = length = 0
     for index, entry in enumerate(entries):
         parts, is_folder = _read_name(entry)
         mode = _read_mode(entry, is_folder=is_folder)
-        folders.update(dict.fromkeys("/".join(parts[:depth]) for depth in range(1, len(parts) + is_folder)))
+        length += _add_folders(folders, parts if is_folder else parts[:-1])
+        check_directory(length)
+        _check_count(len(folders) + len(files))
         if is_folder:
             continue
         size += _read_size(entry)
@@ -122,6 +127,17 @@ def read_plan(entries: Sequence[ZipEntry]) -> Plan:
         raise UnusableArchiveError("The archive holds no file.")
     _demand_distinct(folders, files)
     return Plan(tuple(folders), tuple(files), size)
+
+
+def _add_folders(folders: dict[str, None], parts: list[str]) -> int:
+    """Add a folder and those that it is in, which the archive need not list; return the length of new paths."""
+    path, length = "", 0
+    for part in parts:
+        path = f"{path}/{part}" if path else part
+        if path not in folders:
+            folders[path] = None
+            length += len(path)
+    return length
 
 
 def _read_name(entry: ZipEntry) -> tuple[list[str], bool]:
@@ -140,6 +156,8 @@ def _read_name(entry: ZipEntry) -> tuple[list[str], bool]:
         raise _bad(entry, "has a path that is too long")
     is_folder = name.endswith("/")
     parts = name.removesuffix("/").split("/")
+    if len(parts) > MAX_DEPTH:
+        raise _bad(entry, f"is in more than {MAX_DEPTH} folders")
     for part in parts:
         if part in {"", ".", ".."}:
             raise _bad(entry, "has a path that could lead out of the folder")
