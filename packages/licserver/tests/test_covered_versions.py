@@ -165,7 +165,7 @@ def test_who_may_download_a_release(world, publish):
 
 
 async def test_the_audience_of_a_fix_is_listed(site, world):
-    """Each computer with an older version, as its app reported it, and the address of the license."""
+    """Each computer with an older version, and each whose app reported none: it was taken for nobody."""
     keys = [world.key(customer_email=f"{name}@example.com") for name in ("ann", "bob", "cid")]
     for key, version in zip(keys, ("1.0", "1.0.1", None), strict=True):
         machine = {} if version is None else {"label": "Anna's laptop", "app_version": version}
@@ -174,8 +174,11 @@ async def test_the_audience_of_a_fix_is_listed(site, world):
         assert status == 200
     listed = list(world.services.licenses.list_below("app", "1.0.1"))
     assert [(license_.customer_email, activation.label) for license_, activation in listed] == [
-        ("ann@example.com", "Anna's laptop")
+        ("ann@example.com", "Anna's laptop"),
+        ("cid@example.com", None),
     ]
+    ((license_, _),) = world.services.licenses.list_below("app", "1.0.1", reported_only=True)
+    assert license_.customer_email == "ann@example.com"
     with pytest.raises(InvalidInputError, match="is not a PEP 440 version"):
         list(world.services.licenses.list_below("app", "nightly"))
 
@@ -197,7 +200,9 @@ def test_the_command_publishes_it(cli, tmp_path):
     assert json.loads(cli("release", "security", "app", "1.0", "--unset", "--json"))["security"] is False
     problem = cli("release", "security", "app", "1.0", "--unset", "--cve", "CVE-2026-1234", expect=2)
     assert "are for security releases only" in problem
-    assert cli("release", "audience", "app", "1.0") == "no app has reported a version below 1.0\n"
+    nobody = "no app has reported a version below 1.0"
+    assert cli("release", "audience", "app", "1.0", "--reported") == f"{nobody}\n"
+    assert f"{nobody}, and each that has a slot" in cli("release", "audience", "app", "1.0")
     cli("product", "change", "app", "--after-support", "covered")
     assert json.loads(cli("product", "list", "--json"))[0]["after_support"] == "covered"
 

@@ -130,7 +130,7 @@ def read_plan(entries: Sequence[ZipEntry]) -> Plan:
 
 
 def _add_folders(folders: dict[str, None], parts: list[str]) -> int:
-    """Add a folder and those that it is in, which the archive need not list; return the length of new paths."""
+    """Add a folder and those that it is in, which need not be listed; return the length of new paths."""
     path, length = "", 0
     for part in parts:
         path = f"{path}/{part}" if path else part

@@ -179,10 +179,12 @@ def list_releases(services: Services, printer: Printer, slug: str) -> None:
 @services_command("audience", release_group)
 @slug_argument
 @version_argument
-def show_audience(services: Services, printer: Printer, slug: str, version: str) -> None:
-    """List the installations of the product SLUG below VERSION, by what their apps reported last.
+@click.option("--reported", is_flag=True, help="Leave out those that have reported no version.")
+def show_audience(services: Services, printer: Printer, slug: str, version: str, *, reported: bool) -> None:
+    """List the installations of the product SLUG that may run a version below VERSION.
 
-    For the notice of a security release: whose computer, and the e-mail address of the license.
+    For the notice of a security release: whose computer, and the e-mail address of the license. An app that
+    sends no label reports no version either, so any of its versions may run there.
     """
     records = (
         {
@@ -192,9 +194,11 @@ def show_audience(services: Services, printer: Printer, slug: str, version: str)
             "customer_email": license_.customer_email,
             "computer": activation.label or activation.environment.domain,
         }
-        for license_, activation in services.licenses.list_below(slug, version)
+        for license_, activation in services.licenses.list_below(slug, version, reported_only=reported)
     )
-    printer.table(records, (34, 14, 24, 30, 0), f"no app has reported a version below {version}")
+    nobody = f"no app has reported a version below {version}"
+    nobody += "" if reported else ", and each that has a slot has reported its version"
+    printer.table(records, (34, 14, 24, 30, 0), nobody)
 
 
 @services_command("patches", release_group)

@@ -173,16 +173,20 @@ class LicenseService(Service):
         release, product = ReleaseService(self._context).get(slug, version), find_product(self._context, slug)
         return license_search.list_entitled(self._context.for_lists(), product, release, cursor, limit)
 
-    def list_below(self, slug: str, version: str) -> Iterator[tuple[IssuedLicense, Activation]]:
-        """Return the activations of a product whose app last reported a version below this one.
+    def list_below(
+        self, slug: str, version: str, *, reported_only: bool = False
+    ) -> Iterator[tuple[IssuedLicense, Activation]]:
+        """Return the activations of a product that may run a version below this one.
 
-        An app reports it once a day at most; of one that reports none, nothing is known.
+        An app reports its version once a day at most. One that has reported none may run any version, and is
+        left out with `reported_only`.
         """
         limit, product = str(read_version(version)), find_product(self._context, slug)
         pairs = self._context.repositories.licenses.list_with_activations(product.id)
         for license_, activations in pairs:
             for activation in activations:
-                if activation.app_version is not None and is_below(activation.app_version, limit):
+                reported = activation.app_version
+                if is_below(reported, limit) if reported is not None else not reported_only:
                     yield license_, activation
 
     def list_activations(
