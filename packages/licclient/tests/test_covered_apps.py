@@ -8,7 +8,7 @@ import pytest
 from stage.flavours import both
 from stage.flows import planned
 
-from licclient import ClientSettings, LicenseClient, LicenseState, Source, Trust
+from licclient import ClientSettings, LicenseClient, LicenseState, Source, Trust, explain
 from licclient._core.records import read_update_check, record_name, write_update_check
 from licclient.errors import LicenseRefusedError
 from licclient.testing import MemoryStorage
@@ -70,7 +70,11 @@ def test_with_the_covered_version_installed_nothing_is_offered(make, covered):
     check = make(version="2.0").check_for_update(force=True)  # installed before the license was changed
     assert (check.latest_version, check.is_ahead) == ("3.0", False)
     check = make(version="3.0").check_for_update(force=True)
-    assert (check.latest_version, check.is_ahead) == (None, True)
+    assert (check.latest_version, check.is_ahead) == ("3.0", True)
+    assert check.message == (
+        "Version 3.0 is newer than 1.9, which the license covers. Renew the license to get later versions."
+    )
+    assert explain(check, language="en").startswith("Your license covers no later versions.")
 
 
 def test_without_a_covered_version_the_newest_is_named(license_service, license_clock, make, today):

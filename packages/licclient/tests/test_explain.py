@@ -320,8 +320,10 @@ def test_the_end_of_updates_is_announced_thirty_days_before(language, days):
 def test_a_check_names_what_the_license_does_not_cover(language):
     """Also when it offers something, and when the installed version is not supported any more."""
     uncovered = text_of("update.uncovered", language, "3.0")
-    check = UpdateCheck(None, "", latest_version="3.0", is_ahead=True)
+    check = UpdateCheck(None, "", latest_version="3.0")
     assert explain(check, language) == uncovered
+    ended = text_of("update.ended", language)
+    assert explain(replace(check, is_ahead=True), language) == ended
     required = text_of("update.required", language)
     expected = join_sentences(required, uncovered, language)
     assert explain(replace(check, is_update_required=True), language) == expected

@@ -383,7 +383,7 @@ def test_a_list_of_rolled_back_versions_that_cannot_be_read_offers_nothing_unask
 ):
     """Else a version that does not work here would come back by itself."""
     case = customer()
-    program = case.home / "app" / "versions" / "1.0-x" / "program"
+    program = case.home / "app" / "versions" / f"1.0-{'0' * 16}" / "program"
     program.parent.mkdir(parents=True)
     (case.home / "app" / "rolled-back.txt").write_text("2.0\n")
     monkeypatch.setattr("sys.argv", [str(program)])
@@ -391,6 +391,15 @@ def test_a_list_of_rolled_back_versions_that_cannot_be_read_offers_nothing_unask
         assert not client.check_for_update()
         files.fail(lambda _, name: name.endswith("rolled-back.txt"), "EIO")
         assert isinstance(client.check_for_update().error, StateUnreadableError)
+
+
+def test_a_folder_of_versions_of_another_program_is_not_read(customer, files, tmp_path, monkeypatch):
+    """Python itself may lie in ~/.pyenv/versions/3.11.7, in a home that this user cannot read."""
+    case = customer()
+    monkeypatch.setattr("sys.argv", [str(case.home / ".pyenv" / "versions" / "3.11.7" / "bin" / "python")])
+    files.fail(lambda _, name: name.endswith("rolled-back.txt"), "EACCES")
+    with case.client() as client:
+        assert client.check_for_update().error is None
 
 
 def test_a_service_that_cannot_be_asked_either_is_not_blamed(customer, files):

@@ -74,7 +74,8 @@ def _update_check(check: "UpdateCheck", tag: str) -> str:
         case None:
             required = [texts.text_of("update.required", tag)] if check.is_update_required else []
             if check.latest_version is not None:
-                uncovered = texts.text_of("update.uncovered", tag, check.latest_version)
+                code = "ended" if check.is_ahead else "uncovered"
+                uncovered = texts.text_of(f"update.{code}", tag, check.latest_version)
                 return join_all([*required, uncovered], tag)
             code = "required" if required else "ahead" if check.is_ahead else "none"
             return texts.text_of(f"update.{code}", tag)

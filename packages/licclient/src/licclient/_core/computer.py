@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.lazy import lazy
-from licclient._core.model import AUTO, is_platform
+from licclient._core.model import AUTO, is_platform, is_version_folder
 from licclient._core.storage import is_absence, open_plain, read_with_retries, repeat
 from licclient.errors import StateUnreadableError
 
@@ -210,5 +210,9 @@ def _version_folders() -> list[Path]:
     folders = []
     for program in filter(None, (sys.executable, *sys.argv[:1])):
         with suppress(OSError, RuntimeError):  # a loop of links
-            folders += [path for path in Path(program).resolve().parents if path.parent.name == VERSIONS]
+            folders += [
+                path
+                for path in Path(program).resolve().parents
+                if path.parent.name == VERSIONS and is_version_folder(path.name)
+            ]
     return folders

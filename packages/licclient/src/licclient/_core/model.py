@@ -65,6 +65,11 @@ def is_entitlement_name(name: object) -> bool:
     return isinstance(name, str) and re.fullmatch(_NAME, name) is not None
 
 
+def is_version_folder(name: str) -> bool:
+    """Return whether a version's folder may have this name; pyenv's `versions/3.11.7` is another's."""
+    return re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.!+_-]{0,200}-[0-9a-f]{16}", name) is not None
+
+
 def is_platform(text: str) -> bool:
     """Return whether this can name a platform."""
     return re.fullmatch(_NAME, text) is not None

@@ -312,11 +312,13 @@ def _no_update_result(installed: str, offered: Listing) -> UpdateCheck:
         )
         return _uncovered_result(UpdateCheck(None, message), offered.latest_version, installed)
     if is_below(offered.version, installed):
-        message = (
-            f"Version {installed} is newer than {offered.version}, the highest that is offered here. "
-            "A higher one will be offered when it is published."
-        )
-        return UpdateCheck(None, message, is_ahead=True)
+        newer = f"Version {installed} is newer than {offered.version}"
+        if offered.latest_version is not None:
+            message = f"{newer}, which the license covers. Renew the license to get later versions."
+        else:
+            message = f"{newer}, the highest that is offered here."
+            message += " A higher one will be offered when it is published."
+        return UpdateCheck(None, message, is_ahead=True, latest_version=offered.latest_version)
     if is_version(installed):
         return UpdateCheck(None, f"Version {installed} is up to date.")
     return UpdateCheck(None, _version_notice(installed))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.lazy import lazy
+from licclient._core.model import is_version_folder
 
 if TYPE_CHECKING:
     from packaging import version as packaging_version
@@ -25,7 +26,6 @@ DRAFT: Final = ".incoming-"
 DISCARDED: Final = ".discarded-"
 """Start of a folder's name while it is being removed."""
 
-_FOLDER: Final = re.compile(r"([0-9A-Za-z][0-9A-Za-z.!+_-]{0,200})-([0-9a-f]{16})")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -48,7 +48,7 @@ def folder_name(version: str, sha256: str) -> str:
         name = f"{packaging_version.Version(version)}-{sha256[:16]}"
     except packaging_version.InvalidVersion:
         name = ""
-    if not _FOLDER.fullmatch(name):
+    if not is_version_folder(name):
         raise ValueError(f"version must be one of PEP 440, such as 1.4.0, not {version[:80]!r}")
     return name
 
@@ -61,7 +61,7 @@ def version_of(folder: str) -> str:
 def read_pointer(raw: bytes) -> Pointer | None:
     """Read the pointer's file; None unless it is exactly as `write_pointer` writes it."""
     lines = raw.decode("ascii", errors="replace").replace("\r\n", "\n").removesuffix("\n").split("\n")
-    names = [line for line in lines if _FOLDER.fullmatch(line)]
+    names = [line for line in lines if is_version_folder(line)]
     if len(names) != len(lines) or len(names) > 2 or len(set(names)) != len(names):  # noqa: PLR2004 - two lines
         return None
     return Pointer(*names)
@@ -80,5 +80,5 @@ def leftovers(pointer: Pointer | None, names: Collection[str], needed: Collectio
     folders = [name for name in names if name.startswith((DRAFT, DISCARDED))]
     if pointer is not None:
         needed_names = {pointer.current, pointer.previous, *needed}
-        folders += [name for name in names if _FOLDER.fullmatch(name) and name not in needed_names]
+        folders += [name for name in names if is_version_folder(name) and name not in needed_names]
     return folders

@@ -88,6 +88,7 @@ TEXTS: Final = {
     "update.none": "Diese Version ist aktuell.",
     "update.ahead": "Diese Version ist neuer als die derzeit angebotene. Die nächste neuere wird angeboten.",
     "update.uncovered": "Ihre Lizenz umfasst die neueste Version {0} nicht. Verlängern Sie die Lizenz, um sie zu erhalten.",
+    "update.ended": "Ihre Lizenz umfasst keine späteren Versionen. Um sie zu erhalten, verlängern Sie bitte die Lizenz.",
     "update.required": "Sie müssen aktualisieren, um weiter unterstützt zu werden.",
     "update.unavailable": "Nach Updates konnte nicht gesucht werden. Bitte gehen Sie online und versuchen Sie es erneut.",
     "update.title": "Softwareaktualisierung",

@@ -98,6 +98,7 @@ TEXTS: Final = {
     "update.none": "This version is up to date.",
     "update.ahead": "This version is newer than the one that is offered now. The next newer one will be offered.",
     "update.uncovered": "Your license does not cover the newest version, {0}. To get it, please renew the license.",
+    "update.ended": "Your license covers no later versions. To get them, please renew the license.",
     "update.required": "This version is no longer supported. Please update.",
     "update.unavailable": "Updates could not be checked. Please go online and try again.",
     "update.title": "Software update",

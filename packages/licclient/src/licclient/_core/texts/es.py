@@ -88,6 +88,7 @@ TEXTS: Final = {
     "update.none": "Esta versión está actualizada.",
     "update.ahead": "Esta versión es más reciente que la que se ofrece ahora. Se ofrecerá la próxima que sea más reciente.",
     "update.uncovered": "Su licencia no incluye la versión más reciente, {0}. Para obtenerla, renueve la licencia.",
+    "update.ended": "Su licencia no incluye versiones posteriores. Para obtenerlas, renueve la licencia.",
     "update.required": "Debe actualizar para seguir recibiendo asistencia.",
     "update.unavailable": "No se pudieron buscar actualizaciones. Conéctese a Internet e inténtelo de nuevo.",
     "update.title": "Actualización",

@@ -88,6 +88,7 @@ TEXTS: Final = {
     "update.none": "Cette version est à jour.",
     "update.ahead": "Cette version est plus récente que celle qui est proposée actuellement. La prochaine plus récente sera proposée.",
     "update.uncovered": "Votre licence ne couvre pas la dernière version, {0}. Pour l’obtenir, veuillez renouveler la licence.",
+    "update.ended": "Votre licence ne couvre pas les versions ultérieures. Pour les obtenir, veuillez renouveler la licence.",
     "update.required": "Une mise à jour est nécessaire pour continuer à bénéficier de l’assistance.",
     "update.unavailable": "La recherche de mises à jour a échoué. Veuillez vous connecter à Internet et réessayer.",
     "update.title": "Mise à jour",

@@ -88,6 +88,7 @@ TEXTS: Final = {
     "update.none": "当前已是最新版本。",
     "update.ahead": "此版本比当前提供的版本更新。发布更新的版本后将会提供。",
     "update.uncovered": "您的许可证不包含最新版本 {0}。如需获取，请续订许可证。",
+    "update.ended": "您的许可证不包含更高的版本。如需获取，请续订许可证。",
     "update.required": "您需要更新才能继续获得支持。",
     "update.unavailable": "无法检查更新。请连接网络后重试。",
     "update.title": "软件更新",
