@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, pairwise
+from itertools import chain, pairwise, zip_longest
 from math import nextafter
 from typing import Final, NamedTuple
 
@@ -312,12 +312,14 @@ def _find_reached(offer: Offer, installation: Installation, now: datetime) -> Of
     if release.rollout is None and release.critical_below is None:
         return offer
     candidates = offer.product.candidates
-    important = [is_below(installation.version, candidate.critical_below) for candidate in candidates]
-    for index, candidate in enumerate(candidates):
+    is_critical = is_below(installation.version, candidates[0].critical_below)
+    for candidate, following in zip_longest(candidates, candidates[1:]):
+        is_next_critical = following is not None and is_below(installation.version, following.critical_below)
         # If the next version is critical as well, it is offered at once, and this version by its share.
-        is_needed = important[index] and not any(important[index + 1 : index + 2])
+        is_needed = is_critical and not is_next_critical
         if is_needed or _reaches(candidate, offer.product.slug, installation, now):
-            return offer._replace(release=candidate, is_critical=important[index])
+            return offer._replace(release=candidate, is_critical=is_critical)
+        is_critical = is_next_critical
     return None
 
 
