@@ -1,4 +1,4 @@
-"""Which lines of an order have licenses that were issued before the ids of lines were stored (D-204)."""
+"""Match lines of an order with licenses that were issued before the ids of lines were stored (D-204)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from licserver.shops.facts import Line
 
 
 class Adoption(NamedTuple):
-    """What was found.
+    """Licenses by the line that they were issued for.
 
     Args:
         taken: Of each line, by its place, the licenses that belong to it.
@@ -49,8 +49,8 @@ def adopt(
     issuing = [place for place in issuing if not matching.take_by_product(place, find_product(lines[place]))]
     unmapped = [place for place in issuing if find_product(lines[place]) is None]
     issuing = matching.take_by_quantity(issuing, unmapped)
-    left = [license_ for of_item in matching.left.values() for license_ in of_item]
-    return Adoption(matching.taken, left, frozenset(issuing) if left else frozenset())
+    unmatched = [license_ for of_item in matching.left.values() for license_ in of_item]
+    return Adoption(matching.taken, unmatched, frozenset(issuing) if unmatched else frozenset())
 
 
 def _ids(line: Line) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from licserver.shops.contract import Terms
 
 TERMS: Final = tuple(term.name for term in fields(Terms) if term.name != "product")
-"""What a mapping decides of a license."""
+"""The terms of a license that a mapping decides."""
 
 REFUNDED: Final = "the order was refunded"
 DISPUTED: Final = "the payment was disputed"
@@ -21,7 +21,7 @@ ENDS_AT: Final = "ends_at"
 
 
 class Wanted(NamedTuple):
-    """What a license should be.
+    """The desired state of a license.
 
     Args:
         item: What it is issued for.
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
 
 
 class Actual(NamedTuple):
-    """What a license is."""
+    """The actual state of a license."""
 
     terms: Mapping[str, Any]
     is_revoked: bool = False
@@ -46,7 +46,7 @@ class Actual(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a source has set last.
+    """The values that a source has set last.
 
     Args:
         item: The external id whose mapping was applied.
@@ -64,7 +64,7 @@ class Applied:
 
 
 class Change(NamedTuple):
-    """What to do with a license.
+    """The change of a license.
 
     Args:
         terms: To set, by name.
@@ -140,7 +140,7 @@ def _find_revocation(wanted: str | None, actual: Actual, change: Change) -> Chan
 
 
 class EndChange(NamedTuple):
-    """What to do with the end of a subscription.
+    """The change of the end of a subscription.
 
     Args:
         sets: The instant to set; None to leave it.

@@ -20,7 +20,7 @@ MAX_LICENSES: Final = 10 * MAX_QUANTITY
 
 
 class ItemMapping(Protocol):
-    """What is issued for a product or a price of a shop; without a product nothing is."""
+    """The licenses that a product or a price of a shop issues; without a product it issues none."""
 
     @property
     def external_id(self) -> str:
@@ -70,7 +70,7 @@ class ItemMapping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the vendor chooses for a source."""
+    """The vendor's choices for a source."""
 
     grace: timedelta
     revokes_partial_refunds: bool = False
@@ -139,14 +139,14 @@ class DesiredLicense:
 
 
 class End(NamedTuple):
-    """When a subscription ends."""
+    """The end of a subscription."""
 
     at: datetime
     is_final: bool  # it was cancelled or has ended: no payment is awaited
 
 
 class AttentionKind(enum.StrEnum):
-    """Why a person has to look."""
+    """The kind of a question to a person."""
 
     UNMAPPED = "not mapped"  # map it
     LINES = "lines not known"  # fetch them, or issue by hand
@@ -166,7 +166,7 @@ class AttentionKind(enum.StrEnum):
 
 
 class Answer(enum.StrEnum):
-    """How a person has answered."""
+    """A person's answer to a question."""
 
     FOLLOW = "follow"  # of a change: do what the shop reports
     LEAVE = "leave"  # leave it as it is
@@ -186,11 +186,11 @@ ISSUABLE: Final = frozenset(
         AttentionKind.LATE,
     }
 )
-"""What a license that is issued by hand can settle: a customer may have none."""
+"""Questions that a license issued by hand can solve: a customer may have none."""
 
 
 class Attention(NamedTuple):
-    """What a person has to look at.
+    """A question about a sale that a person has to decide.
 
     Args:
         id: The same as long as the same is in question.
@@ -210,7 +210,7 @@ class Attention(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """What the shop's API knows and the facts do not.
+    """An object that the shop's API may know and the facts do not contain.
 
     Args:
         kind: ``lines`` or ``refunds`` of an order, ``customer``, ``payment`` (of which order) or
@@ -231,7 +231,7 @@ class Fetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """What follows from the facts of a contract."""
+    """The desired state of a contract, derived from its facts."""
 
     licenses: tuple[DesiredLicense, ...] = ()
     ends: Mapping[str, End] = field(

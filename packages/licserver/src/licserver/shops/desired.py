@@ -156,13 +156,13 @@ class _Derivation:
             return
         units = self._read_lines(order, order.lines)
         by_key = {unit.key: unit for unit in units}
-        left: list[Issued] = []
+        unmatched: list[Issued] = []
         for license_ in own:
             unit = None if license_.line_id is None else by_key.get(make_line_key(order, license_.line_id))
-            (left if unit is None else unit.issued).append(license_)
+            (unmatched if unit is None else unit.issued).append(license_)
         served = {place for place, unit in enumerate(units) if unit.issued or unit.key in self._keyed}
         lines = [Line(None, unit.ids, unit.sold, unit.quantity) for unit in units]
-        adoption = adopt(lines, served, left, self._find_product)
+        adoption = adopt(lines, served, unmatched, self._find_product)
         for place, of_line in adoption.taken.items():
             units[place].issued = of_line
         self._add_earlier(order, adoption.left)
@@ -180,10 +180,10 @@ class _Derivation:
             key = (
                 f"item:{escape(line.item_id)}" if line.item_id else make_line_key(order, line.id or line.sold)
             )
-            known = units.get(key)
-            if known is not None:
-                known.quantity = add_quantities(known, line)
-                known.refunded += order.count_refunded(line)
+            unit = units.get(key)
+            if unit is not None:
+                unit.quantity = add_quantities(unit, line)
+                unit.refunded += order.count_refunded(line)
                 continue
             # An item that an earlier order has sold is not sold again.
             units[key] = self._units.get(key) or Unit(
@@ -233,14 +233,14 @@ class _Derivation:
     def _match_items(self, subscription: SubscriptionFacts) -> None:
         """Match the items of a subscription with what its first orders have sold."""
         listing = subscription.find_items()
-        left = [unit for unit in self._units.values() if may_belong(unit, subscription)]
+        open_units = [unit for unit in self._units.values() if may_belong(unit, subscription)]
         if listing is None:
-            for unit in left:
+            for unit in open_units:
                 unit.subscription = subscription
             return
-        items = share_items(left, listing, subscription)
-        open_ = match_items(left, items, subscription, self._find_product)
-        for unit in left:
+        items = share_items(open_units, listing, subscription)
+        open_ = match_items(open_units, items, subscription, self._find_product)
+        for unit in open_units:
             if unit.is_item or is_assigned(unit, subscription):
                 unit.subscription, unit.quantity, unit.is_described = subscription, 0, True
                 unit.is_item = True
@@ -358,8 +358,8 @@ class _Derivation:
         if mapping is None:
             self._ask_to_map(unit)
         elif mapping.product is not None:
-            known = (unit.quantity, unit.ordered, mapping.quantity)
-            quantity = next((count for count in known if count is not None), None)
+            quantities = (unit.quantity, unit.ordered, mapping.quantity)
+            quantity = next((count for count in quantities if count is not None), None)
             if quantity is None:
                 self._ask_for_quantity(unit, order)
             elif quantity - taken_back > MAX_QUANTITY:
@@ -422,10 +422,14 @@ class _Derivation:
         order = sorted(current.issued, key=by_need)
         numbers = find_numbers(current.issued)
         bought, refusal = order[:quantity], self._find_refusal(unit)
-        left = max(quantity, unit.quantity or 0) - unit.taken_back
-        if left < quantity:  # the last ones were refunded, whatever is in use: that would change
+        still_paid = max(quantity, unit.quantity or 0) - unit.taken_back
+        if still_paid < quantity:  # the last ones were refunded, whatever is in use: that would change
             bought.sort(key=lambda license_: (numbers[license_.license_id], license_.license_id))
-        groups = ((refusal, bought[:left]), (refusal or REFUNDED, bought[left:]), (FEWER, order[quantity:]))
+        groups = (
+            (refusal, bought[:still_paid]),
+            (refusal or REFUNDED, bought[still_paid:]),
+            (FEWER, order[quantity:]),
+        )
         for revoked, licenses in groups:
             self._add_issued(unit, licenses, revoked, terms, numbers, is_same=current.is_same)
         missing = quantity - len(order)
@@ -522,19 +526,21 @@ class _Derivation:
         subscription = unit.subscription
         if subscription is not None:
             orders = orders.union(*(order.names for order in subscription.orders))
-        known = [
+        contacts = [
             contact
             for contact in self._contacts
             if orders & set(contact.orders)
             or (subscription is not None and subscription.id in contact.subscriptions)
         ]
-        email = next((contact.email for contact in known if contact.email), None)
+        email = next((contact.email for contact in contacts if contact.email), None)
         if email is None and is_new:
             customers = (
-                Fetch("customer", contact.customer_id, unit.about) for contact in known if contact.customer_id
+                Fetch("customer", contact.customer_id, unit.about)
+                for contact in contacts
+                if contact.customer_id
             )
             self._note(*list(customers)[:1])
-        return email, next((contact.language for contact in known if contact.language), None)
+        return email, next((contact.language for contact in contacts if contact.language), None)
 
     # --- what a person has to look at
 
@@ -558,10 +564,10 @@ class _Derivation:
             self._ask(f"lines:{unit.key}", AttentionKind.LINES, text, unit.about)
             return
         several = unit.quantity is not None and unit.quantity > 1
-        what = f"{unit.quantity} of {unit.name} are" if several else f"{unit.name} is"
+        subject = f"{unit.quantity} of {unit.name} are" if several else f"{unit.name} is"
         id_ = quote(unit.ids[0])
         text = (
-            f"{_name(unit.about)}: {what} not mapped; map it with `licserver source map SOURCE {id_} "
+            f"{_name(unit.about)}: {subject} not mapped; map it with `licserver source map SOURCE {id_} "
             "--product SLUG --go-on`"
         )
         self._ask(f"unmapped:{unit.key}:{unit.sold}", AttentionKind.UNMAPPED, text, unit.about, unit.ids)
@@ -590,8 +596,8 @@ class _Derivation:
 
     def _ask_for_lines(self, order: OrderFacts, *, has_some: bool = False) -> None:
         about = f"order:{order.id}"
-        what = "not all that was bought is" if has_some else "what was bought is not"
-        text = f"{_name(about)}: {what} in the report; give the source an API key, or issue by hand"
+        subject = "not all that was bought is" if has_some else "what was bought is not"
+        text = f"{_name(about)}: {subject} in the report; give the source an API key, or issue by hand"
         self._ask(f"lines:{order.id}", AttentionKind.LINES, text, about)
         self._fetch("lines", order)
 
@@ -714,13 +720,13 @@ class _Derivation:
         by_hand = next(filter(self._is_order_issued_by_hand, self._orders), None)
         return "" if by_hand is None else f"no license of order {by_hand.id}: one was issued by hand"
 
-    def _ask_for_purchase(self, what: str, about: str, *orders: OrderFacts) -> None:
+    def _ask_for_purchase(self, text_start: str, about: str, *orders: OrderFacts) -> None:
         lines = [line for order in orders if order.lines is not None for line in order.lines.lines]
         if lines and all(self._find_product(line) == "" for line in lines):
             return  # what issues no license anyway
-        text = f"{what}; use `licserver source sync`, or extend or issue its license by hand"
+        text = f"{text_start}; use `licserver source sync`, or extend or issue its license by hand"
         if not self._rules.has_api:
-            text = f"{what}; report the purchase, or extend or issue its license by hand"
+            text = f"{text_start}; report the purchase, or extend or issue its license by hand"
         self._ask(f"purchase:{about}", AttentionKind.SUBSCRIPTION, text, about)
 
 

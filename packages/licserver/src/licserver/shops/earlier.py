@@ -1,4 +1,4 @@
-"""What was stored of sales before facts were stored, as facts; a report of the shop takes their place."""
+"""Facts from what was stored of sales before facts were; a report of the shop takes their place."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from licserver.shops.facts import (
 )
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""When the shop reported what was stored without the instant of the report."""
+"""The instant of reports that were stored without theirs."""
 
 _PREFIX: Final = "earlier:"
 _REFUNDS: Final = (None, False, True)  # by what was stored: whether all was refunded

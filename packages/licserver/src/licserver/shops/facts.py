@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 
 class OrderState(enum.StrEnum):
-    """Whether an order is paid. Of two reports of the same instant, the later value here counts."""
+    """The state of an order's payment. Of two reports of the same instant, the later value here counts."""
 
     UNKNOWN = "unknown"  # a state of the vendor's own, which the rules of the source may translate
     PENDING = "pending"
@@ -27,7 +27,7 @@ class OrderState(enum.StrEnum):
 
 
 class OrderReason(enum.StrEnum):
-    """Why an order exists."""
+    """The reason of an order."""
 
     PURCHASE = "purchase"  # of a product, or the first order of a subscription
     RENEWAL = "renewal"  # of a subscription, for a further period: it sells nothing new
@@ -36,7 +36,7 @@ class OrderReason(enum.StrEnum):
 
 
 class RefundState(enum.StrEnum):
-    """How far a refund has come."""
+    """The state of a refund."""
 
     PENDING = "pending"  # it waits for approval
     MADE = "made"
@@ -44,7 +44,7 @@ class RefundState(enum.StrEnum):
 
 
 class DisputeState(enum.StrEnum):
-    """How far a dispute has come."""
+    """The state of a dispute."""
 
     INQUIRY = "inquiry"  # takes no money yet
     OPEN = "open"
@@ -54,7 +54,7 @@ class DisputeState(enum.StrEnum):
 
 
 class SubscriptionState(enum.StrEnum):
-    """How a subscription goes on."""
+    """The state of a subscription."""
 
     UNKNOWN = "unknown"
     PENDING = "pending"  # its first payment is not made
@@ -137,7 +137,7 @@ class Lines:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """What it belongs to."""
+        """The objects that it belongs to."""
         return _links(
             (self.order_id,) if self.order_id else (),
             (self.subscription_id,) if self.subscription_id else (),
@@ -145,7 +145,7 @@ class Lines:
 
 
 class RefundedLine(NamedTuple):
-    """What a refund takes back of a line.
+    """A part of a line that a refund takes back.
 
     Args:
         name: The id of the line, or what it has sold if the shop has no ids of lines.
@@ -263,13 +263,13 @@ def _links(orders: tuple[str, ...] = (), subscriptions: tuple[str, ...] = ()) ->
     return (*(f"order:{id_}" for id_ in orders), *(f"subscription:{id_}" for id_ in subscriptions))
 
 
-def is_newer(known: Fact, new: Fact) -> bool:
+def is_newer(stored: Fact, new: Fact) -> bool:
     """Return whether a report of the same object is to replace the known one.
 
     Of two reports of the same instant the later state counts, then the one with more refunded: shops count
     instants by the second. Otherwise their content decides.
     """
-    return _rank(known) < _rank(new)
+    return _rank(stored) < _rank(new)
 
 
 def newest(first: Fact, second: Fact) -> Fact:

@@ -124,7 +124,7 @@ class _Subscription(ShopObject):
 
 
 _DAYS: Final = {"monthly": 31, "quarterly": 92, "biannually": 184, "yearly": 366, "every_two_years": 731}
-"""How long a period is at most."""
+"""The longest period."""
 
 _PERIODS: Final = {
     "monthly": "1m",

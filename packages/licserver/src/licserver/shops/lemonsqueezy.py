@@ -264,10 +264,10 @@ def _find_type(event: _Event) -> str:
 
 
 _KNOWN: Final = {
-    *(f"order_{what}" for what in ("created", "refunded")),
+    *(f"order_{action}" for action in ("created", "refunded")),
     *(
-        f"subscription_{what}"
-        for what in (
+        f"subscription_{action}"
+        for action in (
             *("created", "updated", "cancelled", "resumed", "expired", "paused", "unpaused"),
             *("payment_success", "payment_failed", "payment_recovered", "payment_refunded"),
         )

@@ -36,7 +36,7 @@ UNPAID: Final = {
 
 
 class Share(enum.IntEnum):
-    """How much of an order was refunded."""
+    """The share of an order that was refunded."""
 
     NONE = 0
     PART = 1
@@ -127,8 +127,8 @@ class OrderFacts:
         """Return whether a refund names lines, all of which are known with their quantities."""
         lines = () if self.lines is None else self.lines.lines
         counted = [line for line in lines if line.quantity is not None]
-        known = {name for line in counted for name in (line.id or line.sold, *line.names)}
-        return bool(refund.lines) and all(part.name in known for part in refund.lines)
+        line_names = {name for line in counted for name in (line.id or line.sold, *line.names)}
+        return bool(refund.lines) and all(part.name in line_names for part in refund.lines)
 
     def are_all_lines_refunded(self) -> bool:
         """Return whether refunds name all that was bought; shipping may not have been refunded."""
@@ -218,12 +218,14 @@ class OrderFacts:
 
 def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[OrderFacts]:
     """Return the orders that facts are about; of those in `order_ids` nothing may be known."""
-    known = [fact for fact in facts if not isinstance(fact, Subscription)]  # it names different orders
-    sold = {fact.id for fact in known if isinstance(fact, Order) and fact.reason is OrderReason.PURCHASE}
+    order_facts = [fact for fact in facts if not isinstance(fact, Subscription)]  # it names different orders
+    sold = {
+        fact.id for fact in order_facts if isinstance(fact, Order) and fact.reason is OrderReason.PURCHASE
+    }
     groups: dict[str, OrderFacts] = {id_: OrderFacts({id_}) for id_ in order_ids}
-    for fact in known:
+    for fact in order_facts:
         _join(groups, _names_of(fact, sold))
-    for fact in known:
+    for fact in order_facts:
         names = _names_of(fact, sold)
         if names:
             _add(groups[names[0]], fact)

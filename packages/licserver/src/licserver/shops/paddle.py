@@ -296,8 +296,8 @@ TYPES: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
     "adjustment.created": _read_adjustment,
     "adjustment.updated": _read_adjustment,
     **{
-        f"subscription.{what}": _read_subscription
-        for what in ("created", "activated", "trialing", "updated", "past_due", "paused", "resumed")
+        f"subscription.{action}": _read_subscription
+        for action in ("created", "activated", "trialing", "updated", "past_due", "paused", "resumed")
     },
     "subscription.canceled": _read_end,
 }

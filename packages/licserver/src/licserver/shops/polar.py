@@ -41,7 +41,7 @@ from licserver.shops.signatures import encode_keys
 
 HEADER: Final = standard.HEADER
 PREFIXES: Final = ("polar_whs_", "whsec_")
-"""Of secrets that Polar makes; those of before 2025 are a text that the vendor has chosen."""
+"""Prefixes of secrets that Polar makes; before 2025 the vendor chose the text."""
 
 
 def verify(
@@ -96,7 +96,7 @@ class _Subscription(_Sold):
 
     @property
     def period(self) -> str | None:
-        """What each payment pays for."""
+        """The period that each payment pays."""
         return format_period(self.interval, self.interval_count)
 
 
@@ -220,10 +220,10 @@ _READERS: Final[Mapping[str, Callable[[datetime, dict[str, Any]], list[Fact]]]] 
     "refund": _read_refund,
 }
 _KNOWN: Final = {
-    *(f"order.{what}" for what in ("created", "updated", "paid", "refunded")),
+    *(f"order.{action}" for action in ("created", "updated", "paid", "refunded")),
     *(
-        f"subscription.{what}"
-        for what in (
+        f"subscription.{action}"
+        for action in (
             *("created", "active", "updated", "canceled", "uncanceled", "past_due", "revoked", "cycled"),
         )
     ),

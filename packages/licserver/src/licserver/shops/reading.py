@@ -1,4 +1,4 @@
-"""What the modules of shops share: types of fields, and what a delivery contains once it is read."""
+"""Shared by the modules of shops: types of fields, and the content of a delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -68,7 +68,7 @@ UNKNOWN_TYPE: Final = "this type changes no license"
 
 
 Reading = Sequence[Fact] | str
-"""What a reader makes of a delivery: facts, or why there are none."""
+"""The result of a reader: facts, or why there are none."""
 
 
 class UnreadableDeliveryError(Exception):
@@ -111,7 +111,7 @@ def read_if_possible(read: Callable[[], Reading]) -> Reading:
 
 
 class ReadOptions(NamedTuple):
-    """What the vendor has chosen about the reading of a source.
+    """The vendor's choices for the reading of a source.
 
     Args:
         renewal_field: The meta field by which an order names the subscription that it renews, for shops
@@ -122,7 +122,7 @@ class ReadOptions(NamedTuple):
 
 
 class Shop(Protocol):
-    """What the module of each shop has."""
+    """The interface of a shop's module."""
 
     @property
     def HEADER(self) -> str:  # noqa: N802 - a constant

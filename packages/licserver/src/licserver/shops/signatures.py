@@ -1,4 +1,4 @@
-"""What the signatures of all shops have in common."""
+"""Shared by the signatures of all shops."""
 
 import base64
 import binascii

@@ -302,7 +302,7 @@ def _misspelled(name: str, meant: str) -> UnreadableDeliveryError:
 
 def _find_like(name: str, names: Iterable[str]) -> str | None:
     """Return the name that another one is like, in any spelling of its words."""
-    plain = {_plain(known): known for known in names}
+    plain = {_plain(candidate): candidate for candidate in names}
     like = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=_LIKENESS)
     return plain[like[0]] if like else None
 
@@ -392,7 +392,7 @@ def _read_unknown(delivery: str | None, type_: str) -> Delivery:
     subject = _find_like(named, _SUBJECTS)
     if subject is None:
         return Delivery.of(delivery, type_, f"the type must be one of {', '.join(TYPES)}")
-    events = [known.partition(".")[2] for known in TYPES if known.startswith(f"{subject}.")]
+    events = [type_name.partition(".")[2] for type_name in TYPES if type_name.startswith(f"{subject}.")]
     meant = _find_like(event, events)
     hint = f"use one of {', '.join(TYPES)}" if meant is None else f"did you mean {subject}.{meant}?"
     raise UnreadableDeliveryError(f"type: there is no {type_}; {hint}")

@@ -507,14 +507,14 @@ _READERS: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
     "invoice_payment.paid": _read_invoice_payment,
     "charge.refunded": _read_charge,
     "charge.refund.updated": _read_refund,
-    **{f"refund.{what}": _read_refund for what in ("created", "updated", "failed")},
+    **{f"refund.{action}": _read_refund for action in ("created", "updated", "failed")},
     **{
-        f"charge.dispute.{what}": _read_dispute
-        for what in ("created", "updated", "closed", "funds_withdrawn", "funds_reinstated")
+        f"charge.dispute.{action}": _read_dispute
+        for action in ("created", "updated", "closed", "funds_withdrawn", "funds_reinstated")
     },
     **{
-        f"customer.subscription.{what}": _read_subscription
-        for what in ("created", "updated", "paused", "resumed", "pending_update_applied")
+        f"customer.subscription.{action}": _read_subscription
+        for action in ("created", "updated", "paused", "resumed", "pending_update_applied")
     },
     "customer.subscription.deleted": _read_end,
 }

@@ -29,7 +29,7 @@ class _Period(NamedTuple):
 
 
 class Course(NamedTuple):
-    """How a subscription goes on.
+    """The course of a subscription.
 
     Args:
         end: When it ends; None if that is not known.
@@ -60,7 +60,7 @@ class SubscriptionFacts:
 
     def find_items(self) -> Lines | None:
         """Return what it consists of, as the newest report has it; None if no report does."""
-        known = [self.items] if self.items is not None and self.items.is_complete else []
+        listings = [self.items] if self.items is not None and self.items.is_complete else []
         for order_facts in reversed(self.orders):
             lines, order = order_facts.lines, order_facts.order
             if lines is None or order is None or not lines.is_complete:
@@ -68,13 +68,13 @@ class SubscriptionFacts:
             of_items = tuple(line for line in lines.lines if line.item_id is not None)
             if of_items:
                 items = [line._replace(id=line.item_id) for line in of_items]
-                known.append(_at(lines, items))
+                listings.append(_at(lines, items))
             elif order.reason is OrderReason.RENEWAL and lines.lines:
-                known.append(_at(lines, list(lines.lines)))
-        if not known:
+                listings.append(_at(lines, list(lines.lines)))
+        if not listings:
             return None
         # Of the same instant its own report counts, and then that of its latest order.
-        return max(known, key=lambda listing: listing.as_of or listing.reported_at)
+        return max(listings, key=lambda listing: listing.as_of or listing.reported_at)
 
     def find_course(self, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]) -> Course:
         """Return when it ends, and whether it holds.
@@ -109,8 +109,8 @@ class SubscriptionFacts:
         reported = self._find_reported(held, refused)
         end = self._find_end([*lasting, *reported], revived_at, rules)
         is_refused = bool(refused) and not (held or reported)
-        known = [period.starts_at for period in (*held, *reported) if period.ends_at is not None]
-        has_unknown = any(not known or period.starts_at > max(known) for period in unknown)
+        starts = [period.starts_at for period in (*held, *reported) if period.ends_at is not None]
+        has_unknown = any(not starts or period.starts_at > max(starts) for period in unknown)
         is_revived = self.report is not None and any(at > self.report.reported_at for at in revived_at)
         refusal = max(refused, key=_by_start)[1] if is_refused else None
         return Course(end, refusal, has_unknown, () if is_revived else tuple(late))
@@ -200,16 +200,16 @@ def _covers(refused: _Period, reported: _Period, held: Sequence[_Period]) -> boo
 
 
 def _find_newest(periods: Sequence[_Period]) -> _Period | None:
-    known = [period for period in periods if period.ends_at is not None] or list(periods)
-    if not known:
+    ending = [period for period in periods if period.ends_at is not None] or list(periods)
+    if not ending:
         return None
     newest = max(
-        known, key=lambda period: (period.starts_at, period.as_of, period.ends_at or period.starts_at)
+        ending, key=lambda period: (period.starts_at, period.as_of, period.ends_at or period.starts_at)
     )
     end = newest.ends_at
     if end is None:
         return newest
-    counted = [period.ends_at for period in known if period.is_counted and period.ends_at is not None]
+    counted = [period.ends_at for period in ending if period.is_counted and period.ends_at is not None]
     return newest._replace(ends_at=max([end, *(end_ for end_ in counted if abs(end_ - end) < SAME)]))
 
 

@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """What was bought, for a sentence."""
+        """Its name, for a sentence."""
         return " or ".join(self.ids) or "what has no id"
 
 
@@ -110,17 +110,17 @@ def find_sale(unit: Unit) -> OrderFacts | None:
     return unit.order if is_sale else None
 
 
-def share_items(left: list[Unit], listing: Lines, subscription: SubscriptionFacts) -> list[Line]:
+def share_items(units: list[Unit], listing: Lines, subscription: SubscriptionFacts) -> list[Line]:
     """Let several purchases of what became one item keep their licenses; return the items for the first ones.
 
     Together those of before the listing are as many as the item has, and later ones are more. All but the
-    first purchase are removed from `left`.
+    first purchase are removed from `units`.
     """
     at, items = listing.as_of or listing.reported_at, list[Line]()
     for item in listing.lines:
         sales = [
             (unit, order)
-            for unit in left
+            for unit in units
             if (order := find_sale(unit)) is not None
             and unit.quantity is not None
             and (len(listing.lines) == 1 or unit.sold == item.sold)
@@ -130,7 +130,7 @@ def share_items(left: list[Unit], listing: Lines, subscription: SubscriptionFact
             continue
         first, missing = sales[0][0], item.quantity - (sales[0][0].quantity or 0)
         for unit, order in sales[1:]:
-            left.remove(unit)
+            units.remove(unit)
             paid_at = order.find_paid_at()
             if paid_at is not None and paid_at > at:
                 unit.subscription = subscription
@@ -143,32 +143,32 @@ def share_items(left: list[Unit], listing: Lines, subscription: SubscriptionFact
 
 
 def match_items(
-    left: list[Unit],
+    units: list[Unit],
     items: Sequence[Line],
     subscription: SubscriptionFacts,
     find_product: Callable[[Line], str | None],
 ) -> list[Line]:
-    """Assign items to units, which are removed from `left`; return the items without a unit."""
+    """Assign items to units, which are removed from `units`; return the items without a unit."""
 
     def has_product(unit: Unit, item: Line) -> bool:
         return unit.is_valid and unit.issued[-1].product == find_product(item)
 
-    open_, is_alone = _merge(items), len(left) == 1
+    open_, is_alone = _merge(items), len(units) == 1
     # An item keeps a key that is valid, rather than revive a key that was removed before.
-    left.sort(key=lambda unit: not unit.is_valid)
-    kept = (_has_id, _if_kept(_is_current), _if_kept(_is_sold), has_product)
-    for matches in (*kept, _is_current, _is_sold, _shares_id):
+    units.sort(key=lambda unit: not unit.is_valid)
+    first_rules = (_has_id, _if_kept(_is_current), _if_kept(_is_sold), has_product)
+    for matches in (*first_rules, _is_current, _is_sold, _shares_id):
         for item in list(open_):
-            unit = next((candidate for candidate in left if matches(candidate, item)), None)
+            unit = next((candidate for candidate in units if matches(candidate, item)), None)
             if unit is not None:
-                left.remove(unit)
+                units.remove(unit)
                 open_.remove(item)
                 assign_item(unit, item, subscription)
     # Another plan, where items have no ids or new ids: an item is missing, and an item was added.
-    known = [unit for unit in left if is_assigned(unit, subscription)]
-    known += [unit for unit in left if unit not in known and _is_sale(unit, is_alone=is_alone)]
-    for unit, item in zip(known, list(open_), strict=False):
-        left.remove(unit)
+    remaining = [unit for unit in units if is_assigned(unit, subscription)]
+    remaining += [unit for unit in units if unit not in remaining and _is_sale(unit, is_alone=is_alone)]
+    for unit, item in zip(remaining, list(open_), strict=False):
+        units.remove(unit)
         open_.remove(item)
         assign_item(unit, item, subscription)
     return open_
@@ -183,9 +183,11 @@ def _merge(items: Sequence[Line]) -> list[Line]:
     for place, item in enumerate(items):
         unknown = f"{place}" if item.sold is None else f"sold:{item.sold}"
         name = unknown if item.id is None else f"id:{item.id}"
-        known = merged.get(name)
-        is_part = known is not None and known.sold == item.sold
-        merged[name] = item._replace(quantity=add_quantities(known, item)) if known and is_part else item
+        merged_item = merged.get(name)
+        is_part = merged_item is not None and merged_item.sold == item.sold
+        merged[name] = (
+            item._replace(quantity=add_quantities(merged_item, item)) if merged_item and is_part else item
+        )
     return list(merged.values())
 
 

@@ -180,12 +180,12 @@ class _Subscription(ShopObject):
 
     @property
     def period(self) -> str | None:
-        """What each payment pays for."""
+        """The period that each payment pays."""
         return format_period(self.billing_period, self.billing_interval)
 
 
-_ORDERS: Final = {f"order.{what}" for what in ("created", "updated", "restored")}
-_SUBSCRIPTIONS: Final = {f"subscription.{what}" for what in ("created", "updated", "switched")}
+_ORDERS: Final = {f"order.{action}" for action in ("created", "updated", "restored")}
+_SUBSCRIPTIONS: Final = {f"subscription.{action}" for action in ("created", "updated", "switched")}
 
 
 class _Resource(ShopObject):

@@ -549,14 +549,14 @@ class SaleRepository(Repository):
         return problem.id, bool(again)
 
     def close_problems(
-        self, source: str, objects: Collection[str], kept: Collection[int], now: datetime
+        self, source: str, objects: Collection[str], open_ids: Collection[int], now: datetime
     ) -> int:
         """Close the open problems of objects but some."""
         columns = sale_problems.c
         of_them = (
             (columns.source == source) & columns.object.in_(sorted(objects)) & columns.closed_at.is_(None)
         )
-        statement = update(sale_problems).where(of_them, columns.id.not_in(sorted(kept)))
+        statement = update(sale_problems).where(of_them, columns.id.not_in(sorted(open_ids)))
         return self._execute(statement.values(closed_at=now))
 
     def change_problem(self, problem_id: int, **values: Any) -> None:

@@ -35,7 +35,7 @@ class LargeContractError(Exception):
 
 
 class Contract(NamedTuple):
-    """What is known of what belongs together, and what follows from it."""
+    """The stored objects that belong together, and the desired state that follows from them."""
 
     objects: set[str]
     sold: dict[bytes, SoldLicense]
@@ -71,8 +71,8 @@ def load_contract(
     repositories: Repositories,
     source: Source,
     objects: Iterable[str],
-    known: Mapping[tuple[str, str], FactRow],
-    most: int | None = None,
+    stored_rows: Mapping[tuple[str, str], FactRow],
+    limit: int | None = None,
 ) -> Contract:
     """Load what belongs together with some objects, and derive what should exist.
 
@@ -80,14 +80,14 @@ def load_contract(
         repositories: Of the transaction.
         source: The source.
         objects: Some of the contract's, as `kind:id`.
-        known: Facts that need not be read again, by kind and id.
-        most: How many licenses it may have.
+        stored_rows: Facts that need not be read again, by kind and id.
+        limit: How many licenses it may have.
 
     Raises:
         LargeContractError: It has more.
     """
     name, sales, rules = source.name, repositories.sales, make_rules(source)
-    rows, all_objects = sales.load_contract(name, set(objects), known)
+    rows, all_objects = sales.load_contract(name, set(objects), stored_rows)
     facts = [*map(load_fact_row, rows)]
     orders, subscriptions = split_objects(all_objects)
     before = sales.find_earlier_orders(name, orders, subscriptions)
@@ -98,8 +98,8 @@ def load_contract(
     ends = {subscription.subscription_id: subscription for subscription in stored}
     facts += find_earlier(facts, before, ends.values())
     named = orders | (subscriptions if ROWS[source.kind].names_by_subscription else set())
-    rows_sold = sales.list_sold(name, all_objects, named, None if most is None else most + 1)
-    if most is not None and len(rows_sold) > most:
+    rows_sold = sales.list_sold(name, all_objects, named, None if limit is None else limit + 1)
+    if limit is not None and len(rows_sold) > limit:
         raise LargeContractError
     sold = {sale.license_id: sale for sale in rows_sold}
     by_hand = sales.list_subscribed(subscriptions, sold) if subscriptions else []

@@ -1,4 +1,4 @@
-"""What is to be done for a contract of many licenses, found beside the transactions that do it.
+"""The work for a contract of many licenses, found beside the transactions that do it.
 
 To load 10,000 licenses takes a second, in which a transaction would let nobody else write.
 """
@@ -13,7 +13,7 @@ from licserver.shops.contract import DesiredLicense
 
 
 class Basis(NamedTuple):
-    """What a plan is made of; a plan counts while it is the same."""
+    """The data from which a plan was made; a plan counts while they are the same."""
 
     source: Source
     facts: Sequence[FactRow]

@@ -64,8 +64,8 @@ class ProblemService(Service):
         """
         kind, _, id_ = problem.object.partition(":")
         email, language = self._find_customer(problem)
-        known = {"customer_email": email, "customer_language": language}
-        terms: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+        customer = {"customer_email": email, "customer_language": language}
+        terms: dict[str, Any] = {name: value for name, value in customer.items() if value is not None}
         if problem.object != UNREADABLE:
             terms["note"] = f"{kind.capitalize()} {id_} ({problem.source})"
         if kind == "subscription":
@@ -99,8 +99,8 @@ class ProblemService(Service):
             for line in fact.lines
             if ids.intersection(line.external_ids)
         ]
-        known = [quantity for quantity in quantities if quantity is not None]
-        return sum(known) if known and len(known) == len(quantities) else None
+        reported = [quantity for quantity in quantities if quantity is not None]
+        return sum(reported) if reported and len(reported) == len(quantities) else None
 
     def _find_mapping(self, problem: Problem) -> SourceMapping | None:
         """Return the mapping of a problem's purchase, if the mapping issues licenses."""
@@ -113,10 +113,10 @@ class ProblemService(Service):
         rows, _ = self._context.repositories.sales.load_contract(problem.source, [problem.object])
         contacts = [load_fact(row.content, row.customer_email) for row in rows if row.kind == CONTACT]
         latest = sorted(contacts, key=lambda fact: (fact.reported_at, fact.id), reverse=True)
-        known = [fact for fact in latest if isinstance(fact, Contact)]
+        contact_facts = [fact for fact in latest if isinstance(fact, Contact)]
         return (
-            next((contact.email for contact in known if contact.email), None),
-            next((contact.language for contact in known if contact.language), None),
+            next((contact.email for contact in contact_facts if contact.email), None),
+            next((contact.language for contact in contact_facts if contact.language), None),
         )
 
     def update(
@@ -124,14 +124,14 @@ class ProblemService(Service):
         source: str,
         objects: Collection[str],
         attentions: Sequence[Attention],
-        known: Sequence[Problem],
+        stored: Sequence[Problem],
     ) -> list[str]:
         """Store the problems of a contract, and close those that are solved; return the messages.
 
-        Call it in the transaction of the change; `known` are the stored problems.
+        Call it in the transaction of the change; `stored` are its problems so far.
         """
         sales, now = self._context.repositories.sales, self._context.now()
-        kept = list[int]()
+        open_ids = list[int]()
         for attention in attentions:
             values = {
                 "message": to_line(attention.text),
@@ -140,12 +140,12 @@ class ProblemService(Service):
                 "answers": " ".join(attention.answers),
             }
             id_, is_new = sales.put_problem(source, attention.about, attention.id[:MAX_NAME], now, **values)
-            kept.append(id_)
+            open_ids.append(id_)
             if is_new:
                 data = {"source": source, "object": attention.about, "problem": attention.kind.value}
                 self._context.add_events(EventType.SALE_NEEDS_ATTENTION, data)
-        if any(attention.closed_at is None and attention.id not in kept for attention in known):
-            sales.close_problems(source, objects, kept, now)
+        if any(problem.closed_at is None and problem.id not in open_ids for problem in stored):
+            sales.close_problems(source, objects, open_ids, now)
         return [to_line(attention.text) for attention in attentions]
 
     def update_unreadable(self, source: str) -> None:

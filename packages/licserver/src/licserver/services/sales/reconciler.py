@@ -55,7 +55,7 @@ _TERMS_COST: Final = 5  # it is written for each license by itself
 
 
 class Report:
-    """What was done for a delivery, in one transaction after the other."""
+    """The report of the work for a delivery, in one transaction after the other."""
 
     def __init__(self) -> None:
         self._issued = Counter[str]()
@@ -86,7 +86,7 @@ class Report:
 
 
 class _Comparison(NamedTuple):
-    """How a license differs from what it should be."""
+    """The difference between a license and its desired state."""
 
     is_linked: bool  # to its subscription, from now on
     change: Change
@@ -128,8 +128,8 @@ class SaleReconciler:
         """Store facts that are newer than what is stored of the same objects."""
         newest = dict[tuple[str, str], Fact]()
         for fact in facts:
-            known = newest.get(key_of(fact))
-            newest[key_of(fact)] = fact if known is None or is_newer(known, fact) else known
+            earlier = newest.get(key_of(fact))
+            newest[key_of(fact)] = fact if earlier is None or is_newer(earlier, fact) else earlier
         self._rows |= {(row.kind, row.id): row for row in self._sales.find_facts(self._source.name, newest)}
         new = [
             (make_fact_row(fact), links_of(fact))
@@ -196,8 +196,8 @@ class SaleReconciler:
         """Return what is not known of a contract, and the shop's API may know."""
         return self._load(objects).result.fetches
 
-    def _load(self, objects: Iterable[str], most: int | None = None) -> Contract:
-        return load_contract(self._tx.repositories, self._source, objects, self._rows, most)
+    def _load(self, objects: Iterable[str], limit: int | None = None) -> Contract:
+        return load_contract(self._tx.repositories, self._source, objects, self._rows, limit)
 
     def _issue(
         self, missing: Sequence[DesiredLicense], contract: Contract, *, is_mail_due: bool
@@ -246,9 +246,9 @@ class SaleReconciler:
         Return False if some are left.
         """
         changes = _Changes(defaultdict(list), defaultdict(list), {})
-        left, count = CHANGE_BATCH, 0
-        while count < len(licenses) and left > 0:
-            left -= self._change(licenses[count], contract, changes)
+        budget, count = CHANGE_BATCH, 0
+        while count < len(licenses) and budget > 0:
+            budget -= self._change(licenses[count], contract, changes)
             count += 1
         del licenses[:count]
         for reason, ids in changes.revoke.items():
@@ -315,12 +315,12 @@ class SaleReconciler:
     def _end_subscriptions(self, contract: Contract) -> None:
         """Let the licenses of subscriptions end with them, also those that a person has issued for one."""
         for id_, end in sorted(contract.result.ends.items()):
-            known = contract.subscriptions.get(id_)
+            stored_row = contract.subscriptions.get(id_)
             linked = self._tx.repositories.subscriptions.find(id_)
             actual = None if linked is None else linked.ended_at
             before, is_applied = (
-                None if known is None else known.applied_end,
-                known is not None and known.is_applied,
+                None if stored_row is None else stored_row.applied_end,
+                stored_row is not None and stored_row.is_applied,
             )
             change = find_end(end.at, actual, before, is_applied=is_applied and linked is not None)
             if change.sets is not None:
@@ -328,12 +328,12 @@ class SaleReconciler:
                     self._report.add(_describe_end(end, change.sets, self._tx.now()))
             elif change.kept:
                 self._report.add("the end of the subscription was changed by hand, and stays")
-            row = (known or SubscriptionRow(id_))._replace(
+            row = (stored_row or SubscriptionRow(id_))._replace(
                 cancels_at=end.at if end.is_final else None,
                 applied_end=end.at if linked is not None else before,
                 is_applied=is_applied or linked is not None,
             )
-            if row != known:
+            if row != stored_row:
                 self._sales.put_subscription(self._source.name, row)
 
     def _is_endless(self, attention: Attention) -> bool:

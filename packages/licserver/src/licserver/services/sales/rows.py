@@ -109,14 +109,14 @@ def find_earlier(
         values = row._asdict()
         id_ = values.pop("subscription_id")
         earlier_facts += earlier.read_subscription(id_, **{name: values[name] for name in _EARLIER_FIELDS})
-    known = {key_of(fact) for fact in facts}
+    keys = {key_of(fact) for fact in facts}
     reported = {
         (type(fact), link) for fact in facts if isinstance(fact, Refund | Dispute) for link in links_of(fact)
     }
     return [
         fact
         for fact in earlier_facts
-        if key_of(fact) not in known and not any((type(fact), link) in reported for link in links_of(fact))
+        if key_of(fact) not in keys and not any((type(fact), link) in reported for link in links_of(fact))
     ]
 
 
