@@ -13,6 +13,9 @@ from hypothesis import settings
 
 from harness.sampling import mark_beyond_samples
 
+# No test may touch the keyring of the user that runs it; one that is made for a test counts when it is set.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+
 # No test of ours is about how long an example takes, and a busy machine stands still for longer than 200 ms.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

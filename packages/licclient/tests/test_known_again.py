@@ -12,6 +12,7 @@ from licclient._core import activations, installation
 from licclient.errors import LicenseRefusedError, StateUnreadableError
 from licclient.testing import LicenseService
 
+KEY = "CP-ABC123-DEF456-GHI789-JKL012-MNO345"
 MACHINE = "4f8a1c0e"
 
 
@@ -60,14 +61,33 @@ def test_an_app_that_was_installed_again_takes_no_second_slot(app, use_keyring, 
     assert app().require().source is Source.CACHE
 
 
-async def test_the_asynchronous_client_is_known_again(app, use_keyring, license_service, tmp_path):
-    """As the synchronous one, whatever product of the vendor it is: they share one id."""
+async def test_the_asynchronous_client_is_known_again(app, use_keyring, license_service):
+    """As the synchronous one."""
     use_keyring(Keyring())
     app().activate(app.key)
     shutil.rmtree(app.folder)
-    async with license_service.async_client(product="Notes", slug="n", storage=tmp_path / "new") as client:
+    async with license_service.async_client(product="Notes", storage=app.folder) as client:
         await client.activate(app.key)
     assert len(set(_domains(license_service))) == 1
+
+
+def test_another_folder_is_another_installation(app, use_keyring):
+    """As before: of a portable app, for example, which is there twice."""
+    use_keyring(Keyring())
+    app().activate(app.key)
+    with pytest.raises(LicenseRefusedError):
+        app("other").activate(app.key)
+
+
+def test_all_products_of_a_vendor_are_known_again(service, computer, use_keyring, monkeypatch, tmp_path):
+    """In the platform's folder they share one id, and so they do in the keyring."""
+    use_keyring(Keyring())
+    monkeypatch.setattr("platformdirs.user_state_path", lambda *_, **__: tmp_path / "platform")
+    for product in ("Notes", "Paint"):
+        service.grants(product=product)
+        LicenseClient(service.url, product=product).activate(KEY)
+        shutil.rmtree(tmp_path / "platform")
+    assert len({request.json["domain"] for request in service.requests}) == 1
 
 
 @pytest.mark.parametrize(

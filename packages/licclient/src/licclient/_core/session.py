@@ -20,7 +20,7 @@ from licclient._core.policy import FAILED_FOR
 from licclient._core.records import Document, Put, Storage, record_name
 from licclient._core.requests import Call, path_of, tidy_key
 from licclient._core.runners import Flow, Wait, send_with_retries
-from licclient._core.storage import CallLock
+from licclient._core.storage import CallLock, StateFolder
 from licclient._core.successes import Subject, Successes
 from licclient.errors import (
     InvalidRequestError,
@@ -279,8 +279,19 @@ class Session:
         checks = None if slug is None else check_name(self, key, slug)
         self.activations.remember(key, domain, self.successes.subject(key, domain).name, checks)
         activation = self.activations.find()
-        if self.settings.domain is None and activation is not None and activation.key is None:
-            installation_module.store_id(self.installation, domain)  # beside the key
+        account = self.keyring_account()
+        if account is not None and activation is not None and activation.key is None:
+            installation_module.store_id(account, domain)  # beside the key
+
+    def keyring_account(self) -> str | None:
+        """Return the keyring's account for the id of this installation, one for each chosen folder (D-326).
+
+        None if the app passes a domain, or a storage of its own, which keeps everything by itself (D-180).
+        """
+        if self.settings.domain is not None or not isinstance(self.storage, StateFolder):
+            return None
+        root = self.storage.root()
+        return None if root is None else record_name("installation", self.settings.server, root)
 
 
 def wait_for(lock: CallLock) -> Flow[None]:
@@ -290,13 +301,10 @@ def wait_for(lock: CallLock) -> Flow[None]:
 
 
 def _restore_installation(session: Session) -> str:
-    """Write the id of this installation from a copy, or make a new one, and return it.
-
-    An app's own storage keeps everything by itself (D-180).
-    """
+    """Write the id of this installation from a copy, or make a new one, and return it."""
     restored = _read_id(session.storage.load(session.installation_copy))
-    if not restored and session.storage.folder() is not None:
-        restored = installation_module.fetch_id(session.installation) or ""
+    if not restored and (account := session.keyring_account()) is not None:
+        restored = installation_module.fetch_id(account) or ""
     document = {"id": restored or random_name()}
     installation_id = _read_id(
         session.storage.change(

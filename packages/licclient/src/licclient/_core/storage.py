@@ -206,7 +206,7 @@ class StateFolder:
 
     def folder(self) -> "Path | None":
         """Return the app's folder; None when there is no place for it."""
-        root = self._root()
+        root = self.root()
         return None if root is None else pathlib.Path(root, self._places.app)
 
     def files(self) -> "list[Path]":
@@ -220,7 +220,8 @@ class StateFolder:
         files.update(pathlib.Path(path) for path in shared if look_at(pathlib.Path(path)) is not None)
         return sorted(files)
 
-    def _root(self) -> str | None:
+    def root(self) -> str | None:
+        """Return the folder that the app has chosen, or else the platform's; None when there is none."""
         if self._folder is None:
             with suppress(OSError, RuntimeError):  # such as: no home folder
                 self._folder = str(platformdirs.user_state_path("licclient", appauthor=False))
@@ -228,7 +229,7 @@ class StateFolder:
 
     def _path(self, name: str) -> str | None:
         path = self._paths.get(name)
-        if path is None and (root := self._root()) is not None:
+        if path is None and (root := self.root()) is not None:
             folder = self._places.elsewhere.get(name, self._places.app)
             path = self._paths[name] = os.path.join(root, folder, f"{name}.state")  # noqa: PTH118 - a text
         return path
@@ -252,7 +253,7 @@ class StateFolder:
 
     def _shared_path(self, name: str) -> "Path | None":
         """Return where earlier versions kept a record, in one folder for all apps."""
-        root = self._root()
+        root = self.root()
         return None if root is None else pathlib.Path(root, f"{name}.state")
 
     @contextmanager
