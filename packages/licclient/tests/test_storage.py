@@ -166,7 +166,7 @@ def test_without_a_folder_the_log_says_so(monkeypatch, caplog):
     """No home folder: the same warning, without a path."""
     monkeypatch.setattr(_storage, "MOST_IN_MEMORY", 4)
     state = StateFolder(None)
-    monkeypatch.setattr(state, "_root", lambda: None)
+    monkeypatch.setattr(state, "root", lambda: None)
     state.change("activation-1", lambda _: {"a": 1})
     for number in range(20):
         assert state.load(f"other-{number}") is None
