@@ -49,7 +49,7 @@ def test_each_column_of_time_has_a_rule() -> None:
     """A new column fails here until `repositories.instants` says what it is for."""
     assert sorted(RULES) == COLUMNS
     assert all(isinstance(find_column(name).type, sa.Integer | sa.BigInteger) for name in COUNTED)
-    assert all(rule.most for rule in RULES.values() if rule.use in {Purpose.END, Purpose.DUE})
+    assert all(rule.limit for rule in RULES.values() if rule.use in {Purpose.END, Purpose.DUE})
 
 
 FILLED: dict[str, Any] = {
@@ -113,7 +113,7 @@ def test_pg_cron_105_what_a_clock_ahead_has_stored_does_not_stand_still(world: W
     with world.services.database.writing() as connection:
         add_row(connection, column.table, {})
         is_day = isinstance(column.type, sa.Date)
-        ahead: Any = now + YEAR + rule.most
+        ahead: Any = now + YEAR + rule.limit
         connection.execute(sa.update(column.table).values({column: ahead.date() if is_day else ahead}))
         instants.write_record(connection, ClockRecord(now, now + YEAR))
     world.clock.now = now + timedelta(minutes=1)
@@ -126,7 +126,7 @@ def test_pg_cron_105_what_a_clock_ahead_has_stored_does_not_stand_still(world: W
         assert column.primary_key
         return
     if rule.use in {Purpose.START, Purpose.END, Purpose.DUE}:
-        latest = world.clock() + rule.most
+        latest = world.clock() + rule.limit
         assert stored <= (latest.date() if is_day else latest)
     else:
         assert stored == (ahead.date() if is_day else ahead)
@@ -141,7 +141,7 @@ def test_what_is_right_stays(world: World) -> None:
                 add_row(connection, table, known)
         for name, rule in RULES.items():
             column = find_column(name)
-            value: Any = NOON + rule.most
+            value: Any = NOON + rule.limit
             is_day = isinstance(column.type, sa.Date)
             connection.execute(sa.update(column.table).values({column: value.date() if is_day else value}))
     world.clock.now = NOON

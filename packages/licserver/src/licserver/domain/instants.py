@@ -65,28 +65,28 @@ def read_clock(
         database_now: The clock of the database; None if it has none. If they differ, the earlier counts.
         latest_known: At the first reading, the last change of the database by a person, if any.
     """
-    at, hold = now, LONGEST_HOLD
+    instant, hold = now, LONGEST_HOLD
     if database_now is not None:
         if abs(database_now - now) <= TOLERANCE:
             hold = AGREED_HOLD
         else:
-            at = min(now, database_now)
+            instant = min(now, database_now)
     if record is None:
         first_known = (
-            at if latest_known is None else min(at, latest_known)
+            instant if latest_known is None else min(instant, latest_known)
         )  # a later instant came from a clock that was ahead
         record = ClockRecord(first_known, first_known, is_mended=False)
-    is_mended = record.is_mended and at >= record.read_at - TOLERANCE
-    if abs(at - record.confirmed_at) <= TOLERANCE:
-        return ClockReading(ClockRecord(at, at, None, is_mended), at)
+    is_mended = record.is_mended and instant >= record.read_at - TOLERANCE
+    if abs(instant - record.confirmed_at) <= TOLERANCE:
+        return ClockReading(ClockRecord(instant, instant, None, is_mended), instant)
     moved_at = record.moved_at
-    if moved_at is None or not -TOLERANCE <= at - record.read_at <= max(LONGEST_HOLD, TOLERANCE):
-        moved_at = at  # the clock moved, for the first time or again
+    if moved_at is None or not -TOLERANCE <= instant - record.read_at <= max(LONGEST_HOLD, TOLERANCE):
+        moved_at = instant  # the clock moved, for the first time or again
     believed_from = moved_at + min(hold, abs(moved_at - record.confirmed_at))
-    if at >= believed_from:
-        return ClockReading(ClockRecord(at, at, None, is_mended), at)
-    held = ClockRecord(record.confirmed_at, at, moved_at, is_mended)
-    return ClockReading(held, min(at, record.confirmed_at), believed_from)
+    if instant >= believed_from:
+        return ClockReading(ClockRecord(instant, instant, None, is_mended), instant)
+    held = ClockRecord(record.confirmed_at, instant, moved_at, is_mended)
+    return ClockReading(held, min(instant, record.confirmed_at), believed_from)
 
 
 def follow(reading: ClockReading | None, now: datetime) -> datetime:
@@ -99,6 +99,6 @@ def follow(reading: ClockReading | None, now: datetime) -> datetime:
     return min(now, reading.settled_at)
 
 
-def is_of_the_future(at: datetime, now: datetime) -> bool:
+def is_of_the_future(instant: datetime, now: datetime) -> bool:
     """Return whether a recorded instant lies in the future."""
-    return at > now + TOLERANCE
+    return instant > now + TOLERANCE

@@ -71,8 +71,8 @@ def _stripe_query(since: datetime, _number: int, last: str) -> Mapping[str, str]
 
 
 def _paddle_query(since: datetime, _number: int, last: str) -> Mapping[str, str]:
-    at = since.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    page = {"from": at, "per_page": str(PAGE), "order_by": "id[ASC]", "event_type": ",".join(paddle.TYPES)}
+    start = since.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    page = {"from": start, "per_page": str(PAGE), "order_by": "id[ASC]", "event_type": ",".join(paddle.TYPES)}
     return {**page, "after": last} if last else page
 
 
@@ -84,8 +84,8 @@ def _polar_delivery(item: Any) -> Any:
 
 def _dodo_delivery(item: Any) -> Any:
     kind = "payment" if "payment_id" in item else "subscription"
-    at = item.get("updated_at") or item["created_at"]
-    return {"type": f"{kind}.{item.get('status') or 'processing'}", "timestamp": at, "data": item}
+    timestamp = item.get("updated_at") or item["created_at"]
+    return {"type": f"{kind}.{item.get('status') or 'processing'}", "timestamp": timestamp, "data": item}
 
 
 def _dodo_detail(item: Any) -> str | None:

@@ -204,20 +204,20 @@ class BackgroundWorker(PeriodicWork):
 
     def _on_failure(self, job: Job, queue: _Queue, error: Exception) -> Callable[[], object]:
         """Return the function that stores a failure, with our own messages only: others may quote values."""
-        message, at = f"failed unexpectedly ({type(error).__name__}); see the server's log", None
+        message, retry_at = f"failed unexpectedly ({type(error).__name__}); see the server's log", None
         match error:
             case TimeoutError():
                 message = "took too long"
             case LicserverError():
-                message, at = str(error), error.at if isinstance(error, RetryJobError) else None
+                message, retry_at = str(error), error.at if isinstance(error, RetryJobError) else None
             case _:
                 _log.error("job %d of %s failed unexpectedly", job.id, job.queue, exc_info=error)
         now = self._clock()
-        if at is None and not isinstance(error, BuryJobError):
-            at = self._next_attempt(job, queue, now)
-        if at is None:
+        if retry_at is None and not isinstance(error, BuryJobError):
+            retry_at = self._next_attempt(job, queue, now)
+        if retry_at is None:
             return lambda: self._repositories.queue.bury(job, now, message)
-        due, is_attempt = at, not isinstance(error, ContinueJobError)
+        due, is_attempt = retry_at, not isinstance(error, ContinueJobError)
         return lambda: self._repositories.queue.retry(job, due, message, is_attempt=is_attempt)
 
     @staticmethod

@@ -62,9 +62,9 @@ def json_response(status: int, body: Mapping[str, Any]) -> ApiResponse:
     return ApiResponse(status, _JSON_WRITER.encode(body).encode())
 
 
-def format_instant(at: datetime) -> str:
+def format_instant(instant: datetime) -> str:
     """Format an instant of a response, in whole seconds."""
-    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 # --- requests ---------------------------------------------------------------------------------

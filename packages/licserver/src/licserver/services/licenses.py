@@ -273,18 +273,19 @@ class LicenseService(Service):
         """Add an entry to a license's allow-list; it takes no slot."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
         with self._context.transaction() as tx:
-            kept = find_license(tx, reference, locked=True).allowed
-            return LicenseService(tx).change(reference, allowed=(*kept, read))  # duplicates are removed
+            allowed_entries = find_license(tx, reference, locked=True).allowed
+            # Duplicates are removed.
+            return LicenseService(tx).change(reference, allowed=(*allowed_entries, read))
 
     def disallow(self, reference: str, entry: str) -> IssuedLicense:
         """Remove an entry from the allow-list; an environment that matched it needs a slot from now on."""
         (read,) = license_terms.read_entries((entry,), self._context.settings.ipv6_prefix)
         with self._context.transaction() as tx:
-            kept = find_license(tx, reference, locked=True).allowed
-            if read not in kept:
+            allowed_entries = find_license(tx, reference, locked=True).allowed
+            if read not in allowed_entries:
                 raise NotFoundError(f"{entry!r} is not in this license's allow-list")
             return LicenseService(tx).change(
-                reference, allowed=tuple(allowed for allowed in kept if allowed != read)
+                reference, allowed=tuple(allowed for allowed in allowed_entries if allowed != read)
             )
 
     def revoke(self, reference: str, reason: str | None = None) -> IssuedLicense:

@@ -178,14 +178,14 @@ class Retention(Repository):
         """Return whether a sweep is due, and let the next one be due later; never at the first call."""
         with self._database.writing() as connection:
             stored = connection.scalar(select(facts.c.value).where(facts.c.name == SWEPT))
-            at = None if stored is None else datetime.fromisoformat(bytes(stored).decode())
+            began_at = None if stored is None else datetime.fromisoformat(bytes(stored).decode())
             # An instant of the future was stored by a clock that was ahead.
-            if at is not None and timedelta() <= now - at < every:
+            if began_at is not None and timedelta() <= now - began_at < every:
                 return False
             value = now.astimezone(UTC).isoformat().encode()
             put_into(connection, facts, {"name": SWEPT, "value": value})
         self.watched_since(now)
-        return at is not None
+        return began_at is not None
 
     def stale(self, which: Stale, watched_since: datetime) -> Iterator[Counter[bytes]]:
         """Free the slots of stale activations; yield their numbers by license.

@@ -49,8 +49,8 @@ class Rule(NamedTuple):
     """The use of a column; of `END` and `DUE` how late it may be, and what a later one becomes."""
 
     use: Purpose
-    most: timedelta = timedelta()
-    instead: timedelta | None = None  # from now; `most` without it
+    limit: timedelta = timedelta()
+    instead: timedelta | None = None  # from now; `limit` without it
 
 
 _REPORTS: Final = """
@@ -127,8 +127,8 @@ def read_record(connection: Connection) -> ClockRecord | None:
     if value is None:
         return None
     confirmed, read, moved, is_mended = json.loads(value)
-    at = datetime.fromisoformat
-    return ClockRecord(at(confirmed), at(read), None if moved is None else at(moved), is_mended)
+    parse = datetime.fromisoformat
+    return ClockRecord(parse(confirmed), parse(read), None if moved is None else parse(moved), is_mended)
 
 
 def write_record(connection: Connection, record: ClockRecord) -> None:
@@ -179,12 +179,12 @@ def _limits(now: datetime, *, went_back: bool = False) -> Iterator[tuple[Column[
             case Purpose.START:
                 yield column, now + TOLERANCE, now
             case Purpose.END:
-                instead = rule.most if rule.instead is None else rule.instead
-                yield column, now + rule.most + TOLERANCE, now + instead
+                instead = rule.limit if rule.instead is None else rule.instead
+                yield column, now + rule.limit + TOLERANCE, now + instead
             case Purpose.DUE:
                 # A running job keeps the longest lease; to repeat a waiting one early does no harm.
                 soon = now + LONGEST_LEASE
-                yield column, soon if went_back else now + rule.most, soon
+                yield column, soon if went_back else now + rule.limit, soon
             case _:  # stays as it is
                 pass
 
@@ -192,18 +192,20 @@ def _limits(now: datetime, *, went_back: bool = False) -> Iterator[tuple[Column[
 def count_future(connection: Connection, now: datetime) -> list[FutureInstants]:
     """Count what a clock that was ahead has stored, without what has to stay as it is."""
     future = []
-    for column, most, _ in _limits(now):
-        count = connection.scalar(select(func.count()).select_from(column.table).where(column > most)) or 0
+    for column, latest, _ in _limits(now):
+        count = connection.scalar(select(func.count()).select_from(column.table).where(column > latest)) or 0
         if count:
             future.append(FutureInstants(f"{column.table.name}.{column.name}", count))
     future += [
         FutureInstants(name, 1)
         for name in (SCANNED, WATCHED)
-        if (at := _read_fact(connection, name)) is not None and at > now + TOLERANCE
+        if (instant := _read_fact(connection, name)) is not None and instant > now + TOLERANCE
     ]
     for name, seconds in COUNTED.items():
-        counted, most = find_column(name), int((now + TOLERANCE).timestamp()) // seconds
-        count = connection.scalar(select(func.count()).select_from(counted.table).where(counted > most)) or 0
+        counted, latest = find_column(name), int((now + TOLERANCE).timestamp()) // seconds
+        count = (
+            connection.scalar(select(func.count()).select_from(counted.table).where(counted > latest)) or 0
+        )
         if count:
             future.append(FutureInstants(name, count))
     return future
@@ -218,8 +220,8 @@ def mend(connection: Connection, now: datetime, *, went_back: bool) -> int:
         went_back: A clock was ahead lately, perhaps by less than a job may wait.
     """
     total = 0
-    for column, most, instead in _limits(now, went_back=went_back):
-        late = column > most
+    for column, latest, instead in _limits(now, went_back=went_back):
+        late = column > latest
         if connection.scalar(select(column).where(late).limit(1)) is None:
             continue  # without a lock
         # What an instant is the key of counts no more: two of them may become the same.

@@ -253,13 +253,13 @@ class LicenseRepository(Repository):
 
         Not those without such a report of the shop: they end unless they are renewed.
         """
-        columns, known = licenses.c, sale_subscriptions.c
+        columns, sale_columns = licenses.c, sale_subscriptions.c
         of_license = (
-            known.source.in_(select(sale_sources.c.name)),
-            known.subscription_id == columns.subscription_id,
+            sale_columns.source.in_(select(sale_sources.c.name)),
+            sale_columns.subscription_id == columns.subscription_id,
         )
         is_open = exists().where(
-            *of_license, known.cancels_at.is_distinct_from(columns.subscription_ended_at)
+            *of_license, sale_columns.cancels_at.is_distinct_from(columns.subscription_ended_at)
         )
         ends = columns.subscription_ended_at > now, columns.subscription_ended_at <= until
         is_valid = ~columns.lifetime, columns.revoked_at.is_(None), columns.customer_email.is_not(None)
@@ -342,8 +342,8 @@ _OVERRIDES: Final = _COLUMNS.index("overrides")
 def license_row(license_: IssuedLicense) -> tuple[Any, ...]:
     """Return the row of a license, in the order of the table's columns."""
     row = list(_ROW(license_))
-    for at, name in _LISTS:
-        row[at] = "\n".join(getattr(license_, name))
+    for index, name in _LISTS:
+        row[index] = "\n".join(getattr(license_, name))
     row[_OVERRIDES] = dump(license_.overrides)
     return tuple(row)
 

@@ -95,9 +95,9 @@ def _is_older(table: str, row: Row, newer: Collection[bytes], before: datetime |
     """Return whether a row was stored until an instant, and belongs to no license that is newer."""
     if before is None:
         return True
-    at = next((row[name] for name in _TIMES if isinstance(row.get(name), datetime)), None)
+    changed_at = next((row[name] for name in _TIMES if isinstance(row.get(name), datetime)), None)
     license_id = row["id"] if table == "licenses" else row.get("license_id")
-    return license_id not in newer and (at is None or at <= before)
+    return license_id not in newer and (changed_at is None or changed_at <= before)
 
 
 def _find_text(connection: Connection, table: sa.Table, pattern: AddressPattern) -> Iterator[Row]:

@@ -196,10 +196,10 @@ class QueueRepository(Repository):
         """
         return self._end(job, state=JobState.DONE, due_at=None, finished_at=now, last_error=skipped)
 
-    def retry(self, job: Job, at: datetime, error: str, *, is_attempt: bool = True) -> bool:
+    def retry(self, job: Job, due_at: datetime, error: str, *, is_attempt: bool = True) -> bool:
         """Let a claimed job wait until an instant, as `finish`; this attempt counts with `is_attempt`."""
         attempts = job.attempts if is_attempt else job.attempts - 1
-        return self._end(job, due_at=at, last_error=error[:MAX_ERROR], attempts=attempts)
+        return self._end(job, due_at=due_at, last_error=error[:MAX_ERROR], attempts=attempts)
 
     def bury(self, job: Job, now: datetime, error: str) -> bool:
         """Mark a claimed job as dead; as `finish`."""

@@ -307,9 +307,9 @@ class SaleRepository(Repository):
         """Load one delivery, as it is stored, in any state of its job."""
         return self._find(_PLAIN_EVENT.where(sale_events.c.id == event_id), StoredEvent._make)
 
-    def set_event(self, event_id: int, state: str, reason: str | None, at: datetime | None) -> None:
+    def set_event(self, event_id: int, state: str, reason: str | None, finished_at: datetime | None) -> None:
         """Store what has become of a delivery."""
-        values = {"state": state, "reason": reason, "finished_at": at}
+        values = {"state": state, "reason": reason, "finished_at": finished_at}
         self._execute(update(sale_events).where(sale_events.c.id == event_id).values(**values))
 
     def remove_unreadable(self, source: str, deliveries: Collection[str]) -> bool:
@@ -404,18 +404,18 @@ class SaleRepository(Repository):
 
         Those in `loaded`, by kind and id, were read or written in this transaction.
         """
-        known, new = set[str](), set(objects)
+        all_objects, new = set[str](), set(objects)
         keys = set[tuple[str, str]]()
         while new and len(keys) < MAX_CONTRACT:
-            known |= new
+            all_objects |= new
             named, other = sale_links.alias(), sale_links.alias()
             is_same = (other.c.source == source) & (other.c.kind == named.c.kind) & (other.c.id == named.c.id)
             joined = select(named.c.kind, named.c.id, other.c.object).join_from(named, other, is_same)
             rows = self._all(joined.where(named.c.source == source, named.c.object.in_(sorted(new))))
             keys |= {(row.kind, row.id) for row in rows}
-            new = {row.object for row in rows} - known
+            new = {row.object for row in rows} - all_objects
         already_loaded = [loaded[key] for key in sorted(keys & loaded.keys())]
-        return already_loaded + self.find_facts(source, keys - loaded.keys()), known | new
+        return already_loaded + self.find_facts(source, keys - loaded.keys()), all_objects | new
 
     # --- what was known before facts were stored
 

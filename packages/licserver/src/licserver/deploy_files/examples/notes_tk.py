@@ -83,8 +83,8 @@ class Notes(tk.Tk):
 
     def add_button(self, row: ttk.Frame, letter: str, text: str, act: Callable[[], object]) -> None:
         """Put up a button that a letter presses, too."""
-        at = text.lower().index(letter)
-        ttk.Button(row, text=text, underline=at, command=act).pack(side="left", padx=3)
+        index = text.lower().index(letter)
+        ttk.Button(row, text=text, underline=index, command=act).pack(side="left", padx=3)
         self.bind(f"<Alt-{letter}>", lambda _: act())
 
     def say(self, text: str) -> None:
