@@ -260,3 +260,22 @@ def test_probably_shared_is_a_filter_of_lists(world, shared):
     not_shared = search(LicenseFilter(shared=False)).items
     assert {license_.id for license_ in not_shared} == {get(other).id for other in others}
     assert world.services.licenses.count(LicenseFilter(shared=True)) == (1, False)
+
+
+async def test_the_console_lists_what_is_probably_shared(world, shared, alice):
+    """By its filter, and on the page of the license; the product's form has the rule for idle computers."""
+    key, other = world.key(), world.key()
+    shared(key, 6)
+    await alice.sign_in()  # the session of six hours ago is over
+    ids = [world.services.licenses.get(key_).id.hex() for key_ in (key, other)]
+    listed = await alice.get("/console/licenses?shared=yes")
+    assert [id_ in listed for id_ in ids] == [True, False]
+    listed = await alice.get("/console/licenses?shared=no")
+    assert [id_ in listed for id_ in ids] == [False, True]
+    pages = [await alice.get(f"/console/licenses/{id_}") for id_ in ids]
+    assert ["Probably shared" in page for page in pages] == [True, False]
+    await alice.get("/console/products/app")
+    rules = {"policy": "domain", "moves": "3", "trial": "0"}
+    await alice.post("/console/products/app/rules", **rules, idle="30")
+    assert world.services.products.get("app").idle_days == 30
+    assert "3 to 3650 days" in await alice.post("/console/products/app/rules", **rules, idle="2")

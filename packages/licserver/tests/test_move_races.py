@@ -1,4 +1,4 @@
-"""Moves and new computers that race for the slots of a license (D-333): exact on both engines."""
+"""Moves and new computers that race for the slots of a license (D-333, D-334): exact on both engines."""
 
 import random
 import time
@@ -11,12 +11,13 @@ import pytest
 from harness.engines import both_engines
 from licserver.database import engine
 from licserver.database.hot_path.store import BatchStore
+from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.moves import Computer, MoveRefusal, RefusedMove, counted_moves
 from licserver.domain.records import Environment
 from licserver.errors import LicenseLockedError
 from licserver.services.context import CUSTOMER
 
-SLOTS, RACERS, ALLOWED, STORES = 5, 64, 7, 8
+SLOTS, RACERS, ALLOWED, STORES = 5, 64, 4, 8
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +34,14 @@ def place(name):
 class Race:
     """A license whose slots are taken in part, and computers that want one at the same moment."""
 
-    def __init__(self, world, stores, seed: int) -> None:
+    def __init__(self, world, stores, seed: int, *, are_idle: bool) -> None:
         self.world, self.random = world, random.Random(seed)
         self.stores: SimpleQueue[BatchStore] = SimpleQueue()  # each serves one call at a time
         for store in stores:
             self.stores.put(store)
-        world.services.products.change("app", policy="domain", customer_moves=ALLOWED)
+        idle_days = 30 if are_idle else 0
+        world.services.products.change("app", policy="domain", customer_moves=ALLOWED, idle_days=idle_days)
+        world.services.retention.sweep_daily()  # from here on computers are watched
         self.key = world.key(slots=SLOTS)
         self.id = world.services.vault.license_id(self.key)
         self.moves = world.services.acting_as(CUSTOMER).moves
@@ -47,15 +50,19 @@ class Race:
             self.claim(name)
         listed = self.moves.list_computers(self.key, "")
         self.ids = [id_ for id_, _ in listed.computers]
+        world.clock.forward(days=31)
+        world.services.context.settled_now()
 
     def claim(self, name: str):
-        """Verify: take a slot if one is free."""
+        """Verify: take a slot if one is free, or that of an idle computer."""
         store = self.stores.get()
         try:
             while isinstance(verdict := store.activate([self.request(name)])[0], LicenseLockedError):
                 time.sleep(0.001)
         finally:
             self.stores.put(store)
+        if verdict is VerifyRefusal.ENVIRONMENT:
+            verdict = self.moves.take_idle_slot(self.key, place(name))
         return verdict
 
     def request(self, name: str):
@@ -67,7 +74,7 @@ class Race:
         return self.moves.move(self.key, place(name), self.random.choice(self.ids))
 
     def run(self):
-        """Let all begin at once; return the outcome of each move, and those of the claims."""
+        """Let all begin at once; return the outcomes of moves, and the verdicts of new computers."""
         names = [f"new-{number}" for number in range(RACERS)]
         movers = set(self.random.sample(names, RACERS // 2))
         start = Barrier(RACERS)
@@ -78,33 +85,43 @@ class Race:
 
         with ThreadPoolExecutor(RACERS) as threads:
             outcomes = dict(zip(names, threads.map(work, names), strict=True))
-        return {name: outcomes[name] for name in names if name in movers}
+        moves = {name: outcomes.pop(name) for name in movers}
+        return moves, outcomes
 
 
 @both_engines
-@pytest.mark.sampled(3, "engine_name")
+@pytest.mark.sampled(4, "engine_name", "are_idle")
+@pytest.mark.parametrize("are_idle", [False, True], ids=["in use", "idle"])
 @pytest.mark.parametrize("seed", range(200))
-def test_moves_and_new_computers_that_race_share_the_slots_exactly(world, seed):
-    """Never more computers than slots, none that lost a slot without a mover, no move beyond their number."""
+def test_moves_and_new_computers_that_race_share_the_slots_exactly(world, seed, are_idle):
+    """Never more computers than slots, none that lost one without a successor, no move beyond their number.
+
+    The slots of idle computers are taken by new ones and by moves at the same time.
+    """
     stores = [BatchStore(world.services.database) for _ in range(STORES)]
-    race = Race(world, stores, seed)
+    race = Race(world, stores, seed, are_idle=are_idle)
     try:
-        outcomes = race.run()
+        moves, verdicts = race.run()
     finally:
         for store in stores:
             store.close()
     held = {domain for domain, _ in world.held(race.key)}
-    moved = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Computer)}
-    lost = [outcome.domain for outcome in moved.values()]
-    assert len(world.held(race.key)) == SLOTS
-    assert held >= moved.keys()  # all that were granted: none of these is the source of a move
+    records = world.repositories.moves.list_records(race.id)
+    lost = [record.domain for record in records]
+    moved = {name for name, outcome in moves.items() if isinstance(outcome, Computer)}
+    valid = {name for name, verdict in verdicts.items() if isinstance(verdict, Valid)}
+    assert len(world.held(race.key)) == len(held) == SLOTS
+    assert held == ({*race.first} - {*lost}) | moved | valid
+    assert {*lost} <= {*race.first}
     assert len(lost) == len({*lost})
-    assert held >= {*race.first} - {*lost}
-    assert not held & {*lost}
-    assert 0 < len(moved) <= ALLOWED
-    reasons = {outcome.reason for outcome in outcomes.values() if isinstance(outcome, RefusedMove)}
+    assert moved <= {record.to_domain for record in records} <= moved | valid
+    assert are_idle or len(records) == len(moved)
+    assert 0 < len(records) <= ALLOWED
+    reasons = {outcome.reason for outcome in moves.values() if isinstance(outcome, RefusedMove)}
     assert reasons <= {MoveRefusal.COMPUTER_NOT_FOUND, MoveRefusal.TOO_MANY}
-    moves = world.repositories.moves
-    active = [place(name) for name in held]
-    counted, _ = counted_moves(moves.list_all([race.id])[race.id], active, world.clock())
-    assert len(counted) == len(moved) == len(moves.list_records(race.id))
+    assert {verdict for verdict in verdicts.values() if not isinstance(verdict, Valid)} <= {
+        VerifyRefusal.ENVIRONMENT
+    }
+    stored = world.repositories.moves.list_all([race.id])[race.id]
+    counted, _ = counted_moves(stored, [place(name) for name in held], world.clock())
+    assert len(counted) == len(records)

@@ -211,6 +211,7 @@ def show(context: PageContext, key: str | None = None) -> HtmlPage:
         entitlements=format_grants(entitlements),
         uses=services.uses.list_current(license_.id, entitlements),
         activations=held.items,
+        is_shared=services.licenses.is_shared(license_),
         further=context.further(held.cursor),
         history=[describe_entry(entry) for entry in services.audit.list_page(about, limit=20).items],
         today=[f"{AUDIT_ACTIONS[action]}: {count}" for action, count in repeatable.items()],
