@@ -16,11 +16,13 @@ from harness.sockets import Replay
 from harness.vectors import LINK, Case, load, parameters
 from harness.world import MovableClock
 from licclient import LicclientError, License, LicenseClient, Source, Trust, Update, Updates
+from licclient._computers.protocol import COMPUTERS_PATH, MOVE_PATH, Computer, ComputerList
 from licclient._core.model import write_entitlements
 from licclient._seats.protocol import SEAT_PATH, HeldSeat
 from licclient.errors import (
     InvalidRequestError,
     LicenseRefusedError,
+    MoveError,
     NoSeatError,
     ServiceUnavailableError,
     UntrustedResponseError,
@@ -29,9 +31,12 @@ from licclient.errors import (
 UPDATE_CHECK_PATH, TRIAL_PATH = "/api/v1/update-check", "/api/v1/licenses/trial"
 
 BASE = "https://licenses.example"
-CASES = [case for case in load() if case.client is not None]
+CASES = [
+    case.naming_computers(lambda _, domain: f"{domain:0>32.32}") for case in load() if case.client is not None
+]
 KINDS = {(case.request["path"], case.answer["status"], *(case.client or {})): case for case in CASES}
-KINDS.pop((TRIAL_PATH, 200, "sends", "license"))  # a trial that was started is verified
+for path in (TRIAL_PATH, MOVE_PATH):  # verified afterwards
+    KINDS.pop((path, 200, "sends", "license"))
 SIGNER = Signer()
 
 # What is asked when only the answer matters: a call that every client could make.
@@ -43,13 +48,16 @@ VERIFIED_TRIAL = {
     "lifetime": False,
     "trial": True,
 }
+VERIFIED = {"valid": True, "product": "Photo Lab", "expiry": None, "lifetime": False}
+THEN_VERIFIED = {TRIAL_PATH: VERIFIED_TRIAL, MOVE_PATH: VERIFIED}
+"""What a verify answers that follows a success."""
 ANY_CHECK = {**ANY_VERIFY, "slug": "photo-studio", "current_version": "1.0"}
 
 
 def _request_fields(case: Case) -> dict[str, str]:
     """Return the fields of the case's request, if a client can send them; else those of any request."""
     assert case.client is not None
-    verifies = case.request["path"].endswith(("/verify", "/trial", "/seat"))
+    verifies = case.request["path"].endswith(("/verify", "/trial", "/seat", "/computers", "/move"))
     if not case.client["sends"]:
         return ANY_VERIFY if verifies else ANY_CHECK
     request_fields: dict[str, str] = case.request["json"] if verifies else case.request["query"]
@@ -80,6 +88,12 @@ def _call(client: LicenseClient, case: Case) -> Any:
             return client.start_trial()
         if case.request["path"] == SEAT_PATH:
             return client.seats.take(_request_fields(case)["license_key"])._lease.held
+        if case.request["path"] == COMPUTERS_PATH:
+            return client.computers.list(_request_fields(case)["license_key"])
+        if case.request["path"] == MOVE_PATH:
+            id_ = _request_fields(case).get("from", "0" * 32)
+            source = Computer(id_, None, "…", None, is_this=False, is_movable=True)
+            return client.computers.move_here(source, _request_fields(case)["license_key"])
         return client.verify(_request_fields(case)["license_key"])
     except LicclientError as problem:
         return problem
@@ -99,11 +113,7 @@ def test_the_client_sends_and_reads_exactly_this(
     def respond(request: httpx.Request) -> httpx.Response:
         if b'"release"' not in request.content:  # by closing the client
             requests.append(request)
-        document = (
-            VERIFIED_TRIAL
-            if len(requests) > 1 and case.request["path"] == TRIAL_PATH
-            else case.answer["json"]
-        )
+        document = THEN_VERIFIED[case.request["path"]] if len(requests) > 1 else case.answer["json"]
         body = json.dumps(document).replace(LINK, f"{BASE}/api/v1/update-download?license=1")
         signed_request = HttpRequest(request.method, str(request.url), dict(request.headers), request.content)
         headers = {"Content-Type": "application/json"}
@@ -121,7 +131,7 @@ def test_the_client_sends_and_reads_exactly_this(
     if case.client["sends"]:
         request, *then = requests
         _assert_sent(case, request)
-        assert len(then) == (1 if (case.request["path"], case.answer["status"]) == (TRIAL_PATH, 200) else 0)
+        assert len(then) == (case.request["path"] in THEN_VERIFIED and case.answer["status"] == 200)
 
     requests.clear()
     pins = [Signer().text, SIGNER.text]
@@ -140,7 +150,9 @@ def test_the_client_sends_and_reads_exactly_this(
 
 
 @both_flavours
-@pytest.mark.parametrize("case", parameters([value for value in KINDS.values() if value.file != "seats"]))
+@pytest.mark.parametrize(
+    "case", parameters([value for value in KINDS.values() if value.file not in {"seats", "computers"}])
+)
 def test_over_a_socket_it_is_the_same(case: Case, flavour: str, tmp_path: Path, clock: MovableClock) -> None:
     """One case of each kind, over a real socket, in both flavours."""
     with (
@@ -170,6 +182,18 @@ def _assert_sent(case: Case, request: httpx.Request) -> None:
         assert sent == {**case.request["json"], **own}
 
 
+def _describe_computers(result: ComputerList) -> dict[str, Any]:
+    at, moved_to = result.retry_at, result.moved_to
+    return {
+        "slots": result.slots,
+        "used": result.used,
+        "moves_left": result.moves_left,
+        "retry_at": at and at.isoformat(),
+        "names": [computer.name or computer.masked_id for computer in result.computers],
+        "moved_to": moved_to and {"name": moved_to.name, "on": moved_to.on.isoformat()},
+    }
+
+
 def _described(result: Any) -> dict[str, Any]:
     """Write a result the way that the vectors do."""
     match result:
@@ -180,6 +204,11 @@ def _described(result: Any) -> dict[str, Any]:
         case NoSeatError():
             at = result.retry_at
             return {"no_seat": {"seats": result.seats, "retry_at": at and at.isoformat()}}
+        case MoveError():
+            at = result.retry_at
+            return {"not_moved": {"obstacle": result.obstacle.value, "retry_at": at and at.isoformat()}}
+        case ComputerList():
+            return {"computers": _describe_computers(result)}
         case HeldSeat():
             return {"seat": {"seats": result.seats, "used": result.used}}
         case ServiceUnavailableError():

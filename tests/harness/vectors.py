@@ -1,6 +1,8 @@
 """The wire contract's cases, read from ``tests/vectors`` (its README is the format)."""
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 LINK = "<link>"
+_COMPUTER = re.compile("<computer ([^>]+)>")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,6 +55,15 @@ class Case:
         """What the client makes of it; None when the client has no part in it."""
         client: dict[str, Any] | None = self.raw["client"]
         return client
+
+    def naming_computers(self, name: Callable[[str, str], str]) -> "Case":
+        """Return the case with ids in the place of ``<computer DOMAIN>``; `name` gets key and domain."""
+        text = json.dumps(self.raw)
+        if "<computer " not in text:
+            return self
+        keys = [license_["key"] for license_ in self.given["licenses"]]
+        key = keys[0] if keys else self.request["json"]["license_key"]
+        return Case(self.file, json.loads(_COMPUTER.sub(lambda match: name(key, match[1]), text)))
 
     def body(self) -> bytes | None:
         """The request's body as bytes."""

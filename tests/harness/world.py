@@ -20,8 +20,11 @@ from licserver.database.hot_path.lookups import Lookup
 from licserver.database.hot_path.store import BatchStore
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.trials import TrialClient
+from licserver.database.tables.licenses import activations
 from licserver.domain.decisions import Valid, generate_license_key
+from licserver.domain.moves import Move, MoveRecord
 from licserver.domain.records import (
+    CUSTOMER_MOVES,
     AfterSupport,
     Environment,
     EnvironmentPolicy,
@@ -100,6 +103,7 @@ class World:
                     accepts_imported_keys=product.get("accept_imported_keys", False),
                     trial_days=product.get("trial_days", 0),
                     after_support=AfterSupport(product.get("after_support", "none")),
+                    customer_moves=product.get("customer_moves", CUSTOMER_MOVES),
                 ),
                 self.clock(),
             )
@@ -191,6 +195,8 @@ class World:
         seats: list[dict[str, Any]] | None = None,
         uses: dict[str, int] | None = None,
         channels: list[str] | None = None,
+        computers: dict[str, dict[str, str]] | None = None,
+        moves: list[dict[str, str]] | None = None,
     ) -> str:
         """Write one license into the database; returns its key."""
         sold = self.services.products.get(product)
@@ -227,9 +233,30 @@ class World:
             self.services.uses.consume(license_id, name, quota, amount, "before-this")
         for domain, ip in activations or ():
             self.activate(license_id, Environment(domain, ip))
+        self._describe_computers(license_id, computers or {}, moves or [])
         if revoked:
             self.services.licenses.revoke(key)
         return key
+
+    def _describe_computers(
+        self, license_id: bytes, computers: dict[str, dict[str, str]], moves: list[dict[str, str]]
+    ) -> None:
+        """Write what is known of a license's computers, and which one got the slot of which."""
+        with self.services.database.writing() as connection:
+            for domain, known in computers.items():
+                until = known.get("file_until")
+                of_it = (activations.c.license_id == license_id) & (activations.c.domain == domain)
+                values = {
+                    "label": known.get("label"),
+                    "last_seen_at": instant(known["seen"]),
+                    "offline_until": until and instant(until),
+                }
+                connection.execute(activations.update().where(of_it).values(values))
+        for move in moves:
+            at, source = instant(move["at"]), Environment(move["from"], "198.51.100.7")
+            record = MoveRecord(at, source.domain, None, move["to"], move.get("to_label"))
+            self.repositories.moves.replace(license_id, [], Move(at, frozenset({source})))
+            self.repositories.moves.add_record(license_id, record, [])
 
     def activate(self, license_id: bytes, environment: Environment) -> None:
         """Let a license be used somewhere."""

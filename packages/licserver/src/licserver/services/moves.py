@@ -99,7 +99,7 @@ class MoveService(Service):
             return refusal
         licenses, moves = context.repositories.licenses, context.repositories.moves
         latest = licenses.list_by_last_seen(license_.id, MAX_COMPUTERS)
-        computers = [(self._id(license_, computer.domain), computer) for computer in group_computers(latest)]
+        computers = [(self._id(license_.id, each.domain), each) for each in group_computers(latest)]
         allowed, (counted, _) = _allowed(context, license_), _counted(context, license_)
         at = next_move(counted, allowed, now)
         moved_to = find_moved_to(moves.list_records(license_.id), domain)
@@ -132,7 +132,7 @@ class MoveService(Service):
             if isinstance(verify, Valid) and not verify.takes_slot:
                 return None
             latest = group_computers(licenses.list_by_last_seen(license_.id, MAX_COMPUTERS))
-            meant = (computer for computer in latest if self._id(license_, computer.domain) == computer_id)
+            meant = (computer for computer in latest if self._id(license_.id, computer.domain) == computer_id)
             moves = _counted(tx, license_)
             verdict = evaluate_move(next(meant, None), moves[0], _allowed(tx, license_), now)
             if isinstance(verdict, Computer):
@@ -166,8 +166,12 @@ class MoveService(Service):
             _hand_over(tx, license_, source, environment, machine or _NO_MACHINE, moves)
         return Valid(snapshot, takes_slot=True)
 
-    def _id(self, license_: IssuedLicense, domain: str) -> bytes:
-        return self._context.vault.pseudonym("computer", f"{license_.id.hex()} {domain}")
+    def computer_id(self, key: str, domain: str) -> bytes:
+        """Return the id by which the customer of a license names one of its computers."""
+        return self._id(self._context.vault.license_id(key), domain)
+
+    def _id(self, license_id: bytes, domain: str) -> bytes:
+        return self._context.vault.pseudonym("computer", f"{license_id.hex()} {domain}")
 
     def _free(self, license_: IssuedLicense, is_meant: Callable[[Environment], bool]) -> int:
         with self._context.transaction() as tx:
