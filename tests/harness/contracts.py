@@ -146,12 +146,13 @@ class Vendor:
             [to_issued(license_) for license_ in self._of(links)],
             self.answers,
         )
+        revoked = {license_.id: license_.revoked for license_ in self.licenses}
         changes = [
             license_
             for license_ in again.licenses
-            if license_.license_id is None and license_.revoked is None
+            if license_.license_id is None or license_.revoked != revoked[license_.license_id]
         ]
-        assert not changes, f"a second run would issue {changes}"
+        assert not changes, f"a second run would change {changes}"
         return self.result
 
     def _of(self, links: set[str]) -> list[License]:

@@ -13,12 +13,14 @@ from harness.shop_model import (
     PERIOD,
     PLANS,
     PRICE,
+    Item,
     Order,
     Payback,
     ShopModel,
     Subscription,
     WooShop,
 )
+from licserver.shops import SHOPS, ShopKind
 
 plans = st.sampled_from(sorted(PLANS))
 quantities = st.integers(1, 3)
@@ -74,13 +76,13 @@ class Machine(RuleBasedStateMachine):
     # --- what is bought
 
     @precondition(lambda self: len(self.shop.orders) < 3)
-    @rule(plan=plans, quantity=quantities)
-    def buy(self, plan: str, quantity: int) -> None:
-        """Sell a product."""
-        self.shop.buy(plan, quantity)
+    @rule(bought=st.dictionaries(plans, quantities, min_size=1, max_size=2))
+    def buy(self, bought: dict[str, int]) -> None:
+        """Sell a product, or two in an order."""
+        self.shop.buy(bought)
         self._collect()
 
-    @precondition(lambda self: len(self.shop.subscriptions) < 2)
+    @precondition(lambda self: self.shop.sells_subscriptions and len(self.shop.subscriptions) < 2)
     @rule(plan=plans, quantity=quantities)
     def subscribe(self, plan: str, quantity: int) -> None:
         """Sell a subscription."""
@@ -164,13 +166,38 @@ class Machine(RuleBasedStateMachine):
             self.shop.refund(order, rest // share)
         self._collect()
 
-    @precondition(lambda self: any(order_.refunded for order_ in self._orders()))
+    def _refundable_lines(self) -> list[tuple[Order, Item]]:
+        is_whole = self.shop.refunds_whole_lines
+        return [
+            (order, item)
+            for order in self._orders()
+            for item in order.items
+            if order.refunded < order.total
+            and order.count_left(item) > (item.quantity - 1 if is_whole else 0)
+        ]
+
+    @precondition(lambda self: self.shop.names_lines and self._refundable_lines())
+    @rule(data=st.data(), are_others_too=st.booleans())
+    def refund_lines(self, data: st.DataObject, are_others_too: bool) -> None:
+        """Refund a line or a part of it, perhaps with all others."""
+        refundable = self._refundable_lines()
+        order, item = data.draw(st.sampled_from(refundable))
+        lines = {item.id: order.count_left(item)}
+        if not self.shop.refunds_whole_lines:
+            lines[item.id] = data.draw(st.integers(1, order.count_left(item)))
+        if are_others_too:
+            others = [other for order_, other in refundable if order_ is order and other is not item]
+            lines |= {other.id: order.count_left(other) for other in others}
+        amount = min(PRICE * sum(lines.values()), order.total - order.refunded)
+        self.shop.refund(order, amount, lines)
+        self._collect()
+
+    @precondition(lambda self: any(order_.made for order_ in self._orders()))
     @rule(data=st.data())
     def fail_refund(self, data: st.DataObject) -> None:
         """A refund fails later."""
-        order = data.draw(st.sampled_from([order_ for order_ in self._orders() if order_.refunded]))
-        made = [refund_ for refund_ in order.refunds if refund_.state == "made"]
-        self.shop.fail_refund(order, data.draw(st.sampled_from(made)))
+        order = data.draw(st.sampled_from([order_ for order_ in self._orders() if order_.made]))
+        self.shop.fail_refund(order, data.draw(st.sampled_from(order.made)))
         self._collect()
 
     @precondition(lambda self: self._orders())
@@ -195,13 +222,15 @@ class Machine(RuleBasedStateMachine):
         self.shop.resolve(*data.draw(st.sampled_from(self._disputed())), state)
         self._collect()
 
-    @precondition(lambda self: self.shop.orders)
+    @precondition(lambda self: self.shop.edits_products and self.shop.orders)
     @rule(data=st.data())
     def edit(self, data: st.DataObject) -> None:
         """Edit the product of a line, then delete it."""
         # The licenses of an order that had some stay, whatever its line becomes.
         self.settle()
         order = data.draw(st.sampled_from(self.shop.orders))
+        if any(refund.lines for refund in order.refunds):
+            return  # of its lines some may be issued, and others not
         is_issued = any(license_.order_id == str(order.id) for license_ in self.vendor.licenses)
         self.shop.edit(order, is_issued=is_issued)
         self._collect()
@@ -213,8 +242,10 @@ class Machine(RuleBasedStateMachine):
     def deliver(self, data: st.DataObject) -> None:
         """Deliver one report, perhaps not for the last time."""
         place = data.draw(st.integers(0, len(self.waiting) - 1))
-        keeps = data.draw(st.booleans())
+        keeps, is_asked = data.draw(st.booleans()), data.draw(st.booleans())
         self.vendor.receive(self.waiting[place] if keeps else self.waiting.pop(place))
+        if is_asked:
+            self._ask_api()
 
     @rule()
     def settle(self) -> None:
@@ -231,6 +262,17 @@ class Machine(RuleBasedStateMachine):
     def _deliver_all(self) -> None:
         self.vendor.receive(*self.waiting)
         self.waiting.clear()
+        self._ask_api()
+        assert not self._ask_api(), "the shop is asked again and again"
+
+    def _ask_api(self) -> int:
+        """Ask the shop for what its reports lack; return how often it has responded."""
+        self.vendor.reconcile()
+        responses = [(fetch, self.shop.respond(fetch.kind, fetch.id)) for fetch in self.vendor.result.fetches]
+        known = [(fetch, body) for fetch, body in responses if body is not None]
+        for fetch, body in known:
+            self.vendor.take(SHOPS[ShopKind(self.shop.kind)].read_fetched(fetch, body, self.shop.now))
+        return len(known)
 
     def teardown(self) -> None:
         """Compare at last."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 PRICE = 1_000
+SHIPPING = 400  # of an order
 PERIOD = timedelta(days=30)
 GRACE = timedelta(days=7)
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,6 +26,8 @@ class Payback:
     id: int
     amount: int
     state: str  # of a refund made, failed; of a dispute open, won, lost
+    at: datetime  # of its state
+    lines: dict[int, int] = field(default_factory=dict)  # of a refund that names lines: how many of each
 
 
 @dataclass
@@ -35,6 +38,7 @@ class Item:
     plan: str
     quantity: int
     edits: int = 0  # of its product in the shop
+    is_unknown: bool = False  # its product was deleted before a license was issued for it
 
 
 @dataclass
@@ -47,17 +51,30 @@ class Order:
     total: int
     refunds: list[Payback] = field(default_factory=list)
     disputes: list[Payback] = field(default_factory=list)
-    is_unknown: bool = False  # its product was deleted before a license was issued for it
+
+    @property
+    def made(self) -> list[Payback]:
+        """The refunds that hold."""
+        return [refund for refund in self.refunds if refund.state == "made"]
 
     @property
     def refunded(self) -> int:
         """How much was given back."""
-        return sum(refund.amount for refund in self.refunds if refund.state == "made")
+        return sum(refund.amount for refund in self.made)
+
+    def count_left(self, item: Item) -> int:
+        """Return how many of a line no refund names."""
+        return item.quantity - sum(refund.lines.get(item.id, 0) for refund in self.made)
+
+    @property
+    def is_refunded(self) -> bool:
+        """Whether nothing is left, of the money or of the lines."""
+        return self.refunded >= self.total or not any(self.count_left(item) for item in self.items)
 
     @property
     def is_good(self) -> bool:
         """Whether the vendor has the money."""
-        return self.refunded < self.total and all(dispute.state == "won" for dispute in self.disputes)
+        return not self.is_refunded and all(dispute.state == "won" for dispute in self.disputes)
 
 
 @dataclass
@@ -94,7 +111,12 @@ class ShopModel:
     """A shop, and the reports that are not delivered yet."""
 
     kind = ""
-    deletes_products = False  # also out of the orders that it has
+    edits_products = False  # also in the orders that it has; deletes them, too
+    sells_subscriptions = True
+    most_lines = 1  # of an order
+    names_lines = False  # in refunds
+    refunds_whole_lines = False  # names a line only if all of it is refunded
+    reports_failures = True  # of refunds; otherwise they are gone
 
     def __init__(self) -> None:
         self.now = BEGINNING
@@ -114,10 +136,11 @@ class ShopModel:
 
     # --- what happens
 
-    def buy(self, plan: str, quantity: int) -> None:
-        """Sell a product once."""
-        item = Item(self.next_id(), plan, quantity)
-        order = Order(self.next_id(), self.now, [item], PRICE * quantity)
+    def buy(self, bought: dict[str, int]) -> None:
+        """Sell so many of some plans once."""
+        items = [Item(self.next_id(), plan, count) for plan, count in [*bought.items()][: self.most_lines]]
+        price = PRICE * sum(item.quantity for item in items)
+        order = Order(self.next_id(), self.now, items, price + SHIPPING)
         self.orders.append(order)
         self.report_order(order)
 
@@ -187,19 +210,19 @@ class ShopModel:
         subscription.ended_at = self.now
         self.report_subscription(subscription)
 
-    def refund(self, order: Order, amount: int) -> None:
+    def refund(self, order: Order, amount: int, lines: dict[int, int] | None = None) -> None:
         """Give money back."""
-        order.refunds.append(Payback(self.next_id(), amount, "made"))
+        order.refunds.append(Payback(self.next_id(), amount, "made", self.now, lines or {}))
         self.report_refund(order, order.refunds[-1])
 
     def fail_refund(self, order: Order, refund: Payback) -> None:
         """The bank could not give the money back."""
-        refund.state = "failed"
+        refund.state, refund.at = "failed", self.now
         self.report_refund(order, refund)
 
     def dispute(self, order: Order) -> None:
         """A customer disputes."""
-        order.disputes.append(Payback(self.next_id(), order.total, "open"))
+        order.disputes.append(Payback(self.next_id(), order.total, "open", self.now))
         self.report_dispute(order, order.disputes[-1])
 
     def resolve(self, order: Order, dispute: Payback, state: str) -> None:
@@ -209,8 +232,9 @@ class ShopModel:
 
     def edit(self, order: Order, *, is_issued: bool) -> None:
         """Change the article number of a line, and delete its product the next time."""
-        order.items[0].edits += 1
-        order.is_unknown |= self.deletes_products and order.items[0].edits > 1 and not is_issued
+        item = order.items[0]
+        item.edits += 1
+        item.is_unknown |= item.edits > 1 and not is_issued
         self.report_order(order)
 
     # --- what it reports
@@ -235,15 +259,19 @@ class ShopModel:
         """Report a dispute."""
         raise NotImplementedError
 
+    def respond(self, kind: str, id_: str) -> bytes | None:
+        """Return what its API responds about an object; None if it knows nothing of it."""
+        return None
+
     # --- what a vendor owes
 
     def expected(self) -> Counter[License]:
         """Return the valid licenses: product, plan and end."""
         found: Counter[License] = Counter()
         for order in self.orders:
-            if order.is_good and not order.is_unknown:
-                for item in order.items:
-                    found[PLANS[item.plan], item.plan, None] += item.quantity
+            for item in order.items if order.is_good else ():
+                if not item.is_unknown:
+                    found[PLANS[item.plan], item.plan, None] += order.count_left(item)
         for running in self.subscriptions:
             good = [period for period in running.periods if period.order.is_good]
             if not good:
@@ -260,8 +288,28 @@ class ShopModel:
         return +found
 
     def asked(self) -> list[str]:
-        """Return what a person has to look at: what was paid, and the shop no longer has the product of."""
-        return ["LINES" for order in self.orders if order.is_good and order.is_unknown]
+        """Return what a person has to look at.
+
+        What was paid, and the shop no longer has the product of; a refund that failed beside others that
+        hold: it may be meant to be one of these.
+        """
+        unknown = [order for order in self.orders if order.is_good and self._has_unknown(order)]
+        failed = [order for order in self._list_paid() if order.is_refunded and self._has_failed_last(order)]
+        return ["LINES"] * len(unknown) + ["REFUND"] * len(failed)
+
+    def _list_paid(self) -> list[Order]:
+        """Return all that was paid."""
+        of_periods = [period.order for each in self.subscriptions for period in each.periods]
+        return [*self.orders, *of_periods]
+
+    @staticmethod
+    def _has_unknown(order: Order) -> bool:
+        return any(item.is_unknown and order.count_left(item) for item in order.items)
+
+    def _has_failed_last(self, order: Order) -> bool:
+        failed = [refund.at for refund in order.refunds if refund.state == "failed"]
+        is_last = bool(order.made and failed) and max(failed) > max(refund.at for refund in order.made)
+        return self.reports_failures and is_last
 
 
 # --- Stripe -----------------------------------------------------------------------------------
@@ -278,9 +326,7 @@ class StripeShop(ShopModel):
         self.reports.append(json.dumps({**event, "livemode": True, "data": {"object": fields}}).encode())
 
     def report_order(self, order: Order) -> None:
-        """Report a session; nothing can be edited in it."""
-        if order.items[0].edits:
-            return
+        """Report a session."""
         item = order.items[0]
         self._event(
             "checkout.session.completed",
@@ -371,7 +417,10 @@ class WooShop(ShopModel):
     """Reports as WooCommerce and WooCommerce Subscriptions have them: each time the whole object."""
 
     kind = "woocommerce"
-    deletes_products = True
+    edits_products = True
+    most_lines = 2
+    names_lines = True  # in its API alone
+    reports_failures = False
     products = {"basic": 21, "pro": 22, "suite": 23}  # noqa: RUF012 - never changed
 
     def start_of_next(self, subscription: Subscription) -> datetime:
@@ -404,7 +453,7 @@ class WooShop(ShopModel):
             date_paid_gmt=_time(order.at),
             total=str(order.total),
             line_items=[self._line(item) for item in order.items],
-            refunds=[{"total": f"-{refund_.amount}"} for refund_ in order.refunds if refund_.state == "made"],
+            refunds=[{"id": refund_.id, "total": f"-{refund_.amount}"} for refund_ in order.made],
             **fields,
         )
 
@@ -454,9 +503,127 @@ class WooShop(ShopModel):
         """Report the order, which a plugin of the bank puts on hold."""
         self._report_any(order)
 
+    def respond(self, kind: str, id_: str) -> bytes | None:
+        """List the refunds of an order with their lines."""
+        order = next((order for order in self._list_paid() if str(order.id) == id_), None)
+        if kind != "refunds" or order is None:
+            return None
+        return json.dumps([self._write_refund(refund) for refund in order.made]).encode()
+
+    def _write_refund(self, refund: Payback) -> dict[str, Any]:
+        items = [
+            {"quantity": -count, "meta_data": [{"key": "_refunded_item_id", "value": str(line)}]}
+            for line, count in refund.lines.items()
+        ]
+        at = {"date_created_gmt": _time(refund.at)}
+        return {"id": refund.id, "amount": str(refund.amount), "line_items": items, **at}
+
+
+class WooShopWithoutSubscriptions(WooShop):
+    """A shop that has not installed WooCommerce Subscriptions."""
+
+    sells_subscriptions = False
+
 
 def _time(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S")
 
 
-SHOPS: list[type[ShopModel]] = [StripeShop, WooShop]
+# --- Paddle -----------------------------------------------------------------------------------
+
+
+class PaddleShop(ShopModel):
+    """Reports as Paddle has them, of sales without subscriptions."""
+
+    kind = "paddle"
+    sells_subscriptions = False
+    most_lines = 2
+    names_lines = refunds_whole_lines = True
+
+    def _event(self, type_: str, **data: Any) -> None:
+        event = {
+            "event_id": f"evt_{self.next_id()}",
+            "event_type": type_,
+            "occurred_at": f"{_time(self.now)}Z",
+        }
+        self.reports.append(json.dumps({**event, "data": data}).encode())
+
+    def report_order(self, order: Order) -> None:
+        """Report a transaction."""
+        names = [{"id": f"txnitm_{item.id}", "price_id": item.plan} for item in order.items]
+        self._event(
+            "transaction.completed",
+            id=f"txn_{order.id}",
+            origin="web",
+            items=[{"price": {"id": item.plan}, "quantity": item.quantity} for item in order.items],
+            details={"totals": {"grand_total": str(order.total)}, "line_items": names},
+        )
+
+    def report_refund(self, order: Order, refund: Payback) -> None:
+        """Report an adjustment, which names all lines if it is an amount."""
+        kinds = {item.id: "full" if item.id in refund.lines else "partial" for item in order.items}
+        self._event(
+            "adjustment.updated",
+            id=f"adj_{refund.id}",
+            action="refund",
+            status="approved" if refund.state == "made" else "rejected",
+            transaction_id=f"txn_{order.id}",
+            items=[
+                {"item_id": f"txnitm_{item}", "type": kind}
+                for item, kind in kinds.items()
+                if kind == "full" or not refund.lines
+            ],
+            totals={"total": str(refund.amount)},
+        )
+
+    def report_dispute(self, order: Order, dispute: Payback) -> None:
+        """Report a chargeback, or its reversal; one that is lost stays as it is."""
+        if dispute.state != "lost":
+            is_open = dispute.state == "open"
+            self._event(
+                "adjustment.created",
+                id=f"adj_{dispute.id}" if is_open else f"adj_{dispute.id}_back",
+                action="chargeback" if is_open else "chargeback_reverse",
+                status="approved",
+                transaction_id=f"txn_{order.id}",
+            )
+
+
+# --- A shop of one's own ----------------------------------------------------------------------
+
+
+class OwnShop(ShopModel):
+    """Reports in the format of Standard Webhooks, of sales without subscriptions: each product by itself."""
+
+    kind = "standard"
+    sells_subscriptions = False
+    most_lines = 2
+    names_lines = True
+
+    def _event(self, type_: str, order: Order, **data: Any) -> None:
+        event = {"type": f"purchase.{type_}", "timestamp": f"{_time(self.now)}Z"}
+        self.reports.append(json.dumps({**event, "data": {"order_id": str(order.id), **data}}).encode())
+
+    def report_order(self, order: Order) -> None:
+        """Report each product that was bought."""
+        for item in order.items:
+            self._event("completed", order, external_id=item.plan, quantity=item.quantity, total=order.total)
+
+    def report_refund(self, order: Order, refund: Payback) -> None:
+        """Report the refund of an amount, or of each line with its share of the amount."""
+        type_ = "refunded" if refund.state == "made" else "refund_failed"
+        rest = refund.amount
+        for item in order.items:
+            count = refund.lines.get(item.id)
+            if count:
+                amount = min(rest, PRICE * count)
+                rest -= amount
+                names = {"refund_id": f"{refund.id}-{item.id}", "external_id": item.plan}
+                self._event(type_, order, **names, quantity=count, amount=amount)
+        if not refund.lines:
+            self._event(type_, order, refund_id=str(refund.id), amount=refund.amount)
+
+    def report_dispute(self, order: Order, dispute: Payback) -> None:
+        """Report a dispute."""
+        type_ = "disputed" if dispute.state == "open" else f"dispute_{dispute.state}"
+        self._event(type_, order, dispute_id=str(dispute.id))

@@ -7,10 +7,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from harness.shop_machine import Machine
-from harness.shop_model import ShopModel, StripeShop, WooShop
+from harness.shop_model import (
+    OwnShop,
+    PaddleShop,
+    ShopModel,
+    StripeShop,
+    WooShop,
+    WooShopWithoutSubscriptions,
+)
 
 
-@pytest.mark.parametrize("make", [StripeShop, WooShop])
+@pytest.mark.parametrize("make", [StripeShop, WooShop, WooShopWithoutSubscriptions, PaddleShop, OwnShop])
 @pytest.mark.parametrize(
     ("examples", "steps"),
     [(15, 20), pytest.param(200, 40, marks=pytest.mark.slow)],
