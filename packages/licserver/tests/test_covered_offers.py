@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from licserver.domain import channel_offers, offers
-from licserver.domain.channel_offers import find_last, list_covered, list_fixes, merge_candidates
+from licserver.domain.channel_offers import find_last, is_only_fix, list_covered, list_fixes, merge_candidates
 from licserver.domain.decisions import Offer, UpdateRefusal, evaluate_update, is_covered
 from licserver.domain.offers import (
     Installation,
@@ -391,6 +391,27 @@ def test_sets_of_channels_cost_no_more_than_their_channels(monkeypatch):
         for platform in ("", "mac", "windows"):
             assert len(offered.find_offers(chosen, platform).covered) == 1 + len(chosen)
     assert len(computed) == len(names) + 1
+
+
+def test_the_last_fix_of_a_major_version():
+    """Its withdrawal leaves installations with the hole: another major, channel or platform does not help."""
+    own = release("1.4.3", 5, NOTICE, platform="mac")
+    for others in (
+        [],
+        [release("2.0.1", 4, NOTICE)],
+        [release("1.4.2", 9, NOTICE)],
+        [release("2.0", 9)],
+        [own],
+    ):
+        assert is_only_fix(FIX_1, [FIX_1, *others])
+    lower = release("1.4.2", 9, NOTICE)
+    assert not is_only_fix(lower, [lower, FIX_1])
+    assert is_only_fix(lower, [lower, FIX_1._replace(channel="beta")])
+    assert is_only_fix(lower, [lower, own])
+    assert not is_only_fix(lower, [lower, FIX_1._replace(withdrawn_at=NOW), own._replace(platform="")])
+    assert not is_only_fix(release("1.0", 9), [])
+    assert not is_only_fix(FIX_1._replace(withdrawn_at=NOW), [])
+    assert is_only_fix(FIX_1._replace(version="nightly"), [])
 
 
 # --- against a small oracle

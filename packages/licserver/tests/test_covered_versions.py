@@ -201,6 +201,12 @@ def test_the_command_publishes_it(cli, tmp_path):
     problem = cli("release", "security", "app", "1.0", "--unset", "--cve", "CVE-2026-1234", expect=2)
     assert "are for security releases only" in problem
     nobody = "no app has reported a version below 1.0"
+    cli("release", "security", "app", "1.0", "--set")
+    problem = cli("release", "withdraw", "app", "1.0", expect=2)
+    assert "installations below it are offered no fix any more" in problem
+    cli("release", "publish", "app", "1.0.1", str(file), "--security")
+    cli("release", "withdraw", "app", "1.0")
+    cli("release", "withdraw", "app", "1.0.1", "--force")
     assert cli("release", "audience", "app", "1.0", "--reported") == f"{nobody}\n"
     assert f"{nobody}, and each that has a slot" in cli("release", "audience", "app", "1.0")
     cli("product", "change", "app", "--after-support", "covered")
@@ -238,5 +244,7 @@ async def test_the_console_changes_it(alice, publish):
     assert 'value="CVE-2026-99"' in alice.text
     await alice.post(f"{page}/security", security="on", advisory="", cves="CVE-2026-1235")
     assert "The security notice is changed" in alice.text
+    await alice.post(f"{page}/withdraw")
+    assert "installations below it are offered no fix any more" in alice.text
     await alice.post(f"{page}/security", advisory="", cves="")
     assert "offered to every key" not in alice.text

@@ -32,7 +32,7 @@ async def test_mails_are_shown_sent_again_and_previewed(users, given_up, alice):
     """What was given up has its reason; the texts are shown with made-up values, and none with a key."""
     key, job = given_up
     assert "the mail server answered 550" in await alice.get("/console/mail?failed=1")
-    assert "1 job given up" in await alice.get("/console/health")
+    assert "1 mail given up" in await alice.get("/console/health")
     await alice.post("/console/mail/retry", mail=str(job.id))
     assert "sent again" in alice.notice
     assert [mail_job.state for mail_job in users.mail.list_jobs().items] == [JobState.WAITING]

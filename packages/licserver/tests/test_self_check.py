@@ -109,9 +109,9 @@ def test_jobs_that_nobody_does_are_reported(make_world, clock):
     world.services.sources.add("shop", ShopKind.STANDARD, "A_SECRET")
     world.services.sources.take("shop", b"{")
     sales = {finding.message for finding in found(world.settings, clock()) if finding.about == "sales"}
-    assert sales == {"1 job given up", "1 sale needs you"}
+    assert sales == {"1 delivery given up", "1 sale needs you"}
     queue.bury(dead, clock(), "550")
-    assert bad(found(world.settings, clock()))["mail"].message == "1 job given up"
+    assert bad(found(world.settings, clock()))["mail"].message == "1 mail given up"
     measured = {
         queue_.name: queue_[1:4] for queue_ in measure_queues(world.repositories, world.settings, clock())
     }

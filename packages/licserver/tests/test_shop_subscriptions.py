@@ -172,10 +172,15 @@ def test_the_edges_of_a_day() -> None:
 
 
 def test_a_report_of_the_instant_of_a_payment_counts_as_later() -> None:
-    """An end that is reported with a payment is not revived by it, and the payment is not late."""
+    """An end that is reported with a payment is not revived by it, and the payment is not late.
+
+    But for a renewal of one's own shop, which states that the subscription goes on: what was paid counts.
+    """
     ended = report(ENDED, 40)
-    for order in (paid("2", 40, 70), paid("2", 40, 70, resumes=True), paid("2", 40, 70, PURCHASE)):
+    for order in (paid("2", 40, 70), paid("2", 40, 70, PURCHASE)):
         assert course(BOUGHT, order, newest=ended) == Course(final(40))
+    assert course(BOUGHT, paid("2", 40, 70, resumes=True), newest=ended) == Course(awaited(70))
+    assert course(BOUGHT, paid("2", 30, 40, resumes=True), newest=ended) == Course(final(40))
 
 
 def test_what_was_paid_late_is_named_unless_it_goes_on() -> None:

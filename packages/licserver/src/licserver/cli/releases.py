@@ -244,8 +244,12 @@ def promote(services: Services, printer: Printer, slug: str, version: str, chann
 @services_command("withdraw", release_group)
 @slug_argument
 @version_argument
-def withdraw(services: Services, printer: Printer, slug: str, version: str) -> None:
+@click.option("--force", is_flag=True, help="Also if installations are offered no security fix any more.")
+def withdraw(services: Services, printer: Printer, slug: str, version: str, *, force: bool) -> None:
     """Withdraw VERSION of the product SLUG with all its files; links to them stop working."""
+    warning = services.releases.describe_withdrawal(slug, services.releases.get(slug, version))
+    if warning is not None and not force:
+        raise InvalidInputError(f"{warning} Publish a higher one first, or give --force")
     release = services.releases.withdraw(slug, version)
     text = f"withdrew {slug} {release.version}"
     if release.manifest is not None:

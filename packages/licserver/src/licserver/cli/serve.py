@@ -1,8 +1,10 @@
 """The command that serves an installation."""
 
 import asyncio
+import errno
 import json
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -32,7 +34,10 @@ def bind(host: str, port: int) -> list[socket.socket]:
     try:
         return server.bind(host, port)
     except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {host} port {port}: {error.strerror}") from None
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        is_taken = error.errno == errno.EADDRINUSE
+        advice = "; another server runs there: stop it, or choose another --port" if is_taken else ""
+        raise OSError(error.errno, f"cannot listen on {host} port {port}: {reason}{advice}") from None
     except UnicodeError:  # an empty or too long label, or bytes that are not text
         raise InvalidInputError(f"--host: {host!r} is not a name or address") from None
 

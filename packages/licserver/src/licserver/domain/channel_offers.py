@@ -183,6 +183,18 @@ def published_on(release: Release) -> date:
     return release.published_at.astimezone(UTC).date()
 
 
+def is_only_fix(release: Release, releases: Iterable[Release]) -> bool:
+    """Return whether a security release is the highest of its major version in its channel (D-331)."""
+    if release.security is None or release.withdrawn_at is not None:
+        return False
+    others = (other for other in releases if other.version != release.version and other.security is not None)
+    version = parse_published(release.version)
+    return not any(
+        version is not None and fix.major == version.major and fix > version
+        for fix, _, _ in _list_readable(others, release.channel, release.platform)
+    )
+
+
 # --- words for people -------------------------------------------------------------------------
 
 

@@ -17,7 +17,13 @@ from licserver.clock import Clock
 from licserver.database.durability import repeated_if_lost
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.queue import Job
-from licserver.errors import BuryJobError, ContinueJobError, LicserverError, RetryJobError
+from licserver.errors import (
+    BuryJobError,
+    ContinueJobError,
+    LicserverError,
+    RetryJobError,
+    StatementRefusedError,
+)
 from licserver.runtime.periodic import PeriodicWork
 
 POLL_SECONDS: Final = 1.0
@@ -208,6 +214,9 @@ class BackgroundWorker(PeriodicWork):
         match error:
             case TimeoutError():
                 message = "took too long"
+            case StatementRefusedError():  # a repetition rarely helps: a fault, or contradictory data
+                message = str(error)
+                _log.error("the database refused job %d of %s: %s", job.id, job.queue, error)
             case LicserverError():
                 message, retry_at = str(error), error.at if isinstance(error, RetryJobError) else None
             case _:

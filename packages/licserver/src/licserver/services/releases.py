@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
-from licserver.domain.channel_offers import describe_audience
+from licserver.domain.channel_offers import describe_audience, is_only_fix
 from licserver.domain.decisions import is_platform
 from licserver.domain.offers import TO_ALL, RolloutOptions, current_share
 from licserver.domain.records import (
@@ -258,6 +258,15 @@ class ReleaseService(Service):
                 tx.repositories.releases.withdraw(release, tx.now())
                 tx.write_audit("release.withdraw", _object(slug, release.version))
         return self.get(slug, version)
+
+    def describe_withdrawal(self, slug: str, release: Release) -> str | None:
+        """Return a warning, as a sentence, if a withdrawal leaves installations without a fix."""
+        if not is_only_fix(release, self.list_all(slug)):
+            return None
+        return (
+            f"{release.version} is a security release, and no higher one of its major version replaces it: "
+            "installations below it are offered no fix any more."
+        )
 
     def list_all(self, slug: str) -> list[Release]:
         """Return a product's releases, a file each, in the order of publication."""

@@ -369,6 +369,9 @@ _DEAD_JOBS: Final[Mapping[str, Callable[[Repositories], str]]] = {
 """Advice for failed jobs. Webhooks have endpoints with a state, and patches only save time."""
 
 
+_DEAD_NOUNS: Final = {"sales": ("delivery", "deliveries"), "mail": ("mail", "mails")}
+
+
 def _check_queues(repositories: Repositories, settings: Settings, now: datetime) -> Iterator[Finding]:
     """Report jobs that are not processed, and jobs that have failed for good."""
     is_well = True
@@ -380,7 +383,7 @@ def _check_queues(repositories: Repositories, settings: Settings, now: datetime)
             yield _odd(queue.name, message, advice)
             is_well = False
         if queue.dead and queue.name in _DEAD_JOBS:
-            message = f"{queue.dead} {plural(queue.dead, 'job')} given up"
+            message = f"{queue.dead} {plural(queue.dead, *_DEAD_NOUNS[queue.name])} given up"
             yield _odd(queue.name, message, _DEAD_JOBS[queue.name](repositories))
             is_well = False
     if is_well:

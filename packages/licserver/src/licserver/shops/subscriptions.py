@@ -83,7 +83,7 @@ class SubscriptionFacts:
             rules: Of the source.
             find_mapped: Returns the period that is mapped for a renewal whose subscription names no period.
         """
-        held, refused, revived_at = list[_Period](), list[tuple[_Period, str]](), list[datetime]()
+        held, refused, is_revived = list[_Period](), list[tuple[_Period, str]](), False
         unknown, lasting, late = list[_Period](), list[_Period](), list[str]()
         for order_facts in self.orders:
             period = self._find_period(order_facts, rules, find_mapped)
@@ -99,29 +99,37 @@ class SubscriptionFacts:
             # What was bought as a subscription is paid, until the shop reports for how long.
             if period.ends_at or (is_purchase and order is not None and self.id in order.subscriptions):
                 lasting.append(period)
-            is_late = self._is_late(period)
-            if is_purchase or (is_late and order is not None and order.resumes):
-                revived_at.append(period.as_of)
+            resumes = order is not None and order.resumes
+            is_late = self._is_late(period, resumes=resumes)
+            if is_purchase or (is_late and resumes):
+                is_revived = is_revived or self._follows_report(period, resumes=resumes)
             elif is_late:
                 late.append(order_facts.id)
             if not is_purchase and period.ends_at is None:
                 unknown.append(period)
         reported = self._find_reported(held, refused)
-        end = self._find_end([*lasting, *reported], revived_at, rules)
+        end = self._find_end([*lasting, *reported], rules, is_revived=is_revived)
         is_refused = bool(refused) and not (held or reported)
         starts = [period.starts_at for period in (*held, *reported) if period.ends_at is not None]
         has_unknown = any(not starts or period.starts_at > max(starts) for period in unknown)
-        is_revived = self.report is not None and any(at > self.report.reported_at for at in revived_at)
         refusal = max(refused, key=_by_start)[1] if is_refused else None
         return Course(end, refusal, has_unknown, () if is_revived else tuple(late))
 
-    def _is_late(self, period: _Period) -> bool:
+    def _follows_report(self, period: _Period, *, resumes: bool) -> bool:
+        """Return whether a period was paid after the newest report, or in its second and goes on."""
+        if self.report is None:
+            return False
+        at = self.report.reported_at
+        return period.as_of > at or (resumes and period.as_of == at)
+
+    def _is_late(self, period: _Period, *, resumes: bool) -> bool:
         """Return whether a period was paid after the subscription has ended, for a time after that."""
         report = self.report
         if report is None or report.state is not SubscriptionState.ENDED:
             return False
         ended_at = report.ended_at or report.reported_at
-        return period.as_of > report.reported_at and (period.ends_at is None or period.ends_at > ended_at)
+        goes_on = period.ends_at is None or period.ends_at > ended_at
+        return goes_on and self._follows_report(period, resumes=resumes)
 
     def _find_period(
         self, order_facts: OrderFacts, rules: Rules, find_mapped: Callable[[OrderFacts], str | None]
@@ -161,13 +169,13 @@ class SubscriptionFacts:
             return []
         return [] if any(_covers(period, reported, held) for period, _ in refused) else [reported]
 
-    def _find_end(self, held: Sequence[_Period], revived_at: Sequence[datetime], rules: Rules) -> End | None:
+    def _find_end(self, held: Sequence[_Period], rules: Rules, *, is_revived: bool) -> End | None:
         report, newest = self.report, _find_newest(held)
         if report is not None and report.state is SubscriptionState.ENDED:
             # A late payment of an old invoice does not begin it again: a person is asked.
-            if not any(at > report.reported_at for at in revived_at):
+            if not is_revived:
                 return End(report.ended_at or report.reported_at, is_final=True)
-            newest = _find_newest([period for period in held if period.as_of > report.reported_at])
+            newest = _find_newest([period for period in held if period.as_of >= report.reported_at])
         cancels_at = None if report is None else report.cancels_at
         if newest is None:
             return None if cancels_at is None else End(cancels_at, is_final=True)

@@ -288,6 +288,9 @@ def _withdraw(context: PageContext) -> Reply:
         f"Update checks offer {after} from then on." if after else "Update checks offer nothing then.",
         "This cannot be undone: this version can never be published again.",
     ]
+    release = context.services.releases.get(slug, version)
+    if warning := context.services.releases.describe_withdrawal(slug, release):
+        effects.insert(0, warning)
     if question := context.ask(f"Withdraw {product.name} {version}?", effects, f"Withdraw {version}"):
         return question
     context.services.releases.withdraw(slug, version)
