@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from licserver.errors import InvalidInputError
-from licserver.protocol.license_files import to_line, unguard
+from licserver.protocol.license_files import to_line, unescape_formulas
 from licserver.security.passwords import check_password
 from licserver.web.console import formatting, sessions
 from licserver.web.console.formatting import parse_form
@@ -45,7 +45,7 @@ def test_a_cell_that_would_be_a_formula_is_text(text):
     """Whatever a spreadsheet would run has an apostrophe in front, and is otherwise as it was."""
     ((cell, _),) = csv.reader(io.StringIO(to_line([text, "next"]), newline=""))
     assert cell[0] == "'"
-    assert unguard(cell) == text
+    assert unescape_formulas(cell) == text
 
 
 FORMULA = "laptop;=cmd|'/c calc'!a0;x"
@@ -62,7 +62,7 @@ FREE_TEXTS = st.lists(
 def test_any_text_stays_in_its_cell(cells):
     """Quotes, commas and line breaks end no cell, and what was guarded can be had back."""
     (read,) = csv.reader(io.StringIO(to_line(cells), newline=""))
-    assert [unguard(cell) for cell in read] == cells
+    assert [unescape_formulas(cell) for cell in read] == cells
 
 
 @pytest.mark.sampled(2, "delimiter", "quoting")

@@ -17,7 +17,7 @@ from licserver.protocol.ed25519_keys import PrivateKey
 from licserver.security.secrets_file import add_signing_key, new_secrets
 from licserver.services.mail import NOTICES
 from licserver.services.queues import measure_queues
-from licserver.services.self_check import Finding, Level, ask_base_url, check_installation
+from licserver.services.self_check import Finding, Level, check_base_url, check_installation
 from licserver.settings import Settings
 from licserver.shops import ShopKind
 
@@ -255,10 +255,10 @@ async def test_the_base_url_is_asked_as_customers_ask_it(make_world, open_site, 
 
     world = make_world()
     site = await open_site(world)
-    assert (await asyncio.to_thread(ask_base_url, site.url)).problem == ""
-    refused = await asyncio.to_thread(ask_base_url, f"{site.url}/elsewhere")
+    assert (await asyncio.to_thread(check_base_url, site.url)).problem == ""
+    refused = await asyncio.to_thread(check_base_url, f"{site.url}/elsewhere")
     assert refused.problem == "answers 404 at /healthz"
-    closed = await asyncio.to_thread(ask_base_url, "http://127.0.0.1:1")
+    closed = await asyncio.to_thread(check_base_url, "http://127.0.0.1:1")
     assert "cannot be reached" in closed.problem
     settings = Settings(data_dir=world.settings.data_dir, base_url=site.url)
     findings = await asyncio.to_thread(found, settings, clock(), reach=True)

@@ -22,7 +22,7 @@ from licserver.errors import StoreUnavailableError
 from licserver.jobs.worker import BackgroundWorker
 from licserver.runtime import shutdown
 from licserver.serving.connections import Runner
-from licserver.serving.name_lookups import MOST, look_up_apart
+from licserver.serving.name_lookups import MOST, install_threaded_resolver
 from licserver.serving.server import make_runner
 from licserver.web.app import create_app
 
@@ -195,7 +195,7 @@ async def test_names_that_nobody_resolves_hold_nothing_else_up(monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(60) and [])
     loop = asyncio.get_running_loop()
-    look_up_apart(loop)
+    install_threaded_resolver(loop)
     looking_up = [asyncio.create_task(loop.getaddrinfo("slow.example", 443)) for _ in range(MOST)]
     try:
         await asyncio.sleep(0)

@@ -61,7 +61,7 @@ _PART_FLAGS: Final = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOF
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _PartMetadata:
     """Metadata of the file as declared; only with size, digest and entity tag can the rest be requested."""
 
     name: str
@@ -97,7 +97,7 @@ class PartFile:
         self._fallback_name = fallback_name
         self._require_digest = require_digest
         self._expected: Manifest | None = None
-        self._note: _Note | None = None
+        self._note: _PartMetadata | None = None
         self._file: BinaryIO | None = None
         self._hash = sha256()
         self._is_resumed = self._is_encoded = False
@@ -191,7 +191,7 @@ class PartFile:
         self._is_encoded = is_encoded(headers)
         require_space(self._folder, size or 0, "the download")
         name = file_name(headers.get("Content-Disposition"), self._fallback_name)
-        self._note = _Note(name, version, size, digest, strong_etag(headers.get("ETag")))
+        self._note = _PartMetadata(name, version, size, digest, strong_etag(headers.get("ETag")))
         self._file = _open(self._path, NEW_FILE)
         if None not in (self._note.etag, digest, size):  # else nothing would show damage on this disk
             with _open(self._note_path, NEW_FILE) as note:
@@ -324,11 +324,11 @@ def _is_foreign(path: Path) -> bool:
 
 
 @reader
-def _read_note(document: Document) -> _Note:
+def _read_note(document: Document) -> _PartMetadata:
     name, version, digest, etag = (
         require_type(document[field], str) for field in ("name", "version", "sha256", "etag")
     )
-    return _Note(safe_name(name), version, require_type(document["size"], int), digest, etag)
+    return _PartMetadata(safe_name(name), version, require_type(document["size"], int), digest, etag)
 
 
 def _open(path: Path, flags: int = 0) -> BinaryIO:

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class _Tally:
+class _UseRecord:
     """The record of an entitlement.
 
     Attributes:
@@ -82,11 +82,11 @@ class _Quota:
     def _note(self, use_id: str, answer: dict[str, Any], usage: Usage | None) -> None:
         """Remember an answer to a use, which then is not pending any more."""
 
-        def note(tally: _Tally) -> None:
-            tally.answer, tally.usage = answer, usage
+        def note(record: _UseRecord) -> None:
+            record.answer, record.usage = answer, usage
             if usage is not None:
-                tally.answered_at = self.session.now().isoformat()
-            tally.pending = [use for use in tally.pending if use[0] != use_id]
+                record.answered_at = self.session.now().isoformat()
+            record.pending = [use for use in record.pending if use[0] != use_id]
 
         with suppress(StateUnreadableError):  # it was counted: if it is pending, it is reported once more
             self._change(note)
@@ -94,11 +94,11 @@ class _Quota:
     def begin_oldest(self) -> tuple[str, int] | None:
         """Return the oldest use that is pending, as sent from now on; None without any."""
 
-        def begin(tally: _Tally) -> tuple[str, int] | None:
-            if not tally.pending:
+        def begin(record: _UseRecord) -> tuple[str, int] | None:
+            if not record.pending:
                 return None
-            use_id, amount, _ = tally.pending[0]
-            tally.pending[0] = (use_id, amount, True)
+            use_id, amount, _ = record.pending[0]
+            record.pending[0] = (use_id, amount, True)
             return use_id, amount
 
         return self._change(begin) if self.has_pending() else None
@@ -110,15 +110,15 @@ class _Quota:
     def use_offline(self, amount: int, use_id: str, *, was_sent: bool) -> int | None:
         """Count a use on this computer; return the rest, or None if it is not allowed."""
 
-        def use(tally: _Tally) -> int | None:
-            remaining = _left_offline(self.session, tally, amount)
+        def use(record: _UseRecord) -> int | None:
+            remaining = _left_offline(self.session, record, amount)
             if remaining is None:
                 return None
-            if tally.pending and not was_sent and not tally.pending[-1][2]:  # one request for all of them
-                last_id, before, _ = tally.pending.pop()
-                tally.pending.append((last_id, before + amount, False))
+            if record.pending and not was_sent and not record.pending[-1][2]:  # one request for all of them
+                last_id, before, _ = record.pending.pop()
+                record.pending.append((last_id, before + amount, False))
             else:
-                tally.pending.append((use_id, amount, was_sent))
+                record.pending.append((use_id, amount, was_sent))
             return remaining
 
         return self._change(use)
@@ -127,27 +127,27 @@ class _Quota:
         usage = read_consume(reply, self.key, self.name)
         return usage if isinstance(usage, LicclientError) else (usage, reply)
 
-    def _change(self, act: "Callable[[_Tally], _T]") -> "_T":
+    def _change(self, act: "Callable[[_UseRecord], _T]") -> "_T":
         """Change the stored state, with no other thread or process between; return what `act` does."""
         result: list[_T] = []
 
         def edit(document: Document | None) -> Document | None:
-            tally = self._parse(document)
-            result[:] = [act(tally)]
-            after = _format(tally)
+            record = self._parse(document)
+            result[:] = [act(record)]
+            after = _format(record)
             return document if document is not None and after.items() <= document.items() else after
 
         self.session.storage.change(self.record, edit)
         return result[0]
 
-    def _parse(self, document: Document | None) -> _Tally:
+    def _parse(self, document: Document | None) -> _UseRecord:
         """Read the stored state; verify a signed answer again."""
         match document:
             case {"answer": dict(answer), "answered_at": str(at), "pending": list(pending)}:
                 pending_uses = [tuple(use) for use in pending if isinstance(use, list) and _is_pending(use)]
-                return _Tally(answer, self._believe(answer), at, pending_uses)
+                return _UseRecord(answer, self._believe(answer), at, pending_uses)
             case _:
-                return _Tally()
+                return _UseRecord()
 
     def _believe(self, answer: dict[str, Any]) -> Usage | None:
         match answer:
@@ -171,11 +171,11 @@ class _Quota:
         return usage if isinstance(usage, Usage) else None
 
 
-def _format(tally: _Tally) -> dict[str, Any]:
+def _format(record: _UseRecord) -> dict[str, Any]:
     return {
-        "answer": tally.answer,
-        "answered_at": tally.answered_at,
-        "pending": [list(use) for use in tally.pending],
+        "answer": record.answer,
+        "answered_at": record.answered_at,
+        "pending": [list(use) for use in record.pending],
     }
 
 
@@ -228,12 +228,12 @@ def _report_pending(quota: _Quota, lock: CallLock, timeout: float) -> Flow[None]
             yield from quota.send(amount, use_id, lock.left(timeout))
 
 
-def _left_offline(session: Session, tally: _Tally, amount: int) -> int | None:
+def _left_offline(session: Session, record: _UseRecord, amount: int) -> int | None:
     """Return the rest after an offline use; None if it is not allowed."""
-    usage, now, answered_at = tally.usage, session.now(), read_instant(tally.answered_at)
+    usage, now, answered_at = record.usage, session.now(), read_instant(record.answered_at)
     if usage is None or answered_at is None or answered_at - now > CLOCK_TOLERANCE or now >= usage.resets_at:
         return None
-    spent = sum(pending for _, pending, _ in tally.pending) + amount
+    spent = sum(pending for _, pending, _ in record.pending) + amount
     return usage.remaining - spent if spent <= usage.allowance else None
 
 

@@ -422,10 +422,10 @@ class Database:
             finally:
                 connection.invalidate()  # its settings have changed
 
-    def ask_hosts(self) -> list[HostState]:
+    def query_hosts(self) -> list[HostState]:
         """Return what each host of PostgreSQL is."""
         with translated_errors(self.engine):
-            return [] if self._remote is None else self._remote.ask_hosts()
+            return [] if self._remote is None else self._remote.query_hosts()
 
     def look(self) -> float | None:
         """Look in the background whether another host was promoted; connections are replaced then.

@@ -171,7 +171,7 @@ class PostgresServer:
         """Look in the background whether another host was promoted; return in how many seconds to repeat."""
         return self._connector.look(self._open)
 
-    def ask_hosts(self) -> list[HostState]:
+    def query_hosts(self) -> list[HostState]:
         """Return the role of each host."""
         return self._connector.ask(self._open)
 

@@ -30,7 +30,7 @@ class AddressDeniedError(OSError):
     """A host has an address that must not be connected to."""
 
 
-class _Guard(AbstractResolver):
+class _DenyingResolver(AbstractResolver):
     """A resolver and socket factory that permits only public or listed addresses."""
 
     def __init__(self, url: URL, allowed: Sequence[Network]) -> None:
@@ -77,9 +77,9 @@ async def post(
     """
     try:
         target = URL(url, encoded=True)
-        guard = _Guard(target, allowed)
+        resolver = _DenyingResolver(target, allowed)
         connector = aiohttp.TCPConnector(
-            resolver=guard, socket_factory=guard.open_socket, use_dns_cache=False, force_close=True
+            resolver=resolver, socket_factory=resolver.open_socket, use_dns_cache=False, force_close=True
         )
         async with (
             aiohttp.ClientSession(

@@ -192,10 +192,10 @@ _BLANKS: Final = r"""(?:[^\S\t\r\n]|["'])*"""
 _FORMULA: Final = rf"{_BLANKS}[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"  # the last four are full-width forms
 
 # With another delimiter, a spreadsheet starts cells inside ours: quotes protect only the first cell of a
-# line (D-171). Delimiters are not among the blanks, so that `unguard` finds each apostrophe.
+# line (D-171). Delimiters are not among the blanks, so that `unescape_formulas` finds each apostrophe.
 _DELIMITER: Final = r"(?<=[,;|\t\r\n])"
-_UNGUARDED: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}(?={_FORMULA})")
-_GUARD: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}'(?={_FORMULA})")
+_FORMULA_START: Final = re.compile(rf"\A(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}(?={_FORMULA})")
+_ESCAPED_FORMULA: Final = re.compile(rf"\A'(?={_FORMULA}|{_BLANKS}[\t\r\n])|{_DELIMITER}'(?={_FORMULA})")
 
 
 def to_line(values: Sequence[Any]) -> str:
@@ -218,17 +218,17 @@ def _format_cell(value: Any) -> str:
         case date():
             return value.isoformat()
         case _:
-            return guard(str(value))
+            return escape_formulas(str(value))
 
 
-def guard(text: str) -> str:
+def escape_formulas(text: str) -> str:
     """Insert an apostrophe before each formula: at the start, and wherever a cell may start."""
-    return _UNGUARDED.sub("'", text)
+    return _FORMULA_START.sub("'", text)
 
 
-def unguard(cell: str) -> str:
-    """Undo `guard`."""
-    return _GUARD.sub("", cell)
+def unescape_formulas(cell: str) -> str:
+    """Undo `escape_formulas`."""
+    return _ESCAPED_FORMULA.sub("", cell)
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def _read_csv(lines: Iterable[str], conversion: Conversion) -> Iterator[Line]:
         elif cells:
             # Of columns with the same name, the first counts: other systems append columns of their users.
             pairs = zip(reversed(names), reversed(cells), strict=True)
-            record = {name: unguard(cell) for name, cell in pairs}
+            record = {name: unescape_formulas(cell) for name, cell in pairs}
             yield line, _read_record(line, record, conversion, are_texts=True)
 
 

@@ -173,21 +173,21 @@ class PersonalDataService(Service):
         identifiers = PersonIdentifiers(
             {name("mail", spelling.casefold()).hex() for spelling in spellings},
             {name("account", fold_email(spelling)) for spelling in spellings},
-            *self._find_sealed(pattern),
+            *self._find_encrypted(pattern),
         )
         return pattern, repository.find(pattern, identifiers, before)
 
-    def _find_sealed(self, pattern: AddressPattern) -> tuple[list[int], list[int]]:
+    def _find_encrypted(self, pattern: AddressPattern) -> tuple[list[int], list[int]]:
         """Return the ids of jobs and of recorded responses that hold an address, encrypted."""
         ids: dict[str, list[int]] = {"jobs": [], "receipts": []}
-        for table, row, text in self._open_sealed():
+        for table, row, text in self._decrypt_all():
             if pattern.is_in(text):
                 ids[table].append(row["id"])
         return ids["jobs"], ids["receipts"]
 
-    def _open_sealed(self) -> Iterator[tuple[str, Row, str]]:
+    def _decrypt_all(self) -> Iterator[tuple[str, Row, str]]:
         vault = self._context.vault
-        for table, row in self._context.repositories.personal_data.list_sealed():
+        for table, row in self._context.repositories.personal_data.list_encrypted():
             with suppress(SecretsError):  # encrypted with other secrets
                 if table == "jobs":
                     yield table, row, open_private(vault, b64decode(json.loads(row["payload"])["encrypted"]))
@@ -197,7 +197,7 @@ class PersonalDataService(Service):
     def _list_addresses(self) -> list[str]:
         """Return every text in the database that may be a mail address, each once."""
         addresses = {*self._context.repositories.personal_data.list_addresses()}
-        for _, _, text in self._open_sealed():
+        for _, _, text in self._decrypt_all():
             addresses.update(find_addresses(text))
         return sorted(addresses)
 

@@ -115,7 +115,7 @@ def check_installation(
     elif not settings.base_url:
         yield _bad("base URL", "not set, so nothing was requested", "set LICSERVER_BASE_URL")
     else:
-        fault, date = ask_base_url(settings.base_url)
+        fault, date = check_base_url(settings.base_url)
         if fault:
             advice = "see that DNS, firewall, certificate and proxy lead here"
             yield _bad("base URL", f"{settings.base_url} {fault}", advice)
@@ -278,7 +278,7 @@ def check_idle_days(settings: Settings, repositories: Repositories) -> Iterator[
 
 def _check_hosts(database: engine.Database) -> Iterator[Finding]:
     """Report the role of each host, and the hosts that cannot take over."""
-    hosts = database.ask_hosts()
+    hosts = database.query_hosts()
     for host in hosts:
         if host.fault:
             yield _check_host("database hosts", host)
@@ -448,29 +448,31 @@ def _check_manifest(slug: str, release: Release, now: datetime) -> Iterator[Find
         yield _odd("manifests", f"that of {_name(slug, release)} runs out on {until:%Y-%m-%d}", advice)
 
 
-class ReachResult(NamedTuple):
+class ReachabilityResult(NamedTuple):
     """The problem as the rest of a sentence, or empty; and the response's date, to the second."""
 
     problem: str = ""
     date: datetime | None = None
 
 
-def ask_base_url(base_url: str) -> ReachResult:
+def check_base_url(base_url: str) -> ReachabilityResult:
     """Request the base URL over the network, as a customer would."""
     try:
         with urllib.request.urlopen(f"{base_url}/healthz", timeout=TIMEOUT) as response:  # noqa: S310 - settings check the scheme
             body, date = response.read(_LIMIT), response.headers.get("Date")
     except urllib.error.HTTPError as refused:
         with refused:
-            return ReachResult(f"answers {refused.code} at /healthz")
+            return ReachabilityResult(f"answers {refused.code} at /healthz")
     except (OSError, http.client.HTTPException, ValueError) as problem:
-        return ReachResult(_why(problem.reason if isinstance(problem, urllib.error.URLError) else problem))
+        return ReachabilityResult(
+            _why(problem.reason if isinstance(problem, urllib.error.URLError) else problem)
+        )
     try:
         is_ours = json.loads(body) == {"status": "ok"}
         server_time = None if date is None else parsedate_to_datetime(date)
     except (ValueError, TypeError):
         is_ours, server_time = False, None
-    return ReachResult("" if is_ours else "is answered by something other than licserver", server_time)
+    return ReachabilityResult("" if is_ours else "is answered by something other than licserver", server_time)
 
 
 def _why(problem: object) -> str:

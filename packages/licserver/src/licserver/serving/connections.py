@@ -32,7 +32,7 @@ from licserver.limits import (
     MAX_IDLE_SECONDS,
 )
 from licserver.runtime.logging import ThrottledLog
-from licserver.serving.name_lookups import look_up_apart
+from licserver.serving.name_lookups import install_threaded_resolver
 from licserver.settings import Settings
 from licserver.web.client_addresses import ONE_CUSTOMER
 from licserver.web.middlewares import HOT_ROUTES, RequestHandler, create_request_handler
@@ -435,7 +435,7 @@ class Runner(web.AppRunner):
         await super().setup()
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._held.handle_loop_error)
-        look_up_apart(loop)
+        install_threaded_resolver(loop)
 
     def _reg_site(self, site: web.BaseSite) -> None:
         """Accept few connections at a time: asyncio accepts a whole backlog."""

@@ -16,7 +16,7 @@ MOST: Final = 32
 """Look-ups at a time; more fail at once, like those of a name server that is busy."""
 
 
-def look_up_apart(loop: asyncio.AbstractEventLoop) -> None:
+def install_threaded_resolver(loop: asyncio.AbstractEventLoop) -> None:
     """Let an event loop look names up on threads of their own, for all libraries that use it."""
     free = threading.Semaphore(MOST)
 

@@ -289,7 +289,7 @@ def _guess(fields: Mapping[str, Any]) -> str:
     return "sale" if is_sale else next((names[field] for field in names if field in fields), "")
 
 
-class _Found(ShopObject):
+class _FetchedSale(ShopObject):
     sale: dict[str, Any]
 
 
@@ -300,5 +300,5 @@ def fetch_path(fetch: Fetch) -> str | None:
 
 def read_fetched(_fetch: Fetch, body: bytes, _at: datetime) -> Sequence[Fact]:
     """Read a sale."""
-    reading = _read_sale(parse(_Found, body).sale)[0]
+    reading = _read_sale(parse(_FetchedSale, body).sale)[0]
     return () if isinstance(reading, str) else reading

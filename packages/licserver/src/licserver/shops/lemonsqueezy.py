@@ -291,7 +291,7 @@ class _Items(ShopObject):
     data: list[dict[str, Any]]
 
 
-class _Found(ShopObject):
+class _FetchedObject(ShopObject):
     id: str = Field(validation_alias=AliasPath("data", "id"))
     attributes: dict[str, Any] = Field(validation_alias=AliasPath("data", "attributes"))
 
@@ -311,7 +311,7 @@ def fetch_path(fetch: Fetch) -> str | None:
 def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
     """Read the items of an order, or a subscription."""
     if fetch.kind == "subscription":
-        document = parse(_Found, body)
+        document = parse(_FetchedObject, body)
         reading = _read_subscription(document.id, document.attributes)
         return () if isinstance(reading, str) else reading
     items = [parse(_OrderItem, document.get("attributes", {})) for document in parse(_Items, body).data]

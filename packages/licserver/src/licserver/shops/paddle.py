@@ -320,7 +320,7 @@ class _Customer(ShopObject):
     locale: str | None = Field(None, validation_alias=AliasPath("data", "locale"))
 
 
-class _Found(ShopObject):
+class _FetchedObject(ShopObject):
     data: dict[str, Any]
 
 
@@ -336,7 +336,7 @@ def fetch_path(fetch: Fetch) -> str | None:
 def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
     """Read a customer, or a subscription."""
     if fetch.kind == "subscription":
-        reading = _read_subscription(at, parse(_Found, body).data)
+        reading = _read_subscription(at, parse(_FetchedObject, body).data)
         return () if isinstance(reading, str) else reading
     customer = parse(_Customer, body)
     kind, _, id_ = fetch.about.partition(":")

@@ -42,8 +42,8 @@ from licserver.web.middlewares import (
     add_not_found,
     add_route,
     create_counter,
-    create_guard,
     create_hot_routes,
+    create_middleware,
     get,
 )
 from licserver.web.public import QUERIES, AnswerSigner, PublicEndpoints, healthz, readyz
@@ -157,7 +157,7 @@ def _create_root(settings: Settings, meter: Meter | None, names: HostNames) -> w
     if meter is not None:
         app[METER] = meter
         app.middlewares.append(create_counter(app))
-    app.middlewares.append(create_guard(app))
+    app.middlewares.append(create_middleware(app))
     app.on_response_prepare.append(_set_common_headers(settings))
     app.cleanup_ctx.append(_run_rate_limiter)
     return app

@@ -259,7 +259,7 @@ class KeptConnection:
                 connection.close()
 
 
-def run_apart(
+def run_one_by_one_on_refusal(
     work: Callable[[Sequence[Request]], Sequence[Result]], requests: Sequence[Request]
 ) -> Sequence[Result | Exception]:
     """Call a function with all requests; if the database refuses that, with one after the other (D-247).

@@ -11,7 +11,7 @@ from sqlalchemy import CTE, Connection, LargeBinary, Select, column, literal_col
 
 from licserver.database.engine import Database
 from licserver.database.hot_path.activations import ActivationRequest, ActivationTransaction
-from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, run_apart
+from licserver.database.hot_path.driver import BatchedQuery, KeptConnection, Row, run_one_by_one_on_refusal
 from licserver.database.hot_path.license_rows import LICENSE_COLUMNS, read_license
 from licserver.database.hot_path.lookups import LOOKUPS, Lookup, find_licenses
 from licserver.database.hot_path.updates import UPDATES, OfferedProducts, UpdateQuery, UpdateReader
@@ -70,7 +70,7 @@ class BatchStore:
 
     def find_licenses(self, lookups: Sequence[Lookup]) -> Sequence[LicenseSnapshot | Exception | None]:
         """Load licenses as their environments see them, in the order of the lookups."""
-        return run_apart(
+        return run_one_by_one_on_refusal(
             lambda batch: self._read(
                 self._lookup_reader, lambda connection: find_licenses(connection, batch)
             ),
@@ -93,13 +93,13 @@ class BatchStore:
                     lambda connection: ActivationTransaction(connection, self._subscribed).run(batch)
                 )
 
-        return run_apart(run, requests)
+        return run_one_by_one_on_refusal(run, requests)
 
     def find_updates(
         self, queries: Sequence[UpdateQuery]
     ) -> Sequence[tuple[LicenseSnapshot | None, Product | None] | Exception]:
         """Load licenses and products, in the order of the queries; a product only with a license."""
-        return run_apart(self._updates.find, queries)
+        return run_one_by_one_on_refusal(self._updates.find, queries)
 
     def find_download(
         self, license_id: bytes, release_id: int

@@ -189,7 +189,7 @@ def list_addresses(connection: Connection) -> Iterator[str]:
                 yield from read(text)
 
 
-def list_sealed(connection: Connection) -> Iterator[tuple[str, Row]]:
+def list_encrypted(connection: Connection) -> Iterator[tuple[str, Row]]:
     """Yield the rows of jobs and recorded responses, whose content is encrypted."""
     for table, condition in (
         (events.jobs, events.jobs.c.payload.like('%"encrypted"%')),
@@ -251,10 +251,10 @@ class PersonalDataRepository(Repository):
         with self._database.snapshot() as connection:
             yield from list_addresses(connection)
 
-    def list_sealed(self) -> Iterator[tuple[str, Row]]:
+    def list_encrypted(self) -> Iterator[tuple[str, Row]]:
         """Yield rows whose content is encrypted, with the name of their table."""
         with self._database.snapshot() as connection:
-            yield from list_sealed(connection)
+            yield from list_encrypted(connection)
 
     def find_sold(self, ids: Sequence[bytes]) -> set[bytes]:
         """Return which licenses a shop has sold."""

@@ -52,7 +52,7 @@ _NOTICES: Final = frozenset({"freed", "taken-back", "signed-out", "session-ended
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Visit:
+class SubmittedForm:
     """A form that was sent in a session; without a repr, because it holds the session's token."""
 
     token: str
@@ -105,7 +105,7 @@ class Account:
             else await self._threads.run(self._services.customer_sign_in.find_licenses, token)
         )
 
-    def form(self, handler: Callable[[web.Request, Visit], Awaitable[web.StreamResponse]]) -> Handler:
+    def form(self, handler: Callable[[web.Request, SubmittedForm], Awaitable[web.StreamResponse]]) -> Handler:
         """Call a handler with session and form, after checking the form's CSRF token."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -117,7 +117,7 @@ class Account:
             if not sessions.is_own_form(token, form):
                 raise ApiError(403)
             self._count_write(request, licenses[0].id, licenses)
-            return await handler(request, Visit(token, licenses, form))
+            return await handler(request, SubmittedForm(token, licenses, form))
 
         return handle
 
@@ -199,9 +199,9 @@ class Account:
         """Redirect with a cookie; an empty token removes it."""
         return redirect(request, path, **{hdrs.SET_COOKIE: self._cookie(request, token, time, cookie)})
 
-    async def sign_out(self, request: web.Request, visit: Visit) -> web.StreamResponse:
+    async def sign_out(self, request: web.Request, submitted: SubmittedForm) -> web.StreamResponse:
         """End the session."""
-        await self._threads.run(self._services.customer_sign_in.sign_out, visit.token)
+        await self._threads.run(self._services.customer_sign_in.sign_out, submitted.token)
         response = self._redirect(request, f"{HOME}?done=signed-out", "", timedelta())
         response.headers["Clear-Site-Data"] = '"cache", "storage"'
         return response
@@ -217,20 +217,20 @@ class Account:
         licenses = await self._find_licenses(token)
         if token is None or not licenses:
             return await self._sign_in_page(request, 200)
-        return await self._licenses_page(request, Visit(token, licenses, {}))
+        return await self._licenses_page(request, SubmittedForm(token, licenses, {}))
 
-    async def reveal(self, request: web.Request, visit: Visit) -> web.StreamResponse:
+    async def reveal(self, request: web.Request, submitted: SubmittedForm) -> web.StreamResponse:
         """Show the page with a whole license key in it."""
-        license_ = visit.license()
+        license_ = submitted.license()
         key = await self._threads.run(self._services.licenses.reveal, license_.id.hex())
-        return await self._licenses_page(request, visit, keys={license_.id: key})
+        return await self._licenses_page(request, submitted, keys={license_.id: key})
 
-    async def free(self, request: web.Request, visit: Visit) -> web.StreamResponse:
+    async def free(self, request: web.Request, submitted: SubmittedForm) -> web.StreamResponse:
         """Free a slot, as often as the product allows."""
-        environment = Environment(visit.form.get("domain", ""), visit.form.get("ip", ""))
+        environment = Environment(submitted.form.get("domain", ""), submitted.form.get("ip", ""))
         texts = _texts(request)
         try:
-            await self._threads.run(self._services.moves.free_slot, visit.license(), environment)
+            await self._threads.run(self._services.moves.free_slot, submitted.license(), environment)
         except HeldOfflineError as held:
             problem = texts("file.held", date=texts.date(held.retry_at))
         except TooManyMovesError as refused:
@@ -242,14 +242,15 @@ class Account:
             problem = texts("free.gone")
         else:
             return redirect(request, f"{HOME}?done=freed")
-        return await self._licenses_page(request, visit, status=409, problem=problem)
+        return await self._licenses_page(request, submitted, status=409, problem=problem)
 
-    async def issue_file(self, request: web.Request, visit: Visit) -> web.StreamResponse:
+    async def issue_file(self, request: web.Request, submitted: SubmittedForm) -> web.StreamResponse:
         """Send a license file for a machine without a network, which takes a slot."""
-        texts, license_, days = _texts(request), visit.license(), self._services.settings.account_file_days
+        texts, license_ = _texts(request), submitted.license()
+        days = self._services.settings.account_file_days
         if not days:
             raise ApiError(404)
-        issue, typed = self._services.offline_files.issue, visit.form.get("machine", "")
+        issue, typed = self._services.offline_files.issue, submitted.form.get("machine", "")
         try:
             issued = await self._threads.run(issue, license_.id.hex(), typed, days)
         except RefusedFileError as refused:
@@ -258,16 +259,16 @@ class Account:
             problem = texts("file.unreadable")
         else:
             return web.Response(body=issued.text.encode(), headers=text_file_headers(issued.name))
-        return await self._licenses_page(request, visit, status=409, problem=problem)
+        return await self._licenses_page(request, submitted, status=409, problem=problem)
 
-    async def take_back(self, request: web.Request, visit: Visit) -> web.StreamResponse:
+    async def take_back(self, request: web.Request, submitted: SubmittedForm) -> web.StreamResponse:
         """Take back a floating seat."""
-        take_back, license_id = self._services.seats.take_back, visit.license().id.hex()
+        take_back, license_id = self._services.seats.take_back, submitted.license().id.hex()
         try:
-            await self._threads.run(take_back, license_id, visit.form.get("seat", ""))
+            await self._threads.run(take_back, license_id, submitted.form.get("seat", ""))
         except NotFoundError:
             problem = _texts(request)("seat.gone")
-            return await self._licenses_page(request, visit, status=409, problem=problem)
+            return await self._licenses_page(request, submitted, status=409, problem=problem)
         return redirect(request, f"{HOME}?done=taken-back")
 
     async def download(self, request: web.Request) -> web.StreamResponse:
@@ -320,7 +321,7 @@ class Account:
     async def _licenses_page(
         self,
         request: web.Request,
-        visit: Visit,
+        submitted: SubmittedForm,
         *,
         status: int = 200,
         keys: dict[bytes, str] | None = None,
@@ -329,14 +330,14 @@ class Account:
         texts, now, keys = _texts(request), self._clock(), keys or {}
 
         # A single page of a customer at a time: many licenses are slow, and all customers share the threads.
-        async with self._turns.setdefault(visit.licenses[0].id, asyncio.Lock()):
-            slugs = {license_.product_slug for license_ in visit.licenses}
+        async with self._turns.setdefault(submitted.licenses[0].id, asyncio.Lock()):
+            slugs = {license_.product_slug for license_ in submitted.licenses}
             read = {slug: await self._public.queries.find_releases(slug) for slug in slugs}
             products = {slug: offered for slug, offered in read.items() if offered is not None}
             cards = await self._threads.run(
-                describe_all, self._services, visit.licenses, products, texts, now, keys
+                describe_all, self._services, submitted.licenses, products, texts, now, keys
             )
-        csrf = sessions.csrf_token(visit.token)
+        csrf = sessions.csrf_token(submitted.token)
         values = {"problem": problem, "csrf": csrf, "licenses": cards}
         return await self._render(request, "licenses.html", status, **values)
 

@@ -122,7 +122,7 @@ class LicenseCard:
     is_renewed: bool
 
 
-class _Found(NamedTuple):
+class _RelatedObjects(NamedTuple):
     """The related objects of a license."""
 
     offered: OfferedProduct
@@ -152,7 +152,7 @@ def describe_all(
         _describe(
             services,
             license_,
-            _Found(
+            _RelatedObjects(
                 products[license_.product_slug],
                 activations,
                 held[license_.id],
@@ -167,7 +167,12 @@ def describe_all(
 
 
 def _describe(
-    services: Services, license_: IssuedLicense, details: _Found, texts: Texts, now: datetime, key: str | None
+    services: Services,
+    license_: IssuedLicense,
+    details: _RelatedObjects,
+    texts: Texts,
+    now: datetime,
+    key: str | None,
 ) -> LicenseCard:
     offered, (machines, has_more), held, moves_left = details
     product = offered.product
