@@ -526,6 +526,7 @@ def test_no_line_is_left_over():
     assert used == {code for code in TABLES["en"] if code.startswith(own)} - {
         "update.none",
         "update.ahead",
+        "update.ended",
         "update.unavailable",
         "update.uncovered",
         "update.covered",
