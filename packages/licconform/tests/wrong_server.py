@@ -41,7 +41,8 @@ PUBLIC_KEY = "ed25519:" + base64.urlsafe_b64encode(
 FAULTS = """
 accepts-expired accepts-other-product accepts-revoked accepts-subscription-ended accepts-unknown
 allow-list-ignored allow-list-is-open any-ip arrays-of-errors-are-texts body-ip-takes-slots
-changelog-in-the-root crashes-on-no-json current-version-is-no-update delivers-without-signature
+changelog-in-the-root computers-show-domains crashes-on-no-json current-version-is-no-update
+delivers-without-signature
 digest-unchecked domain-as-written domains-are-shared empty-entitlements environment-before-expired
 errors-without-message expired-is-revoked expiry-as-timestamp expiry-left-out
 extra-field-in-refusals file-of-the-oldest file-without-headers first-fault-only
@@ -49,7 +50,8 @@ fix-is-never-installed forgets-environments hangs-up-on-no-json html-responses i
 installed-version-is-parsed key-in-link
 lifetime-as-text lifetime-expires lifetime-has-expiry link-404-for-changed link-ends-never link-once
 link-outlives-revocation link-under-another-path login-wanted lower-case-keys-too
-mismatch-is-404 needs-domain-as-hostname never-full no-413 no-field-errors
+mismatch-is-404 move-race move-takes-another-slot move-without-a-computer
+needs-domain-as-hostname never-full no-413 no-field-errors
 no-fixes no-last-updated no-message-without-product no-requires no-slots-at-all no-tested
 no-versions-is-200 nothing-is-covered null-is-fine null-lifetime
 null-link-without-support offers-without-support old-name-in-updates order-of-refusals part-digest
@@ -129,6 +131,10 @@ class WrongServer:
         path = request.url.path
         if (request.method, path) == ("POST", "/api/v1/licenses/verify"):
             return self._sign(request, self._verify(request))
+        if request.method == "POST" and path in {
+            f"/api/v1/licenses/{name}" for name in ("computers", "move")
+        }:
+            return self._answer_about_computers(json.loads(request.content), path.rpartition("/")[2])
         if (request.method, path) == ("GET", "/api/v1/update-check"):
             return self._sign(request, self._check(request))
         if path in {"/api/v1/update-download", "/files"}:
@@ -302,6 +308,58 @@ class WrongServer:
         if self.has("html-responses"):
             return httpx.Response(200, text=json.dumps(body), headers={"Content-Type": "text/html"})
         return httpx.Response(200, json=body)
+
+    # --- computers of a license -----------------------------------------------------------------
+
+    def _answer_about_computers(self, body: dict[str, Any], what: str) -> httpx.Response:
+        key = self.keys.get(body["license_key"])
+        if key is None:
+            return httpx.Response(401, json={"error": "invalid_license", "message": "No."})
+        if what == "move":
+            return self._move(key, body)
+        moved_to = key.moved.get(body["domain"])
+        named = [
+            {
+                "id": self._name(domain),
+                "name": None,
+                "masked": domain if self.has("computers-show-domains") else f"{domain[:1]}…",
+                "last_seen": TODAY,
+                "is_this": domain == body["domain"],
+                "can_move": True,
+                "retry_at": None,
+            }
+            for domain in sorted(key.known)
+        ]
+        return httpx.Response(
+            200,
+            json={
+                "slots": key.slots,
+                "used": len(key.known),
+                "moves_left": 3,
+                "retry_at": None,
+                "computers": named,
+                "moved_to": moved_to and {"name": None, "masked": "…", "on": TODAY},
+            },
+        )
+
+    def _move(self, key: Key, body: dict[str, Any]) -> httpx.Response:
+        with threading.Lock() if self.has("move-race") else self._lock:
+            if body["domain"] in key.known:
+                return httpx.Response(200, json={"moved": False})
+            source = next((domain for domain in key.known if self._name(domain) == body["from"]), None)
+            if source is None and not self.has("move-without-a-computer"):
+                return httpx.Response(404, json={"error": "computer_not_found", "message": "No."})
+            if self.has("move-race"):
+                time.sleep(0.01)
+            if source is not None and not self.has("move-takes-another-slot"):
+                key.known.discard(source)
+                key.moved[source] = body["domain"]
+            key.known.add(body["domain"])
+            return httpx.Response(200, json={"moved": True, "from": {"name": None, "masked": "…"}})
+
+    @staticmethod
+    def _name(domain: str) -> str:
+        return hashlib.sha256(domain.encode()).hexdigest()[:32]
 
     # --- update check ---------------------------------------------------------------------------
 

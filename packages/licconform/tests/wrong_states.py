@@ -27,6 +27,7 @@ class Key:
     support_until: str | None = None
     entitlements: dict[str, Any] | None = None
     known: set[str] = field(default_factory=set)
+    moved: dict[str, str] = field(default_factory=dict)  # the domain that lost its slot → the other one
 
 
 @dataclass(slots=True)

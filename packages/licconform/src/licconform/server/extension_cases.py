@@ -2,18 +2,26 @@
 
 import base64
 import hashlib
+import json
 import re
 import secrets
+from collections.abc import Mapping
 from typing import Any
+
+import httpx
 
 from licconform.cases import NotApplicableError, SetupError, expect
 from licconform.server.download_cases import fetch, link_of
+from licconform.server.slot_cases import A, B, C, at_once, use_both_slots
 from licconform.server.subject import (
     CASES,
+    ENVIRONMENT,
+    IP,
     Answer,
     Server,
     expect_error,
     expect_link,
+    expect_refusal,
     expect_update,
     expect_valid,
 )
@@ -156,6 +164,93 @@ def _(server: Server) -> None:
 def _(server: Server) -> None:
     _, answer = server.check_shared("security", "1.0.1")
     expect_error(answer, 401, "license_expired")
+
+
+# --- computers of a license, and moves
+
+
+def call_computers(server: Server, path: str, **fields: Any) -> Answer:
+    """Send a request about a license's computers; a case is skipped where a server has none."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    url = f"{server.base_url}/api/v1/licenses/{path}"
+    answer = server.send("POST", url, content=json.dumps(fields).encode(), headers=headers)
+    is_of_a_move = b"computer_not_found" in answer.response.content
+    if (answer.status == httpx.codes.NOT_FOUND and not is_of_a_move) or answer.status in {405, 501}:
+        raise NotApplicableError("The server does not list the computers of a license.")
+    return answer
+
+
+def list_computers(server: Server, key: str, domain: str) -> Mapping[str, Any]:
+    """Return the list of computers that a domain gets."""
+    answer = call_computers(server, "computers", license_key=key, domain=domain)
+    expect(answer.status == httpx.codes.OK, f"expected 200\n{answer}")
+    body = answer.json()
+    computers = body.get("computers")
+    is_right = isinstance(computers, list) and all(map(_is_computer, computers))
+    expect(is_right, f"expected computers with ids of 32 hexadecimal digits\n{answer}")
+    return body
+
+
+def _is_computer(entry: Any) -> bool:
+    return isinstance(entry, dict) and re.fullmatch("[0-9a-f]{32}", str(entry.get("id"))) is not None
+
+
+def move(server: Server, key: str, source: str, domain: str) -> Answer:
+    """Send a request to move the license from the computer with an id to a domain."""
+    fields = {"license_key": key, "domain": domain, "ip": IP, "from": source}
+    return call_computers(server, "move", **fields)
+
+
+def fill(server: Server) -> tuple[str, str]:
+    """Take both slots of a new key; return it, and the id of the computer A."""
+    key = server.new("valid").license_key
+    use_both_slots(server, key)
+    marked = [entry["id"] for entry in list_computers(server, key, A)["computers"] if entry.get("is_this")]
+    expect(len(marked) == 1, f"expected one computer with is_this, not {len(marked)}")
+    return key, marked[0]
+
+
+@CASES.case("computers", "extension D-332", "Computers are listed without their domains, this one is marked.")
+def _(server: Server) -> None:
+    key, _ = fill(server)
+    body = list_computers(server, key, C)
+    shown = {name: body.get(name, "absent") for name in ("slots", "used", "moved_to")}
+    shown["computers"] = len(body["computers"])
+    expected = {"slots": 2, "used": 2, "moved_to": None, "computers": 2}
+    expect(shown == expected, f"expected two computers, not {shown}")
+    expect(A not in json.dumps(body), "expected no domain in the list")
+    expect(not any(entry.get("is_this") for entry in body["computers"]), "expected no mark: C has no slot")
+
+
+@CASES.case("move", "extension D-333", "A move takes the slot of a computer; repeated, it does nothing.")
+def _(server: Server) -> None:
+    key, source = fill(server)
+    for is_moved in (True, False):
+        answer = move(server, key, source, C)
+        expect(answer.status == httpx.codes.OK, f"expected 200\n{answer}")
+        expect(answer.json().get("moved") is is_moved, f"expected moved to be {is_moved}\n{answer}")
+    expect_valid(server.verify(key, C))
+    expect_valid(server.verify(key, B))
+    expect_refusal(server.verify(key, A), 403, ENVIRONMENT)
+    moved_to = list_computers(server, key, A).get("moved_to")
+    expect(isinstance(moved_to, dict), f"expected moved_to for the former computer, not {moved_to}")
+
+
+@CASES.case("move-race", "extension D-333", "Of moves from one computer at once, one gets its slot.")
+def _(server: Server) -> None:
+    key, source = fill(server)
+    got = at_once([lambda n=n: move(server, key, source, f"race-{n}.example.org") for n in range(8)])  # type: ignore[misc]
+    expect(got.count(200) == 1, f"expected 200 once, not {got}")
+    expect_valid(server.verify(key, B))
+    expect_refusal(server.verify(key, A), 403, ENVIRONMENT)
+
+
+@CASES.case("move-unknown", "extension D-333", "A computer without a slot, and an unknown key, move nothing.")
+def _(server: Server) -> None:
+    key, source = fill(server)
+    expect_error(move(server, key, "0" * 32, C), 404, "computer_not_found")
+    expect_error(move(server, UNKNOWN, source, C), 401, "invalid_license")
+    expect_refusal(server.verify(key, C), 403, ENVIRONMENT)
 
 
 def signed(
