@@ -17,6 +17,7 @@ from kivy.uix.button import Button as KivyButton
 from kivy.uix.label import Label
 from kivy.uix.modalview import ModalView
 from kivy.uix.progressbar import ProgressBar
+from kivy.uix.scrollview import ScrollView
 from kivy.uix.textinput import TextInput
 from kivy.uix.togglebutton import ToggleButton
 from kivy.utils import get_color_from_hex
@@ -38,6 +39,7 @@ from licclient.dialogs import (
 ENTER, ESCAPE = 13, 27
 LINK_COLOUR: Final = "#8ab8ff"
 MARKS: Final = {Tone.PLAIN: "", Tone.GOOD: "", Tone.BAD: "! "}  # Kivy's font has not those of `marked`
+MOST_CHOICES: Final = 6  # are shown at once
 ORDER: Final = (Action.SKIP, Action.LEAVE, Action.GO)  # the default button is the last one
 
 
@@ -90,12 +92,15 @@ class KivyDialog(ModalView):
         self._on_close: Callable[[], object] = lambda: None
         self.heading, self.intro, self.label, self.message = (_line() for _ in range(4))
         self.heading.bold = True
+        self._body_height = body.height
         self.choices = BoxLayout(orientation="vertical", size_hint_y=None, height=0)
+        self.scroll = ScrollView(size_hint_y=None, height=0)
+        self.scroll.add_widget(self.choices)
         self.links, self.bar = _row(), ProgressBar(max=1, size_hint_y=None, height=dp(8))
         self.buttons = {action: KivyButton() for action in ORDER}
         rows = BoxLayout(orientation="vertical", padding=dp(16), spacing=dp(8), size_hint_y=None)
         rows.bind(minimum_height=rows.setter("height"), height=self.setter("height"))
-        upper = (self.heading, self.intro, self.label, body, self.choices)
+        upper = (self.heading, self.intro, self.label, body, self.scroll)
         for widget in (*upper, self.message, self.links, self.bar):
             rows.add_widget(widget)
         place = _row(dp(44))
@@ -181,7 +186,8 @@ class KivyDialog(ModalView):
             shown.bind(on_release=lambda _, index=index: self.choose(index))
             self.choices.add_widget(shown)
         self.choices.height = dp(36) * len(choices)
-        self.body.opacity = 0 if choices else 1
+        self.scroll.height = dp(36) * min(len(choices), MOST_CHOICES)
+        self.body.opacity, self.body.height = (0, 0) if choices else (1, self._body_height)
 
     def _draw_links(self, links: tuple[Link, ...]) -> None:
         self.links.clear_widgets()
