@@ -150,7 +150,7 @@ class Vendor:
         changes = [
             license_
             for license_ in again.licenses
-            if license_.license_id is None or license_.revoked != revoked[license_.license_id]
+            if license_.license_id is None or license_.revoked_reason != revoked[license_.license_id]
         ]
         assert not changes, f"a second run would change {changes}"
         return self.result
@@ -164,7 +164,7 @@ class Vendor:
 
     def _apply(self, wanted: DesiredLicense) -> None:
         if wanted.license_id is None:
-            assert wanted.revoked is None
+            assert wanted.revoked_reason is None
             assert wanted.terms is not None
             new = License(
                 f"license {next(self._ids)}".encode(),
@@ -188,7 +188,7 @@ class Vendor:
             license_.subscription_id = wanted.subscription_id
         if wanted.ends_at is not None:
             license_.ends_at, license_.terms = wanted.ends_at, replace(license_.terms, expires_on=None)
-        license_.revoked = wanted.revoked
+        license_.revoked = wanted.revoked_reason
 
     # --- what tests look at
 
@@ -220,7 +220,7 @@ def to_issued(license_: License) -> Issued:
         line_id=license_.line_id,
         subscription_id=license_.subscription_id,
         in_use=license_.in_use,
-        revoked=license_.revoked,
+        revoked_reason=license_.revoked,
     )
 
 

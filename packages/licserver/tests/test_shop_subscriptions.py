@@ -197,20 +197,20 @@ def test_what_was_paid_late_is_named_unless_it_goes_on() -> None:
 def test_a_refund_of_all_periods_refuses_it() -> None:
     """For the reason of the latest; one period that holds is enough."""
     refunded = paid("1", 0, 30, PURCHASE, OrderState.REFUNDED)
-    assert course(refunded).refusal == REFUNDED
-    assert course(refunded, paid("2", 30, 60, state=OrderState.HELD)).refusal == "the order is on hold"
-    assert course(paid("2", 30, 60, state=OrderState.HELD), refunded).refusal == "the order is on hold"
-    assert course(refunded, paid("2", 30, 60)).refusal is None
+    assert course(refunded).revoked_reason == REFUNDED
+    assert course(refunded, paid("2", 30, 60, state=OrderState.HELD)).revoked_reason == "the order is on hold"
+    assert course(paid("2", 30, 60, state=OrderState.HELD), refunded).revoked_reason == "the order is on hold"
+    assert course(refunded, paid("2", 30, 60)).revoked_reason is None
     assert course(refunded, paid("0", -30, None, CHANGE), paid("2", 30, 60)).end == awaited(60)
 
 
 def test_a_reported_period_whose_payment_was_taken_back_does_not_hold() -> None:
     """Unless a later one was paid, or it lasts longer than what was taken back."""
     refunded = paid("1", 0, 30, PURCHASE, OrderState.REFUNDED)
-    assert course(refunded, newest=report(ACTIVE, 5, start=0, until=30)).refusal == REFUNDED
-    assert course(refunded, newest=report(ACTIVE, 5, start=0, until=31)).refusal is None
+    assert course(refunded, newest=report(ACTIVE, 5, start=0, until=30)).revoked_reason == REFUNDED
+    assert course(refunded, newest=report(ACTIVE, 5, start=0, until=31)).revoked_reason is None
     unknown = paid("1", 0, None, PURCHASE, OrderState.REFUNDED)
-    assert course(unknown, newest=report(ACTIVE, 5, start=0, until=31)).refusal == REFUNDED
+    assert course(unknown, newest=report(ACTIVE, 5, start=0, until=31)).revoked_reason == REFUNDED
     later = paid("2", 30, 60)
     assert course(refunded, later, newest=report(ACTIVE, 35, start=29, until=29)).end == awaited(60)
 

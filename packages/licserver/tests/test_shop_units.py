@@ -82,7 +82,7 @@ def test_an_item_is_matched_by_the_best_that_fits() -> None:
     assert match([first, current, by_id], item("a", "i"))[0] == {"item:i": "a"}
     assert match([Unit("line:5/2", sold="a", order=order), current], item("a"))[0] == {"line:5/1": "a"}
     assert match([Unit("line:5/0", sold="b", order=order), first], item("a"))[0] == {"line:5/2": "a"}
-    gone = Unit("line:5/3", sold="a", order=order, issued=[issued(4, item="a", revoked=FEWER)])
+    gone = Unit("line:5/3", sold="a", order=order, issued=[issued(4, item="a", revoked_reason=FEWER)])
     valid = Unit("line:5/4", sold="a", order=order, issued=[issued(5, item="a")])
     assert match([gone, valid], item("a"))[0] == {"line:5/4": "a"}
     assert match([gone], item("a"))[0] == {"line:5/3": "a"}
@@ -93,7 +93,7 @@ def test_licenses_that_were_removed_are_not_revived_beside_valid_ones() -> None:
     order = sold_by()
 
     def pair(sold: str) -> list[Unit]:
-        removed = issued(1, item=sold, revoked=FEWER)
+        removed = issued(1, item=sold, revoked_reason=FEWER)
         valid = issued(2, "line:5/2", item=sold)
         units = [
             Unit("line:5/1", issued=[removed], order=order),
@@ -153,6 +153,6 @@ def test_what_is_assigned() -> None:
 
 def test_the_last_item() -> None:
     """Of the latest license that was not replaced and has one."""
-    licenses = [issued(1, item="a"), issued(2, item="b", revoked=REPLACED), issued(3, item=None)]
+    licenses = [issued(1, item="a"), issued(2, item="b", revoked_reason=REPLACED), issued(3, item=None)]
     assert find_last_item(licenses) == "a"
     assert find_last_item([]) is None

@@ -93,7 +93,7 @@ class Issued(NamedTuple):
         line_id: The line for which it was issued, as it was stored before keys were.
         subscription_id: The license's subscription.
         in_use: How many activations it has.
-        revoked: The reason for which it is revoked.
+        revoked_reason: Why it is revoked; None if it is not.
     """
 
     license_id: bytes
@@ -105,7 +105,7 @@ class Issued(NamedTuple):
     line_id: str | None = None
     subscription_id: str | None = None
     in_use: int = 0
-    revoked: str | None = None
+    revoked_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class DesiredLicense:
     subscription_id: str | None = None
     terms: Terms | None = None  # None: as they are
     ends_at: datetime | None = None  # with its subscription
-    revoked: str | None = None  # why it is revoked
+    revoked_reason: str | None = None  # why it is to be revoked; None if it is to be valid
     email: str | None = field(default=None, repr=False)
     language: str | None = None
 

@@ -277,12 +277,12 @@ class _Derivation:
         }
         return periods.pop() if len(periods) == 1 else None
 
-    def _find_refusal(self, unit: Unit) -> str | None:
-        own = None if unit.order is None else unit.order.find_refusal(self._rules)
+    def _find_revoked_reason(self, unit: Unit) -> str | None:
+        own = None if unit.order is None else unit.order.find_revoked_reason(self._rules)
         if unit.subscription is None:
             return own
-        refusal = self._courses[unit.subscription.id].refusal
-        return own if refusal is None and own is not None and self._is_sold_beside(unit) else refusal
+        reason = self._courses[unit.subscription.id].revoked_reason
+        return own if reason is None and own is not None and self._is_sold_beside(unit) else reason
 
     def _is_sold_beside(self, unit: Unit) -> bool:
         """Return whether its subscription was bought several times, and something else of it is paid."""
@@ -290,12 +290,12 @@ class _Derivation:
         beside = [other for other in self._units.values() if other.subscription is unit.subscription]
         sales = [find_sale(other) for other in beside if find_sale(other) is not own]
         return own is not None and any(
-            sale is None or sale.find_refusal(self._rules) is None for sale in sales
+            sale is None or sale.find_revoked_reason(self._rules) is None for sale in sales
         )
 
     def _may_issue(self, unit: Unit) -> bool:
         """Return whether it was paid, and still is."""
-        if self._find_refusal(unit) is not None:
+        if self._find_revoked_reason(unit) is not None:
             return False
         if unit.subscription is not None:
             return self._is_bought(unit.subscription)
@@ -328,7 +328,7 @@ class _Derivation:
         current = self._find_current(unit, mapping)
         terms = None if current.mapping is None else self._make_terms(unit, current.mapping)
         is_replaced = terms is not None and terms.product != current.issued[0].product
-        paid = sum(1 for license_ in current.issued if license_.revoked != FEWER)
+        paid = sum(1 for license_ in current.issued if license_.revoked_reason != FEWER)
         count = paid if unit.quantity is None else unit.quantity
         # What was refunded is not issued any more, and what was issued of it stays, revoked.
         count = min(count, max(paid, count - unit.taken_back))
@@ -414,24 +414,24 @@ class _Derivation:
         terms: Terms | None,
     ) -> None:
         """Give a line or an item the number of licenses that is paid."""
-        paid = [license_ for license_ in current.issued if license_.revoked != FEWER]
+        paid = [license_ for license_ in current.issued if license_.revoked_reason != FEWER]
         count, question = len(paid), f"quantity:{unit.key}:{quantity}"
         is_refused = quantity < count and not self._may_reduce(unit, paid, quantity, question)
         if is_refused or (quantity > count and not self._may_add(unit, count, quantity, question)):
             quantity = count
         order = sorted(current.issued, key=by_need)
         numbers = find_numbers(current.issued)
-        bought, refusal = order[:quantity], self._find_refusal(unit)
+        bought, reason = order[:quantity], self._find_revoked_reason(unit)
         still_paid = max(quantity, unit.quantity or 0) - unit.taken_back
         if still_paid < quantity:  # the last ones were refunded, whatever is in use: that would change
             bought.sort(key=lambda license_: (numbers[license_.license_id], license_.license_id))
         groups = (
-            (refusal, bought[:still_paid]),
-            (refusal or REFUNDED, bought[still_paid:]),
+            (reason, bought[:still_paid]),
+            (reason or REFUNDED, bought[still_paid:]),
             (FEWER, order[quantity:]),
         )
-        for revoked, licenses in groups:
-            self._add_issued(unit, licenses, revoked, terms, numbers, is_same=current.is_same)
+        for revoked_reason, licenses in groups:
+            self._add_issued(unit, licenses, revoked_reason, terms, numbers, is_same=current.is_same)
         missing = quantity - len(order)
         if missing <= 0 or not self._may_issue(unit):
             return
@@ -468,7 +468,7 @@ class _Derivation:
         self,
         unit: Unit,
         issued: Sequence[Issued],
-        revoked: str | None,
+        revoked_reason: str | None,
         terms: Terms | None = None,
         numbers: Mapping[bytes, int] = MappingProxyType({}),
         *,
@@ -479,7 +479,9 @@ class _Derivation:
             key = license_.key if license_.key is not None and has_key(license_) else unit.key
             number = numbers.get(license_.license_id, license_.number)
             item = unit.sold or license_.item if is_same else license_.item
-            self._add(unit, license_.license_id, key, number, item=item, revoked=revoked, terms=terms)
+            self._add(
+                unit, license_.license_id, key, number, item=item, revoked_reason=revoked_reason, terms=terms
+            )
 
     def _add_new(self, unit: Unit, numbers: Iterable[int], terms: Terms, key: str) -> None:
         new = list(numbers)
@@ -488,7 +490,7 @@ class _Derivation:
             self._ask_about_many(unit, len(new))
             return
         for number in new:
-            self._add(unit, None, key, number, item=unit.sold, revoked=None, terms=terms)
+            self._add(unit, None, key, number, item=unit.sold, revoked_reason=None, terms=terms)
 
     def _add(
         self,
@@ -498,7 +500,7 @@ class _Derivation:
         number: int,
         *,
         item: str | None,
-        revoked: str | None,
+        revoked_reason: str | None,
         terms: Terms | None,
     ) -> None:
         subscription = unit.subscription
@@ -514,7 +516,7 @@ class _Derivation:
                 subscription_id=None if subscription is None else subscription.id,
                 terms=terms,
                 ends_at=None if end is None else end.at,
-                revoked=revoked,
+                revoked_reason=revoked_reason,
                 email=email,
                 language=language,
             )
@@ -618,10 +620,10 @@ class _Derivation:
                 # Most such payments have nothing to do with licenses: they need no decision.
                 self._fetch("payment", order)
             return
-        if order.has_unread_refunds() and order.find_refusal(self._rules) is None:
+        if order.has_unread_refunds() and order.find_revoked_reason(self._rules) is None:
             self._fetch("refunds", order)
         self._check_refunds(order, about, is_served=is_served)
-        if is_served or not order.was_paid(self._rules) or order.find_refusal(self._rules):
+        if is_served or not order.was_paid(self._rules) or order.find_revoked_reason(self._rules):
             return
         if order.sells and order.find_state(self._rules) is OrderState.UNKNOWN:
             state = order.order.shop_state
@@ -644,8 +646,8 @@ class _Derivation:
 
     def _check_refunds(self, order: OrderFacts, about: str, *, is_served: bool) -> None:
         """Ask about refunds and disputes that the licenses cannot follow by themselves."""
-        refusal, name = order.find_refusal(self._rules), _name(about)
-        if refusal is None:
+        reason, name = order.find_revoked_reason(self._rules), _name(about)
+        if reason is None:
             if is_served and order.has_unknown_share():
                 advice = "revoke its licenses by hand if it was all, or leave it"
                 if not self._rules.has_api:
@@ -662,11 +664,11 @@ class _Derivation:
         if order.sells and order.is_paid_again():
             text = f"{name} was paid again after its refund or dispute; issue or reinstate by hand"
             self._ask(f"again:{order.id}:{paid_at:%Y-%m-%dT%H:%M:%SZ}", AttentionKind.LATE, text, about)
-        if refusal == REFUNDED and (failed := order.find_failed_beside()) is not None:
+        if reason == REFUNDED and (failed := order.find_failed_beside()) is not None:
             text = f"{name}: a refund failed, and another one still counts; reinstate by hand, or leave it"
             self._ask(f"failed:{order.id}:{failed.id}", AttentionKind.REFUND, text, about)
         if order.sells and self._is_order_issued_by_hand(order):
-            text = f"{name}: {refusal}, and its license was issued by hand; revoke that by hand, or leave it"
+            text = f"{name}: {reason}, and its license was issued by hand; revoke that by hand, or leave it"
             self._ask(f"by-hand:{order.id}", AttentionKind.BY_HAND, text, about)
 
     def _note_part(self, order: OrderFacts, name: str) -> None:
@@ -687,7 +689,7 @@ class _Derivation:
         paid = [
             order
             for order in subscription.orders
-            if order.was_paid(self._rules) and order.find_refusal(self._rules) is None
+            if order.was_paid(self._rules) and order.find_revoked_reason(self._rules) is None
         ]
         if paid and not has_licenses and not self._is_bought(subscription):
             self._ask_for_purchase(f"{_name(about)} was paid, and its purchase is not known", about, *paid)
@@ -707,10 +709,10 @@ class _Derivation:
     def _explain_nothing(self) -> str:
         """Return why no license is issued for the first order; empty if that is not known."""
         for order in self._orders:
-            refusal = order.find_refusal(self._rules)
+            reason = order.find_revoked_reason(self._rules)
             lines = () if order.lines is None else order.lines.lines
-            if order.order is not None and refusal is not None:
-                return f"no license of order {order.id}: {refusal}"
+            if order.order is not None and reason is not None:
+                return f"no license of order {order.id}: {reason}"
             if lines and all(self._find_product(line) == "" for line in lines):
                 return f"no license of order {order.id}: what was bought is mapped to none"
         answered = [(question, self._answers.get(question.id)) for question in self._attention.values()]

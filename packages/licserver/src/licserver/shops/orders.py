@@ -92,7 +92,7 @@ class OrderFacts:
         is_paid = self.find_state(rules) in {OrderState.PAID, OrderState.REFUNDED}
         return is_paid or (self.order is not None and self.order.paid_at is not None)
 
-    def find_refusal(self, rules: Rules) -> str | None:
+    def find_revoked_reason(self, rules: Rules) -> str | None:
         """Return why the sale gives no license; None if it is paid, as far as it is known."""
         least = Share.PART if rules.revokes_partial_refunds else Share.ALL
         state = self.find_state(rules)

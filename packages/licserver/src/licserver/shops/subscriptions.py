@@ -33,13 +33,13 @@ class Course(NamedTuple):
 
     Args:
         end: When it ends; None if that is not known.
-        refusal: Why the license is not valid; None if some period holds.
+        revoked_reason: Why the license is not valid; None if some period holds.
         has_unknown_period: Whether a renewal was paid, and not for how long.
         late: The orders that were paid after its end, for a time after it, and do not let it go on.
     """
 
     end: End | None = None
-    refusal: str | None = None
+    revoked_reason: str | None = None
     has_unknown_period: bool = False
     late: tuple[str, ...] = ()
 
@@ -89,9 +89,9 @@ class SubscriptionFacts:
             period = self._find_period(order_facts, rules, find_mapped)
             if period is None:
                 continue
-            refusal = order_facts.find_refusal(rules)
-            if refusal is not None:
-                refused.append((period, refusal))
+            revoked_reason = order_facts.find_revoked_reason(rules)
+            if revoked_reason is not None:
+                refused.append((period, revoked_reason))
                 continue
             held.append(period)
             order = order_facts.order
@@ -112,8 +112,8 @@ class SubscriptionFacts:
         is_refused = bool(refused) and not (held or reported)
         starts = [period.starts_at for period in (*held, *reported) if period.ends_at is not None]
         has_unknown = any(not starts or period.starts_at > max(starts) for period in unknown)
-        refusal = max(refused, key=_by_start)[1] if is_refused else None
-        return Course(end, refusal, has_unknown, () if is_revived else tuple(late))
+        revoked_reason = max(refused, key=_by_start)[1] if is_refused else None
+        return Course(end, revoked_reason, has_unknown, () if is_revived else tuple(late))
 
     def _follows_report(self, period: _Period, *, resumes: bool) -> bool:
         """Return whether a period was paid after the newest report, or in its second and goes on."""

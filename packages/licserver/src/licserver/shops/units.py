@@ -35,7 +35,7 @@ class Unit:
     @property
     def is_valid(self) -> bool:
         """Whether it has licenses that were not removed."""
-        return any(license_.revoked not in {FEWER, REPLACED} for license_ in self.issued)
+        return any(license_.revoked_reason not in {FEWER, REPLACED} for license_ in self.issued)
 
     @property
     def taken_back(self) -> int:
@@ -65,7 +65,7 @@ _Matcher = Callable[[Unit, Line], bool]
 
 def by_need(license_: Issued) -> tuple[bool, bool, int, bytes]:
     """Order licenses: first those in use, last those that were not paid before."""
-    return license_.revoked == FEWER, not license_.in_use, license_.number, license_.license_id
+    return license_.revoked_reason == FEWER, not license_.in_use, license_.number, license_.license_id
 
 
 def has_key(license_: Issued) -> bool:
@@ -251,6 +251,10 @@ def assign_item(unit: Unit, item: Line, subscription: SubscriptionFacts) -> None
 def find_last_item(issued: Sequence[Issued]) -> str | None:
     """Return what licenses were for last."""
     return next(
-        (license_.item for license_ in reversed(issued) if license_.item and license_.revoked != REPLACED),
+        (
+            license_.item
+            for license_ in reversed(issued)
+            if license_.item and license_.revoked_reason != REPLACED
+        ),
         None,
     )

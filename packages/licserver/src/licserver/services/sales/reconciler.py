@@ -37,7 +37,15 @@ from licserver.services.sales.rows import (
 )
 from licserver.services.subscriptions import SubscriptionService
 from licserver.services.validation import find_email
-from licserver.shops.changes import Actual, Applied, Change, Wanted, assume_applied, find_change, find_end
+from licserver.shops.changes import (
+    ActualState,
+    Applied,
+    Change,
+    DesiredState,
+    assume_applied,
+    find_change,
+    find_end,
+)
 from licserver.shops.contract import Attention, AttentionKind, DesiredLicense, End, Fetch
 from licserver.shops.facts import Fact, is_newer, key_of, links_of
 
@@ -97,7 +105,7 @@ class _Comparison(NamedTuple):
         """Whether there is nothing to do."""
         change = self.change
         is_kept = not (self.is_linked or change.terms or change.reinstate or self.stored)
-        return is_kept and change.revoke is None
+        return is_kept and change.revoked_reason is None
 
 
 class _Changes(NamedTuple):
@@ -269,11 +277,13 @@ class SaleReconciler:
         """Return how a license differs from what it should be."""
         license_ = contract.licenses[desired.license_id or b""]
         sold = contract.sold.get(license_.id)
-        actual = Actual(read_terms(license_), license_.revoked_at is not None, license_.revoked_reason)
+        actual = ActualState(read_terms(license_), license_.revoked_at is not None, license_.revoked_reason)
         applied = self._read_applied(sold, actual, license_, contract)
         has_end = desired.ends_at is not None and sold is not None
         terms = None if desired.terms is None else read_terms(desired.terms)
-        change = find_change(Wanted(desired.item, terms, has_end, desired.revoked), actual, applied)
+        change = find_change(
+            DesiredState(desired.item, terms, has_end, desired.revoked_reason), actual, applied
+        )
         stored = {} if sold is None else find_stored(desired, sold)
         if sold is not None and change.applied != contract.applied.get(license_.id):
             stored["applied"] = dump_applied(change.applied)
@@ -291,8 +301,8 @@ class SaleReconciler:
             self._licenses.change(id_.hex(), **change.terms)
             self._report.add(_describe_terms(change))
             cost += _TERMS_COST
-        if change.revoke is not None:
-            changes.revoke[change.revoke].append(id_)
+        if change.revoked_reason is not None:
+            changes.revoke[change.revoked_reason].append(id_)
             cost += 1
         if change.reinstate:
             changes.reinstate[contract.licenses[id_].revoked_reason].append(id_)
@@ -302,15 +312,15 @@ class SaleReconciler:
         return cost or int(bool(stored))
 
     def _read_applied(
-        self, sold: SoldLicense | None, actual: Actual, license_: IssuedLicense, contract: Contract
+        self, sold: SoldLicense | None, actual: ActualState, license_: IssuedLicense, contract: Contract
     ) -> Applied:
         if license_.id in contract.applied:
             return contract.applied[license_.id]
         is_chosen = actual.terms["expires_on"] is not None and is_changed_by_hand(
             self._tx.repositories, license_, "expires_on"
         )
-        revoked = None if sold is None else contract.earlier_revocations.get(sold.order_id)
-        return assume_applied(actual, revoked, is_end_chosen=is_chosen)
+        desired_reason = None if sold is None else contract.earlier_revocations.get(sold.order_id)
+        return assume_applied(actual, desired_reason, is_end_chosen=is_chosen)
 
     def _end_subscriptions(self, contract: Contract) -> None:
         """Let the licenses of subscriptions end with them, also those that a person has issued for one."""
@@ -365,7 +375,7 @@ def _find_missing(contract: Contract) -> list[DesiredLicense]:
     return [
         license_
         for license_ in contract.result.licenses
-        if license_.license_id is None and not license_.revoked and license_.terms
+        if license_.license_id is None and not license_.revoked_reason and license_.terms
     ]
 
 
@@ -377,7 +387,10 @@ def _ask_for_addresses(contract: Contract) -> list[Attention]:
     sales = {
         find_object(license_)
         for license_ in contract.result.licenses
-        if license_.email and find_email(license_.email) is None and license_.terms and not license_.revoked
+        if license_.email
+        and find_email(license_.email) is None
+        and license_.terms
+        and not license_.revoked_reason
     }
     return [
         Attention(

@@ -30,6 +30,8 @@ from licserver.shops.facts import (
 from licserver.shops.units import EARLIER
 
 _DATES: Final = {"expires_on", "support_until"}
+_STORED_NAMES: Final = {"desired_reason": "revoked", "revoked_reason": "reason"}
+"""Fields of `Applied` that are stored under another name."""
 _EARLIER_FIELDS: Final = (
     "paid_through",
     "end_reported_at",
@@ -128,10 +130,10 @@ def find_earlier_revocation(order: EarlierOrder, rules: Rules) -> str | None:
 def read_issued(sold: SoldLicense | None, license_: IssuedLicense, applied: Applied | None) -> Issued:
     """Return a license that a source has issued, or a person for its subscription."""
     subscription_id, in_use = license_.subscription_id, license_.slots_used
-    revoked = None if license_.revoked_at is None else license_.revoked_reason
+    revoked_reason = None if license_.revoked_at is None else license_.revoked_reason
     if sold is None:
         by_hand = Issued(license_.id, license_.product_slug, subscription_id=subscription_id)
-        return by_hand._replace(in_use=in_use, revoked=revoked)
+        return by_hand._replace(in_use=in_use, revoked_reason=revoked_reason)
     item = None if applied is None else applied.item
     return Issued(
         license_.id,
@@ -143,7 +145,7 @@ def read_issued(sold: SoldLicense | None, license_: IssuedLicense, applied: Appl
         line_id=sold.line_id,
         subscription_id=subscription_id,
         in_use=in_use,
-        revoked=revoked,
+        revoked_reason=revoked_reason,
     )
 
 
@@ -185,7 +187,11 @@ def read_terms(terms: LicenseTerms | Terms) -> dict[str, Any]:
 
 def dump_applied(applied: Applied) -> str:
     """Return what a source has set last, as JSON."""
-    values = {field.name: value for field in fields(applied) if (value := getattr(applied, field.name))}
+    values = {
+        _STORED_NAMES.get(field.name, field.name): value
+        for field in fields(applied)
+        if (value := getattr(applied, field.name))
+    }
     return json.dumps(values, default=date.isoformat, sort_keys=True)
 
 
@@ -195,4 +201,7 @@ def load_applied(stored: str) -> Applied:
     for terms in (values.get("terms", {}), values.get("kept", {})):
         for name in _DATES & terms.keys():
             terms[name] = None if terms[name] is None else date.fromisoformat(terms[name])
+    for name, stored_name in _STORED_NAMES.items():
+        if stored_name in values:
+            values[name] = values.pop(stored_name)
     return Applied(**values)
