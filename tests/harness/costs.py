@@ -178,6 +178,7 @@ SHAPES: Final[Mapping[str, Callable[[int], str]]] = {
     "a-labels": _cut(_PUNYCODE, 253),
     "many a-labels": _repeat(_PUNYCODE),
     "dots": _repeat("."),
+    "segments": _repeat("a/"),
     "labels": _repeat("a."),
     "hyphens": _repeat("-"),
     "hyphened": _repeat("a-"),

@@ -44,6 +44,31 @@ async def test_who_never_ends_a_head_is_cut_off(make_world, open_site, parts):
     assert await sent_until_closed(site, *parts) == b""
 
 
+CHUNKED = b"POST /api/v1/licenses/verify HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n"
+
+
+@pytest.mark.parametrize("between", [0, 0.02], ids=["at once", "in parts"])
+@pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"0001;a=b\r\nx\r\n", b"0F\r\n" + b"x" * 15 + b"\r\n"])
+async def test_a_body_in_very_many_chunks_loses_its_connection(make_world, open_site, chunk, between):
+    """16,000 chunks of a byte took 13 ms of the parser, before any limit."""
+    site = await open_site(make_world())
+    parts = [CHUNKED + b"\r\n" + chunk * 100, *[chunk * 100] * 10, b"0\r\n\r\n"]
+    parts = parts if between else [b"".join(parts)]
+    assert await sent_until_closed(site, *parts, between=between) == b""
+
+
+async def test_a_body_in_some_chunks_is_read(make_world, open_site):
+    """Clients and proxies that do not know a length send it so; lines of a body are no chunks."""
+    site = await open_site(make_world())
+    body = b'{"license_key": "x", \r\n"domain": "a.example", "ip": "192.0.2.1"' + b"\r\na" * 400
+    for text in (body, b"[" + b"1,\r\n" * 3000):
+        large = b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)
+        small = b"".join(b"1\r\n%c\r\n" % byte for byte in text[:400]) + b"0\r\n\r\n"
+        for written in (large, small):
+            answer = await sent_until_closed(site, CHUNKED + b"Connection: close\r\n\r\n" + written)
+            assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 422")), answer
+
+
 @pytest.mark.parametrize("before", [b"", HEAD + b"\r\n"], ids=["first", "after a request"])
 async def test_a_head_has_32_kib_in_all(make_world, open_site, before):
     """64 fields of 8 KiB are half a MiB: a head that does not end sooner loses its connection."""

@@ -11,6 +11,7 @@ PACKAGE = Path(licserver.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs/server/limits.md"
 VALUES = {name: value for name, value in vars(limits).items() if name.startswith("MAX_")}
 UNITS = {"BYTES": "bytes", "CHARS": "characters", "FIELDS": "fields", "SECONDS": "seconds"}
+UNITS |= {"SEGMENTS": "parts", "CHUNKS": "chunks"}
 
 
 def describe(name):

@@ -179,8 +179,14 @@ def target_inputs(request: Request) -> Iterator[Input]:
         is_line = text.isascii() and text.isprintable() and not {" ", "#"} & {*text}
         return request.write(target=f"{request.target()}?{text}") if is_line else None
 
+    def longer_path(shape):
+        text = shape(MAX_LINE)
+        is_path = text.isascii() and text.isprintable() and not set(" #?") & {*text}
+        return request.write(target=f"{request.target()}/{text}") if is_path else None
+
     yield from (Input(f"path {name}", partial(in_path, name)) for name in request.params)
     if request.method == "GET":
+        yield Input("path", longer_path)
         yield Input("query", whole_query)
         for name in request.query or ["x"]:
             yield Input(f"query {name}", partial(in_query, name))
@@ -307,6 +313,7 @@ SAMPLE: Final = {
     ("GET /api/v1/update-check", "query domain"): ["at signs", "han, as a host may have"],
     ("GET /api/v1/update-check", "query"): ["percents"],
     ("GET /api/v1/update-download", "query"): ["query"],
+    ("GET /account", "path"): ["slashes", "segments"],
     ("GET /account", "Cookie"): ["pairs"],
     ("GET /account", "Accept-Language"): ["commas"],
     ("POST /account/sign-in", "body"): ["percents"],

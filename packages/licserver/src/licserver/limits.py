@@ -10,9 +10,11 @@ from typing import Final
 # --- every request ----------------------------------------------------------------------------
 
 MAX_TARGET_CHARS: Final = 4_096
+MAX_PATH_SEGMENTS: Final = 20
 MAX_HEAD_BYTES: Final = 32 << 10
 MAX_HEADER_FIELDS: Final = 64
 MAX_FIELD_CHARS: Final = 8_190
+MAX_SMALL_CHUNKS: Final = 500
 MAX_BODY_SECONDS: Final = 10.0
 MAX_IDLE_SECONDS: Final = 75.0
 MAX_DISCARDED_BYTES: Final = 4 << 20
@@ -35,9 +37,11 @@ MAX_UPLOAD_TYPE_CHARS: Final = 512
 
 REASONS: Final[Mapping[str, str]] = {
     "MAX_TARGET_CHARS": "the path with its query; what is longer is not decoded, 414 (D-299)",
+    "MAX_PATH_SEGMENTS": "the parts of a path; a longer one is a 404 before it is routed, at quadratic cost",
     "MAX_HEAD_BYTES": "a head before its end: what a connection without a request may hold",
     "MAX_HEADER_FIELDS": "the fields of a head",
     "MAX_FIELD_CHARS": "a field of a head, all of its lines together; a longer signature is ignored (D-161)",
+    "MAX_SMALL_CHUNKS": "chunks of less than 256 bytes of a body; then the connection is closed",
     "MAX_BODY_SECONDS": "until a body has arrived; `LICSERVER_BODY_TIMEOUT` sets it",
     "MAX_IDLE_SECONDS": "between a response and the next request's whole head; proxies expect a minute",
     "MAX_DISCARDED_BYTES": "an unread body after its response, so that an honest client reads that (D-153)",

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import heapq
 import logging
+import re
 import socket
 import time
 from collections.abc import Awaitable, Coroutine, Iterable
@@ -30,6 +31,7 @@ from licserver.limits import (
     MAX_HEAD_BYTES,
     MAX_HEADER_FIELDS,
     MAX_IDLE_SECONDS,
+    MAX_SMALL_CHUNKS,
 )
 from licserver.runtime.logging import ThrottledLog
 from licserver.serving.name_lookups import install_threaded_resolver
@@ -41,6 +43,8 @@ from licserver.web.responses import HSTS, send_error
 _BREAK_OFF_SECONDS: Final = 0.5  # for a request that is broken off, such as to remove its upload
 
 _UNREADABLE: Final = ThrottledLog()
+_FEW_LINES: Final = 64  # line ends in a read; a request without a body has fewer
+_SMALL_CHUNK: Final = re.compile(rb"\r\n0*[0-9A-Fa-f]{1,2}(?:;[^\r\n]*)?\r\n")
 
 
 _ACCEPTED_AT_ONCE: Final = 8
@@ -92,7 +96,8 @@ class Connection(web.RequestHandler):
     ) -> None:
         super().__init__(server, **more)
         self._settings, self._held, self._is_https = settings, held, is_https
-        self._head_size = self._answered = 0
+        self._head_size = self._answered = self._small_chunks = 0
+        self._is_chunked = self._is_discarding = False
         self._is_closing = False
         self._is_reading_paused = False
         self._running: asyncio.Task[Any] | None = None
@@ -123,7 +128,11 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse data; close the connection when a head is too long."""
+        """Parse data; close the connection when a head is too long, or a body comes in very many chunks."""
+        if data.count(b"\r\n") > _FEW_LINES and self._has_many_chunks(data):
+            _UNREADABLE.add(self.logger, "ManyChunks")
+            self.force_close()
+            return
         super().data_received(data)
         if self._request_count != self._answered:
             self._head_size = 0  # the head of a request was whole
@@ -133,14 +142,23 @@ class Connection(web.RequestHandler):
             _UNREADABLE.add(self.logger, "HeadTooLong")
             self.force_close()
 
+    def _has_many_chunks(self, data: bytes) -> bool:
+        """Count the small chunks of a body before they are parsed: 16,000 of a byte took 13 ms."""
+        is_chunked = self._is_chunked or b"chunked" in data.lower()
+        if self._is_discarding or not is_chunked:
+            return False
+        self._small_chunks += len(_SMALL_CHUNK.findall(data))
+        return self._small_chunks > MAX_SMALL_CHUNKS
+
     @property
     def is_idle(self) -> bool:
         """Whether it waits for a request."""
         return not self._is_closing and self._request_count == self._answered
 
-    def begin_request(self) -> None:
+    def begin_request(self, request: web.BaseRequest) -> None:
         """Note the task that handles a request; called as its handler begins."""
         self._running = asyncio.current_task(self._event_loop)
+        self._is_chunked = hdrs.TRANSFER_ENCODING in request.headers
 
     def log_access(
         self, request: web.BaseRequest, response: web.StreamResponse, request_start: float | None
@@ -149,6 +167,7 @@ class Connection(web.RequestHandler):
         super().log_access(request, response, request_start)
         self._answered += 1
         self._running = None
+        self._small_chunks = 0
         self.idle_since = time.monotonic()
 
     def force_close(self) -> None:
@@ -215,6 +234,7 @@ class Connection(web.RequestHandler):
         if transport is None:
             return sent
         closed = asyncio.Event()
+        self._is_discarding = True
         self.set_parser(_Discarded(closed))  # type: ignore[arg-type] # aiohttp declares the one for websockets
         with suppress(OSError, RuntimeError):  # the client has closed the connection already
             transport.write_eof()
@@ -387,7 +407,7 @@ class ConnectionServer(web.Server):
 
         def begin(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
             connection: Any = request.protocol
-            connection.begin_request()
+            connection.begin_request(request)
             return handle(request)
 
         super().__init__(begin, request_factory=create_request, loop=loop)

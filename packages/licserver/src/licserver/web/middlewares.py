@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from licserver.domain.text import AMBIGUOUS_PATH
 from licserver.errors import LicserverError
-from licserver.limits import MAX_TARGET_CHARS
+from licserver.limits import MAX_PATH_SEGMENTS, MAX_TARGET_CHARS
 from licserver.runtime.logging import REQUEST_IDS, RequestIds
 from licserver.runtime.metrics import METER
 from licserver.web.host_names import HostNames
@@ -169,6 +169,7 @@ async def _refuse(status: int, headers: dict[str, str], _request: web.Request) -
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _LONG_TARGET: Final = ApiError(414)
+_DEEP_PATH: Final = ApiError(404)
 _BAD_PATH: Final = ApiError(
     400, "A path must not contain %2F, %5C, %00, a backslash, or a segment of one or two dots."
 )
@@ -195,6 +196,8 @@ def create_request_handler(routes: HotRoutes, router: RequestHandler) -> Request
         if handler is None or hdrs.EXPECT in request.headers:
             if len(request.raw_path) > MAX_TARGET_CHARS:
                 handler = partial(_refuse_target, problem=_LONG_TARGET)
+            elif path.count("/") > MAX_PATH_SEGMENTS:
+                handler = partial(_refuse_target, problem=_DEEP_PATH)
             elif AMBIGUOUS_PATH.search(path):
                 handler = partial(_refuse_target, problem=_BAD_PATH)
             elif path.startswith("/"):
