@@ -13,7 +13,7 @@ from licserver.database import engine
 from licserver.database.hot_path.store import BatchStore
 from licserver.domain.decisions import Valid, VerifyRefusal
 from licserver.domain.moves import Computer, MoveRefusal, RefusedMove, counted_moves
-from licserver.domain.records import Environment
+from licserver.domain.records import Environment, EnvironmentPolicy
 from licserver.errors import LicenseLockedError
 from licserver.services.context import CUSTOMER
 
@@ -123,5 +123,7 @@ def test_moves_and_new_computers_that_race_share_the_slots_exactly(world, seed, 
         VerifyRefusal.ENVIRONMENT
     }
     stored = world.repositories.moves.list_all([race.id])[race.id]
-    counted, _ = counted_moves(stored, [place(name) for name in held], world.clock())
+    counted, _ = counted_moves(
+        stored, [place(name) for name in held], world.clock(), EnvironmentPolicy.DOMAIN
+    )
     assert len(counted) == len(records)

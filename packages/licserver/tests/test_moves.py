@@ -1,6 +1,7 @@
 """How often a customer frees or moves a slot (D-218, D-332), and how that is answered."""
 
 import json
+import random
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 
@@ -27,7 +28,7 @@ from licserver.domain.moves import (
     next_move,
     superseded_records,
 )
-from licserver.domain.records import Activation, Environment, LicenseState, Machine
+from licserver.domain.records import Activation, Environment, EnvironmentPolicy, LicenseState, Machine
 from licserver.protocol.moves import (
     ListRequest,
     MoveRequest,
@@ -45,6 +46,7 @@ from licserver.protocol.public_api import (
     unknown_key_response,
 )
 
+STRICT = EnvironmentPolicy.STRICT
 NOW = datetime(2026, 6, 15, tzinfo=UTC)
 A, B, C = (Environment(f"{name}.example", "192.0.2.1") for name in "abc")
 
@@ -62,8 +64,8 @@ def move(days: float, *environments: Environment):
 def test_what_has_a_slot_again_does_not_count():
     """Going back to a computer takes its move off; 30 days do the same."""
     first, second, third = move(3, A), move(29, B), move(30, C)
-    assert counted_moves([first, second, third], {A}, NOW) == ([second], [third, first])
-    assert counted_moves([first, second, third], set(), NOW) == ([second, first], [third])
+    assert counted_moves([first, second, third], {A}, NOW, STRICT) == ([second], [third, first])
+    assert counted_moves([first, second, third], set(), NOW, STRICT) == ([second, first], [third])
 
 
 @pytest.mark.parametrize("computers", [2, 3, 4, 7])
@@ -75,7 +77,7 @@ def test_only_two_computers_may_take_turns(computers, allowed):
     done = 0
     for turn in range(60):
         active = {environments[turn % computers]}
-        counted, _ = counted_moves(moves, active, NOW)
+        counted, _ = counted_moves(moves, active, NOW, STRICT)
         if next_move(counted, allowed, NOW) != NOW:
             break
         moves, done = [*counted, Move(NOW - timedelta(hours=60 - turn), frozenset(active))], turn + 1
@@ -87,10 +89,22 @@ def test_a_computer_with_many_addresses_is_one_move():
     """It is back when all of them have a slot again: those that have none may be other computers' by now."""
     laptop = [Environment("laptop", f"192.0.2.{number}") for number in range(8)]
     moves = [move(1, *laptop)]
-    assert counted_moves(moves, {A}, NOW) == (moves, [])
-    assert counted_moves(moves, {laptop[5]}, NOW) == (moves, [])
-    assert counted_moves(moves, {*laptop[1:], A}, NOW) == (moves, [])
-    assert counted_moves(moves, {*laptop, A}, NOW) == ([], moves)
+    assert counted_moves(moves, {A}, NOW, STRICT) == (moves, [])
+    assert counted_moves(moves, {laptop[5]}, NOW, STRICT) == (moves, [])
+    assert counted_moves(moves, {*laptop[1:], A}, NOW, STRICT) == (moves, [])
+    assert counted_moves(moves, {*laptop, A}, NOW, STRICT) == ([], moves)
+
+
+@pytest.mark.parametrize("policy", [EnvironmentPolicy.DOMAIN, EnvironmentPolicy.EITHER])
+def test_a_computer_is_back_at_another_address(policy):
+    """Its domain identifies it, unless the address does; of several slots it needs as many (D-336)."""
+    here, elsewhere, third = (Environment("laptop", f"192.0.2.{number}") for number in range(3))
+    moves = [move(1, here)]
+    assert counted_moves(moves, {elsewhere, A}, NOW, policy) == ([], moves)
+    assert counted_moves(moves, {elsewhere, A}, NOW, STRICT) == (moves, [])
+    assert counted_moves(moves, {A}, NOW, policy) == (moves, [])
+    several = [move(1, here, third)]
+    assert counted_moves(several, {elsewhere}, NOW, policy) == (several, [])
 
 
 @pytest.mark.parametrize(
@@ -106,6 +120,28 @@ def test_a_computer_with_many_addresses_is_one_move():
 def test_the_next_move_is_possible_when_an_earlier_one_is_30_days_old(counted, allowed, expected):
     """Too many moves name the day on which there is one again."""
     assert next_move([move(days, A) for days in counted], allowed, NOW) == expected
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_moves_bound_the_computers_of_30_days(seed):
+    """Whatever is freed and taken, at any address: as many as there are slots, and one for each move."""
+    chance = random.Random(seed)
+    slots, allowed = chance.randint(1, 3), chance.randint(1, 3)
+    active: list[Environment] = []
+    moves: list[Move] = []
+    computers = set[str]()
+    for step in range(80):
+        now = NOW + timedelta(minutes=step)
+        name = chance.choice("abcdefg")
+        freed = [environment for environment in active if environment.domain == name]
+        counted, _ = counted_moves(moves, active, now, EnvironmentPolicy.DOMAIN)
+        if freed and next_move(counted, allowed, now) == now:
+            active.remove(*freed)
+            moves = [*counted, Move(now, frozenset(freed))]
+        elif not freed and len(active) < slots:
+            active.append(Environment(name, f"192.0.2.{chance.randrange(256)}"))
+            computers.add(name)
+    assert len(computers) <= slots + allowed
 
 
 def test_a_request_names_key_and_domain():

@@ -33,7 +33,9 @@ def test_a_customer_frees_as_many_slots_as_the_product_allows(shop, activate):
     with pytest.raises(NotFoundError):
         mine.free_slot(license_, A)
     mine.free_slot(license_, B)
-    assert mine.list_moves_left([(license_, 1)]) == [0]
+    product = world.services.products.get("app")
+    assert mine.list_moves_left([(license_, product)]) == [0]
+    assert mine.list_moves_left([(license_, product._replace(customer_moves=1))]) == [0]
     with pytest.raises(TooManyMovesError, match="2 times in 30 days") as refused:
         mine.free_slot(license_, C)
     assert refused.value.retry_at == world.clock() + timedelta(days=30)
@@ -61,7 +63,7 @@ def test_customers_at_the_same_moment_free_no_more(shop):
 
     with ThreadPoolExecutor(3) as threads:
         assert sorted(threads.map(free, (A, B, C))) == [False, True, True]
-    assert world.services.moves.list_moves_left([(license_, 2)]) == [0]
+    assert world.services.moves.list_moves_left([(license_, world.services.products.get("app"))]) == [0]
 
 
 def test_a_product_may_leave_it_to_support(shop):
@@ -120,7 +122,8 @@ async def test_a_computer_with_many_addresses_is_freed_by_one_move(site, world, 
     for number in range(8):
         activate(key, "laptop.example", f"192.0.2.{number}")
     assert await ask(site, key, "laptop.example") == (200, {"deactivated": 8})
-    assert world.services.moves.list_moves_left([(world.services.licenses.get(key), 2)]) == [1]
+    license_, product = world.services.licenses.get(key), world.services.products.get("app")
+    assert world.services.moves.list_moves_left([(license_, product)]) == [1]
 
 
 async def test_three_computers_that_take_turns_are_refused(site, world, activate):
@@ -165,3 +168,16 @@ async def test_a_computer_that_frees_itself_twice_does_not_hide_a_move(site, wor
             world.clock.forward(minutes=1)
     assert is_refused
     assert len(addresses) <= 2 + 3
+
+
+async def test_a_computer_whose_address_changes_goes_back_for_free(site, world, activate):
+    """Two computers in turns at ever new addresses use up nothing, unless addresses identify them."""
+    for policy, refused in (("domain", False), ("either", False), ("strict", True)):
+        world.services.products.change("app", policy=policy, customer_moves=2)
+        key, statuses = world.key(slots=1), []
+        for turn in range(8):
+            if 403 not in statuses:
+                activate(key, ("desktop", "laptop")[turn % 2], f"192.0.2.{turn + 1}")
+            statuses.append((await ask(site, key, ("desktop", "laptop")[turn % 2]))[0])
+            world.clock.forward(hours=1)
+        assert (403 in statuses) == refused

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from licserver.domain.records import Activation, Environment, LicenseState
+from licserver.domain.records import Activation, Environment, EnvironmentPolicy, LicenseState
 
 MOVES_COUNT_FOR: Final = timedelta(days=30)
 """How long a move counts, and how long the computer that lost its slot can learn which one has it."""
@@ -90,12 +90,12 @@ class ComputerList(NamedTuple):
 
 
 def counted_moves(
-    moves: Iterable[Move], active: Collection[Environment], now: datetime
+    moves: Iterable[Move], active: Collection[Environment], now: datetime, policy: EnvironmentPolicy
 ) -> tuple[list[Move], list[Move]]:
     """Split moves into those that count, the earliest first, and the rest.
 
-    The last move does not count if its computer has a slot again in all its environments, and neither does
-    the move before it: a return is free. With a third computer in turn, each move counts.
+    The last move does not count if its computer is back, and neither does the move before it: a return is
+    free. With a third computer in turn, each move counts.
 
     Args:
         active: The environments that have a slot.
@@ -104,10 +104,22 @@ def counted_moves(
     uncounted: list[Move] = []
     for move in sorted(moves):
         (counted if now - move.at < MOVES_COUNT_FOR else uncounted).append(move)
-    while returned := [move for move in counted[-2:] if move.environments.issubset(active)]:
+    while returned := [move for move in counted[-2:] if _is_back(move, active, policy)]:
         counted.remove(returned[-1])
         uncounted.append(returned[-1])
     return counted, uncounted
+
+
+def _is_back(move: Move, active: Collection[Environment], policy: EnvironmentPolicy) -> bool:
+    """Return whether a computer has as many slots again as it gave up.
+
+    Under `strict` in the same environments: others of its domain may be other computers. Otherwise its
+    domain identifies it, whatever its address is now (D-336).
+    """
+    if policy is EnvironmentPolicy.STRICT:
+        return move.environments.issubset(active)
+    domains = {environment.domain for environment in move.environments}
+    return sum(environment.domain in domains for environment in active) >= len(move.environments)
 
 
 def next_move(counted: Sequence[Move], allowed: int, now: datetime) -> datetime | None:

@@ -25,7 +25,7 @@ from licserver.domain.moves import (
     next_move,
     superseded_records,
 )
-from licserver.domain.records import Environment, IssuedLicense, Machine
+from licserver.domain.records import Environment, IssuedLicense, Machine, Product
 from licserver.errors import (
     HeldOfflineError,
     NotFoundError,
@@ -46,11 +46,11 @@ _NO_MACHINE: Final = Machine()
 class MoveService(Service):
     """Frees and moves slots on behalf of a license's customer."""
 
-    def list_moves_left(self, licenses: Sequence[tuple[IssuedLicense, int]]) -> list[int]:
-        """Return the moves that are left now, of licenses each with the number that its product allows."""
+    def list_moves_left(self, licenses: Sequence[tuple[IssuedLicense, Product]]) -> list[int]:
+        """Return the moves that are left now, of licenses each with its product."""
         now = self._context.now()
         moves = self._context.repositories.moves.list_all(
-            [license_.id for license_, allowed in licenses if allowed]
+            [license_.id for license_, product in licenses if product.customer_moves]
         )
         moved = [license_id for license_id, license_moves in moves.items() if license_moves]
         active = {
@@ -60,12 +60,12 @@ class MoveService(Service):
             ).items()
         }
         counted = [
-            counted_moves(moves.get(license_.id, ()), active.get(license_.id, ()), now)[0]
-            for license_, _ in licenses
+            counted_moves(moves.get(license_.id, ()), active.get(license_.id, ()), now, product.policy)[0]
+            for license_, product in licenses
         ]
         return [
-            max(0, allowed - len(license_moves))
-            for (_, allowed), license_moves in zip(licenses, counted, strict=True)
+            max(0, product.customer_moves - len(license_moves))
+            for (_, product), license_moves in zip(licenses, counted, strict=True)
         ]
 
     def free_slot(self, license_: IssuedLicense, environment: Environment) -> None:
@@ -273,7 +273,8 @@ def _release(
 def _counted(context: Context, license_: IssuedLicense) -> tuple[list[Move], list[Move]]:
     moves = context.repositories.moves.list_all([license_.id])[license_.id]
     active = context.repositories.licenses.list_activations(license_.id) if moves else []
-    return counted_moves(moves, [activation.environment for activation in active], context.now())
+    policy = find_product(context, license_.product_slug).policy
+    return counted_moves(moves, [activation.environment for activation in active], context.now(), policy)
 
 
 def _refusal(allowed: int, at: datetime | None) -> TooManyMovesError:

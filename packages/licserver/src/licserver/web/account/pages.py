@@ -146,7 +146,7 @@ def describe_all(
     held = services.seats.list_all_held(licenses)
     machines = services.licenses.list_first_activations(licenses, MAX_PAGE)
     moves = services.moves.list_moves_left(
-        [(license_, products[license_.product_slug].product.customer_moves) for license_ in licenses]
+        [(license_, products[license_.product_slug].product) for license_ in licenses]
     )
     return [
         _describe(
