@@ -150,7 +150,7 @@ def test_terms_come_from_the_mapping(world):
 
 @both_engines
 def test_a_subscription_ends_unless_it_is_renewed(world):
-    """It is paid through a date and grace; a renewal may come first; a late one does not undo an end."""
+    """It is paid through a date and grace; a renewal may come first; an earlier one undoes no end."""
     add(world, "standard", mapped=False, grace_days=3)
     world.services.sources.map("standard", "app", "app", expires_in="1y")
     renewed = {"subscription_id": "s1", "paid_through": "2026-08-15T12:00:00Z"}
@@ -161,7 +161,9 @@ def test_a_subscription_ends_unless_it_is_renewed(world):
     assert found.subscription_ended_at == world.clock() + timedelta(days=64)
     assert (found.subscription_id, found.expires_on) == ("s1", None)
     late = shops.standard("subscription.renewed", **renewed | {"paid_through": "2026-09-15T12:00:00Z"})
-    process(world, "standard", shops.standard("subscription.ended", subscription_id="s1"), late)
+    world.clock.forward(seconds=1)
+    ended = shops.standard("subscription.ended", "2026-06-15T12:00:01Z", subscription_id="s1")
+    process(world, "standard", ended, late)
     assert licenses(world)[0].subscription_ended_at == world.clock()
 
 
