@@ -109,7 +109,7 @@ def test_a_refund_of_an_order_without_a_total_names_what_to_do(partial: bool, va
     vendor.receive(
         shops.standard("purchase.completed", **PURCHASE), shops.standard("purchase.refunded", **refund)
     )
-    (problem,) = vendor.attention
+    (problem,) = vendor.problems
     assert problem.text == (
         "order 1001 was refunded, and it is not known whether in part or all; send the refund again with "
         "`partial` in place of `amount`, and a later `timestamp`; or revoke its licenses by hand if it was "
@@ -117,7 +117,7 @@ def test_a_refund_of_an_order_without_a_total_names_what_to_do(partial: bool, va
     )
     again = {"order_id": "1001", "refund_id": "r1", "partial": partial}
     vendor.receive(shops.standard("purchase.refunded", text(1), **again))
-    assert (len(vendor.valid), vendor.attention) == (valid, [])
+    assert (len(vendor.valid), vendor.problems) == (valid, [])
 
 
 def test_a_paid_time_of_no_subscription_is_no_license_without_an_end() -> None:

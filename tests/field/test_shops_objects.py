@@ -297,14 +297,14 @@ def test_fewer_licenses_are_paid(in_use: int, follows: bool) -> None:
     shop.receive(subscribed(1, quantity=3))
     if in_use > 3 or not follows:
         assert (len(shop.valid), shop.asked) == (5, ["FEWER"])
-        shop.answers[shop.attention[0].id] = Answer.FOLLOW
+        shop.answers[shop.problems[0].id] = Answer.FOLLOW
         shop.reconcile()
     assert (len(shop.valid), shop.asked) == (3, [])
     assert in_use > 3 or all(license_.revoked is None for license_ in used)
     shop.receive(subscribed(2, quantity=4))
     if not follows:
         assert (len(shop.valid), shop.asked) == (3, ["CHANGE"])
-        shop.answers.update({ask.id: Answer.FOLLOW for ask in shop.attention})
+        shop.answers.update({ask.id: Answer.FOLLOW for ask in shop.problems})
         shop.reconcile()
     assert (len(shop.valid), len(shop.licenses)) == (4, 5)
 
@@ -315,12 +315,12 @@ def test_a_change_that_is_asked_and_left() -> None:
     shop.rules = Rules(GRACE, follows_changes=False)
     shop.receive(FIRST, subscribed(1, price="price_2"))
     assert shop.asked == ["CHANGE"]
-    shop.answers[shop.attention[0].id] = Answer.LEAVE
+    shop.answers[shop.problems[0].id] = Answer.LEAVE
     shop.receive(subscribed(2, price="price_2"))
     assert ([license_.terms.plan for license_ in shop.valid], shop.asked) == (["basic"], [])
     shop.receive(subscribed(3, price="price_3"))
     assert shop.asked == ["CHANGE"]
-    shop.answers[shop.attention[0].id] = Answer.FOLLOW
+    shop.answers[shop.problems[0].id] = Answer.FOLLOW
     shop.reconcile()
     assert ([license_.terms.plan for license_ in shop.valid], shop.asked) == (["pro"], [])
 
@@ -459,7 +459,7 @@ def test_a_paid_order_in_a_state_of_the_vendors_own() -> None:
     shop = vendor("woocommerce", "APP")
     shop.receive(shops.woo("shipped", **PAID))
     assert (shop.licenses, shop.asked) == ([], ["STATE"])
-    assert "--state shipped=paid`" in shop.attention[0].text
+    assert "--state shipped=paid`" in shop.problems[0].text
     shop.rules = Rules(GRACE, states={"shipped": OrderState.PAID})
     shop.reconcile()
     assert (len(shop.valid), shop.asked) == (1, [])
@@ -482,8 +482,8 @@ def test_woocommerce_woocommerce_9513(by_hand: int) -> None:
     shop = vendor("woocommerce", "APP", "93")
     shop.receive(shops.woo("refunded", refunds=[{"total": "-49.00"}], **PAID))
     shop.receive(shops.woo("processing", line_items=sold, **late))
-    assert (shop.licenses, shop.asked, shop.attention[0].external_ids) == ([], ["LINES"], ())
-    assert shop.attention[0].text.endswith("issue by hand")
+    assert (shop.licenses, shop.asked, shop.problems[0].external_ids) == ([], ["LINES"], ())
+    assert shop.problems[0].text.endswith("issue by hand")
     shop.licenses = [earlier(number, "", "727") for number in range(by_hand)]
     late["date_modified_gmt"] = "2026-07-02T00:00:00"
     shop.receive(shops.woo("completed", line_items=sold, **late))

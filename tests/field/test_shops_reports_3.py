@@ -55,7 +55,7 @@ def test_andrei_tatar_node_red_contrib_smartnora_337() -> None:
     """An invoice is paid ten hours after Stripe ended the subscription (also hackerai-tech/hackerai#956)."""
     for vendor in play("stripe", "price_1", FIRST, CANCELED, invoice(2, 30, 52.4)):
         assert (vendor.ends, vendor.asked) == ([at(52)], ["LATE"])
-        assert "in_2" in vendor.attention[0].text
+        assert "in_2" in vendor.problems[0].text
     for vendor in play("stripe", "price_1", FIRST, invoice(2, 30, 51), CANCELED):
         assert (vendor.ends, vendor.asked) == ([at(52)], [])
 

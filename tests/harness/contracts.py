@@ -7,7 +7,7 @@ from itertools import count, permutations
 from typing import Any
 
 from licserver.shops import SHOPS, ShopKind
-from licserver.shops.contract import Answer, Attention, Desired, DesiredLicense, Issued, Rules, Terms
+from licserver.shops.contract import Answer, Desired, DesiredLicense, Issued, Rules, SaleProblem, Terms
 from licserver.shops.desired import desired
 from licserver.shops.facts import Fact, dump_fact, key_of, links_of, load_fact, newest
 from licserver.shops.reading import NO_OPTIONS, ReadOptions
@@ -81,7 +81,7 @@ class Vendor:
     answers: dict[str, Answer] = field(default_factory=dict)
     facts: dict[tuple[str, str], Fact] = field(default_factory=dict)
     licenses: list[License] = field(default_factory=list)
-    attention: list[Attention] = field(default_factory=list)
+    problems: list[SaleProblem] = field(default_factory=list)
     result: Desired = field(default_factory=Desired)
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Vendor:
         self.result = desired(
             facts, self.mappings, self.rules, [to_issued(license_) for license_ in issued], self.answers
         )
-        self.attention = list(self.result.attention)
+        self.problems = list(self.result.problems)
         known = [license_.license_id for license_ in self.result.licenses if license_.license_id is not None]
         assert len(known) == len(set(known)), "a license is desired twice"
         for wanted in self.result.licenses:
@@ -205,7 +205,7 @@ class Vendor:
     @property
     def asked(self) -> list[str]:
         """The kinds of what a person has to look at."""
-        return sorted(question.kind.name for question in self.attention)
+        return sorted(question.kind.name for question in self.problems)
 
 
 def to_issued(license_: License) -> Issued:

@@ -261,7 +261,7 @@ def test_a_question_that_was_answered_by_following() -> None:
     vendor.rules = Rules(GRACE, follows_changes=False)
     vendor.take([lines(line("a", 2, "1"), days=1)])
     assert vendor.asked == ["CHANGE"]
-    vendor.answers[vendor.attention[0].id] = Answer.FOLLOW
+    vendor.answers[vendor.problems[0].id] = Answer.FOLLOW
     vendor.reconcile()
     assert len(vendor.valid) == 2
 
@@ -484,7 +484,7 @@ def test_a_changed_plan_that_a_person_has_agreed_to() -> None:
     vendor = sell(*BOUGHT, items(line("a", id_="1")), names="a b")
     vendor.rules = Rules(GRACE, follows_changes=False)
     vendor.take([items(line("b", id_="1"), days=1)])
-    (question,) = vendor.attention
+    (question,) = vendor.problems
     vendor.answers[question.id] = Answer.FOLLOW
     vendor.reconcile()
     assert ([license_.item for license_ in vendor.valid], vendor.asked) == (["b"], [])
@@ -496,7 +496,7 @@ def test_fewer_licenses_that_a_person_has_left() -> None:
     for license_ in vendor.valid:
         license_.in_use = 1
     vendor.take([items(line("a", 1, "1"), days=1)])
-    (question,) = vendor.attention
+    (question,) = vendor.problems
     vendor.answers[question.id] = Answer.LEAVE
     for license_ in vendor.valid:
         license_.in_use = 0
@@ -671,7 +671,7 @@ def test_two_subscriptions_of_an_order_of_which_one_has_licenses() -> None:
         vendor = Vendor("standard", mapped("a"))
         vendor.licenses.append(by_hand(known))
         vendor.take([both])
-        assert [question.about for question in vendor.attention] == [f"subscription:{asked}"]
+        assert [question.about for question in vendor.problems] == [f"subscription:{asked}"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.contracts import DAY, GRACE, Vendor, earlier, mapped
-from licserver.shops.contract import Answer, Attention, AttentionKind, Fetch, Rules
+from licserver.shops.contract import Answer, Fetch, ProblemKind, Rules, SaleProblem
 from licserver.shops.facts import (
     Contact,
     Dispute,
@@ -73,7 +73,7 @@ def sell(*facts: Fact, names: str = "a", **terms: Any) -> Vendor:
 
 def answer(vendor: Vendor, given: Answer) -> None:
     """Answer the only question."""
-    (question,) = vendor.attention
+    (question,) = vendor.problems
     vendor.answers[question.id] = given
     vendor.reconcile()
 
@@ -92,9 +92,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
     [
         pytest.param(
             [order(), lines(line("x"))],
-            Attention(
+            SaleProblem(
                 "unmapped:line:5/1:x",
-                AttentionKind.UNMAPPED,
+                ProblemKind.UNMAPPED,
                 f"order 5: x is not mapped; {MAP}",
                 "order:5",
                 ("x",),
@@ -103,9 +103,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order(), lines(line("x", 3))],
-            Attention(
+            SaleProblem(
                 "unmapped:line:5/1:x",
-                AttentionKind.UNMAPPED,
+                ProblemKind.UNMAPPED,
                 f"order 5: 3 of x are not mapped; {MAP}",
                 "order:5",
                 ("x",),
@@ -114,9 +114,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order(), lines(Line("1", ("x", "y"), "y", 1))],
-            Attention(
+            SaleProblem(
                 "unmapped:line:5/1:y",
-                AttentionKind.UNMAPPED,
+                ProblemKind.UNMAPPED,
                 f"order 5: x or y is not mapped; {MAP}",
                 "order:5",
                 ("x", "y"),
@@ -125,9 +125,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order(), lines(line(""))],
-            Attention(
+            SaleProblem(
                 "lines:line:5/1",
-                AttentionKind.LINES,
+                ProblemKind.LINES,
                 "order 5: which product was bought is not in the report; issue by hand",
                 "order:5",
             ),
@@ -135,9 +135,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order(), lines(line("a", None))],
-            Attention(
+            SaleProblem(
                 "quantity:line:5/1",
-                AttentionKind.QUANTITY,
+                ProblemKind.QUANTITY,
                 "order 5: how many of a were bought is not in the report; give the source an API key, "
                 "map it with `--quantity`, or issue by hand",
                 "order:5",
@@ -147,9 +147,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order(), lines(line("a", 1_001))],
-            Attention(
+            SaleProblem(
                 "quantity:line:5/1",
-                AttentionKind.MANY,
+                ProblemKind.MANY,
                 "order 5: 1001 of a were bought; 1000 for a line and 10000 for a sale are issued at most: "
                 "issue by hand",
                 "order:5",
@@ -159,9 +159,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order()],
-            Attention(
+            SaleProblem(
                 "lines:5",
-                AttentionKind.LINES,
+                ProblemKind.LINES,
                 "order 5: what was bought is not in the report; give the source an API key, or issue by hand",
                 "order:5",
             ),
@@ -169,9 +169,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order(), lines(line("a"), is_complete=False)],
-            Attention(
+            SaleProblem(
                 "lines:5",
-                AttentionKind.LINES,
+                ProblemKind.LINES,
                 "order 5: not all that was bought is in the report; give the source an API key, "
                 "or issue by hand",
                 "order:5",
@@ -180,9 +180,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [order(state=OrderState.UNKNOWN, shop_state="wc-shipped"), lines(line("a"))],
-            Attention(
+            SaleProblem(
                 "state:5:wc-shipped",
-                AttentionKind.STATE,
+                ProblemKind.STATE,
                 "order 5 is paid, and its state wc-shipped is not known; choose what it means with "
                 "`licserver source change NAME --state wc-shipped=paid`, then repeat the delivery with "
                 "`licserver source replay`",
@@ -192,9 +192,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [UNNAMED],
-            Attention(
+            SaleProblem(
                 "purchase:order:6",
-                AttentionKind.SUBSCRIPTION,
+                ProblemKind.SUBSCRIPTION,
                 f"order 6 renews a subscription that it does not name; {HAND}",
                 "order:6",
             ),
@@ -202,9 +202,9 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
         pytest.param(
             [RENEWAL],
-            Attention(
+            SaleProblem(
                 "purchase:subscription:s",
-                AttentionKind.SUBSCRIPTION,
+                ProblemKind.SUBSCRIPTION,
                 f"subscription s was paid, and its purchase is not known; {HAND}",
                 "subscription:s",
             ),
@@ -212,13 +212,13 @@ HAND = "use `licserver source sync`, or extend or issue its license by hand"
         ),
     ],
 )
-def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
+def test_what_a_purchase_asks(facts: list[Fact], asked: SaleProblem) -> None:
     """Each in a sentence that says what to do, under the same id as long as it is open."""
     vendor = sell(*facts)
-    assert vendor.attention == [asked]
+    assert vendor.problems == [asked]
     assert asked.answers == LEAVE
     answer(vendor, Answer.LEAVE)
-    assert vendor.attention == []
+    assert vendor.problems == []
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
         pytest.param(
             items(line("b"), days=1),
             {"follows_changes": False},
-            Attention(
+            SaleProblem(
                 "change:item:1:b",
-                AttentionKind.CHANGE,
+                ProblemKind.CHANGE,
                 "subscription s is for b now, and its license is not: follow the change",
                 "subscription:s",
                 ("b",),
@@ -240,9 +240,9 @@ def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
         pytest.param(
             items(line("a", 3), days=1),
             {"follows_changes": False},
-            Attention(
+            SaleProblem(
                 "quantity:item:1:3",
-                AttentionKind.CHANGE,
+                ProblemKind.CHANGE,
                 "subscription s pays for 3 of a; 1 were issued: issue more",
                 "subscription:s",
                 ("a",),
@@ -253,9 +253,9 @@ def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
         pytest.param(
             items(line("a", 0), days=1),
             {"follows_changes": False},
-            Attention(
+            SaleProblem(
                 "quantity:item:1:0",
-                AttentionKind.FEWER,
+                ProblemKind.FEWER,
                 "subscription s pays for 0 licenses of a; 1 were issued, and 0 are in use: "
                 "revoke what is not paid",
                 "subscription:s",
@@ -267,9 +267,9 @@ def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
         pytest.param(
             items(line("x"), days=1),
             {},
-            Attention(
+            SaleProblem(
                 "unmapped:item:1:x",
-                AttentionKind.UNMAPPED,
+                ProblemKind.UNMAPPED,
                 f"subscription s: x is not mapped; {MAP}",
                 "subscription:s",
                 ("x",),
@@ -278,12 +278,12 @@ def test_what_a_purchase_asks(facts: list[Fact], asked: Attention) -> None:
         ),
     ],
 )
-def test_what_a_change_asks(change: Lines, rules: dict[str, bool], asked: Attention) -> None:
+def test_what_a_change_asks(change: Lines, rules: dict[str, bool], asked: SaleProblem) -> None:
     """The license stays as it is until a person has answered."""
     vendor = sell(*SUBSCRIBED, names="a b")
     vendor.rules = Rules(GRACE, **rules)
     vendor.take([change])
-    assert vendor.attention == [asked]
+    assert vendor.problems == [asked]
     assert [license_.item for license_ in vendor.valid] == ["a"]
 
 
@@ -292,7 +292,7 @@ def test_the_most_that_is_issued() -> None:
     many = [line("a", 1_000, str(number)) for number in range(10)]
     vendor = sell(order(), lines(*many, line("a", 1, "x"), line("a", 0, "y")))
     assert (len(vendor.valid), vendor.asked) == (10_000, ["MANY"])
-    assert vendor.attention[0].text.startswith("order 5: 1 of a were bought; 1000 for a line and 10000 ")
+    assert vendor.problems[0].text.startswith("order 5: 1 of a were bought; 1000 for a line and 10000 ")
     vendor = sell(order(), lines(line("a", 10**9), line("a", 2, "2"), line("x", 10**9, "3")))
     assert (len(vendor.valid), vendor.asked) == (2, ["MANY", "UNMAPPED"])
     free = Vendor("standard", {**mapped("a"), **mapped("free", product=None)})
@@ -325,22 +325,22 @@ def test_an_order_that_was_changed_after_its_licenses_of_before_were_issued_asks
     vendor.take([order("5:1"), lines(line("x"), line("y", id_="2"), order_id="5:1")])
     text = "order 5:1 was changed after its licenses were issued, and it is not known whether they are for"
     by_hand = "issue a license by hand if one is missing"
-    kind, about = AttentionKind.UNCLEAR, "order:5:1"
-    assert vendor.attention == [
-        Attention("unclear:line:5:1/1", kind, f"{text} x; {by_hand}", about, ("x",)),
-        Attention("unclear:line:5:1/2", kind, f"{text} y; {by_hand}", about, ("y",)),
+    kind, about = ProblemKind.UNCLEAR, "order:5:1"
+    assert vendor.problems == [
+        SaleProblem("unclear:line:5:1/1", kind, f"{text} x; {by_hand}", about, ("x",)),
+        SaleProblem("unclear:line:5:1/2", kind, f"{text} y; {by_hand}", about, ("y",)),
     ]
 
 
 def test_a_refund_of_an_unknown_share_asks() -> None:
     """Once its license is known, and as long as it is not revoked."""
     part = refund(is_full=None, amount=Decimal(5))
-    assert sell(part).attention == []
+    assert sell(part).problems == []
     vendor = sell(order(), lines(line("a")))
     vendor.take([part])
     text = "order 5 was refunded, and it is not known whether in part or all; revoke its licenses "
     text += "by hand if it was all, or leave it"
-    assert vendor.attention == [Attention("refund:5", AttentionKind.REFUND, text, "order:5")]
+    assert vendor.problems == [SaleProblem("refund:5", ProblemKind.REFUND, text, "order:5")]
 
 
 def test_a_renewal_for_an_unknown_time_asks() -> None:
@@ -348,7 +348,7 @@ def test_a_renewal_for_an_unknown_time_asks() -> None:
     vendor = sell(*SUBSCRIBED, order(subscriptions=("s",), ends_at=DAY + timedelta(days=30)))
     vendor.take([RENEWAL])
     text = "subscription s was paid for a time that is not known; extend its licenses by hand"
-    assert vendor.attention == [Attention("period:s", AttentionKind.PERIOD, text, "subscription:s")]
+    assert vendor.problems == [SaleProblem("period:s", ProblemKind.PERIOD, text, "subscription:s")]
     assert vendor.result.fetches == (Fetch("subscription", "s", "subscription:s"),)
 
 
@@ -361,7 +361,7 @@ def test_a_renewal_of_what_issues_nothing_asks_nobody() -> None:
     for renewal in (RENEWAL, UNNAMED):
         vendor = Vendor("standard", ignored)
         vendor.take([renewal, lines(line("free"), order_id="6")])
-        assert vendor.attention == []
+        assert vendor.problems == []
         vendor.take([lines(line("free"), line("b", id_="2"), order_id="6", days=1)])
         assert vendor.asked == ["SUBSCRIPTION"]
 
@@ -369,13 +369,13 @@ def test_a_renewal_of_what_issues_nothing_asks_nobody() -> None:
 def test_an_order_whose_state_and_payment_are_unknown_waits() -> None:
     """It is neither paid nor refused."""
     vendor = sell(order(state=OrderState.UNKNOWN, paid_at=None), lines(line("a")))
-    assert (vendor.licenses, vendor.attention) == ([], [])
+    assert (vendor.licenses, vendor.problems) == ([], [])
 
 
 def test_items_of_a_subscription_that_nobody_has_bought_issue_nothing() -> None:
     """They may be of a shop that is not a source, or the purchase has not arrived."""
     vendor = sell(ACTIVE, items(line("a")))
-    assert (vendor.licenses, vendor.attention) == ([], [])
+    assert (vendor.licenses, vendor.problems) == ([], [])
 
 
 def test_a_license_of_before_beside_the_items_of_its_subscription() -> None:
@@ -389,7 +389,7 @@ def test_a_license_of_before_beside_the_items_of_its_subscription() -> None:
         ("earlier:5/old", "s"),
     ]
     assert vendor.ends == [DAY, DAY]
-    assert vendor.attention == []
+    assert vendor.problems == []
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_a_sale_that_was_served_by_hand_issues_nothing_more(facts: list[Fact], t
     vendor.mappings |= mapped("x")
     more = [] if then is None else [then]
     vendor.take([*more, items(line("a"))] if facts == [RENEWAL] else more or facts)
-    assert (vendor.licenses, vendor.attention) == ([], [])
+    assert (vendor.licenses, vendor.problems) == ([], [])
 
 
 def test_a_sale_beside_one_that_was_served_by_hand() -> None:
@@ -554,7 +554,7 @@ def test_fewer_than_are_in_use() -> None:
         license_.in_use = 2
     vendor.take([items(line("a", 1), days=2)])
     text = "subscription s pays for 1 license of a; 3 were issued, and 2 are in use: revoke what is not paid"
-    assert [(question.text, question.id) for question in vendor.attention] == [(text, "quantity:item:1:1")]
+    assert [(question.text, question.id) for question in vendor.problems] == [(text, "quantity:item:1:1")]
     assert len(vendor.valid) == 3
     answer(vendor, Answer.FOLLOW)
     assert [issued.number for issued in vendor.valid] == [2]
@@ -567,7 +567,7 @@ def test_what_is_more_than_was_issued_while_it_is_refunded() -> None:
     vendor = sell(order(), lines(line("a")))
     vendor.mappings.clear()
     vendor.take([refund(), lines(line("a", 2), days=1)])
-    assert (vendor.valid, len(vendor.licenses), vendor.attention) == ([], 1, [])
+    assert (vendor.valid, len(vendor.licenses), vendor.problems) == ([], 1, [])
 
 
 def test_a_line_that_is_gone() -> None:

@@ -152,7 +152,7 @@ def test_a_refund_of_more_than_a_thousand_leaves_what_can_be_issued() -> None:
     assert valid(vendor) == {"line:727/315": 500, "line:727/316": 1}
     many = sell(woo_facts(woo_refund(315, -500)), woo_order(1, day=1, quantity=2_000))
     assert (len(many.valid), many.asked) == (1, ["MANY"])
-    assert "1500 of" in many.attention[0].text
+    assert "1500 of" in many.problems[0].text
 
 
 def test_a_changed_quantity_and_a_refund_are_counted_apart() -> None:

@@ -24,7 +24,7 @@ from licserver.errors import BuryJobError
 from licserver.services.installation import Services, open_services
 from licserver.settings import StandaloneSettings
 from licserver.shops import ShopKind
-from licserver.shops.contract import AttentionKind
+from licserver.shops.contract import ProblemKind
 
 pytestmark = pytest.mark.usefixtures("shop_secrets")
 MOST_STATEMENTS = (
@@ -153,7 +153,7 @@ class Server:
     def asked(self) -> list[str]:
         """What a person has to look at."""
         found = self.open().sale_problems.list_open().items
-        return sorted(AttentionKind(problem.kind).name for problem in found)
+        return sorted(ProblemKind(problem.kind).name for problem in found)
 
 
 class Valid:

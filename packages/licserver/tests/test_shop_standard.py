@@ -10,7 +10,7 @@ import pytest
 from harness import shops
 from harness.contracts import GRACE, License, Vendor, at, mapped, play, text
 from licserver.shops import standard
-from licserver.shops.contract import Answer, Attention, AttentionKind, Rules
+from licserver.shops.contract import Answer, ProblemKind, Rules, SaleProblem
 from licserver.shops.facts import Contact, Fact, Line, Lines, Order, Subscription
 
 
@@ -107,16 +107,16 @@ def test_a_late_payment_is_asked_about_once() -> None:
     vendor = Vendor("standard", mapped("app"))
     vendor.take([*facts_of(BOUGHT), *facts_of(ENDED)])
     vendor.take(late_orders(facts_of(renewal(40, 70, order_id="2"))))
-    question = Attention(
+    question = SaleProblem(
         "late:s1:s1/2",
-        AttentionKind.LATE,
+        ProblemKind.LATE,
         "subscription s1 has ended, and order s1/2 was paid for it later; extend its licenses by hand, or "
         "refund the order",
         "subscription:s1",
     )
-    assert vendor.attention == [question]
+    assert vendor.problems == [question]
     vendor.answers[question.id] = Answer.LEAVE
-    assert vendor.reconcile().attention == ()
+    assert vendor.reconcile().problems == ()
 
 
 def test_a_renewal_that_is_refunded_after_the_end() -> None:
@@ -138,10 +138,10 @@ def test_an_order_that_is_paid_again_after_its_refund_is_asked_about() -> None:
     refund = report("purchase.refunded", 5, order_id="1")
     for vendor in play("standard", "app", purchase("1"), refund, purchase("1", 9)):
         assert vendor.valid == []
-        assert vendor.attention == [
-            Attention(
+        assert vendor.problems == [
+            SaleProblem(
                 "again:1:2026-06-24T12:00:00Z",
-                AttentionKind.LATE,
+                ProblemKind.LATE,
                 "order 1 was paid again after its refund or dispute; issue or reinstate by hand",
                 "order:1",
             )
@@ -298,10 +298,10 @@ def test_a_failed_refund_that_is_named_differently_is_asked_about(
         "standard", "app", *bodies, report("purchase.refund_failed", 4, order_id="1", **failed)
     ):
         assert vendor.valid == []
-        assert vendor.attention == [
-            Attention(
+        assert vendor.problems == [
+            SaleProblem(
                 f"failed:1:{failed.get('refund_id', '1/all')}",
-                AttentionKind.REFUND,
+                ProblemKind.REFUND,
                 "order 1: a refund failed, and another one still counts; reinstate by hand, or leave it",
                 "order:1",
             )
@@ -325,13 +325,13 @@ def test_a_refund_of_what_was_issued_by_hand_is_asked_about() -> None:
     vendor = Vendor("standard")
     vendor.receive(purchase("1"))
     assert vendor.asked == ["UNMAPPED"]
-    vendor.answers[vendor.attention[0].id] = Answer.ISSUED
+    vendor.answers[vendor.problems[0].id] = Answer.ISSUED
     vendor.reconcile()
     assert (vendor.asked, vendor.result.nothing) == ([], "no license of order 1: one was issued by hand")
     vendor.receive(report("purchase.refunded", 5, order_id="1"))
     hint = "its license was issued by hand; revoke that by hand, or leave it"
     text_ = f"order 1: the order was refunded, and {hint}"
-    assert vendor.attention == [Attention("by-hand:1", AttentionKind.BY_HAND, text_, "order:1")]
+    assert vendor.problems == [SaleProblem("by-hand:1", ProblemKind.BY_HAND, text_, "order:1")]
     # Of an order whose lines no report has, too.
     vendor = Vendor("standard", answers={"lines:1": Answer.ISSUED})
     vendor.take([fact for fact in facts_of(purchase("1")) if isinstance(fact, Order)])
@@ -344,7 +344,7 @@ def test_a_sale_that_was_left_says_so() -> None:
     """Its delivery said that the purchase had not arrived."""
     vendor = Vendor("standard")
     vendor.receive(purchase("1"))
-    vendor.answers[vendor.attention[0].id] = Answer.LEAVE
+    vendor.answers[vendor.problems[0].id] = Answer.LEAVE
     assert vendor.reconcile().nothing == "no license of order 1: it was left as it is"
 
 
@@ -363,7 +363,7 @@ def test_an_unknown_purchase_is_asked_of_an_api_only_where_there_is_one(has_api:
     """A shop of one's own has none."""
     vendor = Vendor("standard", rules=Rules(GRACE, has_api=has_api))
     vendor.receive(renewal(30, 60, "s9"))
-    assert vendor.attention[0].text == (
+    assert vendor.problems[0].text == (
         "subscription s9 was paid, and its purchase is not known; "
         f"{advice}, or extend or issue its license by hand"
     )

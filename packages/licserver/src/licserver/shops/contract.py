@@ -145,7 +145,7 @@ class End(NamedTuple):
     is_final: bool  # it was cancelled or has ended: no payment is awaited
 
 
-class AttentionKind(enum.StrEnum):
+class ProblemKind(enum.StrEnum):
     """The kind of a question to a person."""
 
     UNMAPPED = "not mapped"  # map it
@@ -175,21 +175,21 @@ class Answer(enum.StrEnum):
 
 ISSUABLE: Final = frozenset(
     {
-        AttentionKind.UNMAPPED,
-        AttentionKind.LINES,
-        AttentionKind.QUANTITY,
-        AttentionKind.MANY,
-        AttentionKind.STATE,
-        AttentionKind.CHANGE,
-        AttentionKind.UNCLEAR,
-        AttentionKind.SUBSCRIPTION,
-        AttentionKind.LATE,
+        ProblemKind.UNMAPPED,
+        ProblemKind.LINES,
+        ProblemKind.QUANTITY,
+        ProblemKind.MANY,
+        ProblemKind.STATE,
+        ProblemKind.CHANGE,
+        ProblemKind.UNCLEAR,
+        ProblemKind.SUBSCRIPTION,
+        ProblemKind.LATE,
     }
 )
 """Questions that a license issued by hand can solve: a customer may have none."""
 
 
-class Attention(NamedTuple):
+class SaleProblem(NamedTuple):
     """A question about a sale that a person has to decide.
 
     Args:
@@ -202,7 +202,7 @@ class Attention(NamedTuple):
     """
 
     id: str
-    kind: AttentionKind
+    kind: ProblemKind
     text: str
     about: str
     external_ids: tuple[str, ...] = ()
@@ -237,7 +237,7 @@ class Desired:
     ends: Mapping[str, End] = field(
         default_factory=dict
     )  # subscription → when its licenses end; also by hand
-    attention: tuple[Attention, ...] = ()
+    problems: tuple[SaleProblem, ...] = ()
     fetches: tuple[Fetch, ...] = ()
     nothing: str = ""  # why there are no licenses, in a sentence, as far as that is known
     notes: tuple[str, ...] = ()  # what was reported and changes nothing, in sentences

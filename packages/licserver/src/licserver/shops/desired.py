@@ -13,14 +13,14 @@ from licserver.shops.contract import (
     MAX_LICENSES,
     MAX_QUANTITY,
     Answer,
-    Attention,
-    AttentionKind,
     Desired,
     DesiredLicense,
     Fetch,
     Issued,
     ItemMapping,
+    ProblemKind,
     Rules,
+    SaleProblem,
     Terms,
 )
 from licserver.shops.facts import Contact, Fact, Line, Lines, OrderReason, OrderState
@@ -74,7 +74,7 @@ def desired(
         mappings: By the ids in the shop.
         rules: Of the source.
         issued: The licenses that exist for the contract.
-        answers: How a person has answered, by `Attention.id`.
+        answers: How a person has answered, by `SaleProblem.id`.
     """
     return _Derivation(facts, mappings, rules, issued, answers).run()
 
@@ -107,7 +107,7 @@ class _Derivation:
         self._units: dict[str, Unit] = {}
         self._licenses: list[DesiredLicense] = []
         self._count = len(issued)
-        self._attention: dict[str, Attention] = {}
+        self._problems: dict[str, SaleProblem] = {}
         self._fetches: dict[Fetch, None] = {}
         self._notes: list[str] = []
 
@@ -130,13 +130,13 @@ class _Derivation:
             self._check_subscription(subscription)
         ends = {name: course.end for name, course in self._courses.items() if course.end is not None}
         over = {Answer.LEAVE, Answer.ISSUED}
-        attention = [
-            question for question in self._attention.values() if self._answers.get(question.id) not in over
+        problems = [
+            problem for problem in self._problems.values() if self._answers.get(problem.id) not in over
         ]
         return Desired(
             licenses=tuple(self._licenses),
             ends=ends,
-            attention=tuple(attention),
+            problems=tuple(problems),
             fetches=tuple(self._fetches),
             nothing="" if self._licenses else self._explain_nothing(),
             notes=tuple(self._notes),
@@ -369,7 +369,7 @@ class _Derivation:
                 self._add_new(unit, numbers, self._make_terms(unit, mapping), unit.key)
 
     def _is_issued_by_hand(self, unit: Unit) -> bool:
-        """Return whether a person has answered a question about it with a license."""
+        """Return whether a person has answered a problem about it with a license."""
         lines = {f"lines:{unit.key}", f"lines:{unit.order_id}"}
         names = {f"quantity:{unit.key}", f"unclear:{unit.key}", f"purchase:{unit.about}", *lines}
         begins = (f"unmapped:{unit.key}:", f"state:{unit.order_id}:")
@@ -394,15 +394,15 @@ class _Derivation:
             self._ask_to_map(unit)
         if mapping is None or mapping.product is None:
             return _Current(latest)
-        question = f"change:{unit.key}:{unit.sold}"
-        if not self._follows(question):
+        problem_id = f"change:{unit.key}:{unit.sold}"
+        if not self._follows(problem_id):
             text = f"{_name(unit.about)} is for {unit.name} now, and its license is not: follow the change"
-            self._ask(question, AttentionKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
+            self._ask(problem_id, ProblemKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
             return _Current(latest)
         return _Current(products.get(mapping.product, latest), is_same=True, mapping=mapping)
 
-    def _follows(self, question: str) -> bool:
-        answer = self._answers.get(question)
+    def _follows(self, problem_id: str) -> bool:
+        answer = self._answers.get(problem_id)
         return self._rules.follows_changes if answer is None else answer is Answer.FOLLOW
 
     def _resize(
@@ -415,9 +415,9 @@ class _Derivation:
     ) -> None:
         """Give a line or an item the number of licenses that is paid."""
         paid = [license_ for license_ in current.issued if license_.revoked_reason != FEWER]
-        count, question = len(paid), f"quantity:{unit.key}:{quantity}"
-        is_refused = quantity < count and not self._may_reduce(unit, paid, quantity, question)
-        if is_refused or (quantity > count and not self._may_add(unit, count, quantity, question)):
+        count, problem_id = len(paid), f"quantity:{unit.key}:{quantity}"
+        is_refused = quantity < count and not self._may_reduce(unit, paid, quantity, problem_id)
+        if is_refused or (quantity > count and not self._may_add(unit, count, quantity, problem_id)):
             quantity = count
         order = sorted(current.issued, key=by_need)
         numbers = find_numbers(current.issued)
@@ -445,23 +445,24 @@ class _Derivation:
         )
         self._add_new(unit, islice(free, missing), terms or self._make_terms(unit, mapping), key)
 
-    def _may_reduce(self, unit: Unit, paid: Sequence[Issued], quantity: int, question: str) -> bool:
+    def _may_reduce(self, unit: Unit, paid: Sequence[Issued], quantity: int, problem_id: str) -> bool:
         """Return whether licenses that are not paid any more may be revoked; otherwise a person is asked."""
         in_use = sum(1 for license_ in paid if license_.in_use)
-        if self._answers.get(question) is Answer.FOLLOW or (in_use <= quantity and self._follows(question)):
+        is_followed = in_use <= quantity and self._follows(problem_id)
+        if is_followed or self._answers.get(problem_id) is Answer.FOLLOW:
             return True
         text = (
             f"{_name(unit.about)} pays for {quantity} {plural(quantity, 'license')} of {unit.name}; "
             f"{len(paid)} were issued, and {in_use} are in use: revoke what is not paid"
         )
-        self._ask(question, AttentionKind.FEWER, text, unit.about, unit.ids, _CHOICE)
+        self._ask(problem_id, ProblemKind.FEWER, text, unit.about, unit.ids, _CHOICE)
         return False
 
-    def _may_add(self, unit: Unit, count: int, quantity: int, question: str) -> bool:
-        if self._follows(question):
+    def _may_add(self, unit: Unit, count: int, quantity: int, problem_id: str) -> bool:
+        if self._follows(problem_id):
             return True
         text = f"{_name(unit.about)} pays for {quantity} of {unit.name}; {count} were issued: issue more"
-        self._ask(question, AttentionKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
+        self._ask(problem_id, ProblemKind.CHANGE, text, unit.about, unit.ids, _CHOICE)
         return False
 
     def _add_issued(
@@ -549,13 +550,13 @@ class _Derivation:
     def _ask(
         self,
         id_: str,
-        kind: AttentionKind,
+        kind: ProblemKind,
         text: str,
         about: str,
         ids: tuple[str, ...] = (),
         answers: tuple[Answer, ...] = (Answer.LEAVE,),
     ) -> None:
-        self._attention[id_] = Attention(id_, kind, text, about, ids, answers)
+        self._problems[id_] = SaleProblem(id_, kind, text, about, ids, answers)
 
     def _ask_to_map(self, unit: Unit) -> None:
         if unit.subscription is not None and unit.subscription.is_over:
@@ -563,7 +564,7 @@ class _Derivation:
         if not unit.ids:
             # Of a product that was deleted, WooCommerce reports no id in any order.
             text = f"{_name(unit.about)}: which product was bought is not in the report; issue by hand"
-            self._ask(f"lines:{unit.key}", AttentionKind.LINES, text, unit.about)
+            self._ask(f"lines:{unit.key}", ProblemKind.LINES, text, unit.about)
             return
         several = unit.quantity is not None and unit.quantity > 1
         subject = f"{unit.quantity} of {unit.name} are" if several else f"{unit.name} is"
@@ -572,14 +573,14 @@ class _Derivation:
             f"{_name(unit.about)}: {subject} not mapped; map it with `licserver source map SOURCE {id_} "
             "--product SLUG --go-on`"
         )
-        self._ask(f"unmapped:{unit.key}:{unit.sold}", AttentionKind.UNMAPPED, text, unit.about, unit.ids)
+        self._ask(f"unmapped:{unit.key}:{unit.sold}", ProblemKind.UNMAPPED, text, unit.about, unit.ids)
 
     def _ask_for_quantity(self, unit: Unit, order: OrderFacts) -> None:
         text = (
             f"{_name(unit.about)}: how many of {unit.name} were bought is not in the report; give the source "
             "an API key, map it with `--quantity`, or issue by hand"
         )
-        self._ask(f"quantity:{unit.key}", AttentionKind.QUANTITY, text, unit.about, unit.ids)
+        self._ask(f"quantity:{unit.key}", ProblemKind.QUANTITY, text, unit.about, unit.ids)
         self._fetch("lines", order)
 
     def _ask_about_many(self, unit: Unit, quantity: int) -> None:
@@ -587,20 +588,20 @@ class _Derivation:
             f"{_name(unit.about)}: {quantity} of {unit.name} were bought; {MAX_QUANTITY} for a line and "
             f"{MAX_LICENSES} for a sale are issued at most: issue by hand"
         )
-        self._ask(f"quantity:{unit.key}", AttentionKind.MANY, text, unit.about, unit.ids)
+        self._ask(f"quantity:{unit.key}", ProblemKind.MANY, text, unit.about, unit.ids)
 
     def _ask_about_unclear(self, unit: Unit) -> None:
         text = (
             f"{_name(unit.about)} was changed after its licenses were issued, and it is not known whether "
             f"they are for {unit.name}; issue a license by hand if one is missing"
         )
-        self._ask(f"unclear:{unit.key}", AttentionKind.UNCLEAR, text, unit.about, unit.ids)
+        self._ask(f"unclear:{unit.key}", ProblemKind.UNCLEAR, text, unit.about, unit.ids)
 
     def _ask_for_lines(self, order: OrderFacts, *, has_some: bool = False) -> None:
         about = f"order:{order.id}"
         subject = "not all that was bought is" if has_some else "what was bought is not"
         text = f"{_name(about)}: {subject} in the report; give the source an API key, or issue by hand"
-        self._ask(f"lines:{order.id}", AttentionKind.LINES, text, about)
+        self._ask(f"lines:{order.id}", ProblemKind.LINES, text, about)
         self._fetch("lines", order)
 
     def _fetch(self, kind: str, order: OrderFacts) -> None:
@@ -633,7 +634,7 @@ class _Derivation:
                 f"`licserver source change {source} --state {meaning}`, then repeat the delivery with "
                 "`licserver source replay`"
             )
-            self._ask(f"state:{order.id}:{state}", AttentionKind.STATE, text, about)
+            self._ask(f"state:{order.id}:{state}", ProblemKind.STATE, text, about)
         elif order.sells and order.lines is None:
             # The items of a subscription may be known by itself.
             named = set(order.order.subscriptions)
@@ -656,20 +657,20 @@ class _Derivation:
                     )
                     advice = f"{resend}; or {advice}"
                 text = f"{name} was refunded, and it is not known whether in part or all; {advice}"
-                self._ask(f"refund:{order.id}", AttentionKind.REFUND, text, about)
+                self._ask(f"refund:{order.id}", ProblemKind.REFUND, text, about)
             elif is_served and order.find_refunded_share() is Share.PART:
                 self._note_part(order, name)
             return
         paid_at = None if order.order is None else order.order.paid_at
         if order.sells and order.is_paid_again():
             text = f"{name} was paid again after its refund or dispute; issue or reinstate by hand"
-            self._ask(f"again:{order.id}:{paid_at:%Y-%m-%dT%H:%M:%SZ}", AttentionKind.LATE, text, about)
+            self._ask(f"again:{order.id}:{paid_at:%Y-%m-%dT%H:%M:%SZ}", ProblemKind.LATE, text, about)
         if reason == REFUNDED and (failed := order.find_failed_beside()) is not None:
             text = f"{name}: a refund failed, and another one still counts; reinstate by hand, or leave it"
-            self._ask(f"failed:{order.id}:{failed.id}", AttentionKind.REFUND, text, about)
+            self._ask(f"failed:{order.id}:{failed.id}", ProblemKind.REFUND, text, about)
         if order.sells and self._is_order_issued_by_hand(order):
             text = f"{name}: {reason}, and its license was issued by hand; revoke that by hand, or leave it"
-            self._ask(f"by-hand:{order.id}", AttentionKind.BY_HAND, text, about)
+            self._ask(f"by-hand:{order.id}", ProblemKind.BY_HAND, text, about)
 
     def _note_part(self, order: OrderFacts, name: str) -> None:
         """Note a refund in part that revokes nothing."""
@@ -696,7 +697,7 @@ class _Derivation:
             self._note(Fetch("subscription", subscription.id, about))
         elif course.has_unknown_period and has_licenses:
             text = f"{_name(about)} was paid for a time that is not known; extend its licenses by hand"
-            self._ask(f"period:{subscription.id}", AttentionKind.PERIOD, text, about)
+            self._ask(f"period:{subscription.id}", ProblemKind.PERIOD, text, about)
             self._note(Fetch("subscription", subscription.id, about))
         is_served = by_hand or any(license_.subscription_id == subscription.id for license_ in self._licenses)
         for order_id in course.late if is_served else ():
@@ -704,7 +705,7 @@ class _Derivation:
                 f"{_name(about)} has ended, and order {order_id} was paid for it later; extend its licenses "
                 "by hand, or refund the order"
             )
-            self._ask(f"late:{subscription.id}:{order_id}", AttentionKind.LATE, text, about)
+            self._ask(f"late:{subscription.id}:{order_id}", ProblemKind.LATE, text, about)
 
     def _explain_nothing(self) -> str:
         """Return why no license is issued for the first order; empty if that is not known."""
@@ -715,10 +716,10 @@ class _Derivation:
                 return f"no license of order {order.id}: {reason}"
             if lines and all(self._find_product(line) == "" for line in lines):
                 return f"no license of order {order.id}: what was bought is mapped to none"
-        answered = [(question, self._answers.get(question.id)) for question in self._attention.values()]
-        for question, answer in answered:
+        answered = [(problem, self._answers.get(problem.id)) for problem in self._problems.values()]
+        for problem, answer in answered:
             if answer is Answer.LEAVE:
-                return f"no license of {_name(question.about)}: it was left as it is"
+                return f"no license of {_name(problem.about)}: it was left as it is"
         by_hand = next(filter(self._is_order_issued_by_hand, self._orders), None)
         return "" if by_hand is None else f"no license of order {by_hand.id}: one was issued by hand"
 
@@ -729,7 +730,7 @@ class _Derivation:
         text = f"{text_start}; use `licserver source sync`, or extend or issue its license by hand"
         if not self._rules.has_api:
             text = f"{text_start}; report the purchase, or extend or issue its license by hand"
-        self._ask(f"purchase:{about}", AttentionKind.SUBSCRIPTION, text, about)
+        self._ask(f"purchase:{about}", ProblemKind.SUBSCRIPTION, text, about)
 
 
 def _by_payment(order: OrderFacts) -> tuple[float, str]:

@@ -14,7 +14,7 @@ from licserver.services.context import Service
 from licserver.services.lists import Page, page_by_id
 from licserver.services.mail import MailService
 from licserver.services.validation import to_line
-from licserver.shops.contract import ISSUABLE, Answer, Attention, AttentionKind
+from licserver.shops.contract import ISSUABLE, Answer, ProblemKind, SaleProblem
 from licserver.shops.facts import CONTACT, Contact, Lines, load_fact
 from licserver.shops.periods import add_period
 
@@ -89,7 +89,7 @@ class ProblemService(Service):
         kind, _, id_ = problem.object.partition(":")
         sales, ids = self._context.repositories.sales, {*json.loads(problem.external_ids or "[]")}
         rows, objects = sales.load_contract(problem.source, [problem.object])
-        if problem.kind != AttentionKind.UNMAPPED or sales.list_sold(problem.source, objects, ()):
+        if problem.kind != ProblemKind.UNMAPPED or sales.list_sold(problem.source, objects, ()):
             return None
         facts = [load_fact(row.content, row.customer_email) for row in rows if row.kind == "lines"]
         quantities = [
@@ -123,7 +123,7 @@ class ProblemService(Service):
         self,
         source: str,
         objects: Collection[str],
-        attentions: Sequence[Attention],
+        problems: Sequence[SaleProblem],
         stored: Sequence[Problem],
     ) -> list[str]:
         """Store the problems of a contract, and close those that are solved; return the messages.
@@ -132,21 +132,21 @@ class ProblemService(Service):
         """
         sales, now = self._context.repositories.sales, self._context.now()
         open_ids = list[int]()
-        for attention in attentions:
+        for problem in problems:
             values = {
-                "message": to_line(attention.text),
-                "external_ids": json.dumps(attention.external_ids) if attention.external_ids else None,
-                "kind": attention.kind.value,
-                "answers": " ".join(attention.answers),
+                "message": to_line(problem.text),
+                "external_ids": json.dumps(problem.external_ids) if problem.external_ids else None,
+                "kind": problem.kind.value,
+                "answers": " ".join(problem.answers),
             }
-            id_, is_new = sales.put_problem(source, attention.about, attention.id[:MAX_NAME], now, **values)
+            id_, is_new = sales.put_problem(source, problem.about, problem.id[:MAX_NAME], now, **values)
             open_ids.append(id_)
             if is_new:
-                data = {"source": source, "object": attention.about, "problem": attention.kind.value}
+                data = {"source": source, "object": problem.about, "problem": problem.kind.value}
                 self._context.add_events(EventType.SALE_NEEDS_ATTENTION, data)
         if any(problem.closed_at is None and problem.id not in open_ids for problem in stored):
             sales.close_problems(source, objects, open_ids, now)
-        return [to_line(attention.text) for attention in attentions]
+        return [to_line(problem.text) for problem in problems]
 
     def update_unreadable(self, source: str) -> None:
         """Store the problem that deliveries cannot be read, or close it if none is left.
@@ -163,8 +163,8 @@ class ProblemService(Service):
             "and send again what it reports; if this stays, answer leave; see "
             f"`licserver source events {source} --state {UNREADABLE_ONLY}`"
         )
-        attention = Attention("unreadable", AttentionKind.DELIVERY, text, UNREADABLE)
-        self.update(source, [UNREADABLE], [attention], [])
+        problem = SaleProblem("unreadable", ProblemKind.DELIVERY, text, UNREADABLE)
+        self.update(source, [UNREADABLE], [problem], [])
 
     def answer(self, problem_id: int, answer: str) -> Problem:
         """Store the answer to a problem; `SourceService.answer` processes the sale again."""

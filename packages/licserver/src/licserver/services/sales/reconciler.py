@@ -46,7 +46,7 @@ from licserver.shops.changes import (
     find_change,
     find_end,
 )
-from licserver.shops.contract import Attention, AttentionKind, DesiredLicense, End, Fetch
+from licserver.shops.contract import DesiredLicense, End, Fetch, ProblemKind, SaleProblem
 from licserver.shops.facts import Fact, is_newer, key_of, links_of
 
 MAX_PROBLEM_CHARS: Final = 500  # characters
@@ -123,14 +123,14 @@ class SaleReconciler:
         self._report = report
         self._tx, self._source, self._sales = tx, source, tx.repositories.sales
         self._licenses, self._subscriptions = LicenseService(tx), SubscriptionService(tx)
-        self._problems: list[str] = []
+        self._messages: list[str] = []
         self._objects: set[str] = set()
         self._rows: dict[tuple[str, str], FactRow] = {}  # what was read or written of facts
         self._had_problems = False
 
     def problem(self) -> str:
         """Return what a person has to do; empty if all is done."""
-        return "; ".join(self._problems)[:MAX_PROBLEM_CHARS]
+        return "; ".join(self._messages)[:MAX_PROBLEM_CHARS]
 
     def store(self, facts: Iterable[Fact]) -> None:
         """Store facts that are newer than what is stored of the same objects."""
@@ -186,11 +186,11 @@ class SaleReconciler:
         if not self._change_all(contract, existing if plan is None else plan.changed):
             return False
         self._end_subscriptions(contract)
-        attention = [question for question in result.attention if not self._is_endless(question)]
+        problems = [problem for problem in result.problems if not self._is_endless(problem)]
         # Last, and not among those for which the delivery is dead: all that it reports is done.
-        asked = [*attention, *_ask_for_addresses(contract)]
+        asked = [*problems, *_ask_for_addresses(contract)]
         messages = ProblemService(self._tx).update(name, contract.objects, asked, contract.problems)
-        self._problems += messages[: len(attention)]
+        self._messages += messages[: len(problems)]
         self._report.note(*result.notes)
         if not (contract.licenses or new):
             _describe_nothing(contract, self._report)
@@ -346,10 +346,10 @@ class SaleReconciler:
             if row != stored_row:
                 self._sales.put_subscription(self._source.name, row)
 
-    def _is_endless(self, attention: Attention) -> bool:
+    def _is_endless(self, problem: SaleProblem) -> bool:
         """Return whether a subscription that was paid for an unknown time has licenses without an end."""
-        id_ = attention.about.partition(":")[2]
-        if attention.kind is not AttentionKind.PERIOD:
+        id_ = problem.about.partition(":")[2]
+        if problem.kind is not ProblemKind.PERIOD:
             return False
         linked = self._tx.repositories.subscriptions.find(id_)
         if linked is None or linked.ended_at is not None:
@@ -379,7 +379,7 @@ def _find_missing(contract: Contract) -> list[DesiredLicense]:
     ]
 
 
-def _ask_for_addresses(contract: Contract) -> list[Attention]:
+def _ask_for_addresses(contract: Contract) -> list[SaleProblem]:
     """Ask about customers whose address cannot be used: they have paid, and get no mail with their key."""
     if contract.find_customer()[0] is not None:
         return []
@@ -393,9 +393,9 @@ def _ask_for_addresses(contract: Contract) -> list[Attention]:
         and not license_.revoked_reason
     }
     return [
-        Attention(
+        SaleProblem(
             f"address:{about}",
-            AttentionKind.ADDRESS,
+            ProblemKind.ADDRESS,
             f"{about.replace(':', ' ', 1)}: the customer's address cannot be used, and nothing is mailed; "
             "give its license the right one and send the key, or leave it",
             about,
