@@ -95,9 +95,9 @@ PACKAGES: Final = {
         "shops/adoption": ("shop_contracts",),
         "shops/desired": _CONTRACTS,
         "shops/facts": ("shop_facts",),
-        "shops/orders": _CONTRACTS,
-        "shops/subscriptions": _CONTRACTS,
-        "shops/units": ("shop_units", "shop_contracts", "shop_questions", "shop_refunded_lines"),
+        "shops/orders": ("shop_orders", "shop_refunded_lines", "shop_contracts"),
+        "shops/subscriptions": ("shop_subscriptions", "shop_contracts"),
+        "shops/units": ("shop_units", "shop_refunded_lines", "shop_contracts", "shop_questions"),
         "shops/reading": ("shop_reading", "shop_readers"),
         "shops/signatures": ("shop_signatures",),
     },
@@ -141,6 +141,13 @@ asyncio_default_fixture_loop_scope = "function"
 """
 
 
+_NO_SHRINKING: Final = """
+settings.register_profile("mutants", deadline=None, phases=[Phase.explicit, Phase.generate])
+settings.load_profile("mutants")
+"""
+"""For the copied `conftest.py`: that an example fails is enough, and the smallest one takes a minute."""
+
+
 def path_of_test(package: str, test: str) -> str:
     """Return the file of a test, from the root: of its package, or a field report."""
     field_report = test.removeprefix("field/")
@@ -157,7 +164,9 @@ def lay_out(folder: Path, package: str, module: str) -> None:
     shutil.copytree(ROOT / "tests" / "vectors", folder / "tests" / "vectors")
     if (own / "tests" / "stage").exists():
         shutil.copytree(own / "tests" / "stage", folder / "tests" / "stage")
-    shutil.copy(ROOT / "conftest.py", folder)
+    conftest = (ROOT / "conftest.py").read_text(encoding="utf-8")
+    conftest = conftest.replace("from hypothesis import settings", "from hypothesis import Phase, settings")
+    (folder / "conftest.py").write_text(conftest + _NO_SHRINKING, encoding="utf-8")
     (folder / "checks").mkdir()
     for test in PACKAGES[package][module]:
         shutil.copy(ROOT / path_of_test(package, test), folder / "checks")

@@ -1,5 +1,6 @@
 """What is known of an order's payment, refunds and disputes: each question by itself."""
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -7,16 +8,19 @@ from typing import Any
 import pytest
 
 from harness.contracts import GRACE, at
+from licserver.shops.changes import DISPUTED, REFUNDED
 from licserver.shops.contract import Rules
 from licserver.shops.facts import (
     Dispute,
     DisputeState,
+    Line,
     Lines,
     Order,
     OrderReason,
     OrderState,
     Payment,
     Refund,
+    RefundedLine,
     RefundState,
 )
 from licserver.shops.orders import OrderFacts, Share, group_orders
@@ -116,6 +120,7 @@ def test_how_much_was_refunded(parts: list[Any], share: Share) -> None:
         ([order(), refund(full=True, id_="a"), refund(full=False, id_="b")], False),
         ([order(), refund(state=VOID)], False),
         ([order()], False),
+        ([refund("4")], True),
     ],
 )
 def test_whether_the_size_of_a_refund_is_unknown(parts: list[Any], is_unknown: bool) -> None:
@@ -190,6 +195,123 @@ def test_whether_it_was_paid_at_some_time() -> None:
     assert facts(refund("4")).find_state(RULES) is OrderState.UNKNOWN
 
 
+def test_what_was_bought_counts_from_its_payment() -> None:
+    """From the report, if that does not contain when it was paid."""
+    assert facts(order(day=3, paid_at=at(1))).find_paid_at() == at(1)
+    assert facts(order(day=3)).find_paid_at() == at(3)
+    assert facts(refund("4")).find_paid_at() is None
+
+
+DISPUTE = Dispute(id="d", reported_at=at(1), state=OPEN, orders=("1",))
+
+
+@pytest.mark.parametrize(
+    ("parts", "refusal"),
+    [
+        ([order()], None),
+        ([order(state=OrderState.PENDING)], "the order is not paid"),
+        ([order(state=OrderState.HELD)], "the order is on hold"),
+        ([order(state=OrderState.FAILED)], "the payment failed"),
+        ([order(state=OrderState.CANCELLED)], "the order was cancelled"),
+        ([order(state=OrderState.REFUNDED)], REFUNDED),
+        ([order(), refund("10")], REFUNDED),
+        ([order(), refund("4")], None),
+        ([order(), DISPUTE], DISPUTED),
+        ([order(state=OrderState.CANCELLED), DISPUTE], DISPUTED),
+        ([order(), refund("10"), DISPUTE], REFUNDED),
+    ],
+)
+def test_why_a_sale_gives_no_license(parts: list[Any], refusal: str | None) -> None:
+    """A refund before a dispute, and both before what the shop calls the order."""
+    assert facts(*parts).find_refusal(RULES) == refusal
+
+
+def test_a_vendor_revokes_at_any_refund() -> None:
+    """Of a part as well, if that is his rule."""
+    rules = Rules(GRACE, revokes_partial_refunds=True)
+    assert facts(order(), refund("4")).find_refusal(rules) == REFUNDED
+    assert facts(order()).find_refusal(rules) is None
+
+
+def lines(*listed: Line, is_complete: bool = True) -> Lines:
+    """Return the lines of order 1."""
+    return Lines(order_id="1", reported_at=at(0), lines=listed, is_complete=is_complete)
+
+
+def back(*names: str, id_: str = "r", count: int | None = None) -> Refund:
+    """Return a refund that names lines."""
+    return replace(refund(full=False, id_=id_), lines=tuple(RefundedLine(name, count) for name in names))
+
+
+TWO, ONE = Line("a", ("app",), "app", 2, names=("txn_a",)), Line(None, ("pro",), "pro", 1)
+
+
+def test_how_many_of_a_line_are_refunded() -> None:
+    """By any of its names, and never more than were bought; of an unknown quantity none."""
+    by_id, by_name = back("a", count=1), back("txn_a", id_="s", count=1)
+    assert facts(order(), lines(TWO), by_id).count_refunded(TWO) == 1
+    assert facts(order(), lines(TWO), by_id, by_name).count_refunded(TWO) == 2
+    assert facts(order(), lines(TWO), back("a", count=3)).count_refunded(TWO) == 2
+    assert facts(order(), lines(TWO), back("a")).count_refunded(TWO) == 2
+    assert facts(order(), lines(TWO), back("app")).count_refunded(TWO) == 0, "it has an id"
+    assert facts(order(), lines(ONE), back("pro")).count_refunded(ONE) == 1
+    unknown = TWO._replace(quantity=None)
+    assert facts(order(), lines(unknown), by_id).count_refunded(unknown) == 0
+
+
+@pytest.mark.parametrize(
+    ("listed", "named", "share"),
+    [
+        (lines(TWO, ONE), ["a", "pro"], Share.ALL),
+        (lines(TWO, ONE._replace(quantity=0)), ["a"], Share.ALL),
+        (lines(TWO, ONE), ["a"], Share.PART),
+        (lines(TWO, ONE, is_complete=False), ["a", "pro"], Share.PART),
+        (lines(TWO, ONE._replace(quantity=None)), ["a", "pro"], Share.PART),
+        (lines(ONE._replace(quantity=0)), ["pro"], Share.PART),
+        (lines(), [], Share.PART),
+        (order(), ["a"], Share.PART),
+    ],
+)
+def test_all_lines_are_the_whole_order(listed: Any, named: list[str], share: Share) -> None:
+    """What was paid for shipping is not asked for; a line that was removed is not either."""
+    assert facts(order(), listed, back(*named)).find_refunded_share() is share
+
+
+@pytest.mark.parametrize(
+    ("listed", "returned", "is_unknown"),
+    [
+        (lines(TWO), back("a"), False),
+        (lines(TWO), back("b"), True),
+        (lines(TWO), back("a", "b"), True),
+        (lines(TWO._replace(quantity=None)), back("a"), True),
+        (lines(TWO), replace(back("b"), amount=Decimal(4)), False),
+        (order(), back("a"), True),
+    ],
+)
+def test_a_refund_of_a_line_that_is_not_known(listed: Any, returned: Refund, is_unknown: bool) -> None:
+    """A person is asked, unless its amount is known."""
+    assert facts(order(), listed, returned).has_unknown_share() is is_unknown
+
+
+def test_a_refund_that_the_order_does_not_list_was_deleted() -> None:
+    """By a later report of the order; of the same second it was made after that."""
+    made = refund("10", day=1)
+    assert facts(order(refund_ids=("r",), day=2), made).find_made() == [made]
+    assert facts(order(refund_ids=(), day=2), made).find_made() == []
+    assert facts(order(refund_ids=(), day=1), made).find_made() == [made]
+    assert facts(order(refund_ids=None, day=2), made).find_made() == [made]
+    assert facts(made).find_made() == [made]
+
+
+def test_the_refunds_that_are_listed_and_not_known() -> None:
+    """They are asked for; one that failed is known."""
+    listed = order(refund_ids=("r", "s"))
+    assert facts(listed, refund("4")).has_unread_refunds()
+    assert not facts(listed, refund("4"), refund("4", VOID, id_="s")).has_unread_refunds()
+    assert not facts(order(), refund("4")).has_unread_refunds()
+    assert not facts(refund("4")).has_unread_refunds()
+
+
 def test_an_order_of_parts_of_several_subscriptions_is_several() -> None:
     """Each has the newest report of its own parts, and their lines alone."""
 
@@ -212,3 +334,15 @@ def test_of_two_orders_of_one_name_the_later_counts() -> None:
     assert facts(order(day=2), pending).order == order(day=2)
     same = order(day=1, reason=OrderReason.PURCHASE)
     assert facts(pending, same).order == same, "of the same instant that with the higher id"
+    parts = [order(part="a"), order("20", part="b")]
+    assert facts(*parts).order == facts(*reversed(parts)).order == parts[1], "and of two parts the last one"
+
+
+def test_a_renewal_is_never_the_order_that_has_sold_something() -> None:
+    """Though a sender names that order; by its other names it is known as well."""
+    renewal = order(id="2", reason=OrderReason.RENEWAL, names=("1", "in_9"))
+    groups = group_orders([order(), renewal, refund("4"), replace(refund("6", id_="s"), orders=("in_9",))])
+    assert [(group.names, [refund.id for refund in group.refunds]) for group in groups] == [
+        ({"1"}, ["r"]),
+        ({"2", "in_9"}, ["s"]),
+    ]

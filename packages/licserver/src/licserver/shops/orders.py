@@ -109,7 +109,8 @@ class OrderFacts:
         """Return whether a later report of the order, which lists its refunds, does not list this one."""
         if self.order is None or self.order.refund_ids is None:
             return False
-        return refund.reported_at <= self.order.reported_at and refund.id not in self.order.refund_ids
+        # One of the same second was made after it: shops count by the second.
+        return refund.reported_at < self.order.reported_at and refund.id not in self.order.refund_ids
 
     def has_unread_refunds(self) -> bool:
         """Return whether it lists refunds of which only the amount is known, and not the lines."""
@@ -189,13 +190,13 @@ class OrderFacts:
     def _find_total(self) -> Decimal | None:
         # A charge is refunded in its own currency, which may be another than the order's.
         totals = [payment.total for payment in self.payments if payment.total is not None]
-        if totals or self.order is None:
-            return sum(totals, Decimal(0)) if totals else None
-        return self.order.total
+        if totals:
+            return _sum_up(totals)
+        return None if self.order is None else self.order.total
 
     def _add_up(self, refunds: Sequence[Refund]) -> Decimal:
         """Return the sum of refunds, of which some are known singly and others by their sum alone."""
-        single = sum((refund.amount for refund in refunds if refund.amount is not None), Decimal(0))
+        single = _sum_up(refund.amount for refund in refunds)
         sums = [
             (payment.reported_at, payment.refunded)
             for payment in self.payments
@@ -205,15 +206,19 @@ class OrderFacts:
             sums = [(self.order.reported_at, self.order.refunded)]
         if not sums:
             return single
-        reported_at, sum_ = max(at for at, _ in sums), sum((amount for _, amount in sums), Decimal(0))
+        reported_at, sum_ = max(at for at, _ in sums), _sum_up(amount for _, amount in sums)
         # A sum of before a refund failed contains it.
         failed = [
             refund
             for refund in self.refunds
             if refund.state is RefundState.VOID and refund.reported_at >= reported_at
         ]
-        lost = sum((refund.amount for refund in failed if refund.amount is not None), Decimal(0))
+        lost = _sum_up(refund.amount for refund in failed)
         return single + max(Decimal(0), sum_ - single - lost)
+
+
+def _sum_up(amounts: Iterable[Decimal | None]) -> Decimal:
+    return Decimal(sum(amount for amount in amounts if amount is not None))
 
 
 def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[OrderFacts]:
@@ -278,9 +283,8 @@ def _join(groups: dict[str, OrderFacts], names: tuple[str, ...]) -> None:
 def _add(group: OrderFacts, fact: _OrderFact) -> None:
     match fact:
         case Order():
-            # Two only if the shop has called it differently before it was paid.
-            if group.order is None or (group.order.reported_at, group.order.id) < (fact.reported_at, fact.id):
-                group.order = fact
+            # Several only if the shop has called it differently before it was paid, or reports its parts.
+            group.order = max(group.order or fact, fact, key=_by_report)
             if fact.part:
                 group.sales[fact.part] = fact
         case Lines():
@@ -294,3 +298,7 @@ def _add(group: OrderFacts, fact: _OrderFact) -> None:
             group.disputes.append(fact)
         case Contact():
             pass  # `desired` looks at those of a whole contract
+
+
+def _by_report(order: Order) -> tuple[datetime, str, str]:
+    return order.reported_at, order.id, order.part
