@@ -223,14 +223,14 @@ DISPUTE = Dispute(id="d", reported_at=at(1), state=OPEN, orders=("1",))
 )
 def test_why_a_sale_gives_no_license(parts: list[Any], refusal: str | None) -> None:
     """A refund before a dispute, and both before what the shop calls the order."""
-    assert facts(*parts).find_refusal(RULES) == refusal
+    assert facts(*parts).find_revoked_reason(RULES) == refusal
 
 
 def test_a_vendor_revokes_at_any_refund() -> None:
     """Of a part as well, if that is his rule."""
     rules = Rules(GRACE, revokes_partial_refunds=True)
-    assert facts(order(), refund("4")).find_refusal(rules) == REFUNDED
-    assert facts(order()).find_refusal(rules) is None
+    assert facts(order(), refund("4")).find_revoked_reason(rules) == REFUNDED
+    assert facts(order()).find_revoked_reason(rules) is None
 
 
 def lines(*listed: Line, is_complete: bool = True) -> Lines:

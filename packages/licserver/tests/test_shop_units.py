@@ -1,11 +1,11 @@
 """Which license is which item: keys, numbers, and how items are matched with what was sold."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from licserver.shops.contract import Issued
-from licserver.shops.facts import Line, Order, OrderReason, OrderState
+from licserver.shops.facts import Line, Lines, Order, OrderReason, OrderState
 from licserver.shops.orders import OrderFacts
 from licserver.shops.subscriptions import SubscriptionFacts
 from licserver.shops.units import (
@@ -19,6 +19,7 @@ from licserver.shops.units import (
     is_assigned,
     make_line_key,
     match_items,
+    share_items,
 )
 
 AT = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -156,3 +157,105 @@ def test_the_last_item() -> None:
     licenses = [issued(1, item="a"), issued(2, item="b", revoked_reason=REPLACED), issued(3, item=None)]
     assert find_last_item(licenses) == "a"
     assert find_last_item([]) is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "listed", "is_matched"),
+    [
+        (Unit("line:5/1", ids=("a", "group"), sold="a"), Line(None, ("b", "group"), "b", 1), True),
+        (Unit("line:5/1", ids=("x",), sold="a"), Line(None, ("b", "a"), "b", 1), True),
+        (Unit("line:5/1", ids=("x",), sold="a"), Line(None, ("b", "c"), "b", 1), False),
+    ],
+)
+def test_an_item_of_the_same_group_is_what_was_sold(unit: Unit, listed: Line, is_matched: bool) -> None:
+    """A variation of one product, of two units that no better rule matches; without one it is new."""
+    other = Unit("line:5/2", ids=("y",), sold="y", order=sold_by(OrderReason.RENEWAL))
+    unit.order = sold_by(OrderReason.RENEWAL)
+    assert (match([unit, other], listed)[0] == {"line:5/1": "b"}) is is_matched
+
+
+# --- several purchases of what became one item
+
+LISTED = AT + timedelta(days=10)
+
+
+def bought(id_: str, quantity: int | None, *, day: float = 0, sold: str = "a", **more: object) -> Unit:
+    """Return what an order has sold on a day."""
+    order = Order(id=id_, reported_at=AT + timedelta(days=day), state=OrderState.PAID)
+    return Unit(f"line:{id_}/{sold}", (sold,), sold, quantity, OrderFacts({id_}, order), **more)
+
+
+def share(units: list[Unit], *items: Line, as_of: datetime | None = LISTED) -> tuple[list[Line], list[Unit]]:
+    """Return the items for what is left, and that."""
+    left, reported_at = [*units], LISTED if as_of is None else LISTED + timedelta(days=30)
+    listing = Lines(subscription_id="s", reported_at=reported_at, as_of=as_of, lines=items)
+    return share_items(left, listing, SUBSCRIPTION), left
+
+
+@pytest.mark.parametrize(
+    ("listed", "kept", "shared"),
+    [
+        (3, 2, 1),
+        (2, 2, 0),  # the second was given up
+        (1, 1, 0),
+        (5, 4, 1),  # what was added belongs to the first
+        (0, 0, 0),
+    ],
+)
+def test_two_purchases_are_as_many_as_the_item_has(listed: int, kept: int, shared: int) -> None:
+    """The first keeps its licenses as long as it can, then the second."""
+    first, second = bought("1", 2), bought("2", 1, day=5)
+    assert share([first, second], item("a", quantity=listed)) == ([item("a", quantity=kept)], [first])
+    assert (second.quantity, second.subscription, second.is_item) == (shared, SUBSCRIPTION, True)
+
+
+def test_three_purchases_share_one_after_the_other() -> None:
+    """What the second has is missing for the third."""
+    units = [bought("1", 1), bought("2", 2), bought("3", 3)]
+    assert share(units, item("a", quantity=4)) == ([item("a", quantity=1)], units[:1])
+    assert [unit.quantity for unit in units] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("as_of", "is_more"), [(LISTED, True), (None, True), (LISTED + timedelta(days=1), False)]
+)
+def test_a_purchase_after_the_shop_has_counted_is_more(as_of: datetime | None, is_more: bool) -> None:
+    """It keeps its quantity, and belongs to the subscription; at the instant of the listing it is counted."""
+    first, later = bought("1", 2), bought("2", 1, day=11)
+    assert share([first, later], item("a", quantity=2), as_of=as_of) == ([item("a", quantity=2)], [first])
+    assert (later.quantity, later.is_item) == ((1, False) if is_more else (0, True))
+    assert later.subscription is SUBSCRIPTION
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        [bought("1", 2)],
+        [bought("1", 2), bought("2", None)],
+        [bought("1", 2), bought("2", 1, is_item=True)],
+        [bought("1", 2), Unit("item:i", sold="a", quantity=1)],
+        [bought("1", 2), Unit("line:5/a", sold="a", quantity=1, order=sold_by(OrderReason.RENEWAL))],
+    ],
+)
+def test_nothing_is_shared_with_what_is_no_other_purchase(units: list[Unit]) -> None:
+    """An item of a subscription, a renewal, a line of unknown quantity; nor is an unknown number."""
+    assert share(units, item("a", quantity=1)) == ([item("a", quantity=1)], units)
+    two = [bought("1", 2), bought("2", 1)]
+    assert share(two, item("a", quantity=None)) == ([item("a", quantity=None)], two)
+
+
+def test_two_lines_of_an_order_are_one_purchase() -> None:
+    """They are matched with items one by one."""
+    first = bought("1", 2)
+    second = Unit("line:1/b", ("a",), "a", 1, first.order)
+    assert share([first, second], item("a", quantity=2)) == ([item("a", quantity=2)], [first, second])
+
+
+def test_an_item_is_shared_by_what_was_sold_as_it_unless_it_is_the_only_one() -> None:
+    """Another plan of all purchases is one item."""
+    first, second, other = bought("1", 1), bought("2", 1), bought("3", 1, sold="b")
+    items = [item("b", quantity=1), item("a", quantity=2)]
+    assert share([first, other, second], *items) == ([items[0], item("a", quantity=1)], [first, other])
+    first, second = bought("1", 1), bought("2", 1)
+    assert share([first, second], item("c", quantity=2)) == ([item("c", quantity=1)], [first])
+    assert second.sold == "c"

@@ -119,26 +119,27 @@ def share_items(units: list[Unit], listing: Lines, subscription: SubscriptionFac
     at, items = listing.as_of or listing.reported_at, list[Line]()
     for item in listing.lines:
         sales = [
-            (unit, order)
+            (unit, order, quantity)
             for unit in units
             if (order := find_sale(unit)) is not None
-            and unit.quantity is not None
+            and (quantity := unit.quantity) is not None
             and (len(listing.lines) == 1 or unit.sold == item.sold)
         ]
-        if item.quantity is None or len({id(order) for _, order in sales}) <= 1:
+        if item.quantity is None or len({id(order) for _, order, _ in sales}) <= 1:
             items.append(item)
             continue
-        first, missing = sales[0][0], item.quantity - (sales[0][0].quantity or 0)
-        for unit, order in sales[1:]:
+        kept = sales[0][2]
+        missing = item.quantity - kept
+        for unit, order, quantity in sales[1:]:
             units.remove(unit)
             paid_at = order.find_paid_at()
             if paid_at is not None and paid_at > at:
                 unit.subscription = subscription
                 continue
-            share = min(unit.quantity or 0, max(missing, 0))
+            share = min(quantity, max(missing, 0))
             missing -= share
             assign_item(unit, item._replace(quantity=share), subscription)
-        items.append(item._replace(quantity=min(item.quantity, (first.quantity or 0) + max(missing, 0))))
+        items.append(item._replace(quantity=min(item.quantity, kept + max(missing, 0))))
     return items
 
 
