@@ -9,6 +9,7 @@ from licclient import ClientSettings, License, Outage, Pages, Reason, Source
 from licclient._computers.protocol import Computer, ComputerList, MovedTo
 from licclient._core.texts import LANGUAGES, TABLES
 from licclient.dialogs._driver import split_mnemonic
+from licclient.dialogs._full_license import FullLicense
 from licclient.dialogs._states import (
     Action,
     ActivationState,
@@ -95,6 +96,7 @@ def test_a_license_is_moved_in_two_clicks():
         view.message == "The license was moved here from Anna's MacBook. Thank you. Your license is active."
     )
     assert view.choices == ()
+    assert FullLicense(LIST).thanks("en") == "", "nothing was moved"
     assert play(done, GO)[1] == Command.CLOSE
 
 
@@ -245,7 +247,7 @@ def test_it_can_be_closed_at_any_time(phase):
 def test_no_letter_is_there_twice(language):
     """Of the list, its buttons and its label, in both of their states."""
     state = replace(listed(), language=language)
-    for shown in (state, replace(state, computers=replace(LIST, moves_left=0, retry_at=AT))):
+    for shown in (state, replace(state, full=FullLicense(replace(LIST, moves_left=0, retry_at=AT)))):
         view = shown.view()
         texts = [view.label, *(button.text for button in view.buttons().values() if button)]
         letters = [text[0][text[1]].lower() for text in map(split_mnemonic, texts) if text[1] is not None]

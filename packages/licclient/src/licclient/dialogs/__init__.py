@@ -3,7 +3,7 @@
 A window of another toolkit is a `Window`: `draw` shows a `View`, and `leave` closes it. `drive_activation`
 and `drive_update` return its `Driver`, which decides what it shows, and calls the service on other threads.
 
-Within: `_states` decides and is pure, `_driver` carries out, `tk` and `qt` draw.
+Within: `_states` (with `_full_license`) decides and is pure, `_driver` carries out, `tk` and `qt` draw.
 """
 
 from licclient.dialogs._driver import (
@@ -15,7 +15,8 @@ from licclient.dialogs._driver import (
     marked,
     split_mnemonic,
 )
-from licclient.dialogs._states import Action, Bar, Button, Choice, Link, Tone, View
+from licclient.dialogs._full_license import Choice
+from licclient.dialogs._states import Action, Bar, Button, Link, Tone, View
 
 __all__ = [
     "Action",

@@ -23,6 +23,7 @@ from licclient._core.texts import pick_tag
 from licclient._core.update_model import Downloaded
 from licclient._explain import system_languages
 from licclient._updates.check import check_update, installed_version
+from licclient.dialogs._full_license import FullLicense
 from licclient.dialogs._states import (
     Action,
     ActivationState,
@@ -223,7 +224,9 @@ class Driver:
                 return self._client.start_trial()
             case Command.LIST_COMPUTERS, ActivationState(asked=str(key)):
                 return self._client.computers.list(key or None)
-            case Command.MOVE, ActivationState(asked=str(key), chosen=Computer() as computer):
+            case Command.MOVE, ActivationState(
+                asked=str(key), full=FullLicense(chosen=Computer() as computer)
+            ):
                 return self._client.computers.move_here(computer, key or None)
             case Command.DOWNLOAD, OfferState(update=update) if self._to is not None:
                 return self._client.download(

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from licclient._computers.protocol import Computer, ComputerList
-from licclient._computers.texts import describe_move, describe_next_move
+from licclient._computers.protocol import ComputerList
 from licclient._core.model import License, MoveObstacle, Outage, Reason
 from licclient._core.settings import ClientSettings
 from licclient._core.texts import amount, format_date, join_sentences, span, text_of
 from licclient._core.typed_key import Mistyped, repair_key
 from licclient._core.update_model import Downloaded, Update
 from licclient._sentences import describe_offer, join_all, sentence_of
+from licclient.dialogs._full_license import Choice, FullLicense
 from licclient.errors import (
     DownloadCancelledError,
     LicclientError,
@@ -33,9 +33,6 @@ from licclient.errors import (
 
 MOST_WORDS: Final = 500
 """How much of a name or a sentence of the server is shown: the window must fit the screen."""
-
-MOST_NAME: Final = 40
-"""Letters of a computer's name that are shown in the list."""
 
 # --- what a window shows ----------------------------------------------------------------------
 
@@ -71,15 +68,6 @@ class Link:
 
     text: str
     url: str
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """An item of a list from which a person chooses one; one that is not enabled is shown as such."""
-
-    text: str
-    is_chosen: bool = False
-    is_enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +216,7 @@ class ActivationState(_Dialog):
     as soon as it is shown, and closes with the license.
 
     If all computers of the license are in use, they are listed, and a person may choose the one to move it
-    from (D-325). `asked` is the key that was refused: empty for the one that is there, None for a trial;
-    `obstacle` is why the last move failed.
+    from: `full`. `asked` is the key that was refused: empty for the one that is there, None for a trial.
     """
 
     problem: BaseException | None = None
@@ -239,10 +226,7 @@ class ActivationState(_Dialog):
     offers_trial: bool = False
     hint: str | None = None
     asked: str | None = field(default=None, repr=False)
-    computers: ComputerList | None = None
-    chosen: Computer | None = None
-    obstacle: BaseException | None = None
-    is_reminded: bool = False
+    full: FullLicense | None = None
 
     @classmethod
     def begin(
@@ -269,15 +253,15 @@ class ActivationState(_Dialog):
         """Return the state after an event, and the command to run."""
         if event in (Pressed(Action.LEAVE), Pressed(Action.CLOSE)):
             return self, Command.CLOSE
-        match self.phase:
-            case _Phase.CHECKING | _Phase.UNCHECKED:
+        match self.phase, self.full:
+            case ((_Phase.CHECKING | _Phase.UNCHECKED), _):
                 return self._step_of_check(event)
-            case _Phase.LISTING:
+            case _Phase.LISTING, _:
                 return self._step_of_list(event)
-            case _Phase.CHOOSING:
-                return self._step_of_choice(event)
-            case _Phase.MOVING:
-                return self._step_of_move(event)
+            case _Phase.CHOOSING, FullLicense() as full:
+                return self._step_of_choice(full, event)
+            case _Phase.MOVING, FullLicense() as full:
+                return self._step_of_move(full, event)
             case _:
                 return self._step_of_key(event)
 
@@ -313,12 +297,11 @@ class ActivationState(_Dialog):
     def _refused(self, problem: BaseException) -> tuple["ActivationState", Command | None]:
         """Return what follows from a problem with a key: of a full license, the computers are listed."""
         if self.asked is not None and _is_full(problem):
-            listing = replace(self, problem=problem, computers=None, chosen=None, obstacle=None)
-            return replace(listing, phase=_Phase.LISTING), Command.LIST_COMPUTERS
+            return replace(self, problem=problem, full=None, phase=_Phase.LISTING), Command.LIST_COMPUTERS
         return replace(self, problem=problem, phase=_Phase.TYPING), None
 
     def _check_again(self) -> tuple["ActivationState", Command | None]:
-        return replace(self, asked="", problem=None, chosen=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
+        return replace(self, asked="", problem=None, full=None, phase=_Phase.CHECKING), Command.CHECK_AGAIN
 
     def _step_of_list(self, event: Event) -> tuple["ActivationState", Command | None]:
         """As `step`, while the computers of a full license are listed."""
@@ -326,58 +309,48 @@ class ActivationState(_Dialog):
             case Opened():
                 return self, Command.LIST_COMPUTERS
             case Ended(ComputerList() as computers) if computers.computers:
-                return replace(self, computers=computers, chosen=None, phase=_Phase.CHOOSING), None
+                obstacle = None if self.full is None else self.full.obstacle
+                full = FullLicense(computers, obstacle=obstacle)
+                return replace(self, full=full, phase=_Phase.CHOOSING), None
             case Ended(LicenseRefusedError() as problem):
                 return replace(self, problem=problem, phase=_Phase.TYPING), None
             case Ended():  # the refusal is shown, as without a list
-                return replace(self, phase=_Phase.TYPING), None
+                return replace(self, full=None, phase=_Phase.TYPING), None
             case _:
                 return self, None
 
-    def _step_of_choice(self, event: Event) -> tuple["ActivationState", Command | None]:
+    def _step_of_choice(self, full: FullLicense, event: Event) -> tuple["ActivationState", Command | None]:
         """As `step`, while a person may choose the computer to move the license from."""
         match event:
-            case Chosen(index) if 0 <= index < len(self._list()):
-                return replace(self, chosen=self._list()[index], obstacle=None, is_reminded=False), None
+            case Chosen(index):
+                return replace(self, full=full.choose(index)), None
             case Pressed(Action.SKIP):
-                return replace(self, chosen=None, phase=_Phase.TYPING), None
-            case Pressed(Action.GO) if self._can_move():
-                return self._move()
+                return replace(self, full=None, phase=_Phase.TYPING), None
+            case Pressed(Action.GO) if full.can_move and full.is_ready:
+                return replace(self, phase=_Phase.MOVING), Command.MOVE
+            case Pressed(Action.GO) if full.can_move:
+                return replace(self, full=full.complain()), None
             case Pressed(Action.GO) if self.asked:
-                return replace(self, problem=None, chosen=None, phase=_Phase.ASKING), Command.ACTIVATE
+                return replace(self, problem=None, full=None, phase=_Phase.ASKING), Command.ACTIVATE
             case Pressed(Action.GO):
                 return self._check_again()
             case _:
                 return self, None
 
-    def _move(self) -> tuple["ActivationState", Command | None]:
-        """Move the license from the chosen computer, or say why not."""
-        if self.chosen is None:
-            return replace(self, is_reminded=True), None
-        if not self.chosen.is_movable:
-            held = MoveError(MoveObstacle.FILE_HELD, "", self.chosen.retry_at)
-            return replace(self, obstacle=held), None
-        return replace(self, obstacle=None, phase=_Phase.MOVING), Command.MOVE
-
-    def _step_of_move(self, event: Event) -> tuple["ActivationState", Command | None]:
+    def _step_of_move(self, full: FullLicense, event: Event) -> tuple["ActivationState", Command | None]:
         """As `step`, while the license is moved."""
         match event:
             case Ended(License() as license_):
                 return replace(self, outcome=license_, phase=_Phase.LICENSED), None
             case Ended(MoveError(obstacle=MoveObstacle.COMPUTER_NOT_FOUND) as problem):
-                return replace(self, obstacle=problem, phase=_Phase.LISTING), Command.LIST_COMPUTERS
+                stale = replace(full, obstacle=problem)
+                return replace(self, full=stale, phase=_Phase.LISTING), Command.LIST_COMPUTERS
             case Ended(LicenseRefusedError() as problem):
                 return self._refused(problem)
             case Ended(BaseException() as problem):
-                return replace(self, obstacle=problem, phase=_Phase.CHOOSING), None
+                return replace(self, full=replace(full, obstacle=problem), phase=_Phase.CHOOSING), None
             case _:
                 return self, None
-
-    def _list(self) -> tuple[Computer, ...]:
-        return () if self.computers is None else self.computers.computers
-
-    def _can_move(self) -> bool:
-        return self.computers is not None and self.computers.moves_left > 0
 
     def _step_of_check(self, event: Event) -> tuple["ActivationState", Command | None]:
         """As `step`, while the key that is there is checked, or could not be checked."""
@@ -404,6 +377,8 @@ class ActivationState(_Dialog):
         activate, leave = self._button("button.activate"), self._button("button.not_now")
         again = self._button("button.again")
         match self._shown_phase():
+            case _Phase.CHOOSING | _Phase.MOVING if self.full is not None:
+                return self._view_of_full(self.full, replace(view, leave=leave))
             case _Phase.CHECKING:
                 again = replace(again, is_enabled=False)
                 message = self._say("activation.asking")
@@ -424,8 +399,6 @@ class ActivationState(_Dialog):
                 return replace(
                     view, message=self._say("activation.asking"), bar=Bar(), go=activate, leave=leave
                 )
-            case _Phase.CHOOSING | _Phase.MOVING:
-                return self._view_of_move(replace(view, leave=leave))
             case _Phase.LICENSED:
                 close = self._button("button.close")
                 return replace(view, message=self._thanks(), tone=Tone.GOOD, go=close)
@@ -448,22 +421,17 @@ class ActivationState(_Dialog):
             return self.phase
         return _Phase.ASKING if self.asked else _Phase.CHECKING
 
-    def _view_of_move(self, view: View) -> View:
+    def _view_of_full(self, full: FullLicense, view: View) -> View:
         """Return what the window shows of the computers that use the license."""
-        is_moving, can_move = self.phase is _Phase.MOVING, self._can_move()
-        choices = tuple(
-            Choice(
-                self._describe(computer),
-                computer == self.chosen,
-                can_move and computer.is_movable and not is_moving,
-            )
-            for computer in self._list()
-        )
-        go = self._button("button.move" if can_move else "button.again", is_enabled=not is_moving)
+        is_moving = self.phase is _Phase.MOVING
+        go = self._button("button.move" if full.can_move else "button.again", is_enabled=not is_moving)
+        choices = full.choices(self.language, is_moving=is_moving)
         view = replace(view, label=self._say("activation.computers"), choices=choices, go=go)
         if is_moving:
             return replace(view, message=self._say("activation.moving"), bar=Bar())
-        message = self._say_obstacle()
+        message = full.remark(self.language)
+        if full.obstacle is not None:
+            message = say_problem(full.obstacle, self.language)
         return replace(
             view,
             message=message,
@@ -472,36 +440,10 @@ class ActivationState(_Dialog):
             skip=self._button("button.other_key"),
         )
 
-    def _describe(self, computer: Computer) -> str:
-        """Return a line of the list: name, last day, and what is special about it."""
-        facts = [self._name(computer)]
-        if computer.is_this:
-            facts.append(self._say("activation.this_computer"))
-        if computer.last_seen is not None:
-            facts.append(self._say("activation.last_seen", format_date(computer.last_seen, self.language)))
-        if not computer.is_movable:
-            facts.append(self._say("activation.has_file"))
-        return " \u00b7 ".join(facts)
-
-    def _name(self, computer: Computer) -> str:
-        name = computer.name
-        if name is None:
-            return self._say("activation.nameless", computer.masked_id)
-        return name if len(name) <= MOST_NAME else name[:MOST_NAME] + "…"
-
-    def _say_obstacle(self) -> str:
-        """Return why the license is not moved; an empty text while nothing is wrong."""
-        if self.obstacle is not None:
-            return say_problem(self.obstacle, self.language)
-        if self.is_reminded:
-            return self._say("activation.choose")
-        return "" if self.computers is None else describe_next_move(self.computers, self.language)
-
     def _heading(self) -> str:
         match self._shown_phase(), self.problem:
-            case ((_Phase.CHOOSING | _Phase.MOVING), _):
-                is_moved = self.computers is not None and self.computers.moved_to is not None
-                return self._say("activation.moved_title" if is_moved else "activation.full_title")
+            case ((_Phase.CHOOSING | _Phase.MOVING), _) if self.full is not None:
+                return self.full.heading(self.language)
             case ((_Phase.CHECKING | _Phase.UNCHECKED), _):
                 return self._say("activation.check_title")
             case _Phase.LICENSED, _ if self.outcome is not None and self.outcome.is_trial:
@@ -527,14 +469,8 @@ class ActivationState(_Dialog):
                 return self._say("activation.known")
             case _Phase.LICENSED:
                 return ""
-            case _Phase.CHOOSING | _Phase.MOVING if self.computers is not None:
-                moved_to = self.computers.moved_to
-                remarks = [] if moved_to is None else [describe_move(moved_to, self.language)]
-                if self._can_move():
-                    remarks.append(self._say("activation.full_intro"))
-                if self._can_move() and moved_to is None:
-                    remarks.append(self._say("activation.set_up_anew"))
-                return join_all(remarks, self.language)
+            case _Phase.CHOOSING | _Phase.MOVING if self.full is not None:
+                return self.full.intro(self.language)
             case _:
                 return self._say("activation.intro" if self.hint is None else "activation.intro_other")
 
@@ -567,12 +503,8 @@ class ActivationState(_Dialog):
         return remark
 
     def _thanks(self) -> str:
-        thanks = self._thank()
-        if self.chosen is None:
-            return thanks
-        return join_sentences(
-            self._say("activation.moved_here", self._name(self.chosen)), thanks, self.language
-        )
+        moved = "" if self.full is None else self.full.thanks(self.language)
+        return join_all([*filter(None, [moved]), self._thank()], self.language)
 
     def _thank(self) -> str:
         license_ = self.outcome

@@ -27,8 +27,9 @@ from licclient.dialogs._driver import (
     split_mnemonic,
     wrong_thread,
 )
+from licclient.dialogs._full_license import Choice
 from licclient.dialogs._interrupts import LOOK_MILLISECONDS, interruptible
-from licclient.dialogs._states import Action, Bar, Choice, Link, View
+from licclient.dialogs._states import Action, Bar, Link, View
 
 if TYPE_CHECKING:
     from licclient._client import LicenseClient
