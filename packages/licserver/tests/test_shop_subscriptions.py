@@ -118,6 +118,11 @@ ENDS = {
         report(ACTIVE, 5, cancels=30),
         awaited(60),
     ),
+    "cancelled at the instant of a renewal": (
+        [BOUGHT, paid("2", 30, 60)],
+        report(ACTIVE, 30, cancels=30),
+        final(30),
+    ),
     "ended": ([BOUGHT], report(ENDED, 31, ended=30), final(30)),
     "ended, and it is not known when": ([BOUGHT], report(ENDED, 31), final(31)),
     "ended, and paid late": ([BOUGHT, paid("2", 40, 70)], report(ENDED, 31), final(31)),
@@ -126,6 +131,16 @@ ENDS = {
     "the shop's own period": ([BOUGHT], report(ACTIVE, 5, start=0, until=45), awaited(45)),
     "its payment is due": ([BOUGHT], report(UNPAID, 31, start=30), awaited(30)),
     "its payment is due, and was made": ([paid("2", 30, 60)], report(UNPAID, 31, start=30), awaited(60)),
+    "its payment is due after a later day than was paid": (
+        [paid("1", 0, 20, PURCHASE)],
+        report(UNPAID, 31, start=30),
+        awaited(30),
+    ),
+    "its payment is due, and it was cancelled for later": (
+        [BOUGHT],
+        report(UNPAID, 31, start=30, cancels=60),
+        awaited(30),
+    ),
     "a period that is not known": ([paid("1", 0, None, PURCHASE)], None, awaited(0)),
     "a period of the subscription": (
         [paid("1", 0, None, PURCHASE)],
@@ -192,6 +207,15 @@ def test_what_was_paid_late_is_named_unless_it_goes_on() -> None:
     again = paid("3", 50, 80, PURCHASE)
     assert course(BOUGHT, paid("2", 40, 70), again, newest=ended).late == ()
     assert course(BOUGHT, paid("2", 40, 70, CHANGE), newest=ended).late == ()
+    at_once = paid("2", 31, 61, PURCHASE)
+    assert course(BOUGHT, at_once, paid("3", 40, 70), newest=ended).late == ("3",), "it ended after that"
+
+
+def test_what_was_paid_before_the_end_is_over_when_it_goes_on() -> None:
+    """Though it is for a later time; what was paid in the second of the end goes on as well."""
+    again, ended = paid("3", 50, 80, PURCHASE), report(ENDED, 40)
+    assert course(BOUGHT, paid("2", 39, 90, start=60), again, newest=ended).end == awaited(80)
+    assert course(BOUGHT, paid("2", 40, 90, start=60), again, newest=ended).end == awaited(90)
 
 
 def test_a_refund_of_all_periods_refuses_it() -> None:
@@ -202,6 +226,8 @@ def test_a_refund_of_all_periods_refuses_it() -> None:
     assert course(paid("2", 30, 60, state=OrderState.HELD), refunded).revoked_reason == "the order is on hold"
     assert course(refunded, paid("2", 30, 60)).revoked_reason is None
     assert course(refunded, paid("0", -30, None, CHANGE), paid("2", 30, 60)).end == awaited(60)
+    unknown, held = paid("3", 0, None, RENEWAL, OrderState.REFUNDED), paid("2", 0, 30, state=OrderState.HELD)
+    assert course(unknown, held).revoked_reason == REFUNDED, "of the same instant always the same"
 
 
 def test_a_reported_period_whose_payment_was_taken_back_does_not_hold() -> None:
@@ -213,6 +239,8 @@ def test_a_reported_period_whose_payment_was_taken_back_does_not_hold() -> None:
     assert course(unknown, newest=report(ACTIVE, 5, start=0, until=31)).revoked_reason == REFUNDED
     later = paid("2", 30, 60)
     assert course(refunded, later, newest=report(ACTIVE, 35, start=29, until=29)).end == awaited(60)
+    moved = report(ACTIVE, 35, start=30, until=30.5)
+    assert course(refunded, later, newest=moved).end == awaited(30.5)
 
 
 def test_a_renewal_for_a_time_that_is_not_known_is_asked_about() -> None:
