@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from harness.vectors import LINK, Case, instant, load, parameters
+from licclient._computers.fake import FakeComputers, name_computer
 from licclient._seats.fake import FakeSeats
 from licclient.testing import LicenseClock, LicenseService
 
@@ -16,12 +17,13 @@ from licclient.testing import LicenseClock, LicenseService
 BEYOND = {"subscription_ended_at", "subscription_id", "allowed", "withdrawn", "tested"}
 PLAYED = {
     *("verify", "update-check", "imported-keys", "platforms", "labels", "entitlements", "trials"),
-    *("seats", "channels", "covered"),
+    *("seats", "channels", "covered", "computers"),
 }
 BEYOND_CASES = {
     "update-name-is-current",
     "update-mismatch-before-no-versions",
     "trial-product-not-found",
+    "computers-several-environments",
 }
 
 
@@ -39,7 +41,9 @@ def _can_be_played(case: Case) -> bool:
     )
 
 
-CASES = [case for case in load() if _can_be_played(case)]
+CASES = [
+    case.naming_computers(lambda _, domain: name_computer(domain)) for case in load() if _can_be_played(case)
+]
 
 
 def _stocked(case: Case) -> LicenseService:
@@ -64,6 +68,7 @@ def _stocked(case: Case) -> LicenseService:
             expires=_day(license_.get("expires_on")),
             lifetime=license_.get("lifetime", False),
             slots=license_.get("slots", 1),
+            moves=product.get("customer_moves", 3),
             **_end_of_updates(product, license_),
             entitlements=_entitlements(product, license_),
             seats=license_.get("floating_seats"),
@@ -75,6 +80,7 @@ def _stocked(case: Case) -> LicenseService:
         _hold_seats(service, case, license_)
         for domain, _ in license_.get("activations") or ():
             service._endpoints.licenses[license_["key"]].domains.add(domain)
+        _note_computers(service._endpoints.licenses[license_["key"]].computers, license_)
     for slug, product in products.items():
         if "minimum_version" in product:
             service.support_from(product["minimum_version"], slug=slug)
@@ -99,6 +105,15 @@ def _hold_seats(service: LicenseService, case: Case, license_: dict[str, Any]) -
         seats.held[seat["seat"]] = case.now + timedelta(seconds=end)
         if seat.get("ended"):
             service.take_back_seats(license_["key"])
+
+
+def _note_computers(computers: FakeComputers, license_: dict[str, Any]) -> None:
+    for move in license_.get("moves") or ():
+        computers.note_move(move["from"], move["to"], instant(move["at"]))
+    for domain, facts in (license_.get("computers") or {}).items():
+        computers.note(domain, facts.get("label"), instant(facts["seen"]))
+        if "file_until" in facts:
+            computers.files[domain] = instant(facts["file_until"])
 
 
 def _entitlements(product: dict[str, Any], license_: dict[str, Any]) -> dict[str, Any] | None:

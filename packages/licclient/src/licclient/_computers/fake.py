@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 MOVES_COUNT_FOR: Final = timedelta(days=30)
 _LEAST_MASKED: Final = 16
+_NOT_ALLOWED: Final = "Computers of this license are changed by support; write to them."
 
 Answer = tuple[int, dict[str, Any]]
 """Status and body of a response."""
@@ -36,10 +37,16 @@ class FakeComputers:
         if isinstance(label, str):
             self.names[domain] = label
 
+    def note_move(self, source: str, target: str, now: datetime) -> None:
+        """Note that the license was moved from one domain to another."""
+        move = _Move(now, source, target)
+        self.moves.append(move)
+        self.counted.append(move)
+
     def respond(self, domains: Collection[str], domain: str, slots: int | None, now: datetime) -> Answer:
         """Return the response with the computers that have a slot, to the one of this domain."""
         if not self.allowed:
-            return _refuse("not_allowed", "Only support moves this license.", None)
+            return _refuse("not_allowed", _NOT_ALLOWED, None)
         newest = sorted(domains, key=lambda entry: (self._seen(entry, now), entry), reverse=True)
         counted = self._counted(domains, now)
         left = max(0, self.allowed - len(counted))
@@ -52,23 +59,33 @@ class FakeComputers:
     def move(self, domains: set[str], domain: str, computer_id: str, now: datetime) -> Answer:
         """Move the license to this domain; return the response."""
         if not self.allowed:
-            return _refuse("not_allowed", "Only support moves this license.", None)
+            return _refuse("not_allowed", _NOT_ALLOWED, None)
         if domain in domains:
             return 200, {"moved": False}
         source = next((entry for entry in domains if name_computer(entry) == computer_id), None)
         if source is None:
-            return 404, {"error": "computer_not_found", "message": "This computer has no slot."}
+            return 404, {
+                "error": "computer_not_found",
+                "message": "This computer holds no slot of the license any more; list its computers again.",
+            }
         if (held_until := self.files.get(source, now)) > now:
-            return _refuse("file_held", "This computer has a license file.", held_until)
+            day = f"{held_until.astimezone(UTC):%Y-%m-%d}"
+            words = (
+                f"This computer has a license file until {day}; its slot can be moved then, or by support."
+            )
+            return _refuse("file_held", words, held_until)
         counted = self._counted(domains, now)
         if len(counted) >= self.allowed:
             again = counted[-self.allowed].at + MOVES_COUNT_FOR
-            return _refuse("too_many_moves", "This license was moved too often.", again)
+            day = f"{again.astimezone(UTC):%Y-%m-%d}"
+            words = (
+                f"This license was moved as often as it may be in 30 days; it can be moved again on {day}."
+            )
+            return _refuse("too_many_moves", words, again)
         domains.remove(source)
         domains.add(domain)
-        move = _Move(now, source, domain)
-        self.moves.append(move)
-        self.counted = [*counted, move]
+        self.counted = counted
+        self.note_move(source, domain, now)
         return 200, {"moved": True, "from": self._name(source)}
 
     def _counted(self, domains: Collection[str], now: datetime) -> list[_Move]:
