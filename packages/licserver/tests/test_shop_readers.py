@@ -823,13 +823,13 @@ ENDS = {"paid_through": "2026-07-14"}
                 [ADJUSTED(reported_at=NOON, orders=("1042",), **{"state": RefundState.MADE, **expected})],
             )
             for name, data, expected in (
-                ("refunded", {}, {"id": "1042/all", "is_full": True}),
-                ("refunded", {"refund_id": "r1", "partial": True}, {"id": "r1", "is_full": False}),
-                ("refunded", {"refund_id": "r1", "amount": "5"}, {"id": "r1", "amount": Decimal(5)}),
+                ("refunded", {}, {"id": "1042//all", "is_full": True}),
+                ("refunded", {"refund_id": "r1", "partial": True}, {"id": "1042/r1", "is_full": False}),
+                ("refunded", {"refund_id": "r1", "amount": "5"}, {"id": "1042/r1", "amount": Decimal(5)}),
                 (
                     "refund_failed",
                     {"refund_id": "r1"},
-                    {"id": "r1", "is_full": True, "state": RefundState.VOID},
+                    {"id": "1042/r1", "is_full": True, "state": RefundState.VOID},
                 ),
             )
         ),
@@ -837,7 +837,14 @@ ENDS = {"paid_through": "2026-07-14"}
             (
                 f"purchase.{name}",
                 {**OF_ORDER, **data},
-                [Dispute(id=data.get("dispute_id", "1042"), reported_at=NOON, state=state, orders=("1042",))],
+                [
+                    Dispute(
+                        id=f"1042/{data.get('dispute_id', '')}",
+                        reported_at=NOON,
+                        state=state,
+                        orders=("1042",),
+                    )
+                ],
             )
             for name, data, state in (
                 ("disputed", {}, DisputeState.OPEN),

@@ -300,7 +300,7 @@ def test_a_failed_refund_that_is_named_differently_is_asked_about(
         assert vendor.valid == []
         assert vendor.problems == [
             SaleProblem(
-                f"failed:1:{failed.get('refund_id', '1/all')}",
+                f"failed:1:1/{failed.get('refund_id', '/all')}",
                 ProblemKind.REFUND,
                 "order 1: a refund failed, and another one still counts; reinstate by hand, or leave it",
                 "order:1",

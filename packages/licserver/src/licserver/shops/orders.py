@@ -192,7 +192,11 @@ class OrderFacts:
         totals = [payment.total for payment in self.payments if payment.total is not None]
         if totals:
             return _sum_up(totals)
-        return None if self.order is None else self.order.total
+        if self.order is None:
+            return None
+        # Of an order of two products, each of which has its own delivery.
+        stated = {part.total for part in self.sales.values() if part.total is not None} or {self.order.total}
+        return stated.pop() if len(stated) == 1 else None
 
     def _add_up(self, refunds: Sequence[Refund]) -> Decimal:
         """Return the sum of refunds, of which some are known singly and others by their sum alone."""

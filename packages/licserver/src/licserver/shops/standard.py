@@ -106,7 +106,10 @@ class Data(BaseModel):
         le=MOST,
         description=f"How many license keys; the vendor is asked about more than {MAX_QUANTITY}.",
     )
-    total: _Amount | None = Field(None, description="What the order cost; partial refunds add up to it.")
+    total: _Amount | None = Field(
+        None,
+        description="What the whole order cost, the same in each of its deliveries; refunds add up to it.",
+    )
     customer_email: str | None = Field(None, max_length=254)
     customer_language: str | None = Field(
         None, max_length=35, description="Of mails to the customer, such as `de`."
@@ -116,11 +119,14 @@ class Data(BaseModel):
         None, description="To when the subscription is paid; a date includes that day, in UTC."
     )
     refund_id: _Id | None = Field(
-        None, description="The refund's id; needed with `amount` or `partial`: refunds of an order add up."
+        None,
+        description="The refund's id within its order; needed with `amount` or `partial`: refunds add up.",
     )
     amount: _Amount | None = Field(None, description="What was refunded.")
     partial: bool = Field(default=False, description="Whether a refund is of a part of the order.")
-    dispute_id: _Id | None = Field(None, description="The dispute's id, where an order can have several.")
+    dispute_id: _Id | None = Field(
+        None, description="The dispute's id within its order, where that can have several."
+    )
     test: bool | None = Field(None, description="Whether this is a test; a live source ignores those.")
 
 
@@ -214,7 +220,8 @@ def _read_refund(state: RefundState, at: datetime, data: Data) -> list[Fact]:
     elif line is not None and "partial" not in data.model_fields_set:
         is_full = False
     refund = Refund(
-        id=data.refund_id or f"{data.order_id}/{'all' if line is None else line.name}",
+        # Shops may number refunds and disputes for each order.
+        id=_in_order(data, data.refund_id or f"/{'all' if line is None else line.name}"),
         reported_at=at,
         state=state,
         orders=_named(data.order_id),
@@ -235,8 +242,14 @@ def _find_refunded_line(data: Data) -> RefundedLine | None:
 
 
 def _read_dispute(state: DisputeState, at: datetime, data: Data) -> list[Fact]:
-    order_id = _required(data.order_id)
-    return [Dispute(id=data.dispute_id or order_id, reported_at=at, state=state, orders=(order_id,))]
+    id_ = _in_order(data, data.dispute_id or "")
+    return [Dispute(id=id_, reported_at=at, state=state, orders=(_required(data.order_id),))]
+
+
+def _in_order(data: Data, id_: str) -> str:
+    """Return an id that no other order has."""
+    order_id = _required(data.order_id).replace("%", "%25").replace("/", "%2F")
+    return f"{order_id}/{id_}"
 
 
 def _read_cancellation(at: datetime, data: Data) -> list[Fact]:
