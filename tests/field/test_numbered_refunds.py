@@ -23,10 +23,10 @@ def world(world: Any) -> Any:
 def test_a_shop_that_numbers_refunds_for_each_order(world: Any, kind: str) -> None:
     """The second refund 1 took that of the first order back, whose license was valid again."""
     for order in ("w1", "w2"):
-        bought = {"order_id": order, "external_id": "app-1", "total": 30}
+        bought: dict[str, Any] = {"order_id": order, "external_id": "app-1", "total": 30}
         sales.process(world, "standard", shops.standard("purchase.completed", **bought))
     for order in ("w1", "w2"):
-        data = {"refund_id": "1", "amount": 30} if kind == "refunded" else {"dispute_id": "1"}
+        data: dict[str, Any] = {"refund_id": "1", "amount": 30} if kind == "refunded" else {"dispute_id": "1"}
         sales.process(world, "standard", shops.standard(f"purchase.{kind}", order_id=order, **data))
     assert [license_.revoked_at is None for license_ in sales.licenses(world)] == [False, False]
     assert sales.states(world, "standard") == ["done"] * 4
@@ -35,7 +35,7 @@ def test_a_shop_that_numbers_refunds_for_each_order(world: Any, kind: str) -> No
 def test_an_order_of_two_deliveries_with_different_totals(world: Any) -> None:
     """They may be those of the products: whether a refund of 10 is of a part is not known."""
     for name, total in (("app-1", 20), ("app-2", 10)):
-        bought = {"order_id": "5", "external_id": name, "total": total}
+        bought: dict[str, Any] = {"order_id": "5", "external_id": name, "total": total}
         sales.process(world, "standard", shops.standard("purchase.completed", **bought))
     sales.process(
         world, "standard", shops.standard("purchase.refunded", order_id="5", refund_id="1", amount=10)

@@ -195,8 +195,8 @@ class OrderFacts:
         if self.order is None:
             return None
         # Of an order of two products, each of which has its own delivery.
-        stated = {part.total for part in self.sales.values() if part.total is not None} or {self.order.total}
-        return stated.pop() if len(stated) == 1 else None
+        stated = {part.total for part in self.sales.values() if part.total is not None}
+        return next(iter(stated), self.order.total) if len(stated) <= 1 else None
 
     def _add_up(self, refunds: Sequence[Refund]) -> Decimal:
         """Return the sum of refunds, of which some are known singly and others by their sum alone."""
