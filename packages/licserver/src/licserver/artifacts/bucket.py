@@ -218,7 +218,7 @@ _NO_OBJECT: Final = frozenset({"NoSuchKey", "AccessDenied"})
 """Codes for a missing object; the second code without permission to list the bucket."""
 
 _CREDENTIALS: Final = re.compile(r"/latest/api/token|169\.254\.169\.254|169\.254\.170\.2|/latest/meta-data")
-"""Where obstore looks for the role of a cloud machine, if the environment has no credentials."""
+"""The address at which obstore finds the role of a cloud machine, if the environment has no credentials."""
 
 
 def _reason(error: Exception) -> str:

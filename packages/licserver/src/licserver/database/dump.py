@@ -50,7 +50,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] =
     "instant": (lambda value: value.astimezone(UTC).isoformat(), datetime.fromisoformat),
     "date": (lambda value: value.isoformat(), date.fromisoformat),
 }
-"""How values that JSON lacks are written and read."""
+"""Functions that write and read values that JSON lacks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What each channel offers of a product's releases (D-23, D-227): latest, covered versions, fixes. Pure.
+"""Offers of a product's releases by channel (D-23, D-227): latest, covered versions, fixes. Pure.
 
 From several channels an installation is offered `merge_candidates` of what each offers. So there are as many
 results to compute as channels and platforms, however many sets of channels customers request.
@@ -43,7 +43,7 @@ def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> di
 
 
 class ChannelOffers(NamedTuple):
-    """What a channel offers to a platform now, what it offered on earlier days, and its security releases."""
+    """A channel's offer to a platform now and on earlier days, and its security releases."""
 
     candidates: tuple[Release, ...]
     covered: tuple[CoveredReleases, ...]

@@ -183,8 +183,8 @@ def evaluate_move(
         return RefusedMove(MoveRefusal.COMPUTER_NOT_FOUND)
     if source.is_held(now):
         return RefusedMove(MoveRefusal.FILE_HELD, source.held_until)
-    at = next_move(counted, allowed, now)
-    return source if at == now else RefusedMove(MoveRefusal.TOO_MANY, at)
+    next_at = next_move(counted, allowed, now)
+    return source if next_at == now else RefusedMove(MoveRefusal.TOO_MANY, next_at)
 
 
 def least_idle_days(last_seen_days: int) -> int:

@@ -159,7 +159,7 @@ class AfterSupport(enum.StrEnum):
 
 
 class CoveredReleases(NamedTuple):
-    """What a channel offers to licenses whose support ended on a day from `since` on.
+    """A channel's offer to licenses whose support ended on a day from `since` on.
 
     They are `candidates` as of a product, when nothing later was published.
     """

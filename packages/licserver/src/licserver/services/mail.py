@@ -73,7 +73,7 @@ _COMPUTERS_OF_DAY: Final = 20
 """Mails about new computers of a license in a day (D-296)."""
 
 _SKIPPED: Final = "its license was not valid then, or had no address any more"
-"""Why a mail was not sent, though nothing failed."""
+"""The reason why a mail was not sent, though nothing failed."""
 
 MAX_KEYS: Final = 1_000
 """License keys of a mail."""

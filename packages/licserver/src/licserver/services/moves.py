@@ -101,13 +101,18 @@ class MoveService(Service):
         latest = licenses.list_by_last_seen(license_.id, MAX_COMPUTERS)
         computers = [(self._id(license_.id, each.domain), each) for each in group_computers(latest)]
         allowed, (counted, _) = _allowed(context, license_), _counted(context, license_)
-        at = next_move(counted, allowed, now)
+        next_at = next_move(counted, allowed, now)
         moved_to = find_moved_to(moves.list_records(license_.id), domain)
         if moved_to is not None and licenses.has_slot(license_.id, domain):
             moved_to = None
-        left = max(0, allowed - len(counted))
+        moves_left = max(0, allowed - len(counted))
         return ComputerList(
-            license_.slots, license_.slots_used, computers, left, None if at == now else at, moved_to
+            license_.slots,
+            license_.slots_used,
+            computers,
+            moves_left,
+            None if next_at == now else next_at,
+            moved_to,
         )
 
     def move(
@@ -189,8 +194,8 @@ class MoveService(Service):
                 raise HeldOfflineError(until)
             allowed = find_product(tx, current.product_slug).customer_moves
             counted, uncounted = _counted(tx, current)
-            if (at := next_move(counted, allowed, now)) != now:
-                raise _refusal(allowed, at)
+            if (next_at := next_move(counted, allowed, now)) != now:
+                raise _refusal(allowed, next_at)
             _release(tx, current, meant, (counted, uncounted), now)
         return len(meant)
 

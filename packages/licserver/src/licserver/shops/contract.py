@@ -59,12 +59,12 @@ class ItemMapping(Protocol):
 
     @property
     def floating_seats(self) -> int | None:
-        """How many may use it at the same time."""
+        """The number of floating seats."""
         ...
 
     @property
     def quantity(self) -> int | None:
-        """How many licenses a purchase is, where the shop does not report it; None: a person is asked."""
+        """Licenses of a purchase, where the shop does not report their number; None: a person is asked."""
         ...
 
 

@@ -39,7 +39,7 @@ class Unit:
 
     @property
     def taken_back(self) -> int:
-        """How many are not paid any more; those of a subscription follow its periods."""
+        """The number that is not paid any more; those of a subscription follow its periods."""
         return 0 if self.subscription is not None or self.quantity is None else self.refunded
 
     @property
@@ -128,8 +128,8 @@ def share_items(units: list[Unit], listing: Lines, subscription: SubscriptionFac
         if item.quantity is None or len({id(order) for _, order, _ in sales}) <= 1:
             items.append(item)
             continue
-        kept = sales[0][2]
-        missing = item.quantity - kept
+        count = sales[0][2]
+        missing = item.quantity - count
         for unit, order, quantity in sales[1:]:
             units.remove(unit)
             paid_at = order.find_paid_at()
@@ -139,7 +139,7 @@ def share_items(units: list[Unit], listing: Lines, subscription: SubscriptionFac
             share = min(quantity, max(missing, 0))
             missing -= share
             assign_item(unit, item._replace(quantity=share), subscription)
-        items.append(item._replace(quantity=min(item.quantity, kept + max(missing, 0))))
+        items.append(item._replace(quantity=min(item.quantity, count + max(missing, 0))))
     return items
 
 

@@ -28,7 +28,7 @@ _BLANKED: Final = {
     "activations": ("label", "app_version"),
     "seats": ("label",),
 }
-"""What is removed of a license that stays, besides each text with the address. Its slots go on holding."""
+"""Columns emptied in a license that stays, besides each text with the address. Its slots stay taken."""
 
 
 _HISTORY: Final = (licenses.refusals, licenses.move_records)

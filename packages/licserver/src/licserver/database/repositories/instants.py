@@ -105,7 +105,7 @@ CLOCK: Final = "clock"
 """The fact with the `ClockRecord`."""
 
 _RESCANNED: Final = timedelta(days=90)
-"""What was lost is looked for in the time for which ids of events are kept, by which each is sent once."""
+"""The time for which ids of events are kept, by which each is sent once: lost events are searched in it."""
 
 
 class FutureInstants(NamedTuple):

@@ -39,12 +39,12 @@ MAX_COLLECTED: Final = 5_000
 
 MAX_COUNTED_LICENSES: Final = 10_000
 MAX_COUNTED_WORDS: Final = 1_000
-"""How far a list is counted; what is found by a word costs a look at the license's other words."""
+"""The limit of a count; each match of a word costs a look at the license's other words."""
 
 _LAST: Final = "\U0010ffff"  # sorts after every character that may follow a prefix
 
 Position: TypeAlias = tuple[Any, ...]
-"""Where a page ended: the number of the scan, then the values of its order."""
+"""The end of a page: the number of the scan, then the values of its order."""
 
 
 class Scan(NamedTuple):

@@ -156,13 +156,13 @@ def describe_all(
                 products[license_.product_slug],
                 activations,
                 held[license_.id],
-                left,
+                moves_left,
             ),
             texts,
             now,
             keys.get(license_.id),
         )
-        for license_, activations, left in zip(licenses, machines, moves, strict=True)
+        for license_, activations, moves_left in zip(licenses, machines, moves, strict=True)
     ]
 
 
