@@ -52,7 +52,7 @@ class Computers:
 
         Raises:
             MoveError: The license stays where it is; `obstacle` is why, and `retry_at` when it can be moved.
-            TypeError: `computer` is none.
+            TypeError: `computer` is not an item of `list`.
             LicclientError: As `list` and `activate`.
         """
         access = self._client

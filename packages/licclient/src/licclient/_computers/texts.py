@@ -68,7 +68,7 @@ TEXTS: Final = {
 
 
 def sentence_of(what: ComputerList | MoveError, tag: str) -> str:
-    """Return who uses the license, or why it was not moved; `tag` is a language as of `pick_tag`."""
+    """Return where the license is in use, or why it was not moved; `tag` is a language as of `pick_tag`."""
     if isinstance(what, ComputerList):
         return _describe_list(what, tag)
     match what.obstacle, what.retry_at:

@@ -36,7 +36,7 @@ class FullLicense:
     is_reminded: bool = False
 
     @property
-    def can_move(self) -> bool:
+    def is_movable(self) -> bool:
         """Whether the license can be moved now, if a computer is chosen that allows it."""
         return self.computers.moves_left > 0
 
@@ -62,7 +62,7 @@ class FullLicense:
 
     def choices(self, language: str, *, is_moving: bool) -> tuple[Choice, ...]:
         """Return the items of the list."""
-        may_choose = self.can_move and not is_moving
+        may_choose = self.is_movable and not is_moving
         return tuple(
             Choice(_describe(computer, language), computer == self.chosen, may_choose and computer.is_movable)
             for computer in self.computers.computers
@@ -77,9 +77,9 @@ class FullLicense:
         """Return where the license was moved to, and what can be chosen."""
         moved_to = self.computers.moved_to
         remarks = [] if moved_to is None else [describe_move(moved_to, language)]
-        if self.can_move:
+        if self.is_movable:
             remarks.append(text_of("activation.full_intro", language))
-        if self.can_move and moved_to is None:
+        if self.is_movable and moved_to is None:
             remarks.append(text_of("activation.set_up_anew", language))
         return join_all(remarks, language)
 

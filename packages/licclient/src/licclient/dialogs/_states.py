@@ -326,9 +326,9 @@ class ActivationState(_Dialog):
                 return replace(self, full=full.choose(index)), None
             case Pressed(Action.SKIP):
                 return replace(self, full=None, phase=_Phase.TYPING), None
-            case Pressed(Action.GO) if full.can_move and full.is_ready:
+            case Pressed(Action.GO) if full.is_movable and full.is_ready:
                 return replace(self, phase=_Phase.MOVING), Command.MOVE
-            case Pressed(Action.GO) if full.can_move:
+            case Pressed(Action.GO) if full.is_movable:
                 return replace(self, full=full.complain()), None
             case Pressed(Action.GO) if self.asked:
                 return replace(self, problem=None, full=None, phase=_Phase.ASKING), Command.ACTIVATE
@@ -424,7 +424,7 @@ class ActivationState(_Dialog):
     def _view_of_full(self, full: FullLicense, view: View) -> View:
         """Return what the window shows of the computers that use the license."""
         is_moving = self.phase is _Phase.MOVING
-        go = self._button("button.move" if full.can_move else "button.again", is_enabled=not is_moving)
+        go = self._button("button.move" if full.is_movable else "button.again", is_enabled=not is_moving)
         choices = full.choices(self.language, is_moving=is_moving)
         view = replace(view, label=self._say("activation.computers"), choices=choices, go=go)
         if is_moving:
