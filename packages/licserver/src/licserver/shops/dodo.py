@@ -138,25 +138,25 @@ _SUBSCRIPTION_STATES: Final = {
 }
 
 
-def _read_payment(at: datetime, fields: dict[str, Any]) -> list[Fact]:
+def _read_payment(reported_at: datetime, fields: dict[str, Any]) -> list[Fact]:
     payment = parse(_Payment, fields)
     state = _PAYMENT_STATES.get(payment.status or "", OrderState.PENDING)
     subscriptions = () if payment.subscription_id is None else (payment.subscription_id,)
     facts: list[Fact] = [
         Order(
             id=payment.payment_id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=payment.status or "",
             # The first payment of a subscription and a later one have the same form.
             reason=OrderReason.UNKNOWN if subscriptions else OrderReason.PURCHASE,
             subscriptions=subscriptions,
-            paid_at=(payment.created_at or at) if state is OrderState.PAID else None,
+            paid_at=(payment.created_at or reported_at) if state is OrderState.PAID else None,
             total=payment.total_amount,
         ),
         Contact(
             id=payment.payment_id,
-            reported_at=at,
+            reported_at=reported_at,
             orders=(payment.payment_id,),
             subscriptions=subscriptions,
             email=payment.email,
@@ -166,22 +166,22 @@ def _read_payment(at: datetime, fields: dict[str, Any]) -> list[Fact]:
         lines = [
             Line(None, (item.product_id,), item.product_id, item.quantity) for item in payment.product_cart
         ]
-        facts.append(Lines(order_id=payment.payment_id, reported_at=at, lines=tuple(lines)))
+        facts.append(Lines(order_id=payment.payment_id, reported_at=reported_at, lines=tuple(lines)))
     return facts
 
 
-def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
+def _read_subscription(reported_at: datetime, fields: dict[str, Any]) -> list[Fact]:
     subscription = parse(_Subscription, fields)
     state = _SUBSCRIPTION_STATES.get(subscription.status, SubscriptionState.UNKNOWN)
     next_at, is_over = subscription.next_billing_date, state is SubscriptionState.ENDED
-    if is_over and subscription.cancel_at_next_billing_date and next_at is not None and next_at > at:
+    if is_over and subscription.cancel_at_next_billing_date and next_at is not None and next_at > reported_at:
         state, is_over = SubscriptionState.ACTIVE, False  # it was cancelled, and is paid until then
     ended_at = None
     if is_over:
         ended_at = (
-            min(subscription.expires_at or at, at)
+            min(subscription.expires_at or reported_at, reported_at)
             if subscription.status == "expired"
-            else subscription.cancelled_at or at
+            else subscription.cancelled_at or reported_at
         )
     items = [
         (subscription.product_id, subscription.quantity),
@@ -190,7 +190,7 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
     return [
         Subscription(
             id=subscription.subscription_id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=subscription.status,
             starts_at=subscription.previous_billing_date,
@@ -201,25 +201,25 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
         ),
         Lines(
             subscription_id=subscription.subscription_id,
-            reported_at=at,
+            reported_at=reported_at,
             lines=tuple(Line(None, (name,), name, quantity) for name, quantity in items),
         ),
         Contact(
             id=f"subscription:{subscription.subscription_id}",
-            reported_at=at,
+            reported_at=reported_at,
             subscriptions=(subscription.subscription_id,),
             email=subscription.email,
         ),
     ]
 
 
-def _read_refund(at: datetime, fields: dict[str, Any]) -> list[Fact]:
+def _read_refund(reported_at: datetime, fields: dict[str, Any]) -> list[Fact]:
     refund = parse(_Refund, fields)
     is_known = refund.amount is None and refund.is_partial is not None
     return [
         Refund(
             id=refund.refund_id,
-            reported_at=at,
+            reported_at=reported_at,
             state=_REFUND_STATES.get(refund.status, RefundState.PENDING),
             orders=(refund.payment_id,),
             amount=refund.amount,
@@ -228,12 +228,14 @@ def _read_refund(at: datetime, fields: dict[str, Any]) -> list[Fact]:
     ]
 
 
-def _read_dispute(at: datetime, fields: dict[str, Any]) -> list[Fact]:
+def _read_dispute(reported_at: datetime, fields: dict[str, Any]) -> list[Fact]:
     dispute = parse(_Dispute, fields)
     state = _DISPUTE_STATES.get(dispute.dispute_status, DisputeState.OPEN)
     if dispute.dispute_stage == "pre_dispute" and state is DisputeState.OPEN:
         state = DisputeState.INQUIRY
-    return [Dispute(id=dispute.dispute_id, reported_at=at, state=state, orders=(dispute.payment_id,))]
+    return [
+        Dispute(id=dispute.dispute_id, reported_at=reported_at, state=state, orders=(dispute.payment_id,))
+    ]
 
 
 _READERS: Final[Mapping[str, Callable[[datetime, dict[str, Any]], list[Fact]]]] = {
@@ -269,6 +271,6 @@ class _Object(ShopObject, extra="allow"):
     subscription_id: str
 
 
-def read_fetched(_fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
+def read_fetched(_fetch: Fetch, body: bytes, reported_at: datetime) -> Sequence[Fact]:
     """Read a subscription."""
-    return _read_subscription(at, parse(_Object, body).model_dump())
+    return _read_subscription(reported_at, parse(_Object, body).model_dump())

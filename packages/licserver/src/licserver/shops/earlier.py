@@ -64,9 +64,9 @@ def read_order(order_id: str, refund: int, dispute: int, subscription_id: str | 
         yield Dispute(id=f"{_PREFIX}{order_id}", reported_at=LONG_AGO, state=state, orders=(order_id,))
 
 
-def _make_refund(order_id: str, at: datetime, *, is_full: bool | None) -> Refund:
+def _make_refund(order_id: str, reported_at: datetime, *, is_full: bool | None) -> Refund:
     id_, state = f"{_PREFIX}{order_id}", RefundState.MADE
-    return Refund(id=id_, reported_at=at, state=state, orders=(order_id,), is_full=is_full)
+    return Refund(id=id_, reported_at=reported_at, state=state, orders=(order_id,), is_full=is_full)
 
 
 def read_subscription(
@@ -112,7 +112,7 @@ def read_events(content: str) -> list[Fact]:
 
 
 def _read_event(event: Mapping[str, Any]) -> Iterator[Fact]:
-    kind, at = event["kind"], datetime.fromisoformat(event["occurred_at"]).astimezone(UTC)
+    kind, reported_at = event["kind"], datetime.fromisoformat(event["occurred_at"]).astimezone(UTC)
     order_id: str = event.get("order_id") or ""
     subscription_id: str = event.get("subscription_id") or ""
     paid_through, cancels_at, ended_at = (
@@ -129,7 +129,7 @@ def _read_event(event: Mapping[str, Any]) -> Iterator[Fact]:
             state=OrderState.PAID,
             reason=OrderReason.RENEWAL if is_renewal else OrderReason.PURCHASE,
             subscriptions=subscriptions,
-            paid_at=at,
+            paid_at=reported_at,
             ends_at=paid_through,
         )
         if order_id and event.get("items"):
@@ -145,19 +145,19 @@ def _read_event(event: Mapping[str, Any]) -> Iterator[Fact]:
                 customer_id=event.get("customer_id"),
             )
     elif kind == "refunded":
-        yield _make_refund(order_id, at, is_full=not event.get("is_partial", False))
+        yield _make_refund(order_id, reported_at, is_full=not event.get("is_partial", False))
     elif kind in _EVENT_DISPUTES:
         state = _EVENT_DISPUTES[kind]
-        yield Dispute(id=f"{_PREFIX}{order_id}", reported_at=at, state=state, orders=orders)
+        yield Dispute(id=f"{_PREFIX}{order_id}", reported_at=reported_at, state=state, orders=orders)
     else:
         yield Subscription(
             id=subscription_id,
-            reported_at=at,
+            reported_at=reported_at,
             state=SubscriptionState.ENDED if kind == "ended" else SubscriptionState.ACTIVE,
             orders=orders,
             ends_at=paid_through,
             cancels_at=cancels_at,
-            ended_at=(ended_at or at) if kind == "ended" else None,
+            ended_at=(ended_at or reported_at) if kind == "ended" else None,
             period=event.get("period"),
         )
 

@@ -190,33 +190,35 @@ def _read_sale(fields: dict[str, Any]) -> tuple[Reading, bool]:
     sale = parse(_Sale, fields)
     if sale.is_gift_receiver_purchase:
         return _GIFT, sale.test
-    at, orders, subscription_id = sale.at, (sale.id,), sale.subscription_id
+    reported_at, orders, subscription_id = sale.at, (sale.id,), sale.subscription_id
     length = _PERIODS.get(sale.recurrence or "")
     is_period = subscription_id is not None and length is not None
     facts: list[Fact] = [
         Order(
             id=sale.id,
-            reported_at=at,
+            reported_at=reported_at,
             state=OrderState.PENDING if sale.is_preorder_authorization else OrderState.PAID,
             reason=OrderReason.RENEWAL if sale.is_recurring_charge else OrderReason.PURCHASE,
             subscriptions=() if subscription_id is None else (subscription_id,),
-            paid_at=None if sale.is_preorder_authorization else at,
-            starts_at=at if is_period else None,
-            ends_at=add_period_to_instant(at, length) if is_period and length is not None else None,
+            paid_at=None if sale.is_preorder_authorization else reported_at,
+            starts_at=reported_at if is_period else None,
+            ends_at=add_period_to_instant(reported_at, length) if is_period and length is not None else None,
             total=sale.price,
         ),
-        Lines(order_id=sale.id, reported_at=at, lines=(_to_line(sale),)),
-        Contact(id=sale.id, reported_at=at, orders=orders, email=sale.email),
+        Lines(order_id=sale.id, reported_at=reported_at, lines=(_to_line(sale),)),
+        Contact(id=sale.id, reported_at=reported_at, orders=orders, email=sale.email),
     ]
     # A ping has no time of its own. Of one object, the ping that has got further counts.
     is_part = sale.partially_refunded or fields.get("resource_name") == "refund"
     if sale.refunded or is_part:
         name = f"refund of {sale.id}"
         is_full = sale.refunded and not sale.partially_refunded
-        facts.append(Refund(id=name, reported_at=at, state=RefundState.MADE, orders=orders, is_full=is_full))
+        facts.append(
+            Refund(id=name, reported_at=reported_at, state=RefundState.MADE, orders=orders, is_full=is_full)
+        )
     if sale.disputed or sale.dispute_won:
         state = DisputeState.WON if sale.dispute_won else DisputeState.OPEN
-        facts.append(Dispute(id=f"dispute of {sale.id}", reported_at=at, state=state, orders=orders))
+        facts.append(Dispute(id=f"dispute of {sale.id}", reported_at=reported_at, state=state, orders=orders))
     return facts, sale.test
 
 
@@ -224,7 +226,7 @@ def _read_subscription(name: str, fields: dict[str, Any]) -> Reading:
     subscription = parse(_Subscription, fields)
     if name == "subscription_updated":
         return _read_change(subscription)
-    at = {
+    reported_at = {
         "cancellation": subscription.find_cancellation(),
         "subscription_ended": subscription.ended_at,
         "subscription_restarted": subscription.restarted_at,
@@ -237,10 +239,10 @@ def _read_subscription(name: str, fields: dict[str, Any]) -> Reading:
     }[name]
     report = Subscription(
         id=subscription.subscription_id,
-        reported_at=at or subscription.created_at,
+        reported_at=reported_at or subscription.created_at,
         state=state,
         shop_state=name,
-        ended_at=at if state is SubscriptionState.ENDED else None,
+        ended_at=reported_at if state is SubscriptionState.ENDED else None,
     )
     return [report]
 
@@ -257,8 +259,8 @@ def _read_change(subscription: _Subscription) -> Reading:
         else (subscription.product_id,)
     )
     line = Line(None, ids, ids[0], quantity)
-    at = subscription.effective_as_of or subscription.created_at
-    return [Lines(subscription_id=subscription.subscription_id, reported_at=at, lines=(line,))]
+    reported_at = subscription.effective_as_of or subscription.created_at
+    return [Lines(subscription_id=subscription.subscription_id, reported_at=reported_at, lines=(line,))]
 
 
 class _Quantity(ShopObject):

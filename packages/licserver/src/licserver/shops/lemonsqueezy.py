@@ -130,27 +130,29 @@ _ORDER_STATES: Final = {
 
 def _read_order(order_id: str, fields: dict[str, Any]) -> Reading:
     order = parse(_Order, fields)
-    state, at = _ORDER_STATES.get(order.status, OrderState.UNKNOWN), order.updated_at
+    state, reported_at = _ORDER_STATES.get(order.status, OrderState.UNKNOWN), order.updated_at
     is_paid = state in {OrderState.PAID, OrderState.REFUNDED, OrderState.CANCELLED}
     facts: list[Fact] = [
         Order(
             id=order_id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=order.status,
             paid_at=order.created_at if is_paid else None,
             total=order.total,
             refunded=order.refunded_amount,
         ),
-        Contact(id=order_id, reported_at=at, orders=(order_id,), email=order.user_email),
+        Contact(id=order_id, reported_at=reported_at, orders=(order_id,), email=order.user_email),
     ]
     if order.first_order_item is not None:
-        facts.append(Lines(order_id=order_id, reported_at=at, lines=(order.first_order_item.to_line(),)))
+        facts.append(
+            Lines(order_id=order_id, reported_at=reported_at, lines=(order.first_order_item.to_line(),))
+        )
     if order.status == "partial_refund" and order.refunded_amount is None:
         facts.append(
             Refund(
                 id=f"refund of {order_id}",
-                reported_at=at,
+                reported_at=reported_at,
                 state=RefundState.MADE,
                 orders=(order_id,),
                 is_full=False,
@@ -162,7 +164,7 @@ def _read_order(order_id: str, fields: dict[str, Any]) -> Reading:
 def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
     """Read the state of a subscription; it also names the order that it belongs to."""
     subscription = parse(_Subscription, fields)
-    at, starts_at, ends_at = subscription.updated_at, None, subscription.renews_at
+    reported_at, starts_at, ends_at = subscription.updated_at, None, subscription.renews_at
     cancels_at = ended_at = None
     match subscription.status:
         case "active" | "on_trial":
@@ -170,26 +172,29 @@ def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
         case "cancelled":  # but paid until then
             state, ends_at, cancels_at = SubscriptionState.ACTIVE, subscription.ends_at, subscription.ends_at
         case "expired":
-            state, ended_at = SubscriptionState.ENDED, subscription.ends_at or at
+            state, ended_at = SubscriptionState.ENDED, subscription.ends_at or reported_at
         case "past_due":
             # The payment that is missing was for a time that began at the latest now.
-            state, starts_at = SubscriptionState.UNPAID, min(subscription.renews_at or at, at)
+            state, starts_at = (
+                SubscriptionState.UNPAID,
+                min(subscription.renews_at or reported_at, reported_at),
+            )
         case "unpaid":  # and no further payment is tried
-            state, ends_at = SubscriptionState.PAUSED, min(subscription.renews_at or at, at)
+            state, ends_at = SubscriptionState.PAUSED, min(subscription.renews_at or reported_at, reported_at)
         case "paused":
             is_free = subscription.pause_mode == "free"
             state = SubscriptionState.ACTIVE if is_free else SubscriptionState.PAUSED
             ends_at = (
                 subscription.resumes_at or subscription.renews_at
                 if is_free
-                else min(subscription.renews_at or at, at)
+                else min(subscription.renews_at or reported_at, reported_at)
             )
         case _:
             state = SubscriptionState.UNKNOWN
     facts: list[Fact] = [
         Subscription(
             id=subscription_id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=subscription.status,
             orders=(subscription.order_id,),
@@ -199,14 +204,14 @@ def _read_subscription(subscription_id: str, fields: dict[str, Any]) -> Reading:
             ended_at=ended_at,
         ),
         # Refunds of its first payment name the subscription, and not the order.
-        Payment(id=_name_first(subscription_id), reported_at=at, orders=(subscription.order_id,)),
+        Payment(id=_name_first(subscription_id), reported_at=reported_at, orders=(subscription.order_id,)),
     ]
     if subscription.variant_id is not None:
         item = subscription.first_subscription_item
         quantity = None if item is None else item.quantity
         ids = _ids(subscription.variant_id, subscription.product_id)
         line = Line(None, ids, subscription.variant_id, quantity)
-        facts.append(Lines(subscription_id=subscription_id, reported_at=at, lines=(line,)))
+        facts.append(Lines(subscription_id=subscription_id, reported_at=reported_at, lines=(line,)))
     return facts
 
 
@@ -308,7 +313,7 @@ def fetch_path(fetch: Fetch) -> str | None:
             return None
 
 
-def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
+def read_fetched(fetch: Fetch, body: bytes, reported_at: datetime) -> Sequence[Fact]:
     """Read the items of an order, or a subscription."""
     if fetch.kind == "subscription":
         document = parse(_FetchedObject, body)
@@ -316,4 +321,4 @@ def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
         return () if isinstance(reading, str) else reading
     items = [parse(_OrderItem, document.get("attributes", {})) for document in parse(_Items, body).data]
     lines = tuple(item.to_line(number) for number, item in enumerate(items, 1))
-    return (Lines(order_id=fetch.id, reported_at=at, lines=lines),) if lines else ()
+    return (Lines(order_id=fetch.id, reported_at=reported_at, lines=lines),) if lines else ()

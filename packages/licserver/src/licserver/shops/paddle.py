@@ -181,17 +181,17 @@ def _find_reason(transaction: _Transaction) -> OrderReason:
     return OrderReason.RENEWAL if is_period and is_regular else OrderReason.CHANGE
 
 
-def _read_transaction(at: datetime, fields: dict[str, Any]) -> Reading:
+def _read_transaction(reported_at: datetime, fields: dict[str, Any]) -> Reading:
     transaction = parse(_Transaction, fields)
     reason, totals = _find_reason(transaction), transaction.details.totals
     order = Order(
         id=transaction.id,
-        reported_at=at,
+        reported_at=reported_at,
         state=OrderState.PAID,
         shop_state="completed",
         reason=reason,
         subscriptions=(transaction.subscription_id,) if transaction.subscription_id else (),
-        paid_at=transaction.billed_at or at,
+        paid_at=transaction.billed_at or reported_at,
         starts_at=transaction.starts_at,
         ends_at=transaction.ends_at,
         total=totals.total if totals.grand_total is None else totals.grand_total,
@@ -199,7 +199,7 @@ def _read_transaction(at: datetime, fields: dict[str, Any]) -> Reading:
     email, customer = transaction.email, transaction.customer_id or ""
     contact = Contact(
         id=transaction.id,
-        reported_at=at,
+        reported_at=reported_at,
         orders=(transaction.id,),
         email=email if isinstance(email, str) else None,
         customer_id=customer if _CUSTOMER.fullmatch(customer) else None,
@@ -208,12 +208,12 @@ def _read_transaction(at: datetime, fields: dict[str, Any]) -> Reading:
     if reason is OrderReason.PURCHASE or transaction.origin == "subscription_recurring":
         find_names = transaction.details.find_names
         lines = tuple(item.to_line(find_names(item.price_id)) for item in transaction.items)
-        as_of = transaction.billed_at or at
-        facts.append(Lines(order_id=transaction.id, reported_at=at, as_of=as_of, lines=lines))
+        as_of = transaction.billed_at or reported_at
+        facts.append(Lines(order_id=transaction.id, reported_at=reported_at, as_of=as_of, lines=lines))
     return facts
 
 
-def _read_adjustment(at: datetime, fields: dict[str, Any]) -> Reading:
+def _read_adjustment(reported_at: datetime, fields: dict[str, Any]) -> Reading:
     adjustment = parse(_Adjustment, fields)
     action, transaction_id = adjustment.action, adjustment.transaction_id
     id_ = adjustment.id or f"{action} of {transaction_id}"
@@ -229,7 +229,7 @@ def _read_adjustment(at: datetime, fields: dict[str, Any]) -> Reading:
         whole = [item.get("item_id") for item in adjustment.items if item.get("type") == "full"]
         refund = Refund(
             id=id_,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             orders=(transaction_id,),
             amount=amount,
@@ -244,10 +244,10 @@ def _read_adjustment(at: datetime, fields: dict[str, Any]) -> Reading:
         dispute = DisputeState.WON if dispute is DisputeState.OPEN else DisputeState.INQUIRY
     elif state is RefundState.PENDING:
         dispute = DisputeState.INQUIRY
-    return [Dispute(id=id_, reported_at=at, state=dispute, orders=(transaction_id,))]
+    return [Dispute(id=id_, reported_at=reported_at, state=dispute, orders=(transaction_id,))]
 
 
-def _read_subscription(at: datetime, fields: dict[str, Any]) -> Reading:
+def _read_subscription(reported_at: datetime, fields: dict[str, Any]) -> Reading:
     subscription = parse(_Subscription, fields)
     change, cycle = subscription.scheduled_change, subscription.billing_cycle
     state = _SUBSCRIPTION_STATES.get(subscription.status or "active", SubscriptionState.UNKNOWN)
@@ -256,7 +256,7 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> Reading:
     facts: list[Fact] = [
         Subscription(
             id=subscription.id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=subscription.status or "",
             orders=(subscription.transaction_id,) if subscription.transaction_id else (),
@@ -266,7 +266,7 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> Reading:
             cancels_at=change.effective_at
             if is_going and change is not None and change.action in {"cancel", "pause"}
             else None,
-            ended_at=None if is_going else subscription.canceled_at or at,
+            ended_at=None if is_going else subscription.canceled_at or reported_at,
             period=period,
         )
     ]
@@ -274,12 +274,12 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> Reading:
         lines = [
             item.to_line() for item in subscription.items if item.recurring and item.status != "inactive"
         ]
-        facts.append(Lines(subscription_id=subscription.id, reported_at=at, lines=tuple(lines)))
+        facts.append(Lines(subscription_id=subscription.id, reported_at=reported_at, lines=tuple(lines)))
     if subscription.customer_id is not None and _CUSTOMER.fullmatch(subscription.customer_id):
         facts.append(
             Contact(
                 id=subscription.id,
-                reported_at=at,
+                reported_at=reported_at,
                 subscriptions=(subscription.id,),
                 customer_id=subscription.customer_id,
             )
@@ -287,8 +287,8 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> Reading:
     return facts
 
 
-def _read_end(at: datetime, fields: dict[str, Any]) -> Reading:
-    return _read_subscription(at, {"status": "canceled", **fields})
+def _read_end(reported_at: datetime, fields: dict[str, Any]) -> Reading:
+    return _read_subscription(reported_at, {"status": "canceled", **fields})
 
 
 TYPES: Final[Mapping[str, Callable[[datetime, dict[str, Any]], Reading]]] = {
@@ -333,16 +333,16 @@ def fetch_path(fetch: Fetch) -> str | None:
     return None
 
 
-def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
+def read_fetched(fetch: Fetch, body: bytes, reported_at: datetime) -> Sequence[Fact]:
     """Read a customer, or a subscription."""
     if fetch.kind == "subscription":
-        reading = _read_subscription(at, parse(_FetchedObject, body).data)
+        reading = _read_subscription(reported_at, parse(_FetchedObject, body).data)
         return () if isinstance(reading, str) else reading
     customer = parse(_Customer, body)
     kind, _, id_ = fetch.about.partition(":")
     contact = Contact(
         id=f"{fetch.about}/{fetch.id}",
-        reported_at=at,
+        reported_at=reported_at,
         orders=(id_,) if kind == "order" else (),
         subscriptions=(id_,) if kind == "subscription" else (),
         email=customer.email,

@@ -141,7 +141,7 @@ _REFUND_STATES: Final = {
 }
 
 
-def _read_order(at: datetime, fields: dict[str, Any]) -> list[Fact]:
+def _read_order(reported_at: datetime, fields: dict[str, Any]) -> list[Fact]:
     order = parse(_Order, fields)
     state = _ORDER_STATES.get(order.status, OrderState.UNKNOWN)
     is_paid = state in {OrderState.PAID, OrderState.REFUNDED}
@@ -151,7 +151,7 @@ def _read_order(at: datetime, fields: dict[str, Any]) -> list[Fact]:
     facts: list[Fact] = [
         Order(
             id=order.id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=order.status,
             reason=_REASONS.get(order.billing_reason, OrderReason.CHANGE),
@@ -162,7 +162,7 @@ def _read_order(at: datetime, fields: dict[str, Any]) -> list[Fact]:
         ),
         Contact(
             id=order.id,
-            reported_at=at,
+            reported_at=reported_at,
             orders=(order.id,),
             email=order.email,
             language=find_language(order.locale),
@@ -171,11 +171,11 @@ def _read_order(at: datetime, fields: dict[str, Any]) -> list[Fact]:
     if order.product_id is not None:
         line = Line(None, (order.product_id,), order.product_id, order.find_quantity())
         as_of = order.created_at
-        facts.append(Lines(order_id=order.id, reported_at=at, as_of=as_of, lines=(line,)))
+        facts.append(Lines(order_id=order.id, reported_at=reported_at, as_of=as_of, lines=(line,)))
     return facts
 
 
-def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
+def _read_subscription(reported_at: datetime, fields: dict[str, Any]) -> list[Fact]:
     subscription = parse(_Subscription, fields)
     state = _SUBSCRIPTION_STATES.get(subscription.status, SubscriptionState.UNKNOWN)
     is_over = state is SubscriptionState.ENDED
@@ -188,25 +188,25 @@ def _read_subscription(at: datetime, fields: dict[str, Any]) -> list[Fact]:
     return [
         Subscription(
             id=subscription.id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=subscription.status,
             starts_at=subscription.current_period_start,
             ends_at=subscription.current_period_end,
             period=subscription.period,
             cancels_at=None if is_over else cancels_at,
-            ended_at=(subscription.ended_at or at) if is_over else None,
+            ended_at=(subscription.ended_at or reported_at) if is_over else None,
         ),
-        Lines(subscription_id=subscription.id, reported_at=at, lines=(line,)),
+        Lines(subscription_id=subscription.id, reported_at=reported_at, lines=(line,)),
     ]
 
 
-def _read_refund(at: datetime, fields: dict[str, Any]) -> list[Fact]:
+def _read_refund(reported_at: datetime, fields: dict[str, Any]) -> list[Fact]:
     refund = parse(_Refund, fields)
     return [
         Refund(
             id=refund.id,
-            reported_at=at,
+            reported_at=reported_at,
             state=_REFUND_STATES.get(refund.status, RefundState.PENDING),
             orders=(refund.order_id,),
             amount=refund.amount if refund.tax_amount is None else refund.amount + refund.tax_amount,
@@ -246,8 +246,8 @@ def read(headers: Mapping[str, str], body: bytes, _options: ReadOptions = NO_OPT
     def read_object() -> Reading:
         dates = parse(_Dates, event.data)
         # An object without changes has no second date: it is as it was made.
-        at = max(event.timestamp or dates.created_at, dates.modified_at or dates.created_at)
-        return reader(at, event.data)
+        reported_at = max(event.timestamp or dates.created_at, dates.modified_at or dates.created_at)
+        return reader(reported_at, event.data)
 
     is_known = event.type in _KNOWN
     return Delivery.of(delivery, event.type, read_object() if is_known else read_if_possible(read_object))
@@ -262,6 +262,6 @@ class _Object(ShopObject, extra="allow"):
     id: str
 
 
-def read_fetched(_fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
+def read_fetched(_fetch: Fetch, body: bytes, reported_at: datetime) -> Sequence[Fact]:
     """Read a subscription."""
-    return _read_subscription(at, parse(_Object, body).model_dump())
+    return _read_subscription(reported_at, parse(_Object, body).model_dump())

@@ -149,7 +149,7 @@ class Shop(Protocol):
         """Return the path in the shop's API that has what a contract lacks; None if no path has it."""
         ...
 
-    def read_fetched(self, fetch: Fetch, body: bytes, at: datetime, /) -> Sequence[Fact]:
+    def read_fetched(self, fetch: Fetch, body: bytes, reported_at: datetime, /) -> Sequence[Fact]:
         """Read the response of the API to `fetch_path`, which was asked at `at`."""
         ...
 
@@ -162,7 +162,7 @@ def no_path(_fetch: Fetch) -> str | None:
     return None
 
 
-def read_nothing(_fetch: Fetch, _body: bytes, _at: datetime) -> tuple[Fact, ...]:
+def read_nothing(_fetch: Fetch, _body: bytes, _reported_at: datetime) -> tuple[Fact, ...]:
     """Return no facts; see `no_path`."""
     return ()
 

@@ -167,25 +167,25 @@ def read_key(secret: str) -> bytes:
     return from_base64(secret.removeprefix(_PREFIX)) if secret.startswith(_PREFIX) else secret.encode()
 
 
-def _read_purchase(at: datetime, data: Data) -> list[Fact]:
+def _read_purchase(reported_at: datetime, data: Data) -> list[Fact]:
     order_id = _required(data.order_id)
     line = Line(None, (_required(data.external_id),), data.external_id, data.quantity)
     return [
         Order(
             id=order_id,
-            reported_at=at,
+            reported_at=reported_at,
             state=OrderState.PAID,
             subscriptions=_named(data.subscription_id),
-            paid_at=at,
+            paid_at=reported_at,
             ends_at=data.paid_through,
             total=data.total,
             part=_required(data.external_id),
         ),
         # An order of two products is two deliveries.
-        Lines(order_id=order_id, reported_at=at, lines=(line,), part=_required(data.external_id)),
+        Lines(order_id=order_id, reported_at=reported_at, lines=(line,), part=_required(data.external_id)),
         Contact(
             id=order_id,
-            reported_at=at,
+            reported_at=reported_at,
             orders=(order_id,),
             subscriptions=_named(data.subscription_id),
             email=data.customer_email,
@@ -194,25 +194,25 @@ def _read_purchase(at: datetime, data: Data) -> list[Fact]:
     ]
 
 
-def _read_renewal(at: datetime, data: Data) -> list[Fact]:
+def _read_renewal(reported_at: datetime, data: Data) -> list[Fact]:
     ends_at = data.paid_through
     order = Order(
         # Not the order's id alone: that may be another sale, or the first order of the subscription.
         id=f"{data.subscription_id}/{data.order_id or format(ends_at, '%Y-%m-%dT%H:%M:%SZ')}",
-        reported_at=at,
+        reported_at=reported_at,
         state=OrderState.PAID,
         reason=OrderReason.RENEWAL,
         names=_named(data.order_id),
         subscriptions=_named(data.subscription_id),
         resumes=True,
-        paid_at=at,
+        paid_at=reported_at,
         ends_at=ends_at,
         total=data.total,
     )
     return [order]
 
 
-def _read_refund(state: RefundState, at: datetime, data: Data) -> list[Fact]:
+def _read_refund(state: RefundState, reported_at: datetime, data: Data) -> list[Fact]:
     line = _find_refunded_line(data)
     is_full: bool | None = not data.partial
     if data.amount is not None:  # which counts more than `partial`
@@ -222,7 +222,7 @@ def _read_refund(state: RefundState, at: datetime, data: Data) -> list[Fact]:
     refund = Refund(
         # Shops may number refunds and disputes for each order.
         id=_in_order(data, data.refund_id or f"/{'all' if line is None else line.name}"),
-        reported_at=at,
+        reported_at=reported_at,
         state=state,
         orders=_named(data.order_id),
         amount=data.amount,
@@ -241,9 +241,9 @@ def _find_refunded_line(data: Data) -> RefundedLine | None:
     return None if data.partial or data.amount is not None else RefundedLine(data.external_id)
 
 
-def _read_dispute(state: DisputeState, at: datetime, data: Data) -> list[Fact]:
+def _read_dispute(state: DisputeState, reported_at: datetime, data: Data) -> list[Fact]:
     id_ = _in_order(data, data.dispute_id or "")
-    return [Dispute(id=id_, reported_at=at, state=state, orders=(_required(data.order_id),))]
+    return [Dispute(id=id_, reported_at=reported_at, state=state, orders=(_required(data.order_id),))]
 
 
 def _in_order(data: Data, id_: str) -> str:
@@ -252,10 +252,10 @@ def _in_order(data: Data, id_: str) -> str:
     return f"{order_id}/{id_}"
 
 
-def _read_cancellation(at: datetime, data: Data) -> list[Fact]:
+def _read_cancellation(reported_at: datetime, data: Data) -> list[Fact]:
     report = Subscription(
         id=_required(data.subscription_id),
-        reported_at=at,
+        reported_at=reported_at,
         state=SubscriptionState.ACTIVE,
         ends_at=data.paid_through,
         cancels_at=data.paid_through,
@@ -263,26 +263,29 @@ def _read_cancellation(at: datetime, data: Data) -> list[Fact]:
     return [report]
 
 
-def _read_end(at: datetime, data: Data) -> list[Fact]:
+def _read_end(reported_at: datetime, data: Data) -> list[Fact]:
     report = Subscription(
-        id=_required(data.subscription_id), reported_at=at, state=SubscriptionState.ENDED, ended_at=at
+        id=_required(data.subscription_id),
+        reported_at=reported_at,
+        state=SubscriptionState.ENDED,
+        ended_at=reported_at,
     )
     return [report]
 
 
-def _read_resumption(at: datetime, data: Data) -> list[Fact]:
+def _read_resumption(reported_at: datetime, data: Data) -> list[Fact]:
     report = Subscription(
         id=_required(data.subscription_id),
-        reported_at=at,
+        reported_at=reported_at,
         state=SubscriptionState.ACTIVE,
         ends_at=data.paid_through,
     )
     return [report]
 
 
-def _read_change(at: datetime, data: Data) -> list[Fact]:
+def _read_change(reported_at: datetime, data: Data) -> list[Fact]:
     line = Line(None, (_required(data.external_id),), data.external_id, data.quantity)
-    return [Lines(subscription_id=data.subscription_id, reported_at=at, lines=(line,))]
+    return [Lines(subscription_id=data.subscription_id, reported_at=reported_at, lines=(line,))]
 
 
 def _note_unknown(data: Data) -> str:

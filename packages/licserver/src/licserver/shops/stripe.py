@@ -156,7 +156,7 @@ class _Session(ShopObject):
     amount_total: Amount | None = None
     line_items: _Lines | None = None
 
-    def to_lines(self, at: datetime) -> Lines | None:
+    def to_lines(self, reported_at: datetime) -> Lines | None:
         """Return what was bought, as far as the session contains it."""
         metadata = self.metadata or {}
         item = metadata.get(ITEM_FIELD)
@@ -173,10 +173,12 @@ class _Session(ShopObject):
                 count = line.quantity if quantity is None else quantity
                 lines = [line._replace(external_ids=(*line.external_ids, *names), quantity=count)]
             is_complete = not self.line_items.has_more
-            return Lines(order_id=self.id, reported_at=at, lines=tuple(lines), is_complete=is_complete)
+            return Lines(
+                order_id=self.id, reported_at=reported_at, lines=tuple(lines), is_complete=is_complete
+            )
         if not names:
             return None
-        return Lines(order_id=self.id, reported_at=at, lines=(Line("1", names, names[0], quantity),))
+        return Lines(order_id=self.id, reported_at=reported_at, lines=(Line("1", names, names[0], quantity),))
 
 
 class _Quantity(ShopObject):
@@ -189,10 +191,10 @@ class _InvoicePayment(ShopObject):
     intent: _Id = Field(None, validation_alias=AliasPath("payment", "payment_intent"))
     charge: _Id = Field(None, validation_alias=AliasPath("payment", "charge"))
 
-    def to_payment(self, at: datetime) -> Payment:
+    def to_payment(self, reported_at: datetime) -> Payment:
         """Return the link between an invoice and what has paid it, which refunds and disputes name."""
         names = tuple(name for name in (self.invoice, self.intent, self.charge) if name)
-        return Payment(id=self.id, reported_at=at, orders=names)
+        return Payment(id=self.id, reported_at=reported_at, orders=names)
 
 
 class _InvoicePayments(ShopObject):
@@ -553,33 +555,33 @@ def fetch_path(fetch: Fetch) -> str | None:
             return None
 
 
-def read_fetched(fetch: Fetch, body: bytes, at: datetime) -> Sequence[Fact]:
+def read_fetched(fetch: Fetch, body: bytes, reported_at: datetime) -> Sequence[Fact]:
     """Read an object of the API."""
     match fetch.kind:
         case "lines" if fetch.id.startswith("cs_"):
-            lines = parse(_Session, body).to_lines(at)
+            lines = parse(_Session, body).to_lines(reported_at)
             return () if lines is None else (lines,)
         case "lines":
-            return (_read_lines(fetch.id, parse(_Lines, body), at),)
+            return (_read_lines(fetch.id, parse(_Lines, body), reported_at),)
         case "subscription":
-            reading = _read_subscription(at, parse(_Object, body).model_dump())
+            reading = _read_subscription(reported_at, parse(_Object, body).model_dump())
             return () if isinstance(reading, str) else reading
         case _:
-            return [payment.to_payment(at) for payment in parse(_InvoicePayments, body).data]
+            return [payment.to_payment(reported_at) for payment in parse(_InvoicePayments, body).data]
 
 
 class _Object(ShopObject, extra="allow"):
     id: str
 
 
-def _read_lines(id_: str, line_items: _Lines, at: datetime) -> Lines:
+def _read_lines(id_: str, line_items: _Lines, reported_at: datetime) -> Lines:
     numbered = [(str(number), item) for number, item in enumerate(line_items.data, 1) if not item.is_credit]
     lines = [line for number, item in numbered if (line := item.to_line(number, item.item))]
     starts = [item.start for _, item in numbered if item.start is not None]
     return Lines(
         order_id=id_,
-        reported_at=at,
-        as_of=max(starts, default=at),
+        reported_at=reported_at,
+        as_of=max(starts, default=reported_at),
         lines=tuple(lines),
         is_complete=not line_items.has_more,
     )

@@ -208,18 +208,18 @@ def read(headers: Mapping[str, str], body: bytes, options: ReadOptions = NO_OPTI
 
 
 def _read_order(order: _Order, options: ReadOptions) -> list[Fact]:
-    at, state = order.date_modified_gmt, _ORDER_STATES.get(order.status, OrderState.UNKNOWN)
+    reported_at, state = order.date_modified_gmt, _ORDER_STATES.get(order.status, OrderState.UNKNOWN)
     paid_at = order.date_paid_gmt
     if paid_at is None and state in {OrderState.PAID, OrderState.REFUNDED}:
         # By hand, or for nothing. The date of the last change would move what is counted from it.
-        paid_at = order.date_created_gmt or at
+        paid_at = order.date_created_gmt or reported_at
     reason, subscriptions = order.find_reason(options)
     refunded = sum((abs(refund.total) for refund in order.refunds), Decimal(0))
     refund_ids = tuple(refund.id for refund in order.refunds if refund.id is not None)
     return [
         Order(
             id=order.id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=order.status,
             reason=reason,
@@ -231,17 +231,23 @@ def _read_order(order: _Order, options: ReadOptions) -> list[Fact]:
         ),
         Lines(
             order_id=order.id,
-            reported_at=at,
-            as_of=order.date_created_gmt or paid_at or at,
+            reported_at=reported_at,
+            as_of=order.date_created_gmt or paid_at or reported_at,
             lines=tuple(item.to_line() for item in order.line_items),
         ),
-        Contact(id=order.id, reported_at=at, orders=(order.id,), email=order.email, language=order.language),
+        Contact(
+            id=order.id,
+            reported_at=reported_at,
+            orders=(order.id,),
+            email=order.email,
+            language=order.language,
+        ),
     ]
 
 
 def _read_subscription(subscription: _Subscription) -> list[Fact]:
     """Read the state of a subscription; it also names its first order."""
-    at, ends_at, end = (
+    reported_at, ends_at, end = (
         subscription.date_modified_gmt,
         subscription.next_payment_date_gmt,
         subscription.end_date_gmt,
@@ -255,10 +261,13 @@ def _read_subscription(subscription: _Subscription) -> list[Fact]:
         case "pending-cancel":  # but paid until then
             state, ends_at, cancels_at = SubscriptionState.ACTIVE, end, end
         case "cancelled" | "expired" | "switched" | "trash":
-            state, ended_at = SubscriptionState.ENDED, end or at
+            state, ended_at = SubscriptionState.ENDED, end or reported_at
         case "on-hold":
             # A payment that was due is missing. Without a payment due, a person has suspended it.
-            state, starts_at = SubscriptionState.UNPAID, ends_at if ends_at and ends_at <= at else None
+            state, starts_at = (
+                SubscriptionState.UNPAID,
+                ends_at if ends_at and ends_at <= reported_at else None,
+            )
             ends_at = None
         case "pending":
             state = SubscriptionState.PENDING
@@ -267,7 +276,7 @@ def _read_subscription(subscription: _Subscription) -> list[Fact]:
     facts: list[Fact] = [
         Subscription(
             id=subscription.id,
-            reported_at=at,
+            reported_at=reported_at,
             state=state,
             shop_state=subscription.status,
             orders=() if subscription.parent_id == "0" else (subscription.parent_id,),
@@ -280,11 +289,13 @@ def _read_subscription(subscription: _Subscription) -> list[Fact]:
     ]
     if subscription.line_items is not None:
         lines = tuple(item.to_line() for item in subscription.line_items)
-        facts.append(Lines(subscription_id=subscription.id, reported_at=at, lines=lines))
+        facts.append(Lines(subscription_id=subscription.id, reported_at=reported_at, lines=lines))
     if subscription.email:
         id_ = f"subscription:{subscription.id}"
         facts.append(
-            Contact(id=id_, reported_at=at, subscriptions=(subscription.id,), email=subscription.email)
+            Contact(
+                id=id_, reported_at=reported_at, subscriptions=(subscription.id,), email=subscription.email
+            )
         )
     return facts
 
