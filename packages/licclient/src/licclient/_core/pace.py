@@ -30,7 +30,7 @@ LEAST_SPAN: Final = 0.1
 
 
 def retry_pause(retry: int, retry_after: float | None, spread: float, remaining: float) -> float | None:
-    """Return the seconds until another try, after so many retries; None when it is not worth it (D-54).
+    """Return the seconds until another try, after so many retries; None when it is not worth it.
 
     `retry_after` is the value of the `Retry-After` header, in seconds, and `remaining` the seconds until the
     caller's deadline. `spread` is random, from 0 to 1, so that clients that failed together do not retry

@@ -42,25 +42,25 @@ else:
     update_model = lazy("licclient._core.update_model")
 
 CLOCK_TOLERANCE: Final = timedelta(minutes=5)
-"""How far the clock may be behind the latest instant seen: time servers nudge clocks by less (D-43)."""
+"""How far the clock may be behind the latest instant seen: time servers nudge clocks by less."""
 
 MARK_EVERY: Final = timedelta(minutes=5)
-"""How far the latest instant seen must have moved before it is worth a write (D-43)."""
+"""How far the latest instant seen must have moved before it is worth a write."""
 
 FAILED_FOR: Final = timedelta(minutes=1)
 """How long a refusal or an outage answers `require` as well: a click is no reason to ask again (D-119)."""
 
 LINK_GOOD_FOR: Final = timedelta(minutes=55)
-"""A link lives one hour (spec 8); the rest is for clocks that go apart, and for the call itself (D-48)."""
+"""A link lives one hour (spec 8); the rest is for clocks that go apart, and for the call itself."""
 
 MAX_VERSION: Final = 256
-"""Longest version, in characters, that is read at all: longer ones are mistakes (D-47)."""
+"""Longest version, in characters, that is read at all: longer ones are mistakes."""
 
 MAX_SPREAD: Final = 0.1
-"""By which part of itself, at most, the wait between two update checks is lengthened (D-46)."""
+"""By which part of itself, at most, the wait between two update checks is lengthened."""
 
 CHECK_AGAIN: Final = timedelta(minutes=30)
-"""Least wait after an update check that got no answer; at most twice as long (D-50)."""
+"""Least wait after an update check that got no answer; at most twice as long."""
 
 
 MAX_NAME: Final = 200
@@ -126,7 +126,7 @@ def _schedule(cached: CachedLicense, settings: Settings) -> tuple[datetime, date
 
 
 def next_check(cached: CachedLicense, settings: Settings) -> datetime:
-    """Return from when on the service is asked again (D-41), by this computer's clock."""
+    """Return from when on the service is asked again, by this computer's clock."""
     return later(_schedule(cached, settings)[0], -cached.slow_by)
 
 
@@ -161,7 +161,7 @@ def from_cache(cached: CachedLicense | None, now: datetime, settings: Settings) 
 
 
 def mark(cached: CachedLicense, now: datetime, settings: Settings) -> CachedLicense:
-    """Move the latest instant seen forward, when that is worth a write (D-43); else return the same object.
+    """Move the latest instant seen forward, when that is worth a write; else return the same object.
 
     It is when `MARK_EVERY` has passed, or when an end was crossed: then a clock set back a little must not
     step back over it.
@@ -180,14 +180,14 @@ def apply_response(
     """Return the result for the caller of a verify, and the new stored state.
 
     A success is remembered, and takes the latest instant seen back to `now`: the server's word heals a
-    clock that had jumped ahead (D-43). A refusal removes what was remembered (D-41). So does another product
+    clock that had jumped ahead. A refusal removes what was remembered. So does another product
     (D-44), if the cache was for this one: else it belongs to another app. A 422 has no information about
     the key, so it neither grants nor removes. Nor does an answer that cannot be trusted, which is no outage
     either: nothing holds through it (D-62). Without an answer the last success holds through cache and grace
     (D-42).
 
     A signed success is confirmed at the time of the service's clock, and never takes the latest instant seen
-    back to before that (D-63); by how much our clock is behind the service's is remembered (D-116).
+    back to before that (D-63); by how much our clock is behind the service's is remembered.
     """
     match answer:
         case Verified() if (wrong := wrong_product(answer.product, settings)) is not None:
@@ -209,7 +209,7 @@ def apply_response(
 def fall_back(
     failure: LicclientError, cached: CachedLicense | None, now: datetime, settings: Settings
 ) -> License | LicclientError:
-    """Return the license that holds without an answer (D-42), or why none does."""
+    """Return the license that holds without an answer, or why none does."""
     if cached is None or wrong_product(cached.verified.product, settings):
         return failure
     match evaluate(cached, now, settings):
@@ -298,7 +298,7 @@ def check_due_at(last: "UpdateCheckRecord | None", now: datetime, settings: Sett
 
 
 def begin_update_check(last: "UpdateCheckRecord | None", now: datetime, spread: float) -> "UpdateCheckRecord":
-    """Note an attempt before it is made, so that two processes never both make it (D-46).
+    """Note an attempt before it is made, so that two processes never both make it.
 
     The offer of the `last` check stays until an answer replaces it; `spread` is random, from 0 to 1.
     """
@@ -332,7 +332,7 @@ def end_update_check(attempt: "UpdateCheckRecord", answer: "Listing | LicclientE
 
 
 def is_offer(listing: "Listing", installed: str) -> bool:
-    """Return whether an answer offers something: it has a link (D-25) and is newer (D-47)."""
+    """Return whether an answer offers something: it has a link (D-25) and is newer."""
     return listing.download_url is not None and is_newer(listing.version, installed, listing.channel)
 
 
@@ -368,7 +368,7 @@ def is_at_least(version: str, other: str) -> bool:
 
 
 def is_version(text: str) -> bool:
-    """Return whether a version can be compared at all (D-47)."""
+    """Return whether a version can be compared at all."""
     return _read_version(text) is not None
 
 
@@ -380,5 +380,5 @@ def _read_version(text: str) -> "Version | None":
 
 
 def is_link_good(offered_at: datetime | None, now: datetime) -> bool:
-    """Return whether a link of that age can still be used (D-48); never when the clock went backwards."""
+    """Return whether a link of that age can still be used; never when the clock went backwards."""
     return offered_at is not None and timedelta(0) <= now - offered_at < LINK_GOOD_FOR

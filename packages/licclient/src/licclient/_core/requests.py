@@ -33,7 +33,7 @@ MAX_UPDATE_BYTES: Final = 1024 * 1024
 KEY_PREFIX: Final = "CP-"
 
 MAX_KEY: Final = 1_024
-"""The longest key that the service has (D-185)."""
+"""The longest key that the service has."""
 
 _JSON: Final = {"Accept": "application/json"}
 
@@ -134,7 +134,7 @@ def update_call(
 
 
 def shown_ip(address: str) -> str:
-    """Return a socket's address as the `ip` of a verify: without a zone, `0.0.0.0` for none (D-45)."""
+    """Return a socket's address as the `ip` of a verify: without a zone, `0.0.0.0` for none."""
     try:
         return str(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
@@ -160,7 +160,7 @@ def read_instant(value: object) -> datetime | None:
         return None
 
 
-# --- where a file may be fetched from (D-53) ------------------------------------------------------
+# --- where a file may be fetched from --------------------------------------------------------------
 
 
 _URL_CHARACTERS: Final = "%/:?#[]@!$&'()*+,;=~"

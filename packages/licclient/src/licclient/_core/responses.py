@@ -71,7 +71,7 @@ _VERIFY_REASONS: Final = {
 }
 
 Refusals = Mapping[str, Reason]
-"""The codes by which an endpoint refuses a license; any other one is no answer (D-40)."""
+"""The codes by which an endpoint refuses a license; any other one is no answer."""
 
 # spec 7. `invalid_license` covers unknown, malformed and revoked keys alike, so it can be no more precise.
 LICENSE_REFUSALS: Final[Refusals] = {"invalid_license": Reason.OTHER, "license_expired": Reason.EXPIRED}
@@ -141,7 +141,7 @@ def note_origin(result: T, reply: "Reply | Head", key: str) -> T:
 
 
 def is_foreign(reply: Reply, read: object) -> bool:
-    """Return whether a response needs no signature because it is not the service's (D-40).
+    """Return whether a response needs no signature because it is not the service's.
 
     Its status is none that the service signs; or there is no signature and what was `read` is no response of
     ours, such as a gateway's 403.
@@ -152,7 +152,7 @@ def is_foreign(reply: Reply, read: object) -> bool:
 
 
 def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
-    """Parse the response to a verify (spec 4.1, D-40); should it repeat the key, that is masked."""
+    """Parse the response to a verify (spec 4.1); should it repeat the key, that is masked."""
     body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"valid": True, "product": str(product), "expiry": expiry, "lifetime": bool(lifetime)} if (
@@ -173,7 +173,7 @@ def read_verify(reply: Reply, key: str) -> Verified | LicclientError:
 
 
 def read_update(reply: Reply, settings: Settings, slug: str, key: str) -> "Listing | LicclientError":
-    """Parse the response to an update check (spec 4.2, D-40); ignore one about another slug."""
+    """Parse the response to an update check (spec 4.2); ignore one about another slug."""
     body = read_json_object(reply.body)
     match reply.status, body:
         case 200, {"slug": str(received), "sections": {"changelog": str(changelog)}} if received == slug:
@@ -232,7 +232,7 @@ def read_refusal(reply: Reply, key: str, refusals: Refusals) -> LicenseRefusedEr
 
 
 def unusable_reply(reply: Reply) -> ServiceUnavailableError:
-    """Return the error for a whole response that is not the service's (D-40)."""
+    """Return the error for a whole response that is not the service's."""
     is_page = reply.body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
     return unusable_response(reply.status, reply.retry_after, is_page=is_page)
 
@@ -240,7 +240,7 @@ def unusable_reply(reply: Reply) -> ServiceUnavailableError:
 def unusable_response(
     status: int, retry_after: float | None = None, *, is_page: bool = False
 ) -> ServiceUnavailableError:
-    """Return the error for a response that is not the service's (D-40); `is_page` for a web page."""
+    """Return the error for a response that is not the service's; `is_page` for a web page."""
     hint = "; it redirects: set base_url to its final address" if status in REDIRECTS else ""
     error = ServiceUnavailableError(
         f"The license service gave no usable answer (HTTP status {status}{hint}).",

@@ -31,7 +31,7 @@ TAG: Final = "licensing-answer"
 """Marks the signatures of this protocol."""
 
 CLOCKS_APART: Final = timedelta(hours=24)
-"""By how much the clocks of service and computer may differ; freshness follows from the nonce (D-63)."""
+"""By how much the clocks of service and computer may differ; freshness follows from the nonce."""
 
 SIGNATURE_HEADERS: Final = ("content-type", "content-digest", "signature-input", "signature")
 """Headers needed, beside the body, to check a response again."""

@@ -37,7 +37,7 @@ class Outcome:
         ended_at: Aware, UTC.
         answer: None for a success, which has a record of its own; else what went wrong.
         product: Of a success: what it is for. Apps of one vendor share this record, and it may be the
-            product of another one (D-44).
+            product of another one.
         is_private: It was no success, and does not concern other callers: a 422, or an answer that could not
             be trusted. Its time counts, and it answers no call.
         is_clock_wrong: The answer could not be trusted because the clock of this computer is wrong.

@@ -307,7 +307,7 @@ class StateFolder:
         return True
 
     def _complain(self, reason: str) -> None:
-        """Log, once, what the app's developer would otherwise learn from customers (D-52)."""
+        """Log, once, what the app's developer would otherwise learn from customers."""
         if self._has_complained:
             return
         self._has_complained = True

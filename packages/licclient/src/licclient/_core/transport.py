@@ -334,7 +334,7 @@ class Transport(BaseTransport[httpx.BaseTransport]):
     ) -> Generator[tuple[httpx.Response, dict[str, str], bool]]:
         """Request a file along a few safe redirects.
 
-        Yield the response, what the redirects promise of the file (D-34), and whether each address on the way
+        Yield the response, what the redirects promise of the file, and whether each address on the way
         was protected (D-55).
         """
         promised: dict[str, str] = {}

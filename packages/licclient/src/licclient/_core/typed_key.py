@@ -59,7 +59,7 @@ class Mistyped:
 
 
 def repair_key(typed: str) -> str | Mistyped:
-    """Return the license key that a person typed or pasted, repaired (D-57); or its flaw.
+    """Return the license key that a person typed or pasted, repaired; or its flaw.
 
     White space, invisible characters and case do not matter, nor which of the many dashes was used, nor
     whether the dashes were typed at all; full-width letters and letters of other alphabets that look alike

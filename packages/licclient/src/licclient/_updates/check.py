@@ -65,7 +65,7 @@ NOT_CHECKED: Final = UpdateCheck(None, "No update check has been made yet.")
 
 
 def check_for_update(session: Session, typed: str | None, *, force: bool) -> Flow[UpdateCheck]:
-    """Return what the server offers, or what it offered when it was last asked (D-46)."""
+    """Return what the server offers, or what it offered when it was last asked."""
     check_flag("force", force)
     try:
         return (yield from _check(session, typed, force=force))
@@ -177,7 +177,7 @@ def _evaluate_record(
 
 
 def _begin_check(session: Session, name: str, *, force: bool) -> bool:
-    """Note an attempt before it is made; False when none is due, or not any more (D-46)."""
+    """Note an attempt before it is made; False when none is due, or not any more."""
     now = session.now()
     if not force and not is_due(read_update_check(session.storage.load(name)), now, session.settings):
         return False
@@ -407,7 +407,7 @@ def _skipped_name(session: Session, update: Update) -> str:
 
 
 def renew_link(session: Session, update: Update, key: str, seconds: float) -> Flow[Listing]:
-    """Ask for a fresh link to a file; counts as an update check, which is never too early here (D-48).
+    """Ask for a fresh link to a file; counts as an update check, which is never too early here.
 
     Raise `LicenseRefusedError` also if support is over, or the version is no longer offered.
     """

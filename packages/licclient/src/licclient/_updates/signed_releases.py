@@ -155,7 +155,7 @@ def check_manifest(
         # Never offered (D-47); remembered as the highest, it would be above everything that comes later.
         return UntrustedResponseError("The vendor signed a version that cannot be compared with others.")
     is_lower = highest is not None and not is_at_least(version, highest.version)
-    # Signed after the higher one, it is what the vendor went back to (D-68).
+    # Signed after the higher one, it is what the vendor went back to.
     if highest is not None and is_lower and manifest.published_at <= highest.signed_at:
         return UntrustedResponseError(
             f"The vendor signed a higher version before, {highest.version[:80]}, and has not signed this one"

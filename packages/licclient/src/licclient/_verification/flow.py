@@ -104,7 +104,7 @@ def _license_file(session: Session, typed: str | None) -> InstalledFile | None:
 def verify_online(
     session: Session, typed: str | None, *, force: bool, is_background: bool = False
 ) -> Flow[License]:
-    """Return the license: from a fresh cache (D-41), or from the server; errors as of `verify`.
+    """Return the license: from a fresh cache, or from the server; errors as of `verify`.
 
     An outage in the background is no answer for a caller that waited for the lock: the call is made again.
     """

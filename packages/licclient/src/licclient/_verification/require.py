@@ -68,7 +68,7 @@ def remembered_license(session: Session, wait: float | None) -> tuple[License | 
 
 
 def confirm(session: Session) -> Flow[License]:
-    """Verify the activated key for `require`; a failure is raised again for a minute (D-119)."""
+    """Verify the activated key for `require`; a failure is raised again for a minute."""
     activation = session.activations.find()
     try:
         return (yield from verify(session, None, force=False))

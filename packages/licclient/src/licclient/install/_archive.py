@@ -182,7 +182,7 @@ def _decode_name(entry: ZipEntry) -> str:
 
 
 def _name_flaw(part: str) -> str | None:
-    """Return why a single name does not work on every platform: Windows is the strictest (D-80)."""
+    """Return why a single name does not work on every platform: Windows is the strictest."""
     if not part.isprintable():
         return "has invisible characters in its name"
     if _FORBIDDEN.search(part):

@@ -76,7 +76,7 @@ def list_candidates(
 def list_covered(
     releases: Iterable[Release], channel: str = STABLE, platform: str = ""
 ) -> tuple[CoveredReleases, ...]:
-    """Return what a channel offers to licenses whose support ended, by the day of the end (D-330)."""
+    """Return what a channel offers to licenses whose support ended, by the day of the end."""
     covered: list[CoveredReleases] = []
     offered, candidates = _Ordered(channel), tuple[Release, ...]()
     readable = sorted(_list_readable(releases, channel, platform), key=_day_of)
@@ -201,7 +201,7 @@ def is_only_fix(release: Release, releases: Iterable[Release]) -> bool:
 def describe_audience(release: Release, releases: Sequence[Release]) -> str | None:
     """Describe in a sentence which installations are offered a release; None for all.
 
-    Clients with a stable version ignore a pre-release (D-47).
+    Clients with a stable version ignore a pre-release.
     """
     if release.channel != STABLE:
         return (

@@ -11,7 +11,7 @@ MOVES_COUNT_FOR: Final = timedelta(days=30)
 """How long a move counts, and how long the computer that lost its slot can learn which one has it."""
 
 LEAST_IDLE: Final = 2
-"""Days more than those between two stored sights after which a computer may count as idle (D-334)."""
+"""Days more than those between two stored sights after which a computer may count as idle."""
 
 SHARED_RETURNS: Final = 5
 """Returns to a computer within `MOVES_COUNT_FOR` that mark a license as probably shared (D-335)."""
