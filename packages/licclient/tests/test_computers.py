@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import threading
+import time
 from datetime import UTC, date, datetime, timedelta
 
 import httpx
@@ -279,6 +281,40 @@ def test_a_move_that_is_repeated_counts_once(desk):
     left = new.computers.list().moves_left
     assert new.computers.move_here(macbook).product == "App"
     assert new.computers.list().moves_left == left
+
+
+def test_a_refusal_that_was_under_way_does_not_answer_a_move(desk):
+    """A verify of the same key was refused before the move, and its answer comes after it."""
+    service, key, _, _ = desk
+    refused, may_come = threading.Event(), threading.Event()
+
+    def handle(request):
+        response = service._handle(request)
+        if request.url.path.endswith("verify") and response.status_code == 403:
+            refused.set()
+            may_come.wait(20)
+        return response
+
+    storage, results = MemoryStorage(), []
+    client = service.client(storage=storage, transport=httpx.MockTransport(handle))
+    (macbook,) = client.computers.list(key).computers
+
+    def verify():
+        with pytest.raises(LicenseRefusedError):
+            client.verify(key)
+
+    threads = [
+        threading.Thread(target=verify),
+        threading.Thread(target=lambda: results.append(client.computers.move_here(macbook, key))),
+    ]
+    threads[0].start()
+    assert refused.wait(20)
+    threads[1].start()
+    time.sleep(0.3)
+    may_come.set()
+    for thread in threads:
+        thread.join(20)
+    assert [license_.product for license_ in results] == ["App"]
 
 
 def test_moves_end_and_begin_again_after_thirty_days(license_service):

@@ -210,6 +210,16 @@ def test_the_keyring_is_asked_for_an_id_only_when_there_is_none(app, use_keyring
     assert backend.woken == 0, "the copy beside it is enough"
 
 
+def test_an_id_that_is_there_is_not_written_again(app, use_keyring, monkeypatch):
+    """A system may ask a person about each change of an entry."""
+    backend = use_keyring(Keyring())
+    app().activate(app.key)
+    written = []
+    monkeypatch.setattr(backend, "set_password", lambda *entry: written.append(entry))
+    app().activate(app.key)
+    assert written == []
+
+
 def test_two_starts_at_once_get_one_id(app, use_keyring, license_service):
     """Whichever asks the keyring first."""
     use_keyring(Keyring())
