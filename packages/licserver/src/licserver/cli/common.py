@@ -63,8 +63,15 @@ def load_command_settings(data_dir: Path | None) -> Settings:
 
 
 def open_command_services(settings: Settings, *, new_database: bool = False) -> Services:
-    """Open the services for the user who started the command; see `open_services`."""
-    return open_services(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
+    """Open the services for the user who started the command; see `open_services`.
+
+    Reports a data folder that it creates: with a mistyped name all products and licenses seem to be gone.
+    """
+    is_new = not settings.data_dir.exists()
+    services = open_services(settings, actor=Actor(ActorKind.CLI, _user()), new_database=new_database)
+    if is_new:
+        echo(f"created the data folder {settings.data_dir}", err=True)
+    return services
 
 
 def settings_command(

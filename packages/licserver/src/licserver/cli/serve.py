@@ -19,7 +19,7 @@ from licserver.cli.output import echo
 from licserver.errors import InvalidInputError, StoreUnavailableError
 from licserver.runtime.logging import set_up_logging
 from licserver.services.installation import Services, open_services
-from licserver.services.self_check import Finding, Level, check_idle_days, check_settings
+from licserver.services.self_check import Finding, Level, check_idle_days, check_products, check_settings
 from licserver.serving import server, waiting
 from licserver.settings import Settings, load_settings
 
@@ -90,13 +90,14 @@ def serve(host: str, port: int, workers: int, data_dir: Path | None, *, as_json:
                     echo(f"admin API on {addresses['admin']}")
                 echo(f"console at {console}")
                 echo(f"data folder {settings.data_dir}")
-            for finding in (*check_settings(settings), *idle):
+            for finding in (*check_settings(settings), *findings):
                 if finding.level is not Level.OK:
                     _log.warning("%s; %s", finding.message, finding.advice)
 
-        owned, idle = load_command_settings(data_dir), list[Finding]()
+        owned, findings = load_command_settings(data_dir), list[Finding]()
         with closing(_open(owned, [*sockets, *admin_sockets], notify_supervisor)) as services:
-            idle += check_idle_days(settings, services.repositories)
+            findings += check_idle_days(settings, services.repositories)
+            findings += check_products(settings, services.repositories)
             if workers == 1:
                 asyncio.run(server.serve(services, sockets, announce, admin_sockets))
                 return

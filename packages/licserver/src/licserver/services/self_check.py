@@ -390,11 +390,18 @@ def _check_queues(repositories: Repositories, settings: Settings, now: datetime)
         yield _ok("jobs", f"none has been due for longer than {LATE / 60:.0f} minutes")
 
 
+def check_products(settings: Settings, repositories: Repositories) -> Iterator[Finding]:
+    """Report an installation without a product, such as a new one in a mistyped data folder."""
+    if not repositories.products.list_all():
+        message = "there is no product yet, so that every key is refused"
+        advice = f"see that {settings.data_dir} is the right data folder; to add one: licserver product add"
+        yield _odd("products", message, advice)
+
+
 def _check_releases(settings: Settings, repositories: Repositories, now: datetime) -> Iterator[Finding]:
     """Check the offered releases: the file exists, and the manifest does not expire soon."""
     products = repositories.products.list_all()
-    if not products:
-        yield _odd("products", "there are none yet", "licserver product add SLUG --name NAME")
+    yield from check_products(settings, repositories)
     yield from _check_names(products)
     offered = [
         (product.slug, release)
