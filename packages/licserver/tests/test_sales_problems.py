@@ -149,12 +149,14 @@ async def test_the_console_shows_and_mends_them(world, alice):
     assert "app is not mapped; choose its product" in page
     assert "licserver source map" not in page
     mapped, left = problems(world)[::-1]
-    await alice.post(
-        "/console/sales/map", problem=str(mapped.id), external_id="app", product="app", slots="1"
-    )
+    assert "selected>Choose a product" in page
+    chosen = {"problem": str(mapped.id), "external_id": "app", "slots": "1"}
+    await alice.post("/console/sales/map", product="", **chosen)
+    assert "choose a product" in alice.text.lower()
+    await alice.post("/console/sales/map", product="app", **chosen)
     assert "processed again" in alice.text
     await alice.post("/console/sales/answer", problem=str(left.id), answer="leave")
-    assert "Answered" in alice.text
+    assert "It is left as it is." in alice.text
     await alice.post("/console/sales/answer", problem="x", answer="leave")
     assert alice.status == 422
     work(world)

@@ -65,6 +65,7 @@ DONE: Final[Mapping[str, str]] = {
     "source-added": "The shop is added. Let it deliver to the address below, and map its products.",
     "source-mapped": "The product is mapped. Repeat the deliveries that failed for it.",
     "source-unmapped": "The mapping is removed.",
+    "sale-left": "It is left as it is.",
     "sale-answered": "Answered. The sale is processed again, in a moment.",
     "sale-mapped": "The product is mapped. All sales of it are processed again, in a moment.",
     "source-replayed": "The delivery is processed again, in a moment. Nothing is issued twice.",

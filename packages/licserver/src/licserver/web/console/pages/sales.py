@@ -9,8 +9,8 @@ from licserver.services.lists import MAX_PAGE
 from licserver.services.sales.problems import UNREADABLE, list_answers
 from licserver.shops.contract import Answer
 from licserver.web.console.formatting import FIELDS, parse_number
-from licserver.web.console.pages import Actions, HtmlPage, PageContext, act, list_plans, with_query
-from licserver.web.console.pages.sources import parse_mapping
+from licserver.web.console.pages import Actions, HtmlPage, PageContext, Redirect, act, list_plans, with_query
+from licserver.web.console.pages.sources import parse_mapped_product, parse_mapping
 
 _SHOWN: Final = 50
 _MAX_DIGITS: Final = 18  # fits 64 bits
@@ -85,13 +85,15 @@ def _format(name: str, value: Any) -> str:
             return str(value)
 
 
-def _answer(context: PageContext) -> None:
-    context.services.sources.answer(_find_id(context), context.from_form("answer"))
+def _answer(context: PageContext) -> Redirect:
+    answer = context.from_form("answer")
+    context.services.sources.answer(_find_id(context), answer)
+    return context.back("sale-left" if answer == Answer.LEAVE else "sale-answered")
 
 
 def _map(context: PageContext) -> None:
-    external_id, slug = context.from_form("external_id"), context.from_form("product") or None
+    external_id, slug = context.from_form("external_id"), parse_mapped_product(context)
     context.services.sources.map_and_go_on(_find_id(context), external_id, slug, **parse_mapping(context))
 
 
-ACTIONS: Final[Actions] = {"answer": act("sale-answered", _answer), "map": act("sale-mapped", _map)}
+ACTIONS: Final[Actions] = {"answer": _answer, "map": act("sale-mapped", _map)}

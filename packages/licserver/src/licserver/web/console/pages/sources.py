@@ -3,12 +3,14 @@
 from typing import Any, Final
 
 from licserver.database.repositories.sales import ASK, FOLLOW
+from licserver.errors import InvalidInputError
 from licserver.services.sources import FILTERS, describe_odd_secrets, missing_variables
 from licserver.shops import ROWS, ShopKind
 from licserver.web.console.formatting import choose, parse_number, parse_seats
 from licserver.web.console.pages import Actions, HtmlPage, PageContext, Redirect, act, list_plans
 
 KINDS: Final = {kind: row.name for kind, row in ROWS.items()}
+_NOTHING: Final = "-"  # of a product's select; no product has this slug
 STYLES: Final = {"waiting": "warn", "done": "good", "ignored": "", "dead": "bad"}
 _SHOWN: Final = 50
 _MAX_DIGITS: Final = 18  # fits 64 bits
@@ -90,8 +92,16 @@ def parse_mapping(context: PageContext) -> dict[str, Any]:
     }
 
 
+def parse_mapped_product(context: PageContext) -> str | None:
+    """Parse the product of a mapping; return None if nothing is to be issued."""
+    slug = context.from_form("product")
+    if not slug:
+        raise InvalidInputError("choose a product, or that nothing is issued")
+    return None if slug == _NOTHING else slug
+
+
 def _map_product(context: PageContext) -> None:
-    external_id, slug = context.from_form("external_id"), context.from_form("product") or None
+    external_id, slug = context.from_form("external_id"), parse_mapped_product(context)
     context.services.sources.map(context.parts["name"], external_id, slug, **parse_mapping(context))
 
 
