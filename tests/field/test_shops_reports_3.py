@@ -194,3 +194,43 @@ def test_likecoin_oice_server_98() -> None:
     ended = sale("subscription.ended", 365, subscription_id="s")
     for vendor in play("standard", "app", BOUGHT, cancelled, ended, renewed("2", 400, 765)):
         assert (vendor.ends, vendor.asked) == ([at(765) + GRACE], [])
+
+
+# --- Lemon Squeezy
+
+LEMON_ORDER = shops.lemon("order_created", "5", MAKE.lemon_order(created_at=text(0), updated_at=text(0)))
+
+
+def lemon(days: float, status: str = "active", variant: int = 11, **fields: Any) -> bytes:
+    """Make a report of the subscription of that order, whose first month is paid."""
+    dates = {"updated_at": text(days), "renews_at": text(30), "ends_at": None}
+    known = {"variant_id": variant, "product_id": 7, "first_subscription_item": {"quantity": 1}}
+    attributes = MAKE.lemon_subscription(status, **{**known, **dates, **fields})
+    return shops.lemon("subscription_updated", "77", attributes)
+
+
+def test_lmsqueezy_lemonsqueezy_js_121() -> None:
+    """The payment of an upgrade fails amid a month that was paid, and the shop reports it as past due."""
+    due = lemon(10, "past_due", 12)
+    for vendor in play("lemonsqueezy", "11 12", LEMON_ORDER, lemon(0), due):
+        assert (vendor.ends, vendor.asked) == ([at(10) + GRACE], [])  # the rest of the month is not reported
+    for vendor in play("lemonsqueezy", "11 12", LEMON_ORDER, lemon(0), due, lemon(13, variant=12)):
+        assert vendor.ends == [at(30) + GRACE]
+    expired = lemon(12, "expired", 12, ends_at=text(12))
+    for vendor in play("lemonsqueezy", "11 12", LEMON_ORDER, lemon(0), due, expired):
+        assert vendor.ends == [at(12)]
+
+
+@pytest.mark.parametrize("mapped", ["11 12 13", "product:7"])
+def test_siege_perilous_tableslayer_158(mapped: str) -> None:
+    """A month, a year and a lifetime are variants of a product, and a customer goes from one to the next."""
+    yearly = lemon(5, variant=12, renews_at=text(370))
+    for vendor in play("lemonsqueezy", mapped, LEMON_ORDER, lemon(0), yearly):
+        assert (vendor.ends, vendor.asked) == ([at(370) + GRACE], [])
+    item = {"variant_id": 13, "product_id": 7, "quantity": 1}
+    dates = {"created_at": text(12), "updated_at": text(12)}
+    lifetime = shops.lemon("order_created", "6", MAKE.lemon_order(first_order_item=item, **dates))
+    cancelled = lemon(13, "cancelled", ends_at=text(30))
+    for vendor in play("lemonsqueezy", mapped, LEMON_ORDER, lemon(0), lifetime, cancelled):
+        assert sorted(vendor.ends, key=str) == [at(30), None]
+        assert vendor.asked == []

@@ -110,6 +110,17 @@ def test_licenses_that_were_removed_are_not_revived_beside_valid_ones() -> None:
     assert match(pair("a"), shared)[0] == {"line:5/2": "b"}
 
 
+def test_what_was_sold_counts_before_another_license_of_the_product() -> None:
+    """By what its licenses are for, and of a line that has none yet by what it sold."""
+    first, current = (
+        Unit(f"line:5/{sold}", sold=sold, order=sold_by(), issued=[issued(1, f"line:5/{sold}", item=sold)])
+        for sold in "ba"
+    )
+    assert match([first, current], item("a"), product="app")[0] == {"line:5/a": "a"}
+    new = Unit("line:5/c", sold="c", order=sold_by())
+    assert match([first, new], item("c"), product="app")[0] == {"line:5/c": "c"}
+
+
 def test_an_item_without_a_product_matches_none_of_two() -> None:
     """Two units without a product are not the same for it."""
     units = [Unit(f"line:5/{place}", order=sold_by(), issued=[issued(1)]) for place in (1, 2)]
@@ -242,6 +253,13 @@ def test_nothing_is_shared_with_what_is_no_other_purchase(units: list[Unit]) -> 
     assert share(units, item("a", quantity=1)) == ([item("a", quantity=1)], units)
     two = [bought("1", 2), bought("2", 1)]
     assert share(two, item("a", quantity=None)) == ([item("a", quantity=None)], two)
+
+
+def test_a_later_purchase_stands_before_others() -> None:
+    """Those after it in the list were counted all the same."""
+    first, later, other = bought("1", 2), bought("2", 1, day=11), bought("3", 1)
+    assert share([first, later, other], item("a", quantity=3)) == ([item("a", quantity=2)], [first])
+    assert [(unit.quantity, unit.is_item) for unit in (later, other)] == [(1, False), (1, True)]
 
 
 def test_two_lines_of_an_order_are_one_purchase() -> None:

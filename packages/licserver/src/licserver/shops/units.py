@@ -168,10 +168,9 @@ def match_items(
     # Another plan, where items have no ids or new ids: an item is missing, and an item was added.
     remaining = [unit for unit in units if is_assigned(unit, subscription)]
     remaining += [unit for unit in units if unit not in remaining and _is_sale(unit, is_alone=is_alone)]
-    for unit, item in zip(remaining, list(open_), strict=False):
+    for unit in remaining[: len(open_)]:
         units.remove(unit)
-        open_.remove(item)
-        assign_item(unit, item, subscription)
+        assign_item(unit, open_.pop(0), subscription)
     return open_
 
 
