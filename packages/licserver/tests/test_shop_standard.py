@@ -1,5 +1,6 @@
 """What a shop of one's own reports, in any order: nothing that was paid is lost, nothing is taken over."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -12,6 +13,7 @@ from harness.contracts import GRACE, License, Vendor, at, mapped, play, text
 from licserver.shops import standard
 from licserver.shops.contract import Answer, ProblemKind, Rules, SaleProblem
 from licserver.shops.facts import Contact, Fact, Line, Lines, Order, Subscription
+from licserver.shops.reading import UnreadableDeliveryError
 
 
 def purchase(order: str, days: float = 0, **data: Any) -> bytes:
@@ -212,6 +214,52 @@ def test_an_order_of_two_products_of_one_subscription() -> None:
     more = purchase("1", 1, external_id="pro", subscription_id="s1", paid_through=text(30))
     for vendor in play("standard", "app pro", BOUGHT, more, renewal(30, 60)):
         assert vendor.ends == [at(60) + GRACE] * 2
+
+
+# --- several lines of one product in an order
+
+
+def line(name: str, **fields: Any) -> bytes:
+    """Make the purchase of a line of order 1."""
+    more = {"external_id": "a", "line_id": name, "total": 30}
+    return shops.standard("purchase.completed", text(0), order_id="1", **{**more, **fields})
+
+
+def test_two_subscriptions_of_a_product_in_an_order() -> None:
+    """Each line has its license, and each subscription an end of its own."""
+    first = line("1", subscription_id="s1", paid_through=text(30))
+    second = line("2", subscription_id="s2", paid_through=text(30), quantity=2)
+    renewal = shops.standard("subscription.renewed", text(30), subscription_id="s2", paid_through=text(60))
+    for vendor in play("standard", "a", first, second, renewal):
+        ends = Counter((license_.subscription_id, license_.ends_at) for license_ in vendor.valid)
+        assert ends == {("s1", at(30) + GRACE): 1, ("s2", at(60) + GRACE): 2}
+        assert (len(vendor.licenses), vendor.asked) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        ({"line_id": "1"}, {"line:1/2": 2}),
+        ({"line_id": "2", "quantity": 1, "refund_id": "r"}, {"line:1/1": 1, "line:1/2": 1}),
+        ({"line_id": "2", "external_id": "a", "refund_id": "r"}, {"line:1/1": 1}),
+        ({}, {}),
+    ],
+)
+def test_a_refund_names_a_line_by_its_id(fields: dict[str, Any], left: dict[str, int]) -> None:
+    """The product would be both lines."""
+    refund = shops.standard("purchase.refunded", text(1), order_id="1", **fields)
+    for vendor in play("standard", "a", line("1"), line("2", quantity=2), refund):
+        assert Counter(license_.key for license_ in vendor.valid) == left
+        assert vendor.asked == []
+
+
+def test_a_refund_that_names_the_product_of_lines_is_asked_about() -> None:
+    """It is not known which of them it is; how many of a line needs an id."""
+    refund = shops.standard("purchase.refunded", text(1), order_id="1", external_id="a")
+    for vendor in play("standard", "a", line("1"), line("2"), refund):
+        assert (len(vendor.valid), vendor.asked) == (2, ["REFUND"])
+    with pytest.raises(UnreadableDeliveryError, match=r"data\.refund_id: Field required"):
+        standard.read({}, shops.standard("purchase.refunded", text(1), order_id="1", line_id="1", quantity=1))
 
 
 # --- several purchases of one subscription

@@ -100,6 +100,9 @@ class Data(BaseModel):
 
     order_id: _Id | None = Field(None, description="The order's id in the shop.")
     external_id: _Id | None = Field(None, description="The product's or price's id in the shop.")
+    line_id: _Id | None = Field(
+        None, description="The id of the order's line, where an order has several of one product."
+    )
     quantity: int = Field(
         1,
         ge=1,
@@ -169,7 +172,10 @@ def read_key(secret: str) -> bytes:
 
 def _read_purchase(reported_at: datetime, data: Data) -> list[Fact]:
     order_id = _required(data.order_id)
-    line = Line(None, (_required(data.external_id),), data.external_id, data.quantity)
+    product = _required(data.external_id)
+    line = Line(data.line_id, (product,), product, data.quantity)
+    # A line of an order may be of a subscription of its own.
+    part = product if data.line_id is None else f"line:{data.line_id}"
     return [
         Order(
             id=order_id,
@@ -179,10 +185,10 @@ def _read_purchase(reported_at: datetime, data: Data) -> list[Fact]:
             paid_at=reported_at,
             ends_at=data.paid_through,
             total=data.total,
-            part=_required(data.external_id),
+            part=part,
         ),
         # An order of two products is two deliveries.
-        Lines(order_id=order_id, reported_at=reported_at, lines=(line,), part=_required(data.external_id)),
+        Lines(order_id=order_id, reported_at=reported_at, lines=(line,), part=part),
         Contact(
             id=order_id,
             reported_at=reported_at,
@@ -233,12 +239,13 @@ def _read_refund(state: RefundState, reported_at: datetime, data: Data) -> list[
 
 
 def _find_refunded_line(data: Data) -> RefundedLine | None:
-    """Return the product that a refund names; not if it is an amount alone, or a part of no size."""
-    if data.external_id is None:
+    """Return the line that a refund names; not if it is an amount alone, or a part of no size."""
+    name = data.line_id or data.external_id
+    if name is None:
         return None
     if "quantity" in data.model_fields_set:
-        return RefundedLine(data.external_id, data.quantity)
-    return None if data.partial or data.amount is not None else RefundedLine(data.external_id)
+        return RefundedLine(name, data.quantity)
+    return None if data.partial or data.amount is not None else RefundedLine(name)
 
 
 def _read_dispute(state: DisputeState, reported_at: datetime, data: Data) -> list[Fact]:
@@ -329,8 +336,9 @@ def _plain(name: str) -> str:
 
 def _check_refund(type_: str, data: Data) -> None:
     """Refuse a refund that may be in part: what has no size revokes the whole order."""
-    counts = data.external_id is not None and "quantity" in data.model_fields_set
-    is_sized = data.amount is not None or not {"partial", "external_id"}.isdisjoint(data.model_fields_set)
+    names_line = data.line_id is not None or data.external_id is not None
+    counts = names_line and "quantity" in data.model_fields_set
+    is_sized = data.amount is not None or names_line or "partial" in data.model_fields_set
     if data.refund_id is None and (data.amount is not None or data.partial or counts):
         raise UnreadableDeliveryError(
             "data.refund_id: Field required with amount, partial or quantity: refunds of an order add up"
