@@ -1,5 +1,6 @@
 """What a shop of one's own reports, in any order: nothing that was paid is lost, nothing is taken over."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
@@ -234,6 +235,29 @@ def test_two_subscriptions_of_a_product_in_an_order() -> None:
         ends = Counter((license_.subscription_id, license_.ends_at) for license_ in vendor.valid)
         assert ends == {("s1", at(30) + GRACE): 1, ("s2", at(60) + GRACE): 2}
         assert (len(vendor.licenses), vendor.asked) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "refunded"),
+    [
+        ([line("1"), line("2")], {"line_id": "2"}),
+        ([line("1"), line("2")], {"line_id": "2", "quantity": 1, "refund_id": "r", "amount": 15}),
+        ([purchase("1", external_id="a"), purchase("1", external_id="b")], {"external_id": "b"}),
+    ],
+)
+def test_one_of_two_subscriptions_of_an_order_is_refunded(lines: list[bytes], refunded: Any) -> None:
+    """It ends, and the other one goes on without a question; a refund without lines is of both."""
+    subscribed = [
+        json.dumps({**event, "data": {**event["data"], "subscription_id": f"s{number}"}}).encode()
+        for number, event in enumerate(map(json.loads, lines), 1)
+    ]
+    refund = shops.standard("purchase.refunded", text(1), order_id="1", **refunded)
+    for vendor in play("standard", "a b", *subscribed, refund):
+        assert [license_.subscription_id for license_ in vendor.valid] == ["s1"]
+        assert (vendor.asked, vendor.result.notes) == ([], ())
+    whole = shops.standard("purchase.refunded", text(2), order_id="1")
+    for vendor in play("standard", "a b", *subscribed, refund, whole):
+        assert (vendor.valid, vendor.asked) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ class OrderFacts:
 
     def count_refunded(self, line: Line) -> int:
         """Return how many of a line were refunded, by refunds that name it."""
-        names = {line.id or line.sold, *line.names}
+        names = _list_names([line])
         named = [part for refund in self.find_made() for part in refund.lines if part.name in names]
         quantity = line.quantity or 0
         return min(quantity, sum(quantity if part.quantity is None else part.quantity for part in named))
@@ -127,9 +127,8 @@ class OrderFacts:
     def names_lines(self, refund: Refund) -> bool:
         """Return whether a refund names lines, all of which are known with their quantities."""
         lines = () if self.lines is None else self.lines.lines
-        counted = [line for line in lines if line.quantity is not None]
-        line_names = {name for line in counted for name in (line.id or line.sold, *line.names)}
-        return bool(refund.lines) and all(part.name in line_names for part in refund.lines)
+        line_names = _list_names(line for line in lines if line.quantity is not None)
+        return bool(refund.lines) and line_names.issuperset(part.name for part in refund.lines)
 
     def are_all_lines_refunded(self) -> bool:
         """Return whether refunds name all that was bought; shipping may not have been refunded."""
@@ -225,6 +224,11 @@ def _sum_up(amounts: Iterable[Decimal | None]) -> Decimal:
     return Decimal(sum(amount for amount in amounts if amount is not None))
 
 
+def _list_names(lines: Iterable[Line]) -> set[str | None]:
+    """Return the names by which refunds know lines."""
+    return {name for line in lines for name in (line.id or line.sold, *line.names)}
+
+
 def group_orders(facts: Iterable[Fact], order_ids: Iterable[str] = ()) -> list[OrderFacts]:
     """Return the orders that facts are about; of those in `order_ids` nothing may be known."""
     order_facts = [fact for fact in facts if not isinstance(fact, Subscription)]  # it names different orders
@@ -254,8 +258,21 @@ def _split(group: OrderFacts) -> list[OrderFacts]:
             group,
             order=max((group.sales[part] for part in named), key=lambda order: order.reported_at),
             parts={part: group.parts[part] for part in named if part in group.parts},
+            refunds=_find_refunds(group, named),
         )
         for _, named in sorted(parts.items())
+    ]
+
+
+def _find_refunds(group: OrderFacts, own: Collection[str]) -> list[Refund]:
+    """Return the refunds of an order that are not of lines of its other parts alone."""
+    others = _list_names(
+        line for part, lines in group.parts.items() if part not in own for line in lines.lines
+    )
+    return [
+        refund
+        for refund in group.refunds
+        if not refund.lines or not others.issuperset(part.name for part in refund.lines)
     ]
 
 
