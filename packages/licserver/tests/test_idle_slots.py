@@ -85,6 +85,10 @@ async def test_a_computer_with_a_license_file_keeps_its_slot(shop):
     days(world, 40)
     world.repositories.licenses.hold_offline(world.services.vault.license_id(key), "third", until)
     assert await site.verify(key, "fourth") == (403, REFUSED)
+    days(world, 366 - 81 + 29)
+    assert await site.verify(key, "fourth") == (403, REFUSED)  # the file ended 29 days ago
+    days(world, 1)
+    assert (await site.verify(key, "fourth"))[0] == 200
 
 
 async def test_idle_slots_are_within_the_moves_of_the_product(shop):
@@ -106,6 +110,8 @@ async def test_nothing_is_idle_before_computers_are_watched(world, site):
     key = world.key(slots=1)
     see(world, key, "older")
     days(world, 60)
+    with world.services.database.writing() as connection:  # as a restore does
+        connection.exec_driver_sql("DELETE FROM facts WHERE name = 'activations_watched_since'")
     assert await site.verify(key, "newer") == (403, REFUSED)
     world.services.retention.sweep_daily()
     days(world, 29)

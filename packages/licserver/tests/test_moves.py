@@ -251,17 +251,19 @@ def test_two_computers_in_turns_leave_few_records():
     [(60, 30, "older"), (60, 50, None), (60, 49, None), (29, 30, None), (None, 30, None), (30, 30, "older")],
 )
 def test_the_computer_seen_longest_ago_is_idle_after_some_days(watched, idle, expected):
-    """Not one with a license file, and none before computers were watched for so long."""
-    seen = {"older": 40, "newer": 35, "held": 48}
+    """Not one with a license file that has just ended; none before computers were watched for so long."""
+    seen = {"older": 40, "newer": 35, "offline": 48}
     computers = [
-        computer(domain, -1 if domain == "held" else None)._replace(last_seen_at=days_ago(days))
+        computer(domain, 20 if domain == "offline" else None)._replace(last_seen_at=days_ago(days))
         for domain, days in seen.items()
     ]
     watched_since = None if watched is None else days_ago(watched)
-    chosen = find_idle(computers, days_ago(idle), watched_since, NOW)
+    chosen = find_idle(computers, days_ago(idle), watched_since)
     assert (chosen and chosen.domain) == expected
-    exactly = find_idle(computers[1:2], days_ago(35), days_ago(60), NOW)
-    assert exactly == computers[1]
+    assert find_idle(computers[1:2], days_ago(35), days_ago(60)) == computers[1]
+    ended = computers[2]
+    assert find_idle([ended], days_ago(21), days_ago(60)) is None
+    assert find_idle([ended], days_ago(20), days_ago(60)) == ended
 
 
 @pytest.mark.parametrize(("last_seen_days", "least"), [(1, 3), (7, 9)])

@@ -196,22 +196,23 @@ def least_idle_days(last_seen_days: int) -> int:
 
 
 def find_idle(
-    computers: Iterable[Computer], seen_before: datetime, watched_since: datetime | None, now: datetime
+    computers: Iterable[Computer], used_before: datetime, watched_since: datetime | None
 ) -> Computer | None:
-    """Return the computer whose slots a new one may get: the one seen longest ago, if it is idle (D-334).
+    """Return the computer whose slots a new one may get: the one used longest ago, if it is idle (D-334).
 
     Args:
-        seen_before: A computer last seen then or earlier is idle.
-        watched_since: All count as seen then (D-105), such as after a restore; None: now.
+        used_before: A computer that was last used then or earlier is idle.
+        watched_since: All count as used then (D-105), such as after a restore; None: now.
     """
-    if watched_since is None or watched_since > seen_before:
+    if watched_since is None or watched_since > used_before:
         return None
-    idle = [
-        computer
-        for computer in computers
-        if computer.last_seen_at <= seen_before and not computer.is_held(now)
-    ]
-    return min(idle, default=None, key=lambda computer: (computer.last_seen_at, computer.domain))
+    idle = [computer for computer in computers if _used_until(computer) <= used_before]
+    return min(idle, default=None, key=_used_until)
+
+
+def _used_until(computer: Computer) -> datetime:
+    """Return when a computer was last used; one with a license file sends no request until that ends."""
+    return max(computer.last_seen_at, computer.held_until or computer.last_seen_at)
 
 
 def is_probably_shared(records: Iterable[MoveRecord], now: datetime) -> bool:

@@ -247,9 +247,8 @@ def _find_idle(context: Context, license_: IssuedLicense) -> Computer | None:
     settled = context.settled_now()  # a slot that is given away cannot be given back
     repositories = context.repositories
     oldest = repositories.licenses.list_by_last_seen(license_.id, MAX_COMPUTERS, oldest_first=True)
-    return find_idle(
-        group_computers(oldest), settled - timedelta(days=days), repositories.moves.watched_since(), settled
-    )
+    used_before = settled - timedelta(days=days)
+    return find_idle(group_computers(oldest), used_before, repositories.moves.watched_since())
 
 
 def _release(
