@@ -145,6 +145,13 @@ def test_the_shop_is_asked_for_the_lines_of_a_refund_once() -> None:
     assert woocommerce.fetch_path(Fetch("refunds", "7/../8", "order:7")) is None
 
 
+def test_what_is_paid_does_not_wait_for_the_lines_of_a_refund() -> None:
+    """It waits for what decides how many are bought, and of what."""
+    assert not REFUNDS.is_needed
+    kinds = ("lines", "customer", "payment", "subscription")
+    assert all(Fetch(kind, "727", "order:727").is_needed for kind in kinds)
+
+
 def test_a_refund_of_more_than_a_thousand_leaves_what_can_be_issued() -> None:
     """What is asked about is what is still paid."""
     refund = woo_facts(woo_refund(315, -1_500))
