@@ -187,8 +187,21 @@ async def test_a_move_is_in_the_log_and_in_events(app, world):
     await app.move("new", "laptop", label="New one")
     (entry,) = [entry for entry in world.services.audit.list_page().items if entry.action == "license.move"]
     assert (entry.actor.name, entry.details) == ("customer", {"freed": 1})
-    queued = world.services.repositories.queue.claim("webhook-events", world.clock(), timedelta(1), 10)
+    queued = world.services.repositories.queue.list_page("webhook-events")
     assert sorted(job.payload["type"] for job in queued) == ["activation.created", "activation.freed"]
+
+
+async def test_the_customer_gets_a_mail_about_the_new_computer(make_world, open_site):
+    """Also without an endpoint for webhooks, as for any other new computer."""
+    world = make_world(mail_host="mail.example", mail_sender="shop@example.com", mail_activations=True)
+    app = App(await open_site(world), world.key(customer_email="ann@example.com"))
+    license_id = world.services.vault.license_id(app.key)
+    world.repositories.licenses.add_activation(
+        license_id, Environment("laptop", ADDRESS), world.clock(), (None, None)
+    )
+    await app.move("new", "laptop")
+    queued = world.services.repositories.queue.list_page("webhook-events")
+    assert [job.payload["type"] for job in queued] == ["activation.created"]
 
 
 async def test_records_of_moves_are_swept_after_30_days(app, world):

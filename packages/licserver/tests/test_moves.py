@@ -194,7 +194,20 @@ def test_environments_of_one_domain_are_one_computer():
         Computer("a.example", None, days_ago(2), None, frozenset({A})),
     ]
     assert group_computers([activation(B, 1, "B"), activation(A, 1)])[0].domain == "b.example"
+    assert group_computers([activation(B, 1.5), activation(A, 1)])[0].domain == "a.example"
+    (moved,) = group_computers([activation(abroad, 5, "old"), activation(at_home, 1, "new")])
+    assert (moved.label, moved.last_seen_at) == ("new", days_ago(1))
     assert group_computers([]) == []
+
+
+def test_a_license_file_holds_its_computer_until_its_end():
+    """Not at that instant any more."""
+    held = computer()._replace(held_until=NOW)
+    assert [held.is_held(NOW - timedelta(seconds=1)), held.is_held(NOW), computer().is_held(NOW)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -280,6 +293,7 @@ def test_a_computer_in_use_is_never_idle(last_seen_days, least):
         ("abcabcab", 1, True),
         ("abcdefghijkl", 1, False),
         ("abababa", 6, False),
+        ("abababa", 5, False),  # the first one was exactly 30 days ago
         ("aba" * 3, 3, True),
     ],
 )

@@ -44,7 +44,7 @@ class Computer(NamedTuple):
 class MoveRecord(NamedTuple):
     """The computer that lost its slots by a move, and the one that got a slot."""
 
-    at: datetime
+    at: datetime  # that of no other move of the license
     domain: str
     label: str | None
     to_domain: str
@@ -219,7 +219,7 @@ def is_probably_shared(records: Iterable[MoveRecord], now: datetime) -> bool:
     """Return whether computers that lost their slots got one again often, as if a license went to and fro."""
     lost = set[str]()
     returns = 0
-    for record in sorted(records, key=lambda record: record.at):
+    for record in sorted(records):
         if now - record.at < MOVES_COUNT_FOR:
             returns += record.to_domain in lost
             lost.add(record.domain)
@@ -228,8 +228,7 @@ def is_probably_shared(records: Iterable[MoveRecord], now: datetime) -> bool:
 
 def find_moved_to(records: Iterable[MoveRecord], domain: str) -> MoveRecord | None:
     """Return the newest move by which a domain lost its slots."""
-    own = (record for record in records if record.domain == domain)
-    return max(own, default=None, key=lambda record: record.at)
+    return max((record for record in records if record.domain == domain), default=None)
 
 
 def superseded_records(records: Iterable[MoveRecord]) -> list[MoveRecord]:
@@ -237,7 +236,7 @@ def superseded_records(records: Iterable[MoveRecord]) -> list[MoveRecord]:
 
     Two computers may take turns without end; each needs its newest record.
     """
-    newest_first = sorted(records, key=lambda record: record.at, reverse=True)
+    newest_first = sorted(records, reverse=True)
     reported = set[str]()
     superseded: list[MoveRecord] = []
     for number, record in enumerate(newest_first):
