@@ -17,6 +17,8 @@ from harness.hands import qt_app
 from harness.screen import without
 from harness.standstill import Standstill
 from licclient import LicenseClient, LicenseState
+from licclient._core.status import LicenseStatus
+from licclient._worker import Callbacks
 from licclient.deliver import to_loop, to_qt, to_tk
 
 APP = {"product": "Notes", "slug": "notes", "version": "1.0"}
@@ -210,6 +212,38 @@ def test_an_app_that_forgets_to_stop_it_ends_all_the_same(service, tmp_path, key
 
 
 @both
+async def test_an_answer_that_a_person_asked_for_is_reported_at_once(
+    flavour, license_service, license_clock, monkeypatch, eventually
+):
+    """After "Try again" the main window showed the outage for half a minute more."""
+    monkeypatch.setattr(type(license_clock), "worker_pause", 60.0)
+    license_service.issue("Notes", activated=True)
+    license_service.go_offline()
+    make = license_service.client if flavour is LicenseClient else license_service.async_client
+    client, statuses = make(**APP), []
+    async with working(client, on_status=statuses.append):
+        await eventually(lambda: statuses)
+        await asyncio.sleep(3)  # it has asked twice, and waits
+        license_service.come_back()
+        answer = client.verify(force=True)
+        if flavour is not LicenseClient:
+            await answer
+        await eventually(lambda: statuses[-1].state is LicenseState.VALID)
+
+
+def test_a_status_that_is_outdated_is_not_delivered():
+    """A dialog holds calls: after it the app would show what was before, and only then what is."""
+    held, statuses = [], []
+    callbacks = Callbacks(statuses.append, None, held.append)
+    for state in (LicenseState.UNCONFIRMED, LicenseState.VALID, LicenseState.UNCONFIRMED):
+        for event in callbacks.report(LicenseStatus(state)):
+            event.callback()
+    for call in held:
+        call()
+    assert [status.state for status in statuses] == [LicenseState.UNCONFIRMED]
+
+
+@both
 async def test_a_callback_that_fails_ends_nothing(
     app, license_service, license_clock, eventually, monkeypatch
 ):
@@ -287,10 +321,15 @@ def test_without_qt_the_package_to_install_is_named(monkeypatch, needs):
 def test_in_the_loop_of_a_toolkit(license_service, make_loop):
     """`to_tk` and `to_qt` bring the callbacks into the main loop, as long as there is one."""
     license_service.issue("Notes", activated=True)
+    license_service.publish("2.0")
     threads = []
+
+    def note(_news):
+        threads.append(threading.get_ident())
+
     client = license_service.client(**APP)
     deliver, turn = make_loop()
-    with client.start(on_status=lambda _: threads.append(threading.get_ident()), deliver=deliver):
+    with client.start(on_status=note, on_update=note, deliver=deliver):
         until = time.monotonic() + 10
         while len(threads) < 2 and time.monotonic() < until:
             turn()

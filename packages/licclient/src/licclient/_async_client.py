@@ -65,7 +65,11 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
 
     async def verify(self, key: str | None = None, *, force: bool = False) -> License:
         """Return the license if the key holds; as `LicenseClient.verify`."""
-        return await self._run(_features.verification.verify(self._session, key, force=force))
+        try:
+            return await self._run(_features.verification.verify(self._session, key, force=force))
+        finally:
+            if force:
+                self._look_again()
 
     async def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it; as `LicenseClient.activate`."""

@@ -119,7 +119,11 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             UntrustedResponseError: What came as an answer was not signed by a pinned key for this very call.
         """
         flow = _features.verification.verify(self._session, key, force=force)
-        return _features.runners.run(flow, self._transport)
+        try:
+            return _features.runners.run(flow, self._transport)
+        finally:
+            if force:  # else the app's windows show an outage that is over
+                self._look_again()
 
     def activate(self, key: str) -> License:
         """Verify a key that a person entered, and remember it when it is good.
