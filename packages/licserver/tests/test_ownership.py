@@ -125,7 +125,7 @@ def test_a_folder_that_does_not_exist_yet(place):
     for above, owner in ((place / "data", SERVER), (place, 0)):
         folder = above / "deep" / "new"
         code, _, err = run(place, "product", "list", "--data-dir", str(folder))
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, f"created the data folder {folder}\n")
         assert (folder / "secrets.json").stat().st_uid == owner
 
 

@@ -28,6 +28,15 @@ def parse_address(text: str) -> tuple[str, str]:
     return local, ascii_domain
 
 
+def can_be_mailed(text: str) -> bool:
+    """Return whether a mail can be sent to an address, which may be stored all the same."""
+    try:
+        parse_address(text)
+    except InvalidAddressError:
+        return False
+    return True
+
+
 def _to_ascii(domain: str) -> str:
     """Return a domain with A-labels, which all mail servers accept; "" if it has none."""
     if domain.isascii() or sum(not char.isascii() for char in domain) > MAX_FOREIGN:  # `idna` is quadratic

@@ -76,18 +76,17 @@ class MoveService(Service):
             HeldOfflineError: The computer has a license file, which cannot be revoked.
             TooManyMovesError: No moves are left, or the product allows none.
         """
-        if not self._free(license_, lambda candidate: candidate == environment):
+        if not self._free(license_, environment.domain, lambda candidate: candidate == environment):
             raise NotFoundError("this computer is not activated any more")
 
     def deactivate(self, license_: IssuedLicense, domain: str) -> int:
         """Free the slots of a domain; return their number, 0 for an unknown domain; raise as `free_slot`."""
-        return self._free(license_, lambda environment: environment.domain == domain)
+        return self._free(license_, domain)
 
     def make_room(self, license_: IssuedLicense, domain: str) -> None:
         """Free all slots, unless the domain holds a slot already; raise as `free_slot`."""
-        active = self._context.repositories.licenses.list_activations(license_.id)
-        if domain not in {activation.environment.domain for activation in active}:
-            self._free(license_, lambda environment: environment.domain != domain)
+        if not self._context.repositories.licenses.has_slot(license_.id, domain):
+            self._free(license_, None)
 
     def list_computers(self, key: str, domain: str) -> ComputerList | RefusedMove:
         """Return the computers that hold slots, as the one with a domain sees them (D-332)."""
@@ -178,10 +177,21 @@ class MoveService(Service):
     def _id(self, license_id: bytes, domain: str) -> bytes:
         return self._context.vault.pseudonym("computer", f"{license_id.hex()} {domain}")
 
-    def _free(self, license_: IssuedLicense, is_meant: Callable[[Environment], bool]) -> int:
+    def _free(
+        self,
+        license_: IssuedLicense,
+        domain: str | None,
+        is_meant: Callable[[Environment], bool] = lambda _: True,
+    ) -> int:
+        """Free the slots of a domain, or of all; a license may have very many others."""
+        if domain is not None and not self._context.repositories.licenses.has_slot(license_.id, domain):
+            return 0
         with self._context.transaction() as tx:
-            current = find_license(tx, license_.id.hex(), locked=True)
-            active = tx.repositories.licenses.list_activations(current.id)
+            current, licenses = find_license(tx, license_.id.hex(), locked=True), tx.repositories.licenses
+            if domain is None:
+                active = licenses.list_activations(current.id)
+            else:
+                active = licenses.list_activations_of(current.id, domain)
             held = {
                 activation.environment: activation.offline_until
                 for activation in active

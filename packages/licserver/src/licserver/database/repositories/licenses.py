@@ -145,6 +145,11 @@ class LicenseRepository(Repository):
         statement = select(activations).where(of_license, activations.c.domain.in_(chosen.limit(domains)))
         return list(map(_read_activation, self._all(statement)))
 
+    def list_activations_of(self, license_id: bytes, domain: str) -> list[Activation]:
+        """Load the activations of a domain."""
+        own = matching(activations, license_id=license_id, domain=domain)
+        return list(map(_read_activation, self._all(select(activations).where(own))))
+
     def has_slot(self, license_id: bytes, domain: str) -> bool:
         """Return whether a domain holds a slot of a license."""
         statement = select(activations.c.ip).where(

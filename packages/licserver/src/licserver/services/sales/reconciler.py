@@ -14,6 +14,7 @@ from licserver.database.repositories.sales import (
     SubscriptionRow,
 )
 from licserver.domain.decisions import generate_license_key
+from licserver.domain.mail_addresses import can_be_mailed
 from licserver.domain.records import IssuedLicense, LicenseTerms
 from licserver.domain.text import plural
 from licserver.services.context import Context
@@ -379,6 +380,11 @@ def _find_missing(contract: Contract) -> list[DesiredLicense]:
     ]
 
 
+def _can_be_mailed(email: str) -> bool:
+    address = find_email(email)
+    return address is not None and can_be_mailed(address)
+
+
 def _ask_for_addresses(contract: Contract) -> list[SaleProblem]:
     """Ask about customers whose address cannot be used: they have paid, and get no mail with their key."""
     if contract.find_customer()[0] is not None:
@@ -388,7 +394,7 @@ def _ask_for_addresses(contract: Contract) -> list[SaleProblem]:
         find_object(license_)
         for license_ in contract.result.licenses
         if license_.email
-        and find_email(license_.email) is None
+        and not _can_be_mailed(license_.email)
         and license_.terms
         and not license_.revoked_reason
     }

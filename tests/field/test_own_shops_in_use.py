@@ -1,4 +1,4 @@
-"""A shop of one's own that numbers refunds and disputes for each order, or has totals of products."""
+"""A shop of one's own in use: numbered refunds, totals of products, odd addresses."""
 
 from typing import Any
 
@@ -43,3 +43,11 @@ def test_an_order_of_two_deliveries_with_different_totals(world: Any) -> None:
     assert [license_.revoked_at for license_ in sales.licenses(world)] == [None, None]
     (problem,) = world.services.sale_problems.list_open().items
     assert "it is not known whether in part or all" in problem.message
+
+
+def test_an_address_that_mail_would_read_as_another_one(world: Any) -> None:
+    """The key was issued, its mail given up, and the vendor not asked: the customer waited for it."""
+    bought: dict[str, Any] = {"order_id": "5", "external_id": "app-1", "customer_email": "=?utf-8?q?a?=@x.de"}
+    sales.process(world, "standard", shops.standard("purchase.completed", **bought))
+    (problem,) = world.services.sale_problems.list_open().items
+    assert problem.name.startswith("address:")
