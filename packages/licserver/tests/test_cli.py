@@ -203,7 +203,8 @@ def test_revoking_and_reinstating_are_confirmed(shop):
 def test_a_subscription_ends_now_or_at_an_instant(shop):
     """An instant without a zone is UTC, and one with a zone is turned into it."""
     key = issue(shop, "--subscription", "s-1")
-    shop("subscription", "end", "s-1", "--at", "2030-01-01T02:00+02:00")
+    done = shop("subscription", "end", "s-1", "--at", "2030-01-01T02:00+02:00")
+    assert done == "s-1 ends on 2030-01-01 00:00 UTC: 1 license expires with it\n"
     assert shown(shop, key)["subscription_ended_at"] == "2030-01-01T00:00:00Z"
     assert listed(shop)[0]["subscription_ended_at"] == "2030-01-01T00:00:00Z"
     assert "2030-01-01" in shop("license", "list")

@@ -324,6 +324,16 @@ def test_an_address_that_cannot_be_used_is_named(world):
     assert (problem.object, problems(world)) == ("order:2", [])
 
 
+async def test_the_console_leads_to_the_license_whose_address_is_to_be_mended(world, alice):
+    """The sentence asked for it, and the page had only "Leave it as it is"."""
+    add(world, "standard")
+    item = {"order_id": "1", "external_id": "app", "customer_email": "foo"}
+    process(world, "standard", shops.standard("purchase.completed", **item))
+    (license_,) = licenses(world)
+    page = await alice.get("/console/sales")
+    assert f'<a href="/console/licenses/{license_.id.hex()}">Open the license</a>' in page
+
+
 def test_a_license_that_has_got_its_address_by_hand_is_not_asked_about(world):
     """Nor one that is revoked."""
     add(world, "standard")

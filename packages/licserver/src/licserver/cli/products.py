@@ -181,6 +181,8 @@ def change_product(
     if changes["name"] is not None:
         _confirm_rename(services, slug, changes["name"], yes=yes)
     product = services.products.change(slug, policy=policy, **changes)
+    if changes["after_support"] is not None and not product.has_support_policy:
+        echo(f"note: updates of {slug} do not end; --support-policy makes them end with support", err=True)
     _print_product(printer, product, "changed")
 
 

@@ -396,9 +396,10 @@ subscription_group = Commands("subscription", help="End and resume subscriptions
 def end(services: Services, printer: Printer, subscription_id: str, at: datetime | None) -> None:
     """End the subscription ID: its licenses expire at that time."""
     count = services.subscriptions.end(subscription_id, at)
-    sentence = (
-        f"ended {subscription_id}: {count} {plural(count, 'license expires', 'licenses expire')} with it"
-    )
+    done = f"ended {subscription_id}"
+    if at is not None and at > services.now():
+        done = f"{subscription_id} ends on {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    sentence = f"{done}: {count} {plural(count, 'license expires', 'licenses expire')} with it"
     printer.result({"subscription": subscription_id, "licenses": count}, sentence)
 
 

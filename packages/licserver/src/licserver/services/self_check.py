@@ -434,8 +434,9 @@ def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Find
     where = settings.artifacts_url or "the artifacts folder"
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + ("…" if len(missing) > _SHOWN else "")
-        return _bad("files", f"{where} lacks the file of {shown}", "put it back from your backup")
-    releases = "the latest release" if len(offered) == 1 else f"each of {len(offered)} releases"
+        message = f"{where} lacks the file of {shown}, or it has another size"
+        return _bad("files", message, "put it back from your backup")
+    releases = "the offered release" if len(offered) == 1 else f"each of {len(offered)} offered releases"
     return _ok("files", f"{where} has the file of {releases}")
 
 

@@ -52,6 +52,11 @@ class ProblemService(Service):
             raise NotFoundError(f"there is no problem {problem_id}; `licserver source problems` shows all")
         return problem
 
+    def list_licenses(self, problem: Problem, limit: int) -> list[bytes]:
+        """Return the ids of the first licenses that were issued for the object of a problem."""
+        sold = self._context.repositories.sales.list_sold(problem.source, {problem.object}, (), limit)
+        return [row.license_id for row in sold]
+
     def find_terms(self, problem: Problem, slug: str | None = None) -> dict[str, Any]:
         """Return what is known of a license that is to be issued by hand for the sale of a problem.
 

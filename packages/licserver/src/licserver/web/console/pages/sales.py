@@ -13,6 +13,7 @@ from licserver.web.console.pages import Actions, HtmlPage, PageContext, Redirect
 from licserver.web.console.pages.sources import parse_mapped_product, parse_mapping
 
 _SHOWN: Final = 50
+_LINKED: Final = 3  # licenses of a sale
 _MAX_DIGITS: Final = 18  # fits 64 bits
 _FIELDS: Final = {
     **{field.term: field.name for field in FIELDS},
@@ -32,7 +33,13 @@ def show(context: PageContext) -> HtmlPage:
         "sales.html",
         unreadable=UNREADABLE,
         problems=[
-            (problem, _list_external_ids(problem), _list_answers(problem), _issue_link(problem))
+            (
+                problem,
+                _list_external_ids(problem),
+                _list_answers(problem),
+                _issue_link(problem),
+                context.services.sale_problems.list_licenses(problem, _LINKED),
+            )
             for problem in page.items
         ],
         products=(products := context.services.products.list_all()),
