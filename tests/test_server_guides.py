@@ -165,6 +165,7 @@ PAGES = {
         after="licserver release list photo-suite --json | grep -c 'security.: true'",
     ),
     "docs/server/minimum-version.md": Page(before=PHOTO_LAB),
+    "docs/server/moving-computers.md": Page(before="licserver product add my-app --name 'My App'"),
     "docs/server/moving-in.md": Page(after="licserver license list | grep -c photo-lab"),
     "docs/server/processes.md": Page(),
     "docs/server/plans.md": Page(before=PHOTO_LAB),

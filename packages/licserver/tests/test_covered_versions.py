@@ -173,10 +173,10 @@ async def test_the_audience_of_a_fix_is_listed(site, world):
         status, _, _ = await site.call("POST", "/api/v1/licenses/verify", json=body)
         assert status == 200
     listed = list(world.services.licenses.list_below("app", "1.0.1"))
-    assert [(license_.customer_email, activation.label) for license_, activation in listed] == [
-        ("ann@example.com", "Anna's laptop"),
-        ("cid@example.com", None),
-    ]
+    assert {license_.customer_email: activation.label for license_, activation in listed} == {
+        "ann@example.com": "Anna's laptop",
+        "cid@example.com": None,
+    }
     ((license_, _),) = world.services.licenses.list_below("app", "1.0.1", reported_only=True)
     assert license_.customer_email == "ann@example.com"
     with pytest.raises(InvalidInputError, match="is not a PEP 440 version"):

@@ -184,8 +184,6 @@ class MoveService(Service):
         is_meant: Callable[[Environment], bool] = lambda _: True,
     ) -> int:
         """Free the slots of a domain, or of all; a license may have very many others."""
-        if domain is not None and not self._context.repositories.licenses.has_slot(license_.id, domain):
-            return 0
         with self._context.transaction() as tx:
             current, licenses = find_license(tx, license_.id.hex(), locked=True), tx.repositories.licenses
             if domain is None:
@@ -202,10 +200,10 @@ class MoveService(Service):
                 return 0
             if (until := max(filter(None, held.values()), default=now)) > now:
                 raise HeldOfflineError(until)
-            allowed = find_product(tx, current.product_slug).customer_moves
-            counted, uncounted = _counted(tx, current)
-            if (next_at := next_move(counted, allowed, now)) != now:
-                raise _refusal(allowed, next_at)
+            product = find_product(tx, current.product_slug)
+            counted, uncounted = _counted(tx, current, product)
+            if (next_at := next_move(counted, product.customer_moves, now)) != now:
+                raise _refusal(product.customer_moves, next_at)
             _release(tx, current, meant, (counted, uncounted), now)
         return len(meant)
 
@@ -284,10 +282,12 @@ def _release(
     return move.at
 
 
-def _counted(context: Context, license_: IssuedLicense) -> tuple[list[Move], list[Move]]:
+def _counted(
+    context: Context, license_: IssuedLicense, product: Product | None = None
+) -> tuple[list[Move], list[Move]]:
     moves = context.repositories.moves.list_all([license_.id])[license_.id]
     active = context.repositories.licenses.list_activations(license_.id) if moves else []
-    policy = find_product(context, license_.product_slug).policy
+    policy = (product or find_product(context, license_.product_slug)).policy
     return counted_moves(moves, [activation.environment for activation in active], context.now(), policy)
 
 
