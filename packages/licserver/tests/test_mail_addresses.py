@@ -2,7 +2,13 @@
 
 import pytest
 
-from licserver.domain.mail_addresses import InvalidAddressError, Sender, parse_address, parse_sender
+from licserver.domain.mail_addresses import (
+    InvalidAddressError,
+    Sender,
+    can_be_mailed,
+    parse_address,
+    parse_sender,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,6 +21,7 @@ from licserver.domain.mail_addresses import InvalidAddressError, Sender, parse_a
 def test_an_address_has_a_domain_in_ascii(text, address):
     """All mail servers accept A-labels."""
     assert parse_address(text) == address
+    assert can_be_mailed(text)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +44,7 @@ def test_other_text_is_no_address(text):
     """Nor is what `email` would read as another address, or what has no form in DNS."""
     with pytest.raises(InvalidAddressError, match="write it like ann@"):
         parse_address(text)
+    assert not can_be_mailed(text)
 
 
 @pytest.mark.parametrize(

@@ -360,12 +360,18 @@ class ChoiceList(tk.Listbox):
                 self.activate(index)
 
     def _selected(self, _: object) -> None:
-        for index in self.curselection():  # type: ignore[no-untyped-call]
-            self._choose(int(index))
+        for index in self._list_selected():
+            self._choose(index)
+
+    def _list_selected(self) -> list[int]:
+        untyped: Any = (
+            self  # typeshed's method has no types, and type checkers differ in what they want for it
+        )
+        return [int(index) for index in untyped.curselection()]
 
     def _down(self, _: object) -> str | None:
         """Begin with the first item: Tk itself would take the second one."""
-        if self.curselection():  # type: ignore[no-untyped-call]
+        if self._list_selected():
             return None
         self.activate(0)
         self._choose(0)
