@@ -598,6 +598,9 @@ def test_links_lead_on(problem, texts):
     """What helps with a problem, and only if the app has a page for it."""
     assert [link.text for link in links_for(problem, URLS, "en")] == texts
     assert links_for(problem, NOTES, "en") == ()
+    if texts[:1] == ["Manage your computers"]:
+        of_support = replace(URLS, pages=replace(URLS.pages, manage=None))
+        assert [link.text for link in links_for(problem, of_support, "en")] == ["Contact support", texts[1]]
     if problem is not None:
         refused = refuse(ActivationState("en", settings=URLS), Typed(KEY), GO, Ended(problem))
         assert [link.text for link in refused.view().links] == texts

@@ -61,7 +61,8 @@ def sentence_of(what: object, tag: str) -> str:
         case OSError():
             return texts.text_of("error.disk", tag, what.strerror or "").rstrip()
         case _:
-            raise wrong_type("what", "an error, reason, status or update check of licclient", what)
+            kinds = "an error, reason, status, update check or list of computers of licclient"
+            raise wrong_type("what", kinds, what)
 
 
 def _update_check(check: "UpdateCheck", tag: str) -> str:

@@ -41,7 +41,7 @@ class Computers:
         ::
 
             computers = client.computers.list(key).computers
-            client.computers.move_here(computers[0], key)
+            client.computers.move_here(ask_which(computers), key)
 
         All slots of that computer are free then, and one is this computer's. It counts as one of the moves
         that the vendor allows in 30 days; nothing is counted if this computer has a slot already.

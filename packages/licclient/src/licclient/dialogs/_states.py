@@ -700,7 +700,7 @@ def links_for(problem: BaseException | None, settings: ClientSettings, language:
         case LicenseRefusedError(reason=Reason.TRIAL_ENDED | Reason.TRIAL_NOT_OFFERED | Reason.TRIAL_LIMIT):
             pages = (buy, lost)
         case LicenseRefusedError(reason=Reason.ENVIRONMENT):
-            pages = (manage, buy)
+            pages = (manage if settings.pages.manage else support, buy)
         case LicenseFileError():
             pages = (support,)
         case LicenseRefusedError() | NotEntitledError() | LicclientError(_texts=str()):
