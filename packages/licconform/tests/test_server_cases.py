@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -113,14 +112,3 @@ def test_what_never_answers_ends_the_run() -> None:
 
     with pytest.raises(SetupError, match="No response"):
         run_server_cases(BASE, WrongServer(), transport=httpx.MockTransport(hang_up))
-
-
-def test_a_server_that_is_not_there_is_named() -> None:
-    """The seed command failed first, with its own traceback of 25 lines."""
-
-    class NoSeeds:
-        def make(self, *words: str) -> dict[str, Any]:
-            raise AssertionError(words)
-
-    with pytest.raises(SetupError, match=r"^No connection to http://127\.0\.0\.1:9: "):
-        run_server_cases("http://127.0.0.1:9", NoSeeds())
