@@ -17,8 +17,6 @@ from harness.hands import qt_app
 from harness.screen import without
 from harness.standstill import Standstill
 from licclient import LicenseClient, LicenseState
-from licclient._core.status import LicenseStatus
-from licclient._worker import Callbacks
 from licclient.deliver import to_loop, to_qt, to_tk
 from licclient.errors import ServiceUnavailableError
 
@@ -237,18 +235,6 @@ async def test_an_answer_that_a_person_asked_for_is_reported_at_once(
         license_service.come_back()
         await try_again()
         await eventually(lambda: statuses[-1].state is LicenseState.VALID)
-
-
-def test_a_status_that_is_outdated_is_not_delivered():
-    """A dialog holds calls: after it the app would show what was before, and only then what is."""
-    held, statuses = [], []
-    callbacks = Callbacks(statuses.append, None, held.append)
-    for state in (LicenseState.UNCONFIRMED, LicenseState.VALID, LicenseState.UNCONFIRMED):
-        for event in callbacks.report(LicenseStatus(state)):
-            event.callback()
-    for call in held:
-        call()
-    assert [status.state for status in statuses] == [LicenseState.UNCONFIRMED]
 
 
 @both

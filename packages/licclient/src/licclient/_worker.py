@@ -77,25 +77,20 @@ class Callbacks:
         update, status = status.update, replace(status, update=None)
         if status != self._status:
             self._status = status
-            yield from self._call(self._on_status, status, lambda: self._status is status)
+            yield from self._call(self._on_status, status)
         if with_update and update is not None and update != self._update:
             self._update = update
             yield from self._call(self._on_update, update)
 
-    def _call(
-        self,
-        callback: Callable[[Any], object] | None,
-        news: object,
-        is_current: Callable[[], bool] = lambda: True,
-    ) -> Flow[None]:
+    def _call(self, callback: Callable[[Any], object] | None, news: object) -> Flow[None]:
         if callback is None:
             return
-
-        def call() -> None:  # maybe much later: while a dialog is open, calls are held
-            if not self.is_over and is_current():
-                callback(news)
-
+        call = partial(self._unless_over, callback, news)
         yield Notify(call if self._deliver is None else partial(self._deliver, call))
+
+    def _unless_over(self, callback: Callable[[Any], object], news: object) -> None:
+        if not self.is_over:
+            callback(news)
 
 
 @dataclass(slots=True)
