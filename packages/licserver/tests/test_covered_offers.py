@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from licserver.domain import channel_offers, offers
-from licserver.domain.channel_offers import find_last, is_only_fix, list_covered, list_fixes, merge_candidates
+from licserver.domain.channel_offers import (
+    find_last,
+    is_only_fix,
+    list_covered,
+    list_fixes,
+    merge_candidates,
+    needs_release,
+)
 from licserver.domain.decisions import Offer, UpdateRefusal, evaluate_update, is_covered
 from licserver.domain.offers import (
     Installation,
@@ -391,6 +398,16 @@ def test_sets_of_channels_cost_no_more_than_their_channels(monkeypatch):
         for platform in ("", "mac", "windows"):
             assert len(offered.find_offers(chosen, platform).covered) == 1 + len(chosen)
     assert len(computed) == len(names) + 1
+
+
+@pytest.mark.parametrize(
+    ("installed", "is_needed"),
+    [("1.4.2", True), ("1.4.3", False), ("2.0", True), ("2.0.1", False), ("0.9", True), ("nightly", False)],
+)
+def test_who_still_needs_a_fix(installed, is_needed):
+    """Who has the fix of 1.x was alarmed about that of 2.x, which the license does not cover."""
+    assert needs_release(installed, FIX_2, FIXED) is is_needed
+    assert needs_release(installed, BEFORE, FIXED) is (installed in ("1.4.2", "1.4.3", "0.9"))
 
 
 def test_the_last_fix_of_a_major_version():

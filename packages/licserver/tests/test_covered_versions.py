@@ -8,7 +8,7 @@ import pytest
 from harness.admin import form
 from harness.feeds import bearer, read_appcast
 from licserver.domain.records import AfterSupport, SecurityNotice
-from licserver.errors import InvalidInputError
+from licserver.errors import InvalidInputError, NotFoundError
 
 NOTICE = SecurityNotice("https://example.com/1", ("CVE-2026-1234",))
 OVER = {"support_until": date(2026, 6, 15)}
@@ -172,6 +172,8 @@ async def test_the_audience_of_a_fix_is_listed(site, world):
         body = {"license_key": key, "domain": "a.example", "ip": "192.0.2.1", **machine}
         status, _, _ = await site.call("POST", "/api/v1/licenses/verify", json=body)
         assert status == 200
+    for version in ("1.0", "1.0.1"):
+        world.publish(version)
     listed = list(world.services.licenses.list_below("app", "1.0.1"))
     assert {license_.customer_email: activation.label for license_, activation in listed} == {
         "ann@example.com": "Anna's laptop",
@@ -181,6 +183,8 @@ async def test_the_audience_of_a_fix_is_listed(site, world):
     assert license_.customer_email == "ann@example.com"
     with pytest.raises(InvalidInputError, match="is not a PEP 440 version"):
         list(world.services.licenses.list_below("app", "nightly"))
+    with pytest.raises(NotFoundError, match=r"there is no version '9\.9' of app"):  # a typo mails everybody
+        list(world.services.licenses.list_below("app", "9.9"))
 
 
 def test_the_command_publishes_it(cli, tmp_path):

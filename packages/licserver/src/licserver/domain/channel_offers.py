@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from packaging.version import Version
 
 from licserver.domain.records import STABLE, CoveredReleases, Release
-from licserver.domain.versions import parse_published, parse_version, version_of
+from licserver.domain.versions import is_below, parse_published, parse_version, version_of
 
 _Versioned: TypeAlias = tuple[Version, str, Release]  # sorted by the first two: the empty platform is lower
 
@@ -181,6 +181,19 @@ def _is_final(item: _Versioned, channel: str) -> bool:
 def published_on(release: Release) -> date:
     """Return the day on which a release was published, in UTC, as support periods are."""
     return release.published_at.astimezone(UTC).date()
+
+
+def needs_release(version: str, release: Release, releases: Iterable[Release]) -> bool:
+    """Return whether an installed version is below a release, and lacks the fix if that is one (D-331).
+
+    The fix of its own major version is one as well; an installed version that cannot be parsed lacks none.
+    """
+    if not is_below(version, release.version):
+        return False
+    installed = Version(version)
+    fixes = [version_of(fix) for fix in releases if fix.security is not None and fix.withdrawn_at is None]
+    own = [fix for fix in fixes if fix.major == installed.major]
+    return release.security is None or not own or installed < max(own)
 
 
 def is_only_fix(release: Release, releases: Iterable[Release]) -> bool:

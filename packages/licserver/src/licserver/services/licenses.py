@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+from licserver.domain.channel_offers import needs_release
 from licserver.domain.decisions import generate_license_key, is_expired, mask_key
 from licserver.domain.environments import is_printable
 from licserver.domain.records import TERMS, Activation, Environment, IssuedLicense, LicenseTerms, Product
 from licserver.domain.text import KeyPart, find_reference
-from licserver.domain.versions import is_below
 from licserver.errors import ConflictError, InvalidInputError, NotFoundError, SecretsError
 from licserver.protocol.webhooks import EventType
 from licserver.security.redaction import mask
@@ -176,17 +176,19 @@ class LicenseService(Service):
     def list_below(
         self, slug: str, version: str, *, reported_only: bool = False
     ) -> Iterator[tuple[IssuedLicense, Activation]]:
-        """Return the activations of a product that may run a version below this one.
+        """Return the activations of a product that may run a version below this one, without its fix.
 
         An app reports its version once a day at most. One that has reported none may run any version, and is
         left out with `reported_only`.
         """
-        limit, product = str(read_version(version)), find_product(self._context, slug)
+        read_version(version)  # what is no version has its own message
+        release, product = ReleaseService(self._context).get(slug, version), find_product(self._context, slug)
+        releases = self._context.repositories.releases.list_all(product.id)
         pairs = self._context.repositories.licenses.list_with_activations(product.id)
         for license_, activations in pairs:
             for activation in activations:
                 reported = activation.app_version
-                if is_below(reported, limit) if reported is not None else not reported_only:
+                if needs_release(reported, release, releases) if reported is not None else not reported_only:
                     yield license_, activation
 
     def list_activations(
