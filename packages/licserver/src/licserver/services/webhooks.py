@@ -81,7 +81,9 @@ class WebhookService:
         with self._context.transaction() as tx:
             _begin_scan(tx)
             tx.repositories.webhooks.add_endpoint(endpoint)
-            tx.write_audit("webhook.add", ("webhook", id_), host=urlsplit(url).hostname, types=list(chosen))
+            tx.write_audit(
+                "webhook.add", ("webhook", id_), host=urlsplit(url).hostname, types=list(chosen) or "all"
+            )
         return endpoint, webhooks.format_secret(secret)
 
     def _check_url(self, url: str) -> None:
