@@ -358,6 +358,15 @@ def test_refunds_in_part_add_up_or_ask() -> None:
         assert (len(vendor.valid), vendor.asked) == (1, ["REFUND"])
 
 
+def test_a_line_that_is_delivered_with_an_id_and_without_is_asked_about() -> None:
+    """Whether that is a second one is not known; it got a second license in silence."""
+    bare, named = purchase("1"), purchase("1", line_id="a")
+    for vendor in play("standard", "app", bare, named):
+        assert (len(vendor.valid), vendor.asked) == (1, ["UNCLEAR"])
+    for vendor in play("standard", "app", named, purchase("1", line_id="b")):
+        assert (len(vendor.valid), vendor.asked) == (2, [])
+
+
 @pytest.mark.parametrize(
     ("made", "failed"), [({"refund_id": "r", "amount": 20}, {}), ({}, {"refund_id": "r"})]
 )

@@ -357,6 +357,12 @@ class _Derivation:
             return
         if mapping is None:
             self._ask_to_map(unit)
+        elif order.is_mixed(unit.sold):
+            text = (
+                f"{_name(unit.about)}: {unit.name} was delivered with a line_id and without, and it is not "
+                "known whether that is two lines; issue a license by hand if one is missing"
+            )
+            self._ask(f"unclear:{unit.key}", ProblemKind.UNCLEAR, text, unit.about, unit.ids)
         elif mapping.product is not None:
             quantities = (unit.quantity, unit.ordered, mapping.quantity)
             quantity = next((count for count in quantities if count is not None), None)

@@ -77,6 +77,11 @@ class OrderFacts:
             is_complete=all(part.is_complete for part in parts),
         )
 
+    def is_mixed(self, sold: str | None) -> bool:
+        """Return whether lines of a product have ids in some deliveries of the order, and none in others."""
+        lines = [line for part in self.parts.values() for line in part.lines if line.sold == sold]
+        return len({line.id is None for line in lines}) > 1
+
     def find_paid_at(self) -> datetime | None:
         """Return when it was paid; what is bought counts from then."""
         return None if self.order is None else self.order.paid_at or self.order.reported_at
