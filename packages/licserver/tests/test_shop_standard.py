@@ -358,6 +358,23 @@ def test_refunds_in_part_add_up_or_ask() -> None:
         assert (len(vendor.valid), vendor.asked) == (1, ["REFUND"])
 
 
+def test_a_refund_of_two_lines_is_two_deliveries() -> None:
+    """With one refund_id: the second one took the refund of the first line back."""
+    refunds = [report("purchase.refunded", 3, order_id="1", line_id=name, refund_id="r") for name in "12"]
+    for vendor in play("standard", "a", line("1"), line("2"), *refunds):
+        assert (vendor.valid, vendor.asked) == ([], [])
+
+
+def test_ids_with_slashes_stay_apart() -> None:
+    """The line Y/Z of order X and the line Z of order X/Y had one key: the second customer got no license."""
+    bodies = [purchase("X", line_id="Y/Z"), purchase("X/Y", line_id="Z"), purchase("Q", line_id="50%")]
+    for vendor in play("standard", "app", *bodies):
+        assert (len(vendor.valid), vendor.asked) == (3, [])
+    refund = report("purchase.refunded", 3, order_id="X", line_id="Y/Z")
+    for vendor in play("standard", "app", *bodies, refund):
+        assert (len(vendor.valid), vendor.asked) == (2, [])
+
+
 def test_a_line_that_is_delivered_with_an_id_and_without_is_asked_about() -> None:
     """Whether that is a second one is not known; it got a second license in silence."""
     bare, named = purchase("1"), purchase("1", line_id="a")

@@ -173,9 +173,10 @@ def read_key(secret: str) -> bytes:
 def _read_purchase(reported_at: datetime, data: Data) -> list[Fact]:
     order_id = _required(data.order_id)
     product = _required(data.external_id)
-    line = Line(data.line_id, (product,), product, data.quantity)
+    line_id = _find_line_id(data)
+    line = Line(line_id, (product,), product, data.quantity)
     # A line of an order may be of a subscription of its own.
-    part = product if data.line_id is None else f"line:{data.line_id}"
+    part = product if line_id is None else f"line:{line_id}"
     return [
         Order(
             id=order_id,
@@ -226,8 +227,8 @@ def _read_refund(state: RefundState, reported_at: datetime, data: Data) -> list[
     elif line is not None and "partial" not in data.model_fields_set:
         is_full = False
     refund = Refund(
-        # Shops may number refunds and disputes for each order.
-        id=_in_order(data, data.refund_id or f"/{'all' if line is None else line.name}"),
+        # Shops may number refunds and disputes for each order; a refund of two lines is two deliveries.
+        id=_in_order(data, "/".join(_name_refund(data.refund_id, line))),
         reported_at=reported_at,
         state=state,
         orders=_named(data.order_id),
@@ -238,9 +239,15 @@ def _read_refund(state: RefundState, reported_at: datetime, data: Data) -> list[
     return [refund]
 
 
+def _name_refund(refund_id: str | None, line: RefundedLine | None) -> list[str]:
+    if refund_id is None:
+        return ["", "all" if line is None else line.name]
+    return [_escape_slash(refund_id), *([] if line is None else [line.name])]
+
+
 def _find_refunded_line(data: Data) -> RefundedLine | None:
     """Return the line that a refund names; not if it is an amount alone, or a part of no size."""
-    name = data.line_id or data.external_id
+    name = _find_line_id(data) or data.external_id
     if name is None:
         return None
     if "quantity" in data.model_fields_set:
@@ -255,8 +262,16 @@ def _read_dispute(state: DisputeState, reported_at: datetime, data: Data) -> lis
 
 def _in_order(data: Data, id_: str) -> str:
     """Return an id that no other order has."""
-    order_id = _required(data.order_id).replace("%", "%25").replace("/", "%2F")
-    return f"{order_id}/{id_}"
+    return f"{_escape_slash(_required(data.order_id))}/{id_}"
+
+
+def _find_line_id(data: Data) -> str | None:
+    """Return the id of a line without a slash, which separates it from that of its order."""
+    return None if data.line_id is None else _escape_slash(data.line_id)
+
+
+def _escape_slash(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F")
 
 
 def _read_cancellation(reported_at: datetime, data: Data) -> list[Fact]:
