@@ -2,8 +2,9 @@ import os
 import pickle
 import plistlib
 import re
+import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from licclient._offline import texts as file_texts
 from licclient._seats import texts as seat_texts
 from licclient._uses import texts as quota_texts
 from licclient.errors import (
+    DeactivationError,
     DownloadCancelledError,
     FileFlaw,
     KeyFlaw,
@@ -36,6 +38,7 @@ from licclient.errors import (
     LicenseRefusedError,
     NoSeatError,
     NotActivatedError,
+    QuotaExceededError,
     ServiceUnavailableError,
 )
 from licclient.testing import LicenseService
@@ -334,3 +337,20 @@ def test_a_check_names_what_the_license_does_not_cover(language):
     assert explain(UpdateCheck(update, "", latest_version="3.0"), language) == expected
     plain = UpdateCheck(replace(update, is_security=False), "", latest_version="3.0")
     assert explain(plain, language) == join_sentences(heading, covered, language)
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="a process on Windows has the system's zone")
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_the_last_instant_of_all_is_explained(monkeypatch, zone):
+    """A server that says "never" so ended the sentence with an error in Tokyo."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    for problem in (
+        DeactivationError("", last),
+        NoSeatError("", 3, last),
+        QuotaExceededError("exports", last),
+    ):
+        assert explain(problem, "en")
+    monkeypatch.undo()
+    time.tzset()

@@ -144,7 +144,7 @@ def _outage_code(outage: Outage) -> str:
 
 def _details(error: LicclientError, tag: str) -> list[str]:
     if isinstance(error, DeactivationError) and error.retry_at is not None:
-        return [texts.format_date(error.retry_at.astimezone().date(), tag)]
+        return [texts.format_date(texts.to_local(error.retry_at).date(), tag)]
     return []
 
 
@@ -153,7 +153,7 @@ def _status(status: "LicenseStatus", tag: str) -> str:
     is_special = status.outage not in (None, Outage.UNREACHABLE, Outage.NAME_NOT_FOUND)
     match status.state:
         case status_module.LicenseState.GRACE if status.grace_ends_at is not None:
-            local = status.grace_ends_at.astimezone()
+            local = texts.to_local(status.grace_ends_at)
             until = f"{texts.format_date(local.date(), tag)} {local:%H:%M}"
             if is_special and status.outage is not None:
                 sentence = (

@@ -5,7 +5,7 @@ from typing import Final
 
 from licclient._computers.protocol import ComputerList, MovedTo
 from licclient._core.model import MoveObstacle
-from licclient._core.texts import format_date, join_sentences, pick_language, text_of
+from licclient._core.texts import format_date, join_sentences, pick_language, text_of, to_local
 from licclient.errors import MoveError
 
 TEXTS: Final = {
@@ -111,7 +111,7 @@ def _moved_often(at: datetime, tag: str) -> str:
 
 
 def _day(at: datetime, tag: str) -> str:
-    return format_date(at.astimezone().date(), tag)
+    return format_date(to_local(at).date(), tag)
 
 
 def _text(code: str, tag: str, *details: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from licclient._core.texts import pick_language
+from licclient._core.texts import pick_language, to_local
 from licclient.errors import NoSeatError
 
 TEXTS: Final = {
@@ -56,4 +56,4 @@ def sentence_of(error: NoSeatError, tag: str) -> str:
         case seats if at is None:
             return texts["in_use_untimed"].format(seats)
         case seats:
-            return texts["in_use"].format(seats, f"{at.astimezone():%H:%M}")
+            return texts["in_use"].format(seats, f"{to_local(at):%H:%M}")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from licclient._core.texts import format_date, pick_language
+from licclient._core.texts import format_date, pick_language, to_local
 from licclient.errors import QuotaExceededError
 
 TEXTS: Final = {
@@ -19,4 +19,4 @@ TEXTS: Final = {
 def sentence_of(error: QuotaExceededError, tag: str) -> str:
     """Return that all is used up, and until when; `tag` is a language as of `pick_tag`."""
     text = TEXTS[pick_language([tag])]
-    return text.format(format_date(error.resets_at.astimezone().date(), tag))
+    return text.format(format_date(to_local(error.resets_at).date(), tag))

@@ -12,7 +12,7 @@ from typing import Final
 from licclient._computers.protocol import ComputerList
 from licclient._core.model import License, MoveObstacle, Outage, Reason
 from licclient._core.settings import ClientSettings
-from licclient._core.texts import amount, format_date, join_sentences, span, text_of
+from licclient._core.texts import amount, format_date, join_sentences, span, text_of, to_local
 from licclient._core.typed_key import Mistyped, repair_key
 from licclient._core.update_model import Downloaded, Update
 from licclient._sentences import describe_offer, join_all, sentence_of
@@ -619,7 +619,7 @@ class OfferState(_Dialog):
                 )
 
     def _facts(self) -> str:
-        day = self.update.last_updated.astimezone().date()
+        day = to_local(self.update.last_updated).date()
         installed = self.settings.version
         facts = [] if installed is None else [self._say("update.installed", installed)]
         facts.append(self._say("update.published", format_date(day, self.language)))

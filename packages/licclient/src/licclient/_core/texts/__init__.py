@@ -4,7 +4,7 @@ To add a language: a module, a line in `TABLES`, and how its numbers and dates a
 """
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Final
 
 from licclient._core.texts import de, en, es, fr, ja, zh
@@ -61,6 +61,17 @@ def span(seconds: float) -> str | None:
         return None
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def to_local(at: datetime) -> datetime:
+    """Return an instant in this computer's zone; as it is where that zone has no such date.
+
+    A server can send the last day of all, which is a day later in Tokyo.
+    """
+    try:
+        return at.astimezone()
+    except OverflowError:
+        return at
 
 
 def format_date(day: date, language: str) -> str:
