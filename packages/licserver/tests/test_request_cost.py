@@ -181,7 +181,7 @@ def target_inputs(request: Request) -> Iterator[Input]:
 
     def longer_path(shape):
         text = shape(MAX_LINE)
-        is_path = text.isascii() and text.isprintable() and not set(" #?") & {*text}
+        is_path = text.isprintable() and text.count("/") > 20 and not set(" #?") & {*text} and text.isascii()
         return request.write(target=f"{request.target()}/{text}") if is_path else None
 
     yield from (Input(f"path {name}", partial(in_path, name)) for name in request.params)

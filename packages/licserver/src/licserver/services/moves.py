@@ -6,6 +6,7 @@ from typing import Final
 
 from licserver.database.repositories.webhooks import NewEvent, activation_event
 from licserver.domain.decisions import Valid, VerifyRefusal, VerifyVerdict, evaluate_verify, license_state
+from licserver.domain.environments import is_printable
 from licserver.domain.moves import (
     MOVES_COUNT_FOR,
     UNKNOWN_KEY,
@@ -184,6 +185,8 @@ class MoveService(Service):
         is_meant: Callable[[Environment], bool] = lambda _: True,
     ) -> int:
         """Free the slots of a domain, or of all; a license may have very many others."""
+        if domain is not None and not is_printable(domain):
+            return 0  # no stored domain is such, and PostgreSQL refuses a NUL
         with self._context.transaction() as tx:
             current, licenses = find_license(tx, license_.id.hex(), locked=True), tx.repositories.licenses
             if domain is None:
