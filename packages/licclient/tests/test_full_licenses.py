@@ -100,6 +100,19 @@ def test_a_license_is_moved_in_two_clicks():
     assert play(done, GO)[1] == Command.CLOSE
 
 
+def test_computers_of_one_name_are_told_apart():
+    """One that was set up anew keeps its name; the two rows were the same, down to the day."""
+    earlier = replace(MACBOOK, id="dd" * 16, masked_id="77ab…01c2")
+    texts = [
+        choice.text for choice in listed(replace(LIST, computers=(MACBOOK, earlier, HELD))).view().choices
+    ]
+    assert texts[:2] == [
+        "Anna's MacBook · 9f1c…d7e8 · last seen Nov 20, 2026",
+        "Anna's MacBook · 77ab…01c2 · last seen Nov 20, 2026",
+    ]
+    assert "1…" not in texts[2]
+
+
 def test_nothing_is_moved_without_a_choice():
     """Enter that was pressed once too often moves nothing; what cannot be chosen says until when."""
     state, command = play(listed(), GO)

@@ -197,6 +197,18 @@ def test_a_page_of_many_licenses_takes_as_many_queries_as_one_of_few(world, acti
     assert counts[-1] <= 2 * min(counts), counts  # there are two products
 
 
+async def test_after_the_last_move_the_page_shows_the_day_of_the_next(world, page, activate):
+    """It said "You can remove 0 now.", and nobody got to the sentence with the day."""
+    world.services.products.change("app", customer_moves=1)
+    key = world.key(slots=3)
+    for name in ("one", "two"):
+        activate(key, name, "192.0.2.1")
+    world.services.moves.deactivate(world.services.licenses.get(key), "one")
+    text = (await page(key)).text
+    assert "You can remove the next one on 15 Jul 2026" in text
+    assert ("You can remove 0" in text, "/account/free" in text) == (False, False)
+
+
 async def test_a_product_without_moves_shows_no_button(world, page, activate):
     """The page has no form for it, and a form that is sent all the same is refused."""
     world.services.products.change("app", customer_moves=0)

@@ -405,7 +405,7 @@ def test_sets_of_channels_cost_no_more_than_their_channels(monkeypatch):
     [("1.4.2", True), ("1.4.3", False), ("2.0", True), ("2.0.1", False), ("0.9", True), ("nightly", False)],
 )
 def test_who_still_needs_a_fix(installed, is_needed):
-    """Who has the fix of 1.x was alarmed about that of 2.x, which the license does not cover."""
+    """Customers with the fix of 1.x were alarmed about that of 2.x, which their licenses do not cover."""
     assert needs_release(installed, FIX_2, FIXED) is is_needed
     assert needs_release(installed, BEFORE, FIXED) is (installed in ("1.4.2", "1.4.3", "0.9"))
 

@@ -326,7 +326,7 @@ def test_a_slug_is_lower_case_words(text, fits):
 
 
 def test_a_release_that_cannot_be_compared_is_never_offered():
-    """Who asks for its version all the same has a fault."""
+    """Its version is requested only by a fault in the code."""
     (unreadable,) = releases("nightly")
     assert latest([unreadable]) is None
     with pytest.raises(ValueError, match="'nightly' is not a version"):

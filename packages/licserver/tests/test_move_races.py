@@ -57,7 +57,7 @@ class Race:
         self.first = [f"first-{number}" for number in range(self.random.choice((SLOTS, SLOTS, 3)))]
         for name in self.first:
             self.claim(name)
-        listed = self.moves.list_computers(self.key, "")
+        listed = self.moves.list_computers(self.key, Environment("", "192.0.2.1"))
         self.ids = [id_ for id_, _ in listed.computers]
         world.clock.forward(days=31)
         world.services.context.settled_now()

@@ -80,7 +80,8 @@ async def test_a_license_is_moved_and_moved_back(app, world):
     assert (await app.site.verify(app.key, "laptop"))[0] == 403
     lost = await app.list("laptop")
     assert lost["moved_to"] == {"name": "New one", "masked": "n…", "on": "2026-06-15"}
-    assert (lost["moves_left"], lost["used"]) == (1, 2)
+    assert (lost["moves_left"], lost["used"]) == (2, 2), "to take it back is free"
+    assert (await app.list("desktop.example.com"))["moves_left"] == 1
     assert (await app.list("desktop.example.com"))["moved_to"] is None
     assert (await app.move("laptop", "new"))[0] == 200
     back = await app.list("laptop")
@@ -182,11 +183,11 @@ async def test_a_computer_whose_address_changed_takes_its_own_slot_over(world, s
 
 
 async def test_a_move_is_in_the_log_and_in_events(app, world):
-    """As a slot that is freed, and one that is taken; names and domains are not in the log."""
+    """As a slot that is freed, and one that is taken; names are not in the log, and of domains a part."""
     world.services.webhooks.add("https://hook.example")
     await app.move("new", "laptop", label="New one")
     (entry,) = [entry for entry in world.services.audit.list_page().items if entry.action == "license.move"]
-    assert (entry.actor.name, entry.details) == ("customer", {"freed": 1})
+    assert (entry.actor.name, entry.details) == ("customer", {"freed": 1, "computer": "l…", "to": "n…"})
     queued = world.services.repositories.queue.list_page("webhook-events")
     assert sorted(job.payload["type"] for job in queued) == ["activation.created", "activation.freed"]
 

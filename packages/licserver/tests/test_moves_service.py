@@ -8,8 +8,10 @@ from threading import Barrier
 import pytest
 
 from harness.engines import both_engines
+from licserver.domain.moves import MoveRefusal, mask_domain
 from licserver.domain.records import Environment
 from licserver.errors import NotFoundError, TooManyMovesError
+from licserver.services.context import CUSTOMER
 
 PATH = "/api/v1/licenses/deactivate"
 A, B, C = (Environment(f"{name}.example", "192.0.2.1") for name in "abc")
@@ -34,8 +36,8 @@ def test_a_customer_frees_as_many_slots_as_the_product_allows(shop, activate):
         mine.free_slot(license_, A)
     mine.free_slot(license_, B)
     product = world.services.products.get("app")
-    assert mine.list_moves_left([(license_, product)]) == [0]
-    assert mine.list_moves_left([(license_, product._replace(customer_moves=1))]) == [0]
+    assert mine.list_moves_left([(license_, product)]) == [(0, world.clock() + timedelta(days=30))]
+    assert mine.list_moves_left([(license_, product._replace(customer_moves=1))])[0][0] == 0
     with pytest.raises(TooManyMovesError, match="2 times in 30 days") as refused:
         mine.free_slot(license_, C)
     assert refused.value.retry_at == world.clock() + timedelta(days=30)
@@ -63,7 +65,8 @@ def test_customers_at_the_same_moment_free_no_more(shop):
 
     with ThreadPoolExecutor(3) as threads:
         assert sorted(threads.map(free, (A, B, C))) == [False, True, True]
-    assert world.services.moves.list_moves_left([(license_, world.services.products.get("app"))]) == [0]
+    ((left, _),) = world.services.moves.list_moves_left([(license_, world.services.products.get("app"))])
+    assert left == 0
 
 
 def test_a_product_may_leave_it_to_support(shop):
@@ -123,7 +126,7 @@ async def test_a_computer_with_many_addresses_is_freed_by_one_move(site, world, 
         activate(key, "laptop.example", f"192.0.2.{number}")
     assert await ask(site, key, "laptop.example") == (200, {"deactivated": 8})
     license_, product = world.services.licenses.get(key), world.services.products.get("app")
-    assert world.services.moves.list_moves_left([(license_, product)]) == [1]
+    assert world.services.moves.list_moves_left([(license_, product)]) == [(1, world.clock())]
 
 
 async def test_three_computers_that_take_turns_are_refused(site, world, activate):
@@ -139,6 +142,33 @@ async def test_three_computers_that_take_turns_are_refused(site, world, activate
             world.clock.forward(hours=1)
         assert statuses.count(200) - statuses[allowed:].count(200) == allowed
         assert (403 in statuses) == (allowed < 12)
+
+
+def test_a_license_is_taken_back_after_the_last_move(world, activate):
+    """A return uses nothing up, as changing between two computers does not; a third one has to wait."""
+    world.services.products.change("app", customer_moves=1)
+    key, moves = world.key(slots=1), world.services.acting_as(CUSTOMER).moves
+    activate(key, *A)
+    holder = A
+
+    def move(to):
+        (((id_, _),), left) = (listed := moves.list_computers(key, to)).computers, listed.moves_left
+        return moves.move(key, to, id_), left
+
+    for target in (B, A, B, A, B):
+        world.clock.forward(minutes=1)
+        moved, left = move(target)
+        assert (moved.domain, left) == (holder.domain, 1)
+        holder = target
+    refused, left = move(C)
+    assert (refused.reason, left) == (MoveRefusal.TOO_MANY, 0)
+    assert world.held(key) == [B]
+    lines = [
+        entry.details for entry in world.services.audit.list_page().items if entry.action == "license.move"
+    ]
+    names = [mask_domain(computer.domain) for computer in (A, B)]
+    both = [{"freed": 1, "computer": from_, "to": to} for from_, to in (names[::-1], names)]
+    assert lines == both, "once a day for each"
 
 
 async def test_computers_of_one_domain_do_not_pass_their_slots_on(site, world, activate):

@@ -220,7 +220,7 @@ async def test_lines_of_a_refund_that_the_shop_does_not_report_hold_up_no_custom
     monkeypatch.setitem(ANSWERS, path, refunds)
     (event,) = world.services.sources.list_events("woocommerce").items
     world.services.sources.replay(event.id)
-    assert await work(world, "woocommerce") == [("done", "revoked: the order was refunded")]
+    assert await work(world, "woocommerce") == [("done", "revoked 1 license: the order was refunded")]
 
 
 @pytest.mark.parametrize(

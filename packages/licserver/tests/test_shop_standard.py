@@ -365,6 +365,16 @@ def test_a_refund_of_two_lines_is_two_deliveries() -> None:
         assert (vendor.valid, vendor.asked) == ([], [])
 
 
+@pytest.mark.parametrize("named", [{"line_id": "zzz"}, {"external_id": "other"}])
+def test_a_refund_of_what_is_no_line_is_asked_about(named: dict[str, Any]) -> None:
+    """The advice was for another fault: to send `partial` in place of an amount, which nobody had sent."""
+    refund = report("purchase.refunded", 3, order_id="1", **named)
+    for vendor in play("standard", "a", line("1"), line("2"), refund):
+        (name,) = named.values()
+        assert (len(vendor.valid), vendor.asked) == (2, ["REFUND"])
+        assert f"order 1: a refund names '{name}', which is no line of it" in vendor.problems[0].text
+
+
 def test_ids_with_slashes_stay_apart() -> None:
     """The line Y/Z of order X and the line Z of order X/Y had one key: the second customer got no license."""
     bodies = [purchase("X", line_id="Y/Z"), purchase("X/Y", line_id="Z"), purchase("Q", line_id="50%")]

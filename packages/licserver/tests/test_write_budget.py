@@ -91,7 +91,7 @@ class Customer:
         self.verify("laptop")
         self.verify("tablet")
         for domain in ("desktop", "laptop"):
-            listed = self.services.moves.list_computers(self.key, domain)
+            listed = self.services.moves.list_computers(self.key, Environment(domain, "127.0.0.1"))
             source = next(id_ for id_, computer in listed.computers if computer.domain != "tablet")
             self.services.moves.move(self.key, Environment(domain, "192.0.2.1"), source)
 

@@ -48,7 +48,7 @@ class FakeComputers:
         if not self.allowed:
             return _refuse("not_allowed", _NOT_ALLOWED, None)
         newest = sorted(domains, key=lambda entry: (self._seen(entry, now), entry), reverse=True)
-        counted = self._counted(domains, now)
+        counted = self._counted({*domains, domain}, now)
         left = max(0, self.allowed - len(counted))
         body: dict[str, Any] = {"slots": slots, "used": len(domains), "moves_left": left, "retry_at": None}
         if not left:
@@ -74,7 +74,7 @@ class FakeComputers:
                 f"This computer has a license file until {day}; its slot can be moved then, or by support."
             )
             return _refuse("file_held", words, held_until)
-        counted = self._counted(domains, now)
+        counted = self._counted({*domains, domain}, now)
         if len(counted) >= self.allowed:
             again = counted[-self.allowed].at + MOVES_COUNT_FOR
             day = f"{again.astimezone(UTC):%Y-%m-%d}"
@@ -89,7 +89,10 @@ class FakeComputers:
         return 200, {"moved": True, "from": self._name(source)}
 
     def _counted(self, domains: Collection[str], now: datetime) -> list[_Move]:
-        """Return the moves that count: not the last one of a computer that is back, nor the one before."""
+        """Return the moves that count: not the last one of a computer that is back, nor the one before.
+
+        The computer that asks counts as back: to take the license back is free.
+        """
         counted = [move for move in self.counted if now - move.at < MOVES_COUNT_FOR]
         while returned := [move for move in counted[-2:] if move.source in domains]:
             counted.remove(returned[-1])

@@ -24,7 +24,7 @@ _LONGEST: Final = 64
 
 
 def fetch_id(account: str) -> str | None:
-    """Return the id that this computer and user have stored; None if there is none, or no keyring that works.
+    """Return the id that this user stored on this computer; None without one or without a working keyring.
 
     A locked keyring is waited for as long as a person may take, but not in the event loop of windows.
     """

@@ -221,7 +221,7 @@ class StateFolder:
         return sorted(files)
 
     def root(self) -> str | None:
-        """Return the folder that the app has chosen, or else the platform's; None when there is none."""
+        """Return the folder that the app has chosen, otherwise the platform's; None without either."""
         if self._folder is None:
             with suppress(OSError, RuntimeError):  # such as: no home folder
                 self._folder = str(platformdirs.user_state_path("licclient", appauthor=False))

@@ -1,5 +1,6 @@
 """Pure: the computers of a full license: their list in the dialog, and what is chosen of it (D-325)."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -63,8 +64,13 @@ class FullLicense:
     def choices(self, language: str, *, is_moving: bool) -> tuple[Choice, ...]:
         """Return the items of the list."""
         may_choose = self.is_movable and not is_moving
+        names = Counter(_name(computer, language) for computer in self.computers.computers)
         return tuple(
-            Choice(_describe(computer, language), computer == self.chosen, may_choose and computer.is_movable)
+            Choice(
+                _describe(computer, language, has_id=names[_name(computer, language)] > 1),
+                computer == self.chosen,
+                may_choose and computer.is_movable,
+            )
             for computer in self.computers.computers
         )
 
@@ -96,9 +102,12 @@ class FullLicense:
         return text_of("activation.moved_here", language, _name(self.chosen, language))
 
 
-def _describe(computer: Computer, language: str) -> str:
-    """Return a line of the list: name, last day, and what is special about the computer."""
-    facts = [_name(computer, language)]
+def _describe(computer: Computer, language: str, *, has_id: bool) -> str:
+    """Return a line of the list: name, last day, and what is special about the computer.
+
+    A computer that was set up anew keeps its name, so those of one name have their ids shown.
+    """
+    facts = [_name(computer, language), computer.masked_id] if has_id else [_name(computer, language)]
     if computer.is_this:
         facts.append(text_of("activation.this_computer", language))
     if computer.last_seen is not None:

@@ -23,6 +23,7 @@ from licserver.domain.moves import (
     group_computers,
     is_probably_shared,
     least_idle_days,
+    mask_domain,
     next_move,
     superseded_records,
 )
@@ -47,8 +48,17 @@ _NO_MACHINE: Final = Machine()
 class MoveService(Service):
     """Frees and moves slots on behalf of a license's customer."""
 
-    def list_moves_left(self, licenses: Sequence[tuple[IssuedLicense, Product]]) -> list[int]:
-        """Return the moves that are left now, of licenses each with its product."""
+    def list_moves_left(
+        self, licenses: Sequence[tuple[IssuedLicense, Product]]
+    ) -> list[tuple[int, datetime | None]]:
+        """Return the moves that are left now of each license, and when the next is possible.
+
+        Args:
+            licenses: Each with its product.
+
+        Returns:
+            The instant is `now` while one is left, and None for never.
+        """
         now = self._context.now()
         moves = self._context.repositories.moves.list_all(
             [license_.id for license_, product in licenses if product.customer_moves]
@@ -65,8 +75,10 @@ class MoveService(Service):
             for license_, product in licenses
         ]
         return [
-            max(0, product.customer_moves - len(license_moves))
-            for (_, product), license_moves in zip(licenses, counted, strict=True)
+            (max(0, allowed - len(license_moves)), next_move(license_moves, allowed, now))
+            for allowed, license_moves in zip(
+                (product.customer_moves for _, product in licenses), counted, strict=True
+            )
         ]
 
     def free_slot(self, license_: IssuedLicense, environment: Environment) -> None:
@@ -89,8 +101,8 @@ class MoveService(Service):
         if not self._context.repositories.licenses.has_slot(license_.id, domain):
             self._free(license_, None)
 
-    def list_computers(self, key: str, domain: str) -> ComputerList | RefusedMove:
-        """Return the computers that hold slots, as the one with a domain sees them (D-332)."""
+    def list_computers(self, key: str, environment: Environment) -> ComputerList | RefusedMove:
+        """Return the computers that hold slots, as the one in an environment sees them (D-332)."""
         context, now = self._context, self._context.now()
         license_ = find_by_key(context, key)
         if license_ is None:
@@ -100,10 +112,11 @@ class MoveService(Service):
         licenses, moves = context.repositories.licenses, context.repositories.moves
         latest = licenses.list_by_last_seen(license_.id, MAX_COMPUTERS)
         computers = [(self._id(license_.id, each.domain), each) for each in group_computers(latest)]
-        allowed, (counted, _) = _allowed(context, license_), _counted(context, license_)
+        product = find_product(context, license_.product_slug)
+        allowed, (counted, _) = product.customer_moves, _counted(context, license_, product, environment)
         next_at = next_move(counted, allowed, now)
-        moved_to = find_moved_to(moves.list_records(license_.id), domain)
-        if moved_to is not None and licenses.has_slot(license_.id, domain):
+        moved_to = find_moved_to(moves.list_records(license_.id), environment.domain)
+        if moved_to is not None and licenses.has_slot(license_.id, environment.domain):
             moved_to = None
         moves_left = max(0, allowed - len(counted))
         return ComputerList(
@@ -138,8 +151,9 @@ class MoveService(Service):
                 return None
             latest = group_computers(licenses.list_by_last_seen(license_.id, MAX_COMPUTERS))
             meant = (computer for computer in latest if self._id(license_.id, computer.domain) == computer_id)
-            moves = _counted(tx, license_)
-            verdict = evaluate_move(next(meant, None), moves[0], _allowed(tx, license_), now)
+            product = find_product(tx, license_.product_slug)
+            moves = _counted(tx, license_, product, environment)
+            verdict = evaluate_move(next(meant, None), moves[0], product.customer_moves, now)
             if isinstance(verdict, Computer):
                 _hand_over(tx, license_, verdict, environment, machine or _NO_MACHINE, moves)
         return verdict
@@ -165,8 +179,9 @@ class MoveService(Service):
                 _activate(tx, license_, environment, machine or _NO_MACHINE)
             if verdict is not VerifyRefusal.ENVIRONMENT or snapshot is None:
                 return verdict
-            source, moves = _find_idle(tx, license_), _counted(tx, license_)
-            if source is None or next_move(moves[0], _allowed(tx, license_), now) != now:
+            source, product = _find_idle(tx, license_), find_product(tx, license_.product_slug)
+            moves = _counted(tx, license_, product, environment)
+            if source is None or next_move(moves[0], product.customer_moves, now) != now:
                 return verdict
             _hand_over(tx, license_, source, environment, machine or _NO_MACHINE, moves)
         return Valid(snapshot, takes_slot=True)
@@ -192,7 +207,7 @@ class MoveService(Service):
             if domain is None:
                 active = licenses.list_activations(current.id)
             else:
-                active = licenses.list_activations_of(current.id, domain)
+                active = licenses.list_activations_of(current.id, {domain})
             held = {
                 activation.environment: activation.offline_until
                 for activation in active
@@ -211,12 +226,9 @@ class MoveService(Service):
         return len(meant)
 
 
-def _allowed(context: Context, license_: IssuedLicense) -> int:
-    return find_product(context, license_.product_slug).customer_moves
-
-
 def _refuse(context: Context, license_: IssuedLicense) -> RefusedMove | None:
-    return evaluate_license(license_state(license_, context.now()), _allowed(context, license_))
+    allowed = find_product(context, license_.product_slug).customer_moves
+    return evaluate_license(license_state(license_, context.now()), allowed)
 
 
 def _hand_over(
@@ -229,7 +241,7 @@ def _hand_over(
 ) -> None:
     """Free all slots of a computer, and give one to an environment; the number in use does not grow."""
     now, repositories = tx.now(), tx.repositories
-    at = _release(tx, license_, source.environments, moves, now)
+    at = _release(tx, license_, source.environments, moves, now, to=mask_domain(environment.domain))
     _activate(tx, license_, environment, machine)
     if source.domain == environment.domain:
         return  # its address has changed: nothing to report to another computer
@@ -268,6 +280,7 @@ def _release(
     meant: Collection[Environment],
     moves: tuple[list[Move], list[Move]],
     now: datetime,
+    **details: str,
 ) -> datetime:
     """Free the slots of some environments as one move; return its instant, which no other move has."""
     counted, uncounted = moves
@@ -278,7 +291,9 @@ def _release(
     move = Move(max(now, latest + _INSTANT), frozenset(meant))
     tx.repositories.moves.replace(license_.id, uncounted, move)
     places = [f"{environment.domain} {environment.ip}" for environment in sorted(meant)]
-    tx.write_repeatable_audit("license.move", audit_object(license_), *places[:1], freed=len(meant))
+    details = {"computer": mask_domain(next(iter(meant)).domain), **details}
+    subject = places[0] if places else ""
+    tx.write_repeatable_audit("license.move", audit_object(license_), subject, freed=len(meant), **details)
     type_, data = EventType.ACTIVATION_FREED, event_data(license_, freed=len(meant))
     event_id = derive_event_id(type_, data["license_id"], *places, now.date().isoformat())
     tx.add_new_events(NewEvent(type_, now, data, event_id))
@@ -286,12 +301,21 @@ def _release(
 
 
 def _counted(
-    context: Context, license_: IssuedLicense, product: Product | None = None
+    context: Context, license_: IssuedLicense, product: Product, returning: Environment | None = None
 ) -> tuple[list[Move], list[Move]]:
+    """Return the moves that count, and the rest.
+
+    Args:
+        returning: An environment that is about to get a slot: its own return is free as well (D-218).
+    """
     moves = context.repositories.moves.list_all([license_.id])[license_.id]
-    active = context.repositories.licenses.list_activations(license_.id) if moves else []
-    policy = (product or find_product(context, license_.product_slug)).policy
-    return counted_moves(moves, [activation.environment for activation in active], context.now(), policy)
+    # Of a license with very many computers, only those that gave up a slot make a difference.
+    domains = {environment.domain for move in moves for environment in move.environments}
+    activations = context.repositories.licenses.list_activations_of(license_.id, domains)
+    active = {activation.environment for activation in activations}
+    if returning is not None:
+        active.add(returning)
+    return counted_moves(moves, active, context.now(), product.policy)
 
 
 def _refusal(allowed: int, at: datetime | None) -> TooManyMovesError:

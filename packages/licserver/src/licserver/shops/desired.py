@@ -655,7 +655,14 @@ class _Derivation:
         """Ask about refunds and disputes that the licenses cannot follow by themselves."""
         reason, name = order.find_revoked_reason(self._rules), _name(about)
         if reason is None:
-            if is_served and order.has_unknown_share():
+            if is_served and (unknown := order.list_unknown_names()):
+                shown = ", ".join(repr(name_[:40]) for name_ in unknown[:3])
+                advice = "revoke its license by hand, or leave it"
+                if not self._rules.has_api:
+                    advice = f"send the refund again with the right one and a later `timestamp`; or {advice}"
+                text = f"{name}: a refund names {shown}, which is no line of it; {advice}"
+                self._ask(f"refund:{order.id}", ProblemKind.REFUND, text, about)
+            elif is_served and order.has_unknown_share():
                 advice = "revoke its licenses by hand if it was all, or leave it"
                 if not self._rules.has_api:
                     resend = (

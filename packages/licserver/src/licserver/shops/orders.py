@@ -135,6 +135,13 @@ class OrderFacts:
         line_names = _list_names(line for line in lines if line.quantity is not None)
         return bool(refund.lines) and line_names.issuperset(part.name for part in refund.lines)
 
+    def list_unknown_names(self) -> list[str]:
+        """Return what refunds name as lines, and no line has; nothing while not all lines are known."""
+        if self.lines is None or not self.lines.is_complete:
+            return []
+        line_names = _list_names(self.lines.lines)
+        return sorted({part.name for refund in self.find_made() for part in refund.lines} - line_names)
+
     def are_all_lines_refunded(self) -> bool:
         """Return whether refunds name all that was bought; shipping may not have been refunded."""
         if self.lines is None or not self.lines.is_complete:

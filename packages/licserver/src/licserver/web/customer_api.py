@@ -116,8 +116,9 @@ class CustomerEndpoints:
             return Miss(public_api.unknown_key_response(), call.domain)
         return public_api.deactivated_response(freed)
 
-    def _list_computers(self, call: moves.ListRequest, _client: ClientAddress) -> ApiResponse | Miss:
-        result = self._services.moves.list_computers(call.license_key, call.domain)
+    def _list_computers(self, call: moves.ListRequest, client: ClientAddress) -> ApiResponse | Miss:
+        environment = Environment(call.domain, client.ip)
+        result = self._services.moves.list_computers(call.license_key, environment)
         response = moves.list_response(result, call.domain, self._services.now())
         return Miss(response, call.domain) if result == UNKNOWN_KEY else response
 

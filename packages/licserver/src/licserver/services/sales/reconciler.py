@@ -67,7 +67,8 @@ class Report:
     """The report of the work for a delivery, in one transaction after the other."""
 
     def __init__(self) -> None:
-        self._issued = Counter[str]()
+        self._issued, self._revoked = Counter[str](), Counter[str]()
+        self._reinstated = 0
         self._lines = dict[str, None]()
         self._notes = dict[str, None]()
 
@@ -78,6 +79,14 @@ class Report:
     def set_issued(self, issued: Counter[str]) -> None:
         """Set how many licenses were issued, also before a part of it was reported."""
         self._issued |= issued
+
+    def add_revoked(self, reason: str, count: int) -> None:
+        """Add licenses that were revoked for a reason."""
+        self._revoked[reason] += count
+
+    def add_reinstated(self, count: int) -> None:
+        """Add licenses that were reinstated."""
+        self._reinstated += count
 
     def add(self, line: str) -> None:
         """Add what was done otherwise, each sentence once."""
@@ -91,7 +100,13 @@ class Report:
         issued = [
             f"issued {count} {plural(count, 'license')} of {slug}" for slug, count in self._issued.items()
         ]
-        return ("; ".join([*issued, *self._lines] or self._notes) or "nothing to change")[:MAX_PROBLEM_CHARS]
+        revoked = [
+            f"revoked {count} {plural(count, 'license')}: {reason}" for reason, count in self._revoked.items()
+        ]
+        count = self._reinstated
+        reinstated = [f"reinstated {count} {plural(count, 'license')}"] if count else []
+        changes = [*issued, *revoked, *reinstated, *self._lines]
+        return ("; ".join(changes or self._notes) or "nothing to change")[:MAX_PROBLEM_CHARS]
 
 
 class _Comparison(NamedTuple):
@@ -267,10 +282,10 @@ class SaleReconciler:
         del licenses[:count]
         for reason, ids in changes.revoke.items():
             revoke_licenses(self._tx, self._lock(ids, is_revoked=False), reason)
-            self._report.add(f"revoked: {reason}")
+            self._report.add_revoked(reason, len(ids))
         for ids in changes.reinstate.values():
             reinstate_licenses(self._tx, self._lock(ids, is_revoked=True))
-            self._report.add("reinstated")
+            self._report.add_reinstated(len(ids))
         if changes.sold:
             self._sales.change_sold(self._source.name, changes.sold)
         return not licenses

@@ -98,6 +98,7 @@ class LicenseCard:
         slots: The number of used and available slots, in words.
         seats: The number of used and available floating seats, in words; empty without floating seats.
         moves_left: The number of slots that the customer may free now; None if the product allows none.
+        next_move: The day on which the customer may free a slot again; empty while `moves_left` is not 0.
         downloads: The platforms and versions that can be downloaded now; the default platform is empty.
         support: The end of updates, in words; empty if they do not end.
         has_files: Whether the customer may make license files for machines without a network.
@@ -116,6 +117,7 @@ class LicenseCard:
     seats: str
     held_seats: list[HeldSeat]
     moves_left: int | None
+    next_move: str
     downloads: list[tuple[str, str]]
     support: str
     has_files: bool
@@ -128,7 +130,7 @@ class _RelatedObjects(NamedTuple):
     offered: OfferedProduct
     machines: tuple[list[Activation], bool]
     seats: list[Seat]
-    moves_left: int
+    moves: tuple[int, datetime | None]
 
 
 def describe_all(
@@ -156,13 +158,13 @@ def describe_all(
                 products[license_.product_slug],
                 activations,
                 held[license_.id],
-                moves_left,
+                of_license,
             ),
             texts,
             now,
             keys.get(license_.id),
         )
-        for license_, activations, moves_left in zip(licenses, machines, moves, strict=True)
+        for license_, activations, of_license in zip(licenses, machines, moves, strict=True)
     ]
 
 
@@ -174,7 +176,7 @@ def _describe(
     now: datetime,
     key: str | None,
 ) -> LicenseCard:
-    offered, (machines, has_more), held, moves_left = details
+    offered, (machines, has_more), held, (moves_left, next_at) = details
     product = offered.product
     state, is_over = license_state(license_, now), is_support_over(product, license_, now)
     downloads = list_downloads(offered, license_.snapshot(), license_.channels, now)
@@ -211,6 +213,7 @@ def _describe(
         ],
         has_more=has_more,
         moves_left=moves_left if product.customer_moves else None,
+        next_move="" if moves_left or next_at is None else texts.date(next_at),
         downloads=[(platform, release.version) for platform, release in sorted(downloads.items())],
         support=_describe_support(product, license_.support_until, texts, is_over=is_over),
         has_files=state is LicenseState.ACTIVE and services.offline_files.can_customers_issue(),
