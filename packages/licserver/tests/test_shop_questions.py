@@ -83,7 +83,7 @@ def answer(vendor: Vendor, given: Answer) -> None:
 SUBSCRIBED = (order(subscriptions=("s",)), lines(line("a", item="1")), ACTIVE)
 RENEWAL = order("6", 40, reason=OrderReason.RENEWAL, subscriptions=("s",))
 UNNAMED = order("6", 40, reason=OrderReason.RENEWAL)
-MAP = "map it with `licserver source map SOURCE x --product SLUG --go-on`"
+MAP = "map it with `licserver source map NAME x --product SLUG --go-on`"
 HAND = "use `licserver source sync`, or extend or issue its license by hand"
 
 

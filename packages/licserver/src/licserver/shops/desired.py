@@ -576,8 +576,8 @@ class _Derivation:
         subject = f"{unit.quantity} of {unit.name} are" if several else f"{unit.name} is"
         id_ = quote(unit.ids[0])
         text = (
-            f"{_name(unit.about)}: {subject} not mapped; map it with `licserver source map SOURCE {id_} "
-            "--product SLUG --go-on`"
+            f"{_name(unit.about)}: {subject} not mapped; map it with "
+            f"`licserver source map {self._rules.source} {id_} --product SLUG --go-on`"
         )
         self._ask(f"unmapped:{unit.key}:{unit.sold}", ProblemKind.UNMAPPED, text, unit.about, unit.ids)
 

@@ -204,7 +204,7 @@ class SaleReconciler:
         self._end_subscriptions(contract)
         problems = [problem for problem in result.problems if not self._is_endless(problem)]
         # Last, and not among those for which the delivery is dead: all that it reports is done.
-        asked = [self._name_source(problem) for problem in (*problems, *_ask_for_addresses(contract))]
+        asked = [*problems, *_ask_for_addresses(contract)]
         messages = ProblemService(self._tx).update(name, contract.objects, asked, contract.problems)
         self._messages += messages[: len(problems)]
         self._report.note(*result.notes)
@@ -215,11 +215,6 @@ class SaleReconciler:
             self._report.set_issued(Counter(contract.sold[id_].product for id_ in due))
         MailService(self._tx).send_issued([*(contract.licenses[license_id] for license_id in due), *new])
         return True
-
-    def _name_source(self, problem: SaleProblem) -> SaleProblem:
-        """Return a problem whose advice can be pasted: the contract does not know the source."""
-        text = problem.text.replace("source map SOURCE ", f"source map {self._source.name} ")
-        return problem._replace(text=text)
 
     def find_fetches(self, objects: Iterable[str]) -> tuple[Fetch, ...]:
         """Return what is not known of a contract, and the shop's API may know."""
