@@ -19,7 +19,7 @@ nox.options.sessions = ["full", "branches", "lint", "types", "alone", "frozen", 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
     "licclient": "archive argument_checks changelog computers consumption covered dialogs download_headers "
-    "entitlements ending explain full_licenses license_files links long_texts pace policy protocol "
+    "entitlements ending explain full_licenses license_files links long_texts pace policy probation protocol "
     "public_keys records response_signatures schedule seats settings signed_releases status trials typed_key "
     "versions",
     "licconform": "client_cases runner server_cases",

@@ -150,28 +150,28 @@ def test_nothing_to_start(root, lay):
 
 def test_a_program_of_windows_that_does_not_start_is_named(tmp_path, monkeypatch):
     """Windows' own call names no file in its errors."""
-    from licclient.install import _run  # noqa: PLC0415 - Windows takes it in `start`
+    from licclient.install._launch import run  # noqa: PLC0415 - Windows takes it in `start`
 
     def refuse(command, env, check):
         raise PermissionError(errno.EACCES, "Access is denied")
 
     monkeypatch.setattr(subprocess, "run", refuse)
     with pytest.raises(PermissionError, match="photo-lab'"):
-        _run(tmp_path / "photo-lab", [])
+        run(tmp_path / "photo-lab", [])
     (tmp_path / "photo-lab.exe").touch()
     with pytest.raises(PermissionError, match=r"photo-lab\.exe'"):
-        _run(tmp_path / "photo-lab", [])
+        run(tmp_path / "photo-lab", [])
 
 
 @needs_unix
 def test_the_way_of_windows_is_to_wait(root, lay):
     """Where there is no exec the status is handed on, and `.exe` may be left out."""
-    from licclient.install import _run  # noqa: PLC0415 - Windows takes it in `start`
+    from licclient.install._launch import run  # noqa: PLC0415 - Windows takes it in `start`
 
     folder = (
         Installation(root)
         .apply(lay("1.0.0", pack({"app.exe": b"#!/bin/sh\nexit $1\n"}, frozenset({"app.exe"}))))
         .folder
     )
-    assert _run(folder / "app.exe", ["7"]) == 7
-    assert _run(folder / "app", ["3"]) == 3
+    assert run(folder / "app.exe", ["7"]) == 7
+    assert run(folder / "app", ["3"]) == 3

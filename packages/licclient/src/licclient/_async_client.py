@@ -211,6 +211,11 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         """Return whether this very version was skipped; as `LicenseClient.is_skipped`."""
         return await on_thread(_features.updates.is_skipped, self._session, update)
 
+    async def confirm_version(self, *, no_way_back: bool = False) -> None:
+        """Report that this version of the app works; as `LicenseClient.confirm_version`."""
+        self._check_open()
+        await on_thread(_features.install.confirm_running, no_way_back=no_way_back)
+
     async def download(
         self,
         update: "Update",

@@ -60,7 +60,8 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     - **Gate a feature**: `@client.licensed`, or `require`. Both take the name of a feature of the license.
     - **Offer updates**: `start(on_update=…)` in the background, until `stop`; on a click
       `check_for_update(force=True)`, then `download`, then `licclient.install`.
-      For windows that open unasked: `skip_update`, `is_skipped`.
+      For windows that open unasked: `skip_update`, `is_skipped`. When the main window stands:
+      `confirm_version`.
     - **Show a settings page**: `status`, which sends no request.
     - **Leave a computer**: `deactivate` frees its slot, `forget_key` only forgets.
     - **Help a customer**: `diagnose`, `reset`, `state_folder`.
@@ -320,6 +321,23 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     def is_skipped(self, update: "Update") -> bool:
         """Return whether this version was skipped, in this app, by this user; sends no request."""
         return _features.updates.is_skipped(self._session, update)
+
+    def confirm_version(self, *, no_way_back: bool = False) -> None:
+        """Report that this version of the app works: call it at each start, when the main window stands.
+
+        The launcher goes back from a version that was started twice without it, if the version before called
+        it. Without a folder of `licclient.install.Installation` it does nothing.
+
+        Args:
+            no_way_back: This version is about to change the user's data so that the one before cannot read
+                them: nothing goes back any more. Call it before that.
+
+        Raises:
+            OSError: With `no_way_back`: the folder cannot be read or written, so do not change the data yet.
+                Without it that is logged.
+        """
+        self._check_open()
+        _features.install.confirm_running(no_way_back=no_way_back)
 
     def download(
         self,

@@ -9,6 +9,7 @@ from licclient._core.lazy import load_module
 
 if TYPE_CHECKING:
     from licclient import _status as status
+    from licclient import install
     from licclient._activation import flow as activation
     from licclient._computers.client import AsyncComputers, Computers
     from licclient._core import runners, session
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "activation": "_activation.flow",
     "downloads": "_updates.download",
+    "install": "install",
     "offline": "_offline.flow",
     "require": "_verification.require",
     "runners": "_core.runners",
@@ -38,6 +40,7 @@ _MODULES: Final = {
 __all__ = [
     "activation",
     "downloads",
+    "install",
     "offline",
     "require",
     "runners",

@@ -187,7 +187,7 @@ def list_rolled_back() -> list[str]:
     Raise `StateUnreadableError` if that cannot be read.
     """
     try:
-        return [version for folder in _app_folders() for version in read_rolled_back(folder)]
+        return [version for folder in list_app_folders() for version in read_rolled_back(folder)]
     except OSError as problem:
         raise StateUnreadableError(problem.strerror or type(problem).__name__, problem.filename) from problem
 
@@ -200,7 +200,7 @@ def read_rolled_back(folder: Path) -> list[str]:
     return (read_with_retries(folder / ROLLED_BACK) or b"").decode("ascii", errors="replace").split()
 
 
-def _app_folders() -> list[Path]:
+def list_app_folders() -> list[Path]:
     """Return the folders of which the running program is an installed version; mostly none."""
     return [folder.parents[1] for folder in _version_folders()]
 

@@ -11,12 +11,16 @@ The app's own folder has a folder for each version, and a pointer to the one tha
     Photo Lab/
     ├── photo-lab              the launcher: never replaced, starts the current version
     ├── current.txt            the pointer: the current version's folder, then the one before
+    ├── probation.txt          how often the launcher started a new version that was not confirmed yet
     └── versions/
         ├── 1.0.0-6b1f3c2a90d1e4f7/
         └── 1.1.0-0c4de81f7a55b392/
 
 A folder gets its name in `versions` when it is complete, and the pointer is replaced atomically: a process
 that is killed at any moment leaves either the old version current or the new one.
+
+An app that calls `confirm` when its main window stands is protected from a release that does not start: after
+two starts without it the launcher goes back.
 """
 
 import errno
@@ -30,26 +34,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from licclient._core.arguments import check_flag, check_text, is_text, wrong_type
-from licclient._core.computer import ROLLED_BACK, VERSIONS, read_rolled_back
+from licclient._core.computer import ROLLED_BACK, VERSIONS, list_app_folders, read_rolled_back
 from licclient._core.environment import clean_environment
 from licclient._core.lazy import lazy
+from licclient._core.model import is_version_folder
 from licclient._core.process import LOCKS
 from licclient._core.storage import (
     CANNOT_LOCK,
     FOLDER_PAUSES,
     MAX_PATH,
+    NEW_FILE,
     create_lock,
     disk_name,
     is_absence,
     is_folder,
+    look_at,
     make_folder,
     read_folder,
     read_with_retries,
+    repeat,
     replace_file,
     sync_folder,
     write_file,
 )
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
+from licclient.install._probation import (
+    CONFIRMED,
+    STARTING,
+    STARTS,
+    Step,
+    is_counted,
+    is_noted,
+    next_pointer,
+    next_step,
+    read_starts,
+    without_way_back,
+    write_starts,
+)
 from licclient.install._versions import (
     DISCARDED,
     DRAFT,
@@ -63,25 +84,30 @@ from licclient.install._versions import (
 )
 
 if TYPE_CHECKING:
+    import logging
     import shutil
-    import subprocess
 
     import filelock
 
     from licclient._core import update_model
     from licclient._core.update_model import Downloaded
+    from licclient.install import _launch
     from licclient.install import _unpack as _unpack_module
 else:
     filelock = lazy("filelock")
+    logging = lazy("logging")
     update_model = lazy("licclient._core.update_model")
+    _launch = lazy("licclient.install._launch")
     _unpack_module = lazy("licclient.install._unpack")
     shutil = lazy("shutil")
-    subprocess = lazy("subprocess")
 
 __all__ = ["Installation", "Installed"]
 
 LOCK_SECONDS: Final = 120.0
 """Time limit for another process that is unpacking the same app."""
+
+START_SECONDS: Final = 2.0
+"""The same for a launcher: a start must not wait for long."""
 
 _LOCK: Final = ".licclient.lock"
 
@@ -139,8 +165,9 @@ class Installation:
         """Unpack a downloaded zip into a folder of its own, and make it the current version.
 
         The running version is not touched: the new one runs from the next start on. The version before
-        stays for `roll_back`; older ones, and what was left by a process that died, are removed. What is
-        there already, whole, is not unpacked again.
+        stays for `roll_back`, or the last one that was confirmed if that one is still on probation; older
+        ones, and what was left by a process that died, are removed. What is there already, whole, is not
+        unpacked again.
 
         Args:
             downloaded: From `download`; its size and digest are checked once more.
@@ -175,7 +202,8 @@ class Installation:
                 runs = before is not None and _has_program(self._versions / before.current)
                 self._unpack(downloaded, name, demand_program=runs)
             if before is None or before.current != name:
-                after = Pointer(name, before.current if before is not None else None)
+                after = next_pointer(before, name, *self._records(before))
+                self._forget_starts(name)
                 self._write(POINTER, write_pointer(after))
                 with suppress(OSError):  # the version is current, whatever is noted about it
                     self._note_rolled_back(version_of(name), is_rolled_back=False)
@@ -202,22 +230,52 @@ class Installation:
                 return None
             installed = self._installed(before.previous)
             if installed is not None:
-                version = version_of(before.current)
-                self._note_rolled_back(version, is_rolled_back=True)
                 try:
-                    # What was current is not kept as the previous one: the next `apply` removes it.
-                    self._write(POINTER, write_pointer(Pointer(before.previous)))
+                    self._leave(before.current, before.previous)
                 except OSError:  # then it is not rolled back
                     with suppress(OSError):
-                        self._note_rolled_back(version, is_rolled_back=False)
+                        self._note_rolled_back(version_of(before.current), is_rolled_back=False)
                     raise
             return installed
+
+    def confirm(self, *, no_way_back: bool = False) -> Installed | None:
+        """Report that the running version works: call it at each start, when the main window stands.
+
+        Only the first call for a version writes. From the first version that does so on, each later one is on
+        probation until it does: after two starts without it the launcher makes the version before current
+        again. So an app that once began must go on.
+
+        Args:
+            no_way_back: This version is about to change the user's data so that the one before cannot read
+                them: nothing goes back any more, neither the launcher nor `roll_back`. Call it before that.
+
+        Returns:
+            The version that runs; None if this program does not run from a version's folder here, and
+            nothing has changed.
+
+        Raises:
+            OSError: The folder cannot be read or written; or, with `no_way_back`, another process holds it
+                for two minutes.
+        """
+        check_flag("no_way_back", no_way_back)
+        name = next((name for name in self._running() if is_version_folder(name)), None)
+        if name is None:
+            return None
+        if no_way_back and self._leads_back(name):
+            with self._alone():
+                pointer = self._pointer()
+                if pointer is not None:
+                    self._write(POINTER, write_pointer(without_way_back(pointer, name)))
+        if not self._is_confirmed(name):
+            self._mark_confirmed(name)
+        return self._installed(name)
 
     def start(self, program: str, arguments: Sequence[str] = ()) -> int:  # noqa: RET503 - exec does not return
         """Run a program of the current version: for the launcher, which does nothing else.
 
-        On Linux and macOS the program takes this process's place, and this never returns. On Windows it is
-        waited for.
+        If the version is on probation, its start is counted; after two that were not confirmed, the version
+        before is made current and runs. On Linux and macOS the program takes this process's place,
+        and this never returns. On Windows, and where its start is counted, it is waited for.
 
         Args:
             program: Its path within the version's folder; `.exe` may be left out.
@@ -233,24 +291,118 @@ class Installation:
         installed = self.current
         if installed is None:
             raise FileNotFoundError(errno.ENOENT, "No version of the app is installed", str(self._folder))
-        path = installed.folder / disk_name(program)
+        path, name = disk_name(program), installed.folder.name
+        with ExitStack() as stack:
+            step, starts = self._begin_start(name, stack)
+            if step is Step.COUNT:
+                return self._run_counted(installed.folder / path, arguments, name, starts)
+            if step is Step.GO_BACK:
+                installed = self._go_back(name) or installed
         if os.name == "nt":
-            return _run(path, arguments)
-        os.execve(path, [str(path), *arguments], clean_environment())  # noqa: S606 - ours, and no shell
+            return _launch.run(installed.folder / path, arguments)
+        program = str(installed.folder / path)
+        os.execve(program, [program, *arguments], clean_environment())  # noqa: S606 - ours, and no shell
+
+    # --- probation (D-360) --------------------------------------------------------------------
+
+    def _begin_start(self, name: str, stack: ExitStack) -> tuple[Step, int]:
+        """Decide about a start and count it; the lock of a counted one is held by `stack`.
+
+        What cannot be read or written is neither counted nor a reason to go back, and never prevents a start.
+        """
+        try:
+            if self._next_step(name)[0] is Step.START:
+                return Step.START, 0
+            # Another launcher that waits for this version has counted: this is a second instance.
+            stack.enter_context(create_lock(self._versions / name / STARTING, 0))
+            step, starts = self._next_step(name)  # what it wrote meanwhile
+            if step is Step.COUNT:
+                self._write(STARTS, write_starts(name, starts + 1))
+        except (OSError, NotImplementedError):  # the latter: a file system without locks
+            return Step.START, 0
+        return step, starts
+
+    def _next_step(self, name: str) -> tuple[Step, int]:
+        pointer = self._pointer()
+        if pointer is None or pointer.current != name:  # an update came meanwhile
+            return Step.START, 0
+        starts = read_starts(read_with_retries(self._folder / STARTS), name)
+        return next_step(pointer, starts, *self._records(pointer)), starts or 0
+
+    def _run_counted(self, path: Path, arguments: Sequence[str], name: str, before: int) -> int:
+        status, was_asked = _launch.run_watched(path, arguments)
+        if not is_counted(status, was_asked=was_asked):
+            with suppress(OSError):
+                self._write(STARTS, write_starts(name, before))
+        return _launch.exit_status(status)
+
+    def _go_back(self, name: str) -> Installed | None:
+        """Make the last confirmed version current, and return it; also where that cannot be written.
+
+        Then the next start tries again.
+        """
+        previous = self.previous
+        try:
+            with self._alone(START_SECONDS):
+                step, _ = self._next_step(name)
+                pointer = self._pointer()
+                if step is not Step.GO_BACK or pointer is None or pointer.previous is None:
+                    return self.current  # an update came meanwhile
+                self._leave(name, pointer.previous)
+        except OSError as problem:
+            reason = problem.strerror or type(problem).__name__
+            logging.getLogger("licclient").warning(
+                "Going back cannot be written (%s): %s", reason, self._folder
+            )
+        return previous
+
+    def _leave(self, current: str, previous: str) -> None:
+        """Note the current version as bad, and make the one before current; in this order.
+
+        A process that is killed in between has left a launcher that does it again.
+        """
+        if is_noted(current, previous):
+            self._note_rolled_back(version_of(current), is_rolled_back=True)
+        # What was current is not kept as the previous one: the next `apply` removes it.
+        self._write(POINTER, write_pointer(Pointer(previous)))
+
+    def _records(self, pointer: Pointer | None) -> tuple[list[str], list[str]]:
+        """Return which of the pointer's folders were confirmed, and which versions were rolled back."""
+        names = (pointer.current, pointer.previous) if pointer is not None else ()
+        return [name for name in names if name and self._is_confirmed(name)], read_rolled_back(self._folder)
+
+    def _is_confirmed(self, name: str) -> bool:
+        return look_at(self._versions / name / CONFIRMED) is not None
+
+    def _mark_confirmed(self, name: str) -> None:
+        folder = self._versions / name
+        with suppress(FileExistsError):  # another process of the same version
+            os.close(os.open(folder / CONFIRMED, os.O_WRONLY | NEW_FILE, 0o666))
+        sync_folder(folder)
+
+    def _forget_starts(self, name: str) -> None:
+        """Put a version on probation anew, also one that was rolled back and is applied again."""
+        for path in (self._folder / STARTS, self._versions / name / CONFIRMED):
+            repeat(lambda path=path: path.unlink(missing_ok=True))  # type: ignore[misc]
+
+    def _leads_back(self, name: str) -> bool:
+        pointer = self._pointer()
+        return pointer is not None and without_way_back(pointer, name) != pointer
 
     # --- the disk -----------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _alone(self, seconds: float | None = None) -> Generator[None]:
+        seconds = LOCK_SECONDS if seconds is None else seconds
         make_folder(self._versions)
         path, guard = self._folder / _LOCK, LOCKS.get(str(self._versions))
         busy = OSError(errno.EBUSY, "Another process is changing this installation", str(path))
-        if not guard.acquire(timeout=LOCK_SECONDS):
+        if not guard.acquire(timeout=seconds):
             raise busy
         with ExitStack() as stack:
             stack.callback(guard.release)
             try:
-                stack.enter_context(create_lock(path, LOCK_SECONDS))
+                stack.enter_context(create_lock(path, seconds))
             except filelock.Timeout:
                 raise busy from None
             except (OSError, NotImplementedError) as problem:
@@ -336,6 +488,19 @@ class Installation:
         return running
 
 
+def confirm_running(*, no_way_back: bool = False) -> None:
+    """Confirm the running version in the app's own folder; log what fails without `no_way_back`."""
+    check_flag("no_way_back", no_way_back)
+    for folder in list_app_folders():
+        try:
+            Installation(folder).confirm(no_way_back=no_way_back)
+        except OSError as problem:
+            if no_way_back:
+                raise
+            reason = problem.strerror or type(problem).__name__
+            logging.getLogger("licclient").warning("The version cannot be confirmed (%s): %s", reason, folder)
+
+
 def _check_fields(downloaded: "Downloaded") -> None:
     """Raise `TypeError` for fields that `download` does not make, such as restored ones."""
     for name, kind, expected in (
@@ -389,15 +554,3 @@ def _has_program(folder: Path) -> bool:
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _run(path: Path, arguments: Sequence[str]) -> int:
-    """Run a program and wait for it: what Windows calls exec keeps neither the console nor the status."""
-    program = path if path.is_file() else path.with_name(f"{path.name}.exe")
-    command = [str(program), *arguments]
-    try:
-        return subprocess.run(command, env=clean_environment(), check=False).returncode
-    except OSError as problem:
-        if problem.filename is None:  # there, the system's call names no file
-            problem.filename = str(program if program.is_file() else path)
-        raise
