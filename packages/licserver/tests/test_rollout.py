@@ -14,6 +14,7 @@ from licserver.domain.offers import (
     bucket,
     current_share,
     find_candidates,
+    is_for_all,
     parse_plan,
 )
 from licserver.domain.records import Artifact, LicenseSnapshot, Product, Release, Rollout
@@ -149,12 +150,16 @@ def test_a_rollout_stands_before_what_reaches_everybody():
     assert find_candidates([]) == ()
 
 
+def offer_of(releases):
+    """Return the offer of releases to a license, before any rollout."""
+    candidates = find_candidates(releases)
+    product = Product(1, "app", "App", candidates=candidates)
+    return Offer(product, candidates[0], LicenseSnapshot(b"", 1, "App"), downloadable=True)
+
+
 def offered(releases, installation, now):
     """Return the version that is offered, and whether it is important; None for no version."""
-    found = find_candidates(releases)
-    product = Product(1, "app", "App", candidates=found)
-    verdict = Offer(product, found[0], LicenseSnapshot(b"", 1, "App"), downloadable=True)
-    verdict = apply_rollout(verdict, installation, now)
+    verdict = apply_rollout(offer_of(releases), installation, now)
     if isinstance(verdict, UpdateRefusal):
         assert verdict is UpdateRefusal.NO_VERSIONS
         return None
@@ -231,6 +236,18 @@ def test_a_further_file_of_a_version_has_its_rollout():
         InvalidInputError, match=r"1\.5 has a file already.* which are the same for all its files"
     ):
         RolloutOptions("7d").begin("1.5", [there], START)
+
+
+@pytest.mark.parametrize(
+    ("newest", "expected"),
+    [(OLD, True), (release("1.5", STEPS), False), (release("1.5", critical_below="1.2"), False)],
+)
+def test_offers_that_go_to_all_are_known(newest, expected):
+    """For these no installation and no instant is needed; for the others the share decides."""
+    verdict = offer_of([newest])
+    assert is_for_all(verdict) is expected
+    if expected:
+        assert apply_rollout(verdict, Installation(LATE, "1"), START) is verdict
 
 
 def test_other_verdicts_stay():

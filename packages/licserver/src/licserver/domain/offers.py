@@ -292,7 +292,7 @@ def apply_rollout(verdict: UpdateVerdict, installation: Installation, now: datet
 
     A security release reaches each installation that is below it (D-331).
     """
-    if not isinstance(verdict, Offer):
+    if not isinstance(verdict, Offer) or is_for_all(verdict):
         return verdict
     reached = _find_reached(verdict, installation, now)
     fix = verdict.fix
@@ -304,6 +304,11 @@ def apply_rollout(verdict: UpdateVerdict, installation: Installation, now: datet
         is_critical=is_below(installation.version, fix.critical_below),
         latest_version=newer if is_below(fix.version, newer) else None,
     )
+
+
+def is_for_all(offer: Offer) -> bool:
+    """Return whether `apply_rollout` leaves an offer as it is, whatever the installation."""
+    return offer.fix is None and offer.release.rollout is None and offer.release.critical_below is None
 
 
 def _find_reached(offer: Offer, installation: Installation, now: datetime) -> Offer | None:

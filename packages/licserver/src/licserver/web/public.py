@@ -31,7 +31,7 @@ from licserver.domain.decisions import (
     VerifyRefusal,
     VerifyVerdict,
 )
-from licserver.domain.offers import Installation, apply_rollout
+from licserver.domain.offers import Installation, apply_rollout, is_for_all
 from licserver.domain.records import Environment, LicenseSnapshot, Machine
 from licserver.errors import StoreUnavailableError
 from licserver.limits import MAX_FIELD_CHARS, MAX_PUBLIC_BODY_BYTES
@@ -235,8 +235,9 @@ class PublicEndpoints:
         if self.rate_limiter.refuses_guess(request, call.license_key, call.domain):
             return send_too_many(MISS_DELAY)
         verdict = await self.evaluate_update_check(call, now)
-        installation = Installation(call.domain, call.current_version, call.is_manual)
-        verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone
+        if isinstance(verdict, Offer) and not is_for_all(verdict):
+            installation = Installation(call.domain, call.current_version, call.is_manual)
+            verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone
         self.statistics.count_update_check(verdict, call.current_version)
         link = self.sign_link(request, verdict, now)
         response = public_api.update_response(verdict, link, call.current_version)
