@@ -96,9 +96,10 @@ def old_checkout() -> Sale:
 
 
 def old_dispute() -> Sale:
-    """The same, disputed; as it was written the dispute is an inquiry, which takes no money."""
+    """The same, disputed; as written it is an inquiry, which takes no money, and before the purchase."""
     bought = event("checkout.session.completed", "evt_1", payment_link="plink_1")
     disputed = event("charge.dispute.created", "evt_2", payment_intent=PAYMENT, status="needs_response")
+    disputed = change(disputed, created=json.loads(bought)["created"] + 3600)
     return Sale(external_id="plink_1", bought=[bought], ended=[disputed], email="stripe@example.com", **OLD)
 
 
