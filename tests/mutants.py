@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
 ENOUGH: Final = 0.95
-SECONDS_FOR_CHANGED: Final = 600
+SECONDS_FOR_CHANGED: Final = 240
 """For all modules together: CI has an hour for everything."""
 
 KILLED: Final = {"killed", "timeout"}
