@@ -100,7 +100,7 @@ async def _back_up(visitor: Visitor, world: World) -> None:
         await visitor.open("/console/backups")
         await visitor.page.get_by_role("button", name="Make a backup").click()
         await visitor.page.get_by_text("The backup is being written").wait_for()
-        world.services.context.background.wait()
+        world.services.context.threads.wait()
         for file in BackupFolder(world.services).list_files()[:1]:
             os.utime(file.path, (world.clock().timestamp(),) * 2)
         world.clock.forward(minutes=20)

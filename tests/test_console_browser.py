@@ -254,7 +254,7 @@ async def test_an_import_and_a_backup(shop: Shop, program: Browser, *, scripts: 
         await page.get_by_role("link", name="Backups").click()
         await page.get_by_role("button", name="Make a backup").click()
         await expect(page.get_by_role("status").first).to_contain_text("is being written")
-        shop.world.services.context.background.wait()
+        shop.world.services.context.threads.wait()
         if not scripts:  # else the page follows by itself
             await page.goto(f"{shop.server.url}/console/backups")
         await expect(page.locator("#backups [role=status]")).to_contain_text("done")

@@ -16,7 +16,7 @@ from harness.world import World
 from licserver.database.repositories.queue import Job, JobState
 from licserver.domain.records import Environment, EnvironmentPolicy, LicenseTerms
 from licserver.jobs.mail import register_mail
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 from licserver.services.mail import QUEUES
 from licserver.services.validation import find_email, read_email
 
@@ -189,7 +189,7 @@ async def test_craftcms_cms_16633_and_theyworkforyou_1603_text_of_strangers(open
 
 def claim(world: World, seconds: float = 0) -> list[str]:
     """Claim what a look of the background claims; return the templates."""
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     register_mail(worker, world.services)
     world.clock.forward(seconds=seconds)
     free = {name: queue.at_once for name, queue in worker._queues.items()}

@@ -16,7 +16,7 @@ from harness.world import Server, World
 from licserver.database.tables import metadata
 from licserver.domain.records import EnvironmentPolicy, LicenseTerms
 from licserver.errors import InvalidInputError
-from licserver.jobs.process import create_background
+from licserver.jobs.process import create_job_worker
 
 Call = Callable[..., httpx.Response]
 MAIL = {"mail_host": "mail.example", "mail_sender": "shop@example.com"}
@@ -219,7 +219,7 @@ def test_wg_easy_wg_easy_2775_and_privacyidea_3741_second_factor(make_world: Cal
 
 def run_periodic(world: World) -> None:
     """Do what a server does now and then."""
-    for _, work in create_background(world.services, world.clock)._periodic:
+    for _, work in create_job_worker(world.services, world.clock)._periodic:
         work()
 
 

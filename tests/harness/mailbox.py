@@ -111,9 +111,9 @@ def smtp(
 async def send_due(world: Any) -> Sequence[Job]:
     """Send what is due, as the background does; return all mails, the latest first."""
     from licserver.jobs.mail import register_mail  # noqa: PLC0415 - the same
-    from licserver.jobs.worker import BackgroundWorker  # noqa: PLC0415 - loads aiohttp
+    from licserver.jobs.worker import JobWorker  # noqa: PLC0415 - loads aiohttp
 
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     register_mail(worker, world.services)
     for queue in QUEUES:
         for job in world.repositories.queue.claim(queue, world.clock(), timedelta(minutes=1), 10):

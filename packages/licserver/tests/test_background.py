@@ -11,8 +11,8 @@ import pytest
 from harness.engines import both_engines
 from licserver.database.repositories.queue import JobState
 from licserver.errors import BuryJobError, ContinueJobError, RetryJobError, StoreUnavailableError
-from licserver.jobs.process import create_background
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.process import create_job_worker
+from licserver.jobs.worker import JobWorker
 from licserver.services.queues import QUEUES
 
 LEASE = timedelta(minutes=1)
@@ -48,7 +48,7 @@ def test_a_key_is_added_once_and_only_with_its_transaction(world, queue):
 def test_each_queue_is_measured(make_world):
     """A queue that nothing measures would fill without a metric, an alert or a line of `licserver check`."""
     world = make_world(mail_host="mail.example", mail_sender="a@vendor.example")
-    worked = create_background(world.services, world.clock).queues
+    worked = create_job_worker(world.services, world.clock).queues
     assert worked == {queue for queues in QUEUES.values() for queue in queues}
 
 
@@ -134,7 +134,7 @@ async def test_two_workers_share_jobs_of_functions_and_coroutines(world, queue):
 
     add(world, 12)
     add(world, 12, "webhooks")
-    workers = [BackgroundWorker(world.repositories, world.clock) for _ in range(2)]
+    workers = [JobWorker(world.repositories, world.clock) for _ in range(2)]
     for worker in workers:
         worker.register("mail", on_thread)
         worker.register("webhooks", in_loop, at_once=4)
@@ -158,7 +158,7 @@ async def test_what_a_handler_raises_decides_what_follows(world, queue, caplog):
         raise errors[job.payload["n"]]
 
     add(world, 4)
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     worker.register("mail", fail)
     async with running(worker):
         await until(lambda: all(job.last_error for job in queue.list_page("mail")))
@@ -179,7 +179,7 @@ async def test_a_job_that_goes_on_later_lets_others_have_their_turn(world, queue
             raise ContinueJobError("a part is done", world.clock())
 
     add(world, 2)
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     worker.register("mail", in_parts, at_once=1, schedule=())
     async with running(worker):
         await until(lambda: len(queue.list_page("mail", JobState.DONE)) == 2)
@@ -195,7 +195,7 @@ async def test_the_last_failure_of_the_schedule_is_the_end(world, queue):
         raise RetryJobError("busy")
 
     add(world)
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     worker.register("mail", fail, schedule=())
     async with running(worker):
         await until(lambda: [job.state for job in queue.list_page("mail")] == [JobState.DEAD])
@@ -204,7 +204,7 @@ async def test_the_last_failure_of_the_schedule_is_the_end(world, queue):
 async def test_a_worker_outlives_an_outage_and_a_job_that_hangs(world, queue, monkeypatch, caplog):
     """While the database is away one line is logged; a coroutine that never ends is cancelled."""
     failing = [StoreUnavailableError("away")] * 2
-    claim = BackgroundWorker._claim
+    claim = JobWorker._claim
 
     def fail_first(self, room, running):
         if failing:
@@ -214,10 +214,10 @@ async def test_a_worker_outlives_an_outage_and_a_job_that_hangs(world, queue, mo
     async def hang(_):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(BackgroundWorker, "_claim", fail_first)
+    monkeypatch.setattr(JobWorker, "_claim", fail_first)
     monkeypatch.setattr("licserver.jobs.worker.POLL_SECONDS", 0.01)
     add(world)
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     worker.register("mail", hang, lease=timedelta(seconds=0.02))
     async with running(worker):
         await until(lambda: queue.find("mail", 1).last_error == "took too long")
@@ -226,7 +226,7 @@ async def test_a_worker_outlives_an_outage_and_a_job_that_hangs(world, queue, mo
 
 async def test_a_loop_that_is_woken_and_cancelled_at_once_ends(world):
     """A job that is finished as the process shuts down does not keep it from ending."""
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     worker.register("mail", lambda _job: None)
     life = worker.running(None)
     await anext(life)

@@ -132,7 +132,7 @@ async def test_a_backup_is_made_in_the_background(world, alice, tmp_path):
     await alice.get("/console/backups")
     await alice.post("/console/backups/make")
     assert "being written" in alice.notice
-    world.services.context.background.wait()
+    world.services.context.threads.wait()
     page = html.unescape(await alice.get("/console/backups"))
     (file,) = (world.settings.data_dir / "backups").glob("*.backup")
     assert f"licserver restore {file} --force" in page
@@ -171,7 +171,7 @@ async def test_one_backup_at_a_time(world, alice, monkeypatch):
     monkeypatch.setattr("licserver.services.backup_folder.write_backup", ask_meanwhile)
     await alice.get("/console/backups")
     await alice.post("/console/backups/make")
-    world.services.context.background.wait()
+    world.services.context.threads.wait()
     assert seen == ["alice"]
     assert "No space left on device" in await alice.get("/console/backups")
     lock = BackupFolder(world.services)._lock()
@@ -185,13 +185,13 @@ def test_a_server_that_stops_interrupts_its_backup(world, monkeypatch):
 
     def write(_services, target, _now):
         target.write(b"a part")
-        world.services.context.background._stopping.set()
+        world.services.context.threads._stopping.set()
         target.write(b"the rest")
 
     monkeypatch.setattr("licserver.services.backup_folder.write_backup", write)
     folder = BackupFolder(world.services)
     folder.start()
-    world.services.context.background.close()
+    world.services.context.threads.close()
     assert "Make another one" in folder.latest_run().problem
     assert not list(folder.path.glob("*licserver-*"))
 
@@ -206,7 +206,7 @@ def test_a_killed_server_leaves_no_running_backup(world, monkeypatch):
     assert "Make another one" in folder.latest_run().problem
     monkeypatch.undo()
     folder.start()
-    world.services.context.background.wait()
+    world.services.context.threads.wait()
     assert (folder.latest_run().problem, left.exists()) == (None, False)
 
 
@@ -218,7 +218,7 @@ def test_secrets_that_are_kept_elsewhere(world, make_world, tmp_path):
         BackupFolder(elsewhere).start()
     named = make_world(secrets=secrets, backup_dir=tmp_path / "named").services
     BackupFolder(named).start()
-    named.context.background.wait()
+    named.context.threads.wait()
     assert [file.path.parent for file in BackupFolder(named).list_files()] == [tmp_path / "named"]
 
 

@@ -6,7 +6,7 @@ from licserver.database.durability import is_repeated, repeated_if_lost
 from licserver.database.repositories.webhooks import EVENTS
 from licserver.domain.records import LicenseTerms
 from licserver.jobs.webhooks import register_webhooks
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 
 FULL, NORMAL = 2, 1
 
@@ -43,7 +43,7 @@ def test_jobs_are_claimed_and_events_fanned_out_without_waiting(world, monkeypat
     monkeypatch.setattr(
         "licserver.database.engine.is_repeated", lambda: seen.append(is_repeated()) or seen[-1]
     )
-    worker = BackgroundWorker(world.services.repositories, world.clock)
+    worker = JobWorker(world.services.repositories, world.clock)
     register_webhooks(worker, world.services)
     world.services.webhooks.add("https://hooks.example/")
     world.services.licenses.issue("app", LicenseTerms())

@@ -16,7 +16,7 @@ from licserver.database.engine import Database
 from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.records import Actor, ActorKind
 from licserver.errors import RetryJobError
-from licserver.jobs.process import create_background
+from licserver.jobs.process import create_job_worker
 from licserver.services.sales import reconciler as module
 from licserver.services.sales.reconciler import SaleReconciler
 
@@ -174,8 +174,8 @@ async def test_an_ordinary_sale_is_done_amid_large_orders(world, monkeypatch):
     for name in large:
         receive(world, "standard", bought(order_id=name, quantity=400), name)
     receive(world, "standard", bought(order_id="ordinary"), "ordinary")
-    background = create_background(world.services, world.clock)
-    running = background.running(web.Application())
+    worker = create_job_worker(world.services, world.clock)
+    running = worker.running(web.Application())
     await anext(running)
     found = {"ordinary": "waiting"}
     for _ in range(1_000):

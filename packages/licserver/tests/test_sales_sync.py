@@ -15,7 +15,7 @@ from harness import shops
 from licserver.errors import InvalidInputError
 from licserver.jobs import shop_apis
 from licserver.jobs.shops import register_sales
-from licserver.jobs.worker import SCHEDULE, BackgroundWorker
+from licserver.jobs.worker import SCHEDULE, JobWorker
 from licserver.shops import ShopKind
 
 PADDLE_KEY = "pdl_sdbx_apikey_01secret"
@@ -143,7 +143,7 @@ async def test_events_of_paddle_are_read_by_their_ids(world, shop):
 
 async def work(world, source="paddle"):
     """Process what waits, as the background does; returns states and reasons."""
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     register_sales(worker, world.services)
     for job in world.repositories.queue.claim("sale", world.clock(), timedelta(minutes=1), 10):
         await worker._run(job)

@@ -19,7 +19,7 @@ from licserver.database import migrate
 from licserver.database.engine import connect
 from licserver.database.postgres import LAST_WAIT
 from licserver.errors import StoreUnavailableError
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 from licserver.runtime import shutdown
 from licserver.serving.connections import Runner
 from licserver.serving.name_lookups import MOST, install_threaded_resolver
@@ -146,7 +146,7 @@ async def test_a_job_that_is_cancelled_cleans_up(world, monkeypatch):
             await asyncio.sleep(0)
             cleaned_up.append(True)
 
-    worker = BackgroundWorker(world.repositories, world.clock)
+    worker = JobWorker(world.repositories, world.clock)
     worker.register("slow", job)
     world.repositories.queue.add("slow", "one", {}, world.clock())
     running = worker.running(web.Application())

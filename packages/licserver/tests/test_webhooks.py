@@ -20,7 +20,7 @@ from licserver.database.tables.events import jobs
 from licserver.domain.decisions import VerifyRefusal
 from licserver.errors import BuryJobError, InvalidInputError, NotFoundError, RetryJobError
 from licserver.jobs.webhooks import SHARE, register_webhooks
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 from licserver.protocol.webhooks import EventType, data_schema, describe_webhooks
 from licserver.web.statistics import StatisticsCounter
 
@@ -156,7 +156,7 @@ async def test_an_event_arrives_signed_and_without_a_key(make_world):
     async with receiver(accept) as url:
         endpoint, secret = world.services.webhooks.add(url, ["license.issued"])
         key = world.key()
-        worker = BackgroundWorker(world.repositories, world.clock)
+        worker = JobWorker(world.repositories, world.clock)
         register_webhooks(worker, world.services)
         async for _ in worker.running(None):
             async with asyncio.timeout(10):
@@ -195,7 +195,7 @@ async def test_silent_endpoints_delay_no_other_one(make_world):
         world.services.webhooks.add(url, ["license.revoked"])
         for key in [world.key() for _ in range(100)]:
             world.services.licenses.revoke(key)
-        worker = BackgroundWorker(world.repositories, world.clock)
+        worker = JobWorker(world.repositories, world.clock)
         register_webhooks(worker, world.services)
         async for _ in worker.running(None):
             async with asyncio.timeout(14):  # a silent one is given 15 seconds

@@ -17,7 +17,7 @@ from licserver.database.repositories.queue import JobState
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.domain.records import LicenseTerms
 from licserver.jobs.webhooks import register_webhooks
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 from licserver.services.installation import open_services
 from licserver.settings import Settings
 
@@ -47,7 +47,7 @@ def receiving(got):
 
 async def deliver_all(services):
     """Deliver what is left, as a process does that starts after the killed ones."""
-    worker = BackgroundWorker(services.repositories, services.now)
+    worker = JobWorker(services.repositories, services.now)
     register_webhooks(worker, services)
     running, queue = worker.running(None), services.repositories.queue
     await anext(running)

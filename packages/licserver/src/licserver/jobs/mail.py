@@ -7,7 +7,7 @@ from licserver import libraries
 from licserver.database.repositories.queue import Job
 from licserver.domain.mail_addresses import parse_sender
 from licserver.errors import BuryJobError, RetryJobError
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 from licserver.security.redaction import mask
 from licserver.services.installation import Services
 from licserver.services.mail import CODES, KEYS, NOTICES, SCAN_SECONDS
@@ -26,7 +26,7 @@ _NO_UTF8: Final = (
 )
 
 
-def register_mail(background: BackgroundWorker, services: Services) -> None:
+def register_mail(worker: JobWorker, services: Services) -> None:
     """Let a process send mail, if the settings name a server for it."""
     if not services.mail.is_on:
         return
@@ -34,9 +34,9 @@ def register_mail(background: BackgroundWorker, services: Services) -> None:
 
     async def send(job: Job) -> bool:
         aiosmtplib = libraries.aiosmtplib
-        message = await background.on_thread(lambda: services.mail.render(job))
+        message = await worker.on_thread(lambda: services.mail.render(job))
         if message is None:
-            return await background.on_thread(lambda: services.mail.skip(job))
+            return await worker.on_thread(lambda: services.mail.skip(job))
         try:
             await aiosmtplib.send(message, **options)
         except aiosmtplib.SMTPAuthenticationError as problem:  # a wrong setting, not a fault of this mail
@@ -53,8 +53,8 @@ def register_mail(background: BackgroundWorker, services: Services) -> None:
         return False
 
     for queue, at_once in _AT_ONCE.items():
-        background.register(queue, send, lease=LEASE, at_once=at_once)
-    background.every(SCAN_SECONDS, services.mail.send_ending)
+        worker.register(queue, send, lease=LEASE, at_once=at_once)
+    worker.every(SCAN_SECONDS, services.mail.send_ending)
 
 
 def _connection_options(settings: Settings) -> dict[str, Any]:

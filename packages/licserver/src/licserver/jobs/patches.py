@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from licserver.database.repositories.queue import Job
 from licserver.errors import LicserverError
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 from licserver.runtime.logging import set_up_logging
 from licserver.services.installation import Services, open_services
 from licserver.services.releases import PATCHES
@@ -29,7 +29,7 @@ class PatchesFailedError(LicserverError):
     """The process that makes patches has failed; it has logged the reason."""
 
 
-def register_patches(background: BackgroundWorker, services: Services) -> None:
+def register_patches(worker: JobWorker, services: Services) -> None:
     """Register the queue of new releases, whose patches are made a release at a time.
 
     Patches need three times a file's memory. They are made in a separate process: if the system runs out of
@@ -50,7 +50,7 @@ def register_patches(background: BackgroundWorker, services: Services) -> None:
         if process.exitcode:
             raise PatchesFailedError(f"the process that makes patches exited with {process.exitcode}")
 
-    background.register(PATCHES, make, lease=LEASE, at_once=1)
+    worker.register(PATCHES, make, lease=LEASE, at_once=1)
 
 
 def end_with_parent() -> None:

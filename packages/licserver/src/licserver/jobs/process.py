@@ -29,7 +29,7 @@ from licserver.jobs.mail import register_mail
 from licserver.jobs.patches import register_patches
 from licserver.jobs.shops import register_sales
 from licserver.jobs.webhooks import register_webhooks
-from licserver.jobs.worker import CANCEL_SECONDS, DRAIN_SECONDS, KEPT, SWEEP_SECONDS, BackgroundWorker
+from licserver.jobs.worker import CANCEL_SECONDS, DRAIN_SECONDS, KEPT, SWEEP_SECONDS, JobWorker
 from licserver.runtime.logging import set_up_logging
 from licserver.runtime.periodic import CLOCK_SECONDS
 from licserver.runtime.shutdown import ProcessEnd
@@ -50,20 +50,20 @@ _SETTINGS: Final = "_LICSERVER_BACKGROUND"  # not standard input, which restarts
 _log = logging.getLogger("licserver.background")
 
 
-def create_background(services: Services, clock: Clock) -> BackgroundWorker:
+def create_job_worker(services: Services, clock: Clock) -> JobWorker:
     """Create the worker that does all jobs of a server."""
-    background = BackgroundWorker(services.repositories, clock)
-    background.every(CLOCK_SECONDS, ClockWatch(services).read)  # first: the other work depends on the clock
-    background.every(SWEEP_SECONDS, lambda: services.repositories.clock.mend(clock()))
-    register_webhooks(background, services)
-    register_mail(background, services)
-    register_patches(background, services)
-    register_sales(background, services)
-    background.every(
+    worker = JobWorker(services.repositories, clock)
+    worker.every(CLOCK_SECONDS, ClockWatch(services).read)  # first: the other work depends on the clock
+    worker.every(SWEEP_SECONDS, lambda: services.repositories.clock.mend(clock()))
+    register_webhooks(worker, services)
+    register_mail(worker, services)
+    register_patches(worker, services)
+    register_sales(worker, services)
+    worker.every(
         SWEEP_SECONDS, lambda: services.repositories.queue.sweep(services.context.settled_now() - KEPT)
     )
-    background.every(SWEEP_SECONDS, services.retention.sweep_daily)
-    return background
+    worker.every(SWEEP_SECONDS, services.retention.sweep_daily)
+    return worker
 
 
 class ClockWatch:
@@ -208,17 +208,17 @@ async def _work(services: Services, end: ProcessEnd) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # which supervisors send to every process of a service
         if hasattr(signal, name):  # Windows has no SIGHUP
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    background = create_background(services, services.now)
+    worker = create_job_worker(services, services.now)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def follow() -> None:
         while os.read(sys.stdin.fileno(), 4096):
-            loop.call_soon_threadsafe(background.wake)
+            loop.call_soon_threadsafe(worker.wake)
         loop.call_soon_threadsafe(ended.set)
 
     threading.Thread(target=follow, name="server", daemon=True).start()
     beating = asyncio.create_task(_beat())
-    async with contextlib.asynccontextmanager(background.running)(web.Application()):
+    async with contextlib.asynccontextmanager(worker.running)(web.Application()):
         await ended.wait()
         end.begin()
     beating.cancel()

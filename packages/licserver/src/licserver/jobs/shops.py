@@ -8,7 +8,7 @@ from licserver.database.repositories.queue import Job
 from licserver.database.repositories.sales import QUEUE
 from licserver.errors import ContinueJobError, InvalidInputError
 from licserver.jobs import shop_apis
-from licserver.jobs.worker import BackgroundWorker
+from licserver.jobs.worker import JobWorker
 from licserver.services.installation import Services
 from licserver.services.sales.problems import SCAN_SECONDS
 from licserver.shops.facts import Fact
@@ -20,7 +20,7 @@ MAX_ROUNDS: Final = 3
 """How often a shop is asked for one delivery: what it answers may name something else."""
 
 
-def register_sales(background: BackgroundWorker, services: Services) -> None:
+def register_sales(worker: JobWorker, services: Services) -> None:
     """Let the background process deliveries."""
     sales, problems = services.sales, services.sale_problems
 
@@ -28,7 +28,7 @@ def register_sales(background: BackgroundWorker, services: Services) -> None:
         event, fetched = int(job.payload["event"]), list[Fact]()
         failure: InvalidInputError | None = None
         for _ in range(MAX_ROUNDS):
-            query = await background.on_thread(partial(sales.find_fetches, event, [*fetched]))
+            query = await worker.on_thread(partial(sales.find_fetches, event, [*fetched]))
             if query is None:
                 break
             try:
@@ -42,12 +42,12 @@ def register_sales(background: BackgroundWorker, services: Services) -> None:
                 break
             fetched += facts
         work, started_at = sales.start(event, fetched, job, stays=failure is not None), time.monotonic()
-        while not await background.on_thread(work.go_on):
+        while not await worker.on_thread(work.go_on):
             if time.monotonic() - started_at > SLICE_SECONDS:
                 raise ContinueJobError("a part of the licenses is issued or changed", services.now())
         if failure is not None:  # what is known is done; the shop is asked again by the schedule
             raise failure
         return True
 
-    background.register(QUEUE, process)
-    background.every(SCAN_SECONDS, problems.send_mail)
+    worker.register(QUEUE, process)
+    worker.every(SCAN_SECONDS, problems.send_mail)

@@ -6,7 +6,7 @@ from licserver.database.durability import repeated_if_lost
 from licserver.database.repositories.queue import Job
 from licserver.database.repositories.webhooks import DELIVERIES, EVENTS
 from licserver.jobs.outbound import post
-from licserver.jobs.worker import KEPT, SWEEP_SECONDS, BackgroundWorker
+from licserver.jobs.worker import KEPT, SWEEP_SECONDS, JobWorker
 from licserver.services.installation import Services
 from licserver.services.webhooks import SCAN_SECONDS
 
@@ -18,12 +18,12 @@ def _sweep(services: Services) -> None:
     services.repositories.webhooks.sweep(services.context.settled_now() - KEPT)
 
 
-def register_webhooks(background: BackgroundWorker, services: Services) -> None:
+def register_webhooks(worker: JobWorker, services: Services) -> None:
     """Register the queues of events and deliveries, and the periodic scan for ended licenses."""
     webhooks, networks = services.webhooks, services.settings.webhook_networks
 
     async def deliver(job: Job) -> bool:
-        attempt = await background.on_thread(lambda: webhooks.prepare(job))
+        attempt = await worker.on_thread(lambda: webhooks.prepare(job))
         if attempt is None:
             return False
         outcome = await post(attempt.url, attempt.body, attempt.headers, networks)
@@ -32,14 +32,14 @@ def register_webhooks(background: BackgroundWorker, services: Services) -> None:
             with repeated_if_lost():
                 return webhooks.record(job, *outcome)
 
-        return await background.on_thread(record)
+        return await worker.on_thread(record)
 
     def fan_out(job: Job) -> bool:
         with repeated_if_lost():
             return webhooks.fan_out(job)
 
-    background.register(EVENTS, fan_out)
-    background.register(DELIVERIES, deliver, at_once=AT_ONCE, share=SHARE)
-    background.every(SCAN_SECONDS, webhooks.scan)
-    background.every(SWEEP_SECONDS, services.repositories.webhooks.name_owners)
-    background.every(SWEEP_SECONDS, lambda: _sweep(services))
+    worker.register(EVENTS, fan_out)
+    worker.register(DELIVERIES, deliver, at_once=AT_ONCE, share=SHARE)
+    worker.every(SCAN_SECONDS, webhooks.scan)
+    worker.every(SWEEP_SECONDS, services.repositories.webhooks.name_owners)
+    worker.every(SWEEP_SECONDS, lambda: _sweep(services))

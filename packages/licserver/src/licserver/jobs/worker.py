@@ -56,7 +56,7 @@ class _Queue:
     schedule: Sequence[timedelta]
 
 
-class BackgroundWorker(PeriodicWork):
+class JobWorker(PeriodicWork):
     """A worker for the jobs of registered queues and for periodic work, in an event loop of its process.
 
     1. `register` adds a queue with its handler, lease, and limits; `every` adds periodic work.
@@ -66,9 +66,9 @@ class BackgroundWorker(PeriodicWork):
 
     Example::
 
-        background = BackgroundWorker(services.repositories, clock)
-        background.register("reports", send_report, at_once=2)
-        app.cleanup_ctx.append(background.running)
+        worker = JobWorker(services.repositories, clock)
+        worker.register("reports", send_report, at_once=2)
+        app.cleanup_ctx.append(worker.running)
 
     A handler raises a `RetryJobError` to repeat a job at an instant, a `ContinueJobError` to let others have
     their turn, and a `BuryJobError` to give it up; any other exception repeats it by the schedule. The worker

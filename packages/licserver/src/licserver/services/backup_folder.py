@@ -141,7 +141,7 @@ class BackupFolder:
             self._services.audit.record("backup.write", ("installation", "-"))
             run = BackupRun(name, self._services.actor.name, now, is_running=True)
             self._save_state(run)
-            self._services.context.background.start(lambda: self._run(run, lock))
+            self._services.context.threads.start(lambda: self._run(run, lock))
         except BaseException:
             lock.release()
             raise
@@ -152,7 +152,7 @@ class BackupFolder:
             # No other process has the lock: unfinished files are from a process that was killed.
             remove_leftovers(self.path, ".licserver-", float("inf"), 0)
             with new_file(self.path / run.file, replace=False) as file:
-                target = _Target(file, self.path, self._services.context.background.is_stopping)
+                target = _Target(file, self.path, self._services.context.threads.is_stopping)
                 write_backup(self._services, cast("IO[bytes]", target), run.started_at)
         except (LicserverError, OSError) as error:
             problem = error.strerror or "I/O error" if isinstance(error, OSError) else str(error)

@@ -16,7 +16,7 @@ from licserver.domain.records import Actor, ActorKind
 from licserver.protocol.webhooks import EventType
 from licserver.security.key_vault import KeyVault
 from licserver.security.redaction import mask
-from licserver.services.background import Background
+from licserver.services.vendor_threads import VendorThreads
 from licserver.settings import Settings
 
 CUSTOMER: Final = Actor(ActorKind.SYSTEM, "customer")
@@ -55,7 +55,7 @@ class Context:
     clock: Clock
     actor: Actor
     repositories: Repositories
-    background: Background = field(default_factory=Background)
+    threads: VendorThreads = field(default_factory=VendorThreads)
     replica: Replica | None = None
 
     def now(self) -> datetime:

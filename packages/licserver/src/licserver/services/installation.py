@@ -157,7 +157,7 @@ class Services:
 
     def close(self) -> None:
         """Stop the background threads, and close the database and the replica."""
-        self.context.background.close()
+        self.context.threads.close()
         self.database.close()
         if self.context.replica is not None:
             self.context.replica.close()

@@ -19,7 +19,7 @@ from aiohttp import web
 from licserver.clock import Clock, system_clock
 from licserver.database.deadlines import waiting_until
 from licserver.errors import LicserverError
-from licserver.jobs.process import BackgroundProcess, create_background
+from licserver.jobs.process import BackgroundProcess, create_job_worker
 from licserver.runtime.logging import REQUEST_IDS
 from licserver.runtime.metrics import Meters
 from licserver.runtime.shutdown import END_SECONDS, ProcessEnd, exit_at_next_signal
@@ -138,9 +138,9 @@ async def _pause_listening(socks: Sequence[socket.socket]) -> None:
 
 def create_app_with_jobs(services: Services, clock: Clock = system_clock) -> web.Application:
     """Create the application; this event loop and a thread do the jobs as well."""
-    background = create_background(services, clock)
-    app = create_app(services, clock, wake=background.wake)
-    app.cleanup_ctx.append(background.running)
+    worker = create_job_worker(services, clock)
+    app = create_app(services, clock, wake=worker.wake)
+    app.cleanup_ctx.append(worker.running)
     return app
 
 

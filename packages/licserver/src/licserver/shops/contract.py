@@ -1,4 +1,4 @@
-"""The licenses that follow from the facts of a contract.
+"""Values of a contract: the rules and licenses that go in, the licenses that should exist, what is asked.
 
 A contract is what belongs together for a customer: an order with its lines, refunds and disputes, or a
 subscription with its orders, items and periods. `desired` is a function of the newest facts alone.

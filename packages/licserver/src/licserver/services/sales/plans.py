@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from licserver.database.repositories import Repositories
 from licserver.database.repositories.sales import FactRow, Problem, Source, SourceMapping
-from licserver.services.sales.contracts import Contract
+from licserver.services.sales.contract_loader import Contract
 from licserver.shops.contract import DesiredLicense
 
 

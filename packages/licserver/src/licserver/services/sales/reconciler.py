@@ -23,7 +23,7 @@ from licserver.services.licenses import LicenseService, add_licenses, reinstate_
 from licserver.services.mail import MailService
 from licserver.services.manual_changes import is_changed_by_hand
 from licserver.services.products import find_product
-from licserver.services.sales.contracts import Contract, LargeContractError, load_contract
+from licserver.services.sales.contract_loader import Contract, LargeContractError, load_contract
 from licserver.services.sales.plans import LargePlan, read_basis
 from licserver.services.sales.problems import ProblemService
 from licserver.services.sales.rows import (

@@ -1,4 +1,4 @@
-"""Background threads, which outlive the request that starts them."""
+"""Threads for long work that the vendor starts, such as a backup: they outlive its request."""
 
 import threading
 from collections.abc import Callable
@@ -8,8 +8,8 @@ _PATIENCE: Final = 10.0
 """Seconds until `wait` gives up: a thread that hangs in I/O must not keep the process alive."""
 
 
-class Background:
-    """Threads that end before the database is closed."""
+class VendorThreads:
+    """The threads of a process; they end before the database is closed."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()

@@ -1,4 +1,4 @@
-"""A contract, loaded: its facts, its licenses, and what follows from them."""
+"""Loads a contract: its facts, its licenses, and what follows from them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
