@@ -84,6 +84,7 @@ class SeatService(Service):
 
 
 def _end(tx: Context, license_: IssuedLicense, seat_id: bytes, refused_for: timedelta) -> bool:
+    """End a seat that is held, and refuse its app's renewals for a time; return whether it was held."""
     now = tx.now()
     seat = tx.repositories.seats.find(license_.id, seat_id)
     if seat is None or not seat.is_held(now):
