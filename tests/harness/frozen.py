@@ -1,6 +1,8 @@
 """What a frozen app needs: PyInstaller, and a vendor behind TLS."""
 
 import json
+import re
+import shutil
 import socket
 import ssl
 import subprocess
@@ -26,6 +28,18 @@ def freeze(folder: Path, *arguments: str) -> Path:
     home = environment(folder / "home", PYINSTALLER_CONFIG_DIR=str(folder / "cache"))
     subprocess.run(command, cwd=folder, env=home, check=True, timeout=600)
     return folder / "dist"
+
+
+def lay_out_starts(folder: Path) -> None:
+    """Put what `starts.spec` freezes into a folder: an app, the page's launcher, and an older one."""
+    root = Path(__file__).parents[2]
+    for name in ("starts.py", "starts.spec", "old_launcher.py"):
+        shutil.copy(root / "tests" / "frozen" / name, folder)
+    page = (root / "docs" / "app" / "updates.md").read_text("utf-8")
+    shown = re.search(r"<!-- launcher -->\n```python\n(.*?)```", page, re.DOTALL)
+    assert shown is not None
+    (folder / "launcher.py").write_text(shown[1], "utf-8")
+    (folder / "version.txt").write_text("1.0.0 works", "utf-8")
 
 
 @dataclass

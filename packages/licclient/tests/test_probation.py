@@ -62,7 +62,8 @@ def test_a_file_that_is_cut_anywhere_counts_nothing(count):
         f"2\n{BAD}\n2\n".encode(),  # of a later protocol
         f"1\n{BAD}\n2\n2\n".encode(),
         f"1\n{BAD}\n-1\n".encode(),
-        f"1\n{BAD}\n1000\n".encode(),
+        f"1\n{BAD}\n3\n".encode(),  # no launcher counts so far
+        f"1\n{BAD}\n02\n".encode(),
         f"1\n{BAD}\n\n".encode(),
         f"1\n{BAD} x\n2\n".encode(),
         f"1\n{BAD}\n\u0662\n".encode(),  # a digit of another script
@@ -78,7 +79,7 @@ def test_a_file_that_nobody_here_wrote(raw):
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read(raw):
     """Reading never raises."""
-    assert read_starts(raw, BAD) in (None, *range(1000))
+    assert read_starts(raw, BAD) in {None, 0, 1, 2}
 
 
 # --- decisions -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
@@ -104,10 +105,10 @@ class World:
         current, back, *_ = [*(name.rpartition("-")[0] for name in lines("current.txt")), None]
         pair = frozenset(filter(None, (current, back)))
         confirmed = {name for name in pair if (self.folder_of(name) / ".licclient-confirmed").exists()}
-        text = "\n".join(lines("probation.txt"))
-        match = re.fullmatch(r"1\n(.+)-[0-9a-f]{16}\n(\d)", text)
+        file = self.root / "probation.txt"
+        match = re.fullmatch(r"1\n(.+)-[0-9a-f]{16}\n(\d)\n", file.read_text() if file.exists() else "")
         counted = (match[1], int(match[2])) if match else None
-        is_torn = (self.root / "probation.txt").exists() and match is None
+        is_torn = file.exists() and match is None
         return State(
             current, back, frozenset(confirmed), frozenset(lines("rolled-back.txt")), counted, is_torn
         )
@@ -147,9 +148,10 @@ class World:
                 raise DeathError
             return status, False
 
+        launch = import_module("licclient.install._launch")
         with (
-            mock.patch("licclient.install._launch.run_watched", run_watched),
-            mock.patch("licclient.install._launch.run", lambda path, _: ran(path)),
+            mock.patch.object(launch, "run_watched", run_watched),
+            mock.patch.object(launch, "run", lambda path, _: ran(path)),
             mock.patch("os.execve", lambda path, *_: ran(Path(path))),
         ):
             self.installation.start("photo-lab")

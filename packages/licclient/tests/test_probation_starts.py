@@ -1,6 +1,7 @@
 """A release that does not start makes way for the one before it (D-360): real launchers and programs."""
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -240,6 +241,19 @@ def test_a_program_that_is_gone(root, installation, release):
     assert start(root) == (0, "works 1.0\n")
 
 
+def test_a_good_version_that_is_gone(root, installation, release):
+    """A virus scanner has taken its program or its folder: what is current is started as ever."""
+    previous = installation.current.folder
+    installation.apply(release("1.1", "exit 3"))
+    assert [start(root)[0] for _ in range(2)] == [3, 3]
+    (previous / "photo-lab").unlink()
+    assert start(root) == (3, "begins 1.1\n")
+    shutil.rmtree(previous)
+    assert start(root) == (3, "begins 1.1\n")
+    assert installation.current.version == "1.1"
+    assert not (root / "rolled-back.txt").exists()
+
+
 # --- launchers of other ages ---------------------------------------------------------------------------
 
 
@@ -346,9 +360,9 @@ def test_an_update_at_the_same_moment_wins(root, installation, release, monkeypa
     assert [start(root)[0] for _ in range(2)] == [3, 3]
     real, replaced = Installation._go_back, []
 
-    def late(self, name):
+    def late(self, *arguments: str):
         installation.apply(release("1.2"))
-        return real(self, name)
+        return real(self, *arguments)
 
     monkeypatch.setattr(Installation, "_go_back", late)
     monkeypatch.setattr("os.execve", lambda path, *_: replaced.append(path))

@@ -293,11 +293,11 @@ class Installation:
             raise FileNotFoundError(errno.ENOENT, "No version of the app is installed", str(self._folder))
         path, name = disk_name(program), installed.folder.name
         with ExitStack() as stack:
-            step, starts = self._begin_start(name, stack)
+            step, starts = self._begin_start(name, path, stack)
             if step is Step.COUNT:
                 return self._run_counted(installed.folder / path, arguments, name, starts)
             if step is Step.GO_BACK:
-                installed = self._go_back(name) or installed
+                installed = self._go_back(name, path) or installed
         if os.name == "nt":
             return _launch.run(installed.folder / path, arguments)
         program = str(installed.folder / path)
@@ -305,29 +305,35 @@ class Installation:
 
     # --- probation (D-360) --------------------------------------------------------------------
 
-    def _begin_start(self, name: str, stack: ExitStack) -> tuple[Step, int]:
+    def _begin_start(self, name: str, program: str, stack: ExitStack) -> tuple[Step, int]:
         """Decide about a start and count it; the lock of a counted one is held by `stack`.
 
         What cannot be read or written is neither counted nor a reason to go back, and never prevents a start.
         """
         try:
-            if self._next_step(name)[0] is Step.START:
+            if self._next_step(name, program)[0] is Step.START:
                 return Step.START, 0
             # Another launcher that waits for this version has counted: this is a second instance.
             stack.enter_context(create_lock(self._versions / name / STARTING, 0))
-            step, starts = self._next_step(name)  # what it wrote meanwhile
+            step, starts = self._next_step(name, program)  # what it wrote meanwhile
             if step is Step.COUNT:
                 self._write(STARTS, write_starts(name, starts + 1))
         except (OSError, NotImplementedError):  # the latter: a file system without locks
             return Step.START, 0
         return step, starts
 
-    def _next_step(self, name: str) -> tuple[Step, int]:
+    def _next_step(self, name: str, program: str) -> tuple[Step, int]:
         pointer = self._pointer()
         if pointer is None or pointer.current != name:  # an update came meanwhile
             return Step.START, 0
+        if pointer.previous is not None and not self._has_program(pointer.previous, program):
+            return Step.START, 0  # a virus scanner has taken it: there is nothing to go back to
         starts = read_starts(read_with_retries(self._folder / STARTS), name)
         return next_step(pointer, starts, *self._records(pointer)), starts or 0
+
+    def _has_program(self, name: str, program: str) -> bool:
+        path = self._versions / name / program
+        return any(look_at(path, follow_links=True) for path in (path, path.with_name(f"{path.name}.exe")))
 
     def _run_counted(self, path: Path, arguments: Sequence[str], name: str, before: int) -> int:
         status, was_asked = _launch.run_watched(path, arguments)
@@ -336,7 +342,7 @@ class Installation:
                 self._write(STARTS, write_starts(name, before))
         return _launch.exit_status(status)
 
-    def _go_back(self, name: str) -> Installed | None:
+    def _go_back(self, name: str, program: str) -> Installed | None:
         """Make the last confirmed version current, and return it; also where that cannot be written.
 
         Then the next start tries again.
@@ -344,7 +350,7 @@ class Installation:
         previous = self.previous
         try:
             with self._alone(START_SECONDS):
-                step, _ = self._next_step(name)
+                step, _ = self._next_step(name, program)
                 pointer = self._pointer()
                 if step is not Step.GO_BACK or pointer is None or pointer.previous is None:
                     return self.current  # an update came meanwhile

@@ -24,7 +24,7 @@ STARTING: Final = ".licclient-starting"
 MAX_STARTS: Final = 2
 """So many starts without a confirmation, and the version before runs again."""
 
-_FORMAT: Final = re.compile(rb"1\r?\n([!-~]+)\r?\n([0-9]{1,3})\r?\n")
+_FORMAT: Final = re.compile(rb"1\r?\n([!-~]+)\r?\n([0-9])\r?\n")
 
 _SIGNALS: Final = (1, 2, 15)  # SIGHUP, SIGINT, SIGTERM: terminal closed, Ctrl+C, logoff or shutdown
 _ENDED: Final = frozenset(
@@ -49,14 +49,14 @@ class Step(Enum):
 def read_starts(raw: bytes | None, folder: str) -> int | None:
     """Return how often a version was started without a confirmation; None for a damaged file.
 
-    No file, and a file about another version, are 0.
+    No file, and a file about another version, are 0. A number that no launcher writes is damage.
     """
     if raw is None:
         return 0
     match = _FORMAT.fullmatch(raw)
-    if match is None:
+    if match is None or (count := int(match[2])) > MAX_STARTS:
         return None
-    return int(match[2]) if match[1].decode("ascii") == folder else 0
+    return count if match[1].decode("ascii") == folder else 0
 
 
 def write_starts(folder: str, count: int) -> bytes:
