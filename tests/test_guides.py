@@ -84,6 +84,7 @@ def test_the_code_of_a_guide_runs(
         "offer": Mock(),
         "save_and_warn": Mock(),
         "work": Mock(),
+        "migrate": Mock(),
         "show": Mock(),
         "path": b"no license file",
         "stop": Mock(is_set=lambda: False),
