@@ -117,6 +117,7 @@ PACKAGES: Final = {
         "_updates/rollbacks": ("protocol", "rollouts"),
         "_uses/protocol": ("consumption", "protocol"),
         "_verification/ending": ("ending",),
+        "install/_probation": ("probation",),
     },
 }
 """package → module → the tests that must notice when it is changed."""

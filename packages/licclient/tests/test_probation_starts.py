@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from stage.archives import APP, downloaded, names, pack
@@ -45,6 +46,52 @@ BAD = {
 }
 
 
+class Computer:
+    """A computer with the app, which starts it by a launcher."""
+
+    def __init__(self, root: Path, launcher: list[str]) -> None:
+        self.root, self.launcher = root, launcher
+
+    def start(self, *arguments: str, launcher: list[str] | None = None) -> tuple[int, str]:
+        """Start the launcher, and wait; return its exit status and output."""
+        command = [*(launcher or self.launcher), str(self.root), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    def begin(self, *arguments: str) -> tuple["subprocess.Popen[str]", int]:
+        """Start the launcher, and wait until its program has begun; return both."""
+        command = [*self.launcher, str(self.root), *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        with process.stdout:
+            line = process.stdout.readline()
+        assert line.startswith("begins")
+        return process, int(line.split()[-1])
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """Compile the launcher that was written after docs/app/launcher.md."""
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("there is no C compiler here")
+    program = tmp_path_factory.mktemp("launcher") / "launcher"
+    source = Path(__file__).parent / "stage" / "launcher.c"
+    subprocess.run([compiler, "-O1", "-Wall", "-o", program, source], check=True)
+    return str(program)
+
+
+@pytest.fixture
+def computer(root, request):
+    """A computer with our launcher, or with the one in another language."""
+    if getattr(request, "param", None) == "C":
+        return Computer(root, [request.getfixturevalue("compiled")])
+    return Computer(root, [sys.executable, "-c", LAUNCHER])
+
+
+both_launchers = pytest.mark.parametrize("computer", ["Python", "C"], indirect=True)
+
+
 @pytest.fixture
 def release(tmp_path):
     """Make the zip of a version of the app: a shell script, or one that confirms."""
@@ -59,31 +106,12 @@ def release(tmp_path):
 
 
 @pytest.fixture
-def installation(root, release):
+def installation(root, release, computer):
     """An installation with version 1.0, which has started and confirmed that it works."""
     installation = Installation(root)
     installation.apply(release("1.0"))
-    assert start(root) == (0, "works 1.0\n")
+    assert computer.start() == (0, "works 1.0\n")
     return installation
-
-
-def start(root, *arguments: str, launcher=LAUNCHER):
-    """Start the launcher, and wait; return its exit status and output."""
-    command = [sys.executable, "-c", launcher, root, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return done.returncode, done.stdout
-
-
-def begin(root, *arguments: str):
-    """Start the launcher, and wait until its program has begun."""
-    command = [sys.executable, "-c", LAUNCHER, root, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    with process.stdout:
-        line = process.stdout.readline()
-    assert line.startswith("begins")
-    return process, int(line.split()[-1])
 
 
 def hanging(release, version="1.1", script="BEGIN; exec sleep 60"):
@@ -91,56 +119,64 @@ def hanging(release, version="1.1", script="BEGIN; exec sleep 60"):
     return release(version, script.replace("BEGIN", f"echo begins {version} $$"))
 
 
+@pytest.mark.sampled(3)
+@both_launchers
 @pytest.mark.parametrize("script", BAD.values(), ids=BAD)
-def test_a_release_that_does_not_start(root, installation, release, script):
+def test_a_release_that_does_not_start(root, installation, release, script, computer):
     """Started twice without a confirmation, it is left and remembered; the one before runs from then on."""
     installation.apply(release("1.1", script))
     for _ in range(2):
-        status, output = start(root)
+        status, output = computer.start()
         assert (status != 0, output) == (True, "begins 1.1\n")
         assert installation.current.version == "1.1"
-    assert start(root, "a b", "c") == (0, "works 1.0 a b c\n")
+    assert computer.start("a b", "c") == (0, "works 1.0 a b c\n")
     assert (root / "rolled-back.txt").read_text() == "1.1\n"
     assert (installation.current.version, installation.previous) == ("1.0", None)
-    assert start(root) == (0, "works 1.0\n")
+    assert computer.start() == (0, "works 1.0\n")
 
 
-def test_the_status_is_the_programs(root, installation, release):
+@pytest.mark.sampled(1)
+@both_launchers
+def test_the_status_is_the_programs(root, installation, release, computer):
     """A signal is reported as a shell does; the launcher does not die of it itself."""
     installation.apply(release("1.1", "exit 7"))
-    assert start(root)[0] == 7
+    assert computer.start()[0] == 7
     installation.apply(release("1.2", "kill -KILL $$"))
-    assert start(root)[0] == 128 + signal.SIGKILL
+    assert computer.start()[0] == 128 + signal.SIGKILL
 
 
-def test_a_release_that_hangs_and_is_killed(root, installation, release):
+@both_launchers
+def test_a_release_that_hangs_and_is_killed(root, installation, release, computer):
     """Only the kill counts: as long as it hangs, another start is a second instance."""
     installation.apply(hanging(release))
     for _ in range(2):
-        launcher, program = begin(root)
+        launcher, program = computer.begin()
         os.kill(program, signal.SIGKILL)
         assert launcher.wait(20) == 128 + signal.SIGKILL
-    assert start(root) == (0, "works 1.0\n")
+    assert computer.start() == (0, "works 1.0\n")
 
 
-def test_a_launcher_that_is_killed_has_counted(root, installation, release):
+@both_launchers
+def test_a_launcher_that_is_killed_has_counted(root, installation, release, computer):
     """Together with its program, as by a power cut: there is nobody to take the count back."""
     installation.apply(hanging(release))
     for _ in range(2):
-        launcher, program = begin(root)
+        launcher, program = computer.begin()
         launcher.kill()
         launcher.wait(20)
         os.kill(program, signal.SIGKILL)
-    assert start(root) == (0, "works 1.0\n")
+    assert computer.start() == (0, "works 1.0\n")
 
 
+@pytest.mark.sampled(3)
+@both_launchers
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("target", ["launcher", "program"])
-def test_what_is_ended_from_outside_does_not_count(root, installation, release, number, target):
+def test_what_is_ended_from_outside_does_not_count(root, installation, release, number, target, computer):
     """A logoff or a shutdown is no crash, whether the launcher gets the signal or the program."""
     installation.apply(hanging(release))
     for _ in range(3):
-        launcher, program = begin(root)
+        launcher, program = computer.begin()
         os.kill(launcher.pid if target == "launcher" else program, number)
         assert launcher.wait(20) == 128 + number
         with suppress(ProcessLookupError):
@@ -149,107 +185,120 @@ def test_what_is_ended_from_outside_does_not_count(root, installation, release, 
     assert installation.current.version == "1.1"
 
 
-def test_a_program_that_handles_sigterm_may_end_as_it_likes(root, installation, release):
+@pytest.mark.sampled(1)
+@both_launchers
+def test_a_program_that_handles_sigterm_may_end_as_it_likes(root, installation, release, computer):
     """Its status does not count then."""
     script = "trap 'exit 5' TERM; BEGIN; while :; do sleep 0.05; done"
     installation.apply(hanging(release, script=script))
     for _ in range(3):
-        launcher, _ = begin(root)
+        launcher, _ = computer.begin()
         launcher.terminate()
         assert launcher.wait(20) == 5
     assert installation.current.version == "1.1"
 
 
-def test_what_ends_in_order_does_not_count(root, installation, release):
+@pytest.mark.sampled(1)
+@both_launchers
+def test_what_ends_in_order_does_not_count(root, installation, release, computer):
     """Exit 0 before a confirmation: closed at once, or a second instance that handed over."""
     installation.apply(release("1.1", "exit 0"))
     for _ in range(4):
-        assert start(root) == (0, "begins 1.1\n")
+        assert computer.start() == (0, "begins 1.1\n")
 
 
-def test_an_impatient_user_does_not_roll_back(root, installation, release):
+@both_launchers
+def test_an_impatient_user_does_not_roll_back(root, installation, release, computer):
     """Starts while the first one still loads are second instances, however they end."""
     content = "#!/bin/sh\necho begins 1.1 $$\n[ $1 ] && exit $1\nexec sleep 60\n"
     installation.apply(downloaded(root.parent, pack(APP | {"photo-lab": content.encode()}), "1.1"))
-    launcher, program = begin(root)
+    launcher, program = computer.begin()
     for status in ("1", "0", "3", "1"):
-        assert start(root, status)[0] == int(status)
+        assert computer.start(status)[0] == int(status)
     assert (root / "probation.txt").read_text().splitlines()[2] == "1"
     os.kill(program, signal.SIGTERM)
     launcher.wait(20)
     assert (root / "probation.txt").read_text().splitlines()[2] == "0"
 
 
-def test_two_bad_releases_in_a_row(root, installation, release):
+@both_launchers
+def test_two_bad_releases_in_a_row(root, installation, release, computer):
     """The second one is installed while the first is on probation; the last good one runs."""
     installation.apply(release("1.1", "exit 3"))
-    start(root)
+    computer.start()
     installation.apply(release("1.2", "exit 4"))
     assert names(root) == {installation.current.folder.name, installation.previous.folder.name}
     assert (installation.current.version, installation.previous.version) == ("1.2", "1.0")
-    assert [start(root)[0] for _ in range(2)] == [4, 4]
-    assert start(root) == (0, "works 1.0\n")
+    assert [computer.start()[0] for _ in range(2)] == [4, 4]
+    assert computer.start() == (0, "works 1.0\n")
     installation.apply(release("1.3", "exit 5"))
-    assert [start(root)[0] for _ in range(3)] == [5, 5, 0]
+    assert [computer.start()[0] for _ in range(3)] == [5, 5, 0]
     assert (root / "rolled-back.txt").read_text().split() == ["1.2", "1.3"]
 
 
-def test_a_release_that_repairs_it(root, installation, release):
+@pytest.mark.sampled(1)
+@both_launchers
+def test_a_release_that_repairs_it(root, installation, release, computer):
     """A newer one needs nobody: it is installed, confirms, and is the one to go back to."""
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
     installation.apply(release("1.2"))
-    assert start(root) == (0, "works 1.2\n")
+    assert computer.start() == (0, "works 1.2\n")
     installation.apply(release("1.3", "exit 3"))
-    assert [start(root)[0] for _ in range(2)] == [3, 3]
-    assert start(root) == (0, "works 1.2\n")
+    assert [computer.start()[0] for _ in range(2)] == [3, 3]
+    assert computer.start() == (0, "works 1.2\n")
 
 
-def test_a_confirmed_version_may_crash(root, installation, release):
+@pytest.mark.slow
+def test_a_confirmed_version_may_crash(root, installation, release, computer):
     """It has worked once: later crashes are no reason to go back."""
     content = CONFIRMING + "sys.exit(9)\n"
     installation.apply(downloaded(root.parent, pack(APP | {"photo-lab": content.encode()}), "1.1"))
-    assert [start(root)[0] for _ in range(5)] == [9] * 5
+    assert [computer.start()[0] for _ in range(5)] == [9] * 5
 
 
-def test_an_app_that_never_confirms(root, release):
+@both_launchers
+def test_an_app_that_never_confirms(root, release, computer):
     """It is started as ever: its process takes the launcher's place, and nothing is written."""
     installation = Installation(root)
     installation.apply(release("1.0", "exit 3"))
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(5)] == [3] * 5
+    assert [computer.start()[0] for _ in range(5)] == [3] * 5
     assert {path.name for path in root.iterdir()} <= {"current.txt", "versions", ".licclient.lock"}
     assert names(root) == {installation.current.folder.name, installation.previous.folder.name}
 
 
-def test_a_version_that_is_not_on_probation_takes_the_launchers_place(root, installation, release):
+@both_launchers
+def test_a_version_that_is_not_on_probation_takes_the_launchers_place(root, installation, release, computer):
     """As before: one process, which gets every signal itself."""
     (installation.current.folder / "photo-lab").write_text("#!/bin/sh\necho begins 1.0 $$\nexec sleep 60\n")
-    launcher, program = begin(root)
+    launcher, program = computer.begin()
     assert launcher.pid == program
     launcher.kill()
     assert launcher.wait(20) == -signal.SIGKILL
 
 
-def test_a_program_that_is_gone(root, installation, release):
+def test_a_program_that_is_gone(root, installation, release, computer):
     """A virus scanner has taken it: that counts, too, and the one before runs."""
     made = installation.apply(release("1.1", "exit 3"))
     (made.folder / "photo-lab").unlink()
     for _ in range(2):
         with pytest.raises(FileNotFoundError, match="photo-lab"):
             Installation(root).start("photo-lab")
-    assert start(root) == (0, "works 1.0\n")
+    assert computer.start() == (0, "works 1.0\n")
 
 
-def test_a_good_version_that_is_gone(root, installation, release):
+@pytest.mark.sampled(1)
+@both_launchers
+def test_a_good_version_that_is_gone(root, installation, release, computer):
     """A virus scanner has taken its program or its folder: what is current is started as ever."""
     previous = installation.current.folder
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(2)] == [3, 3]
+    assert [computer.start()[0] for _ in range(2)] == [3, 3]
     (previous / "photo-lab").unlink()
-    assert start(root) == (3, "begins 1.1\n")
+    assert computer.start() == (3, "begins 1.1\n")
     shutil.rmtree(previous)
-    assert start(root) == (3, "begins 1.1\n")
+    assert computer.start() == (3, "begins 1.1\n")
     assert installation.current.version == "1.1"
     assert not (root / "rolled-back.txt").exists()
 
@@ -257,38 +306,42 @@ def test_a_good_version_that_is_gone(root, installation, release):
 # --- launchers of other ages ---------------------------------------------------------------------------
 
 
-def test_an_old_launcher_with_new_files(root, installation, release):
+@both_launchers
+def test_an_old_launcher_with_new_files(root, installation, release, computer):
     """It starts what is current, as ever, whatever the new files say; and a new one takes over from it."""
     bad = release("1.1", "exit 3")
     installation.apply(bad)
     for _ in range(4):
-        assert start(root, launcher=OLD_LAUNCHER) == (3, "begins 1.1\n")
+        assert computer.start(launcher=[sys.executable, "-c", OLD_LAUNCHER]) == (3, "begins 1.1\n")
     for _ in range(2):
-        assert start(root) == (3, "begins 1.1\n")
-    assert start(root, launcher=OLD_LAUNCHER) == (3, "begins 1.1\n")
-    assert start(root) == (0, "works 1.0\n")
-    assert start(root, launcher=OLD_LAUNCHER) == (0, "works 1.0\n")
+        assert computer.start() == (3, "begins 1.1\n")
+    assert computer.start(launcher=[sys.executable, "-c", OLD_LAUNCHER]) == (3, "begins 1.1\n")
+    assert computer.start() == (0, "works 1.0\n")
+    assert computer.start(launcher=[sys.executable, "-c", OLD_LAUNCHER]) == (0, "works 1.0\n")
 
 
+@pytest.mark.sampled(2)
+@both_launchers
 @pytest.mark.parametrize("content", [b"", b"1\n", b"2\nanything of a later protocol\n", b"\0" * 100])
-def test_a_state_that_is_torn_or_of_a_later_protocol(root, installation, release, content):
+def test_a_state_that_is_torn_or_of_a_later_protocol(root, installation, release, content, computer):
     """It is started as ever, and never a reason to go back; the next version begins anew."""
     installation.apply(release("1.1", "exit 3"))
     (root / "probation.txt").write_bytes(content)
-    assert [start(root)[0] for _ in range(4)] == [3] * 4
+    assert [computer.start()[0] for _ in range(4)] == [3] * 4
     assert (root / "probation.txt").read_bytes() == content
     installation.apply(release("1.2", "exit 3"))
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
 
 
 # --- disks that refuse ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("broken", ["probation.txt", ".licclient-confirmed", "rolled-back.txt"])
-def test_what_cannot_be_read_is_neither(root, installation, release, monkeypatch, broken):
+def test_what_cannot_be_read_is_neither(root, installation, release, monkeypatch, broken, computer):
     """Neither counted nor gone back: the current version is started as ever."""
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(2)] == [3, 3]
+    assert [computer.start()[0] for _ in range(2)] == [3, 3]
     (root / "rolled-back.txt").write_text("0.9\n")
     before = (root / "probation.txt").read_bytes()
     real, replaced = os.open, []
@@ -310,7 +363,7 @@ def test_what_cannot_be_read_is_neither(root, installation, release, monkeypatch
     assert ["1.1-" in path for path in replaced] == [True]
     monkeypatch.undo()
     assert (root / "probation.txt").read_bytes() == before
-    assert start(root) == (0, "works 1.0\n")
+    assert computer.start() == (0, "works 1.0\n")
 
 
 def test_what_cannot_be_counted_is_started(root, installation, release, monkeypatch):
@@ -328,13 +381,14 @@ def test_what_cannot_be_counted_is_started(root, installation, release, monkeypa
     assert ["1.1-" in path for path in replaced] == [True] * 3
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["rolled-back.txt", "current.txt"])
 def test_going_back_works_where_nothing_can_be_written(
-    root, installation, release, monkeypatch, caplog, name
+    root, installation, release, monkeypatch, caplog, name, computer
 ):
     """The good version runs; the next start tries to store it again."""
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(2)] == [3, 3]
+    assert [computer.start()[0] for _ in range(2)] == [3, 3]
     from licclient.install import write_file as real  # noqa: PLC0415 - to replace it
 
     def full(path, *arguments: object):
@@ -350,14 +404,14 @@ def test_going_back_works_where_nothing_can_be_written(
     assert "No space left" in caplog.text
     assert installation.current.version == "1.1"
     monkeypatch.undo()
-    assert start(root) == (0, "works 1.0\n")
+    assert computer.start() == (0, "works 1.0\n")
     assert (root / "rolled-back.txt").read_text() == "1.1\n"
 
 
-def test_an_update_at_the_same_moment_wins(root, installation, release, monkeypatch):
+def test_an_update_at_the_same_moment_wins(root, installation, release, monkeypatch, computer):
     """A launcher that was about to go back finds another version current, and starts it."""
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(2)] == [3, 3]
+    assert [computer.start()[0] for _ in range(2)] == [3, 3]
     real, replaced = Installation._go_back, []
 
     def late(self, *arguments: str):
@@ -371,10 +425,10 @@ def test_an_update_at_the_same_moment_wins(root, installation, release, monkeypa
     assert not (root / "rolled-back.txt").exists()
 
 
-def test_a_busy_installation_is_not_waited_for_long(root, installation, release, monkeypatch):
+def test_a_busy_installation_is_not_waited_for_long(root, installation, release, monkeypatch, computer):
     """While another process unpacks, the good version runs at once."""
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(2)] == [3, 3]
+    assert [computer.start()[0] for _ in range(2)] == [3, 3]
     monkeypatch.setattr("licclient.install.START_SECONDS", 0.05)
     replaced = []
     monkeypatch.setattr("os.execve", lambda path, *_: replaced.append(path))
@@ -387,13 +441,13 @@ def test_a_busy_installation_is_not_waited_for_long(root, installation, release,
 # --- what the app says ---------------------------------------------------------------------------------
 
 
-def test_a_program_from_elsewhere_confirms_nothing(root, installation, release):
+def test_a_program_from_elsewhere_confirms_nothing(root, installation, release, computer):
     """A test or a developer's run of the source is not the installed version."""
     installation.apply(release("1.1", "exit 3"))
     assert installation.confirm() is None
     assert installation.confirm(no_way_back=True) is None
     assert installation.previous.version == "1.0"
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
 
 
 def test_it_is_confirmed_once(root, installation, release, monkeypatch):
@@ -408,19 +462,19 @@ def test_it_is_confirmed_once(root, installation, release, monkeypatch):
     assert before.st_size == 0
 
 
-def test_no_way_back(root, installation, release, monkeypatch):
+def test_no_way_back(root, installation, release, monkeypatch, computer):
     """After it, neither a launcher nor a person goes back; the next version has this one before it."""
     made = installation.apply(release("1.1", "exit 3"))
     monkeypatch.setattr("sys.argv", [str(made.folder / "photo-lab")])
     assert installation.confirm(no_way_back=True) == made
     assert (installation.previous, installation.roll_back()) == (None, None)
-    assert [start(root)[0] for _ in range(4)] == [3] * 4
+    assert [computer.start()[0] for _ in range(4)] == [3] * 4
     assert installation.confirm(no_way_back=True) == made
     installation.apply(release("1.2", "exit 4"))
-    assert [start(root)[0] for _ in range(3)] == [4, 4, 3]
+    assert [computer.start()[0] for _ in range(3)] == [4, 4, 3]
 
 
-def test_no_way_back_after_the_next_version_was_installed(root, installation, release, monkeypatch):
+def test_no_way_back_after_the_next_version_was_installed(root, installation, release, monkeypatch, computer):
     """The next one must not lead to what cannot read the data."""
     made = installation.apply(release("1.1", "exit 3"))
     monkeypatch.setattr("sys.argv", [str(made.folder / "photo-lab")])
@@ -428,7 +482,7 @@ def test_no_way_back_after_the_next_version_was_installed(root, installation, re
     assert installation.previous.version == "1.0"
     installation.confirm(no_way_back=True)
     assert (installation.current.version, installation.previous) == ("1.2", made)
-    assert [start(root)[0] for _ in range(3)] == [4, 4, 3]
+    assert [computer.start()[0] for _ in range(3)] == [4, 4, 3]
 
 
 def test_no_way_back_that_cannot_be_stored_is_no_confirmation(root, installation, release, monkeypatch):
@@ -445,34 +499,37 @@ def test_no_way_back_that_cannot_be_stored_is_no_confirmation(root, installation
     assert not (made.folder / ".licclient-confirmed").exists()
 
 
-def test_an_explicit_installation_begins_anew(root, installation, release, monkeypatch):
+@pytest.mark.slow
+def test_an_explicit_installation_begins_anew(root, installation, release, monkeypatch, computer):
     """A version that was rolled back, by the launcher or by a person, is on probation again."""
     bad = release("1.1", "exit 3")
     installation.apply(bad)
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
     monkeypatch.setattr("sys.argv", [str(installation.current.folder / "photo-lab")])
     installation.apply(bad)
     assert (root / "rolled-back.txt").read_text() == ""
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
     good = release("1.2")
     installation.apply(good)
-    assert start(root)[0] == 0
+    assert computer.start()[0] == 0
     installation.roll_back()
     made = installation.apply(good)
     assert not (made.folder / ".licclient-confirmed").exists()
 
 
-def test_a_marker_in_the_archive_confirms_nothing(root, installation, release):
+def test_a_marker_in_the_archive_confirms_nothing(root, installation, release, computer):
     """A vendor has packed the folder of a version that he had tried."""
     files = APP | {"photo-lab": b"#!/bin/sh\nexit 3\n", ".licclient-confirmed": b""}
     installation.apply(downloaded(root.parent, pack(files), "1.1"))
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
 
 
-def test_another_file_of_the_same_version(root, installation, release):
+@pytest.mark.sampled(1)
+@both_launchers
+def test_another_file_of_the_same_version(root, installation, release, computer):
     """It is left like any other; its number is not noted, since the good one has it as well."""
     installation.apply(release("1.0", "exit 3"))
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
     assert not (root / "rolled-back.txt").exists()
     installation.apply(release("1.1", "exit 3"))
-    assert [start(root)[0] for _ in range(3)] == [3, 3, 0]
+    assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]

@@ -90,6 +90,7 @@ def synchronous(client: LicenseClient, update: Update) -> None:
     with client.seats.take(on_lost=print) as seat:
         assert_type(seat, Seat)
     client.skip_update(update)
+    client.confirm_version(no_way_back=True)
     client.forget_key()
     with client as entered:
         assert_type(entered, LicenseClient)
@@ -160,6 +161,7 @@ def installed(app: Installation, done: Downloaded) -> None:
     """An app that replaces itself."""
     assert_type(app.apply(done), Installed)
     assert_type(app.roll_back(), Installed | None)
+    assert_type(app.confirm(no_way_back=True), Installed | None)
     assert_type(app.current, Installed | None)
     assert_type(app.start("photo-lab", ["a"]), int)
     assert_type(done.version, str)

@@ -29,6 +29,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -389,7 +390,7 @@ class Installation:
     def _forget_starts(self, name: str) -> None:
         """Put a version on probation anew, also one that was rolled back and is applied again."""
         for path in (self._folder / STARTS, self._versions / name / CONFIRMED):
-            repeat(lambda path=path: path.unlink(missing_ok=True))  # type: ignore[misc]
+            repeat(partial(path.unlink, missing_ok=True))
 
     def _leads_back(self, name: str) -> bool:
         pointer = self._pointer()
