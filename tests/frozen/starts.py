@@ -3,6 +3,7 @@
 It prints its version, and confirms it by the client alone: nothing of it imports `licclient.install`.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -17,8 +18,10 @@ version, behaviour = (BUNDLE / "version.txt").read_text(encoding="utf-8").split(
 print(behaviour, version, *sys.argv[2:], flush=True)  # noqa: T201 - its output
 if behaviour == "exits":
     sys.exit(3)
-if behaviour == "dies":
-    os.kill(os.getpid(), getattr(signal, "SIGSEGV" if os.name != "nt" else "SIGTERM"))  # Windows: with 15
+if behaviour == "dies" and sys.platform == "win32":
+    ctypes.windll.kernel32.TerminateProcess(ctypes.c_void_p(-1), 0xC0000005)
+elif behaviour == "dies":
+    os.kill(os.getpid(), signal.SIGSEGV)
 if behaviour == "hangs":
     Path(os.environ["PHOTO_LAB_PID"]).write_text(str(os.getpid()), encoding="utf-8")
     time.sleep(300)

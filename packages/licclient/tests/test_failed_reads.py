@@ -155,6 +155,7 @@ OPERATIONS = {
     "install a file": _with_client(_install_file),
     "seat": _with_client(lambda client, _: _seat(client)),
     "trial": _with_client(lambda client, _: client.start_trial()),
+    "confirm": _with_client(lambda client, _: client.confirm_version()),
 }
 LEAVING = {
     "reset": _with_client(lambda client, _: client.reset()),

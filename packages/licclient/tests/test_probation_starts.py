@@ -13,6 +13,7 @@ import pytest
 from stage.archives import APP, downloaded, names, pack
 
 from licclient.install import Installation
+from licclient.install._launch import exit_status
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="programs are scripts; tests/wine has real ones")
 
@@ -331,6 +332,15 @@ def test_a_state_that_is_torn_or_of_a_later_protocol(root, installation, release
     assert (root / "probation.txt").read_bytes() == content
     installation.apply(release("1.2", "exit 3"))
     assert [computer.start()[0] for _ in range(3)] == [3, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(0, 0), (3, 3), (255, 255), (-9, 137), (0xC0000005, -0x3FFFFFFB), (0x7FFFFFFF, 0x7FFFFFFF)],
+)
+def test_a_status_that_is_passed_on(status, expected):
+    """A launcher's own is that of a shell for signals, and a signed number for crashes on Windows."""
+    assert exit_status(status) == expected
 
 
 # --- disks that refuse ---------------------------------------------------------------------------------

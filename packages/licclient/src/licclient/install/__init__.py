@@ -300,7 +300,7 @@ class Installation:
             if step is Step.GO_BACK:
                 installed = self._go_back(name, path) or installed
         if os.name == "nt":
-            return _launch.run(installed.folder / path, arguments)
+            return _launch.exit_status(_launch.run(installed.folder / path, arguments))
         program = str(installed.folder / path)
         os.execve(program, [program, *arguments], clean_environment())  # noqa: S606 - ours, and no shell
 

@@ -22,6 +22,7 @@ _PASSED_ON: Final = ("SIGTERM", "SIGHUP")
 _OF_THE_TERMINAL: Final = ("SIGINT", "SIGBREAK")
 """The program gets them from the terminal as well: they must only not end the launcher before it."""
 
+_SIGN: Final = 1 << 31
 _SM_SHUTTINGDOWN: Final = 0x2000
 _LAST_TO_END: Final = 0x100
 """Windows ends programs with a higher level first; theirs is 0x280."""
@@ -68,8 +69,13 @@ def run_watched(path: Path, arguments: Sequence[str]) -> tuple[int, bool]:
 
 
 def exit_status(status: int) -> int:
-    """Return a status as a launcher exits with it: 128 and the number of the signal, as a shell does."""
-    return status if status >= 0 else 128 - status
+    """Return a status as `sys.exit` takes it: for a signal 128 and its number, as a shell does.
+
+    A crash on Windows, such as 0xC0000005, is an unsigned number that `sys.exit` would make -1 of.
+    """
+    if status < 0:
+        return 128 - status
+    return status if status < _SIGN else status - 2 * _SIGN
 
 
 def _command(path: Path, arguments: Sequence[str]) -> list[str]:
