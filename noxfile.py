@@ -23,7 +23,7 @@ PURE_TESTS = {
     "public_keys records response_signatures schedule seats settings signed_releases status trials typed_key "
     "versions",
     "licconform": "client_cases runner server_cases",
-    "licserver": "api_requests api_responses byte_ranges changelogs channel_choice characters "
+    "licserver": "api_requests api_responses byte_ranges changelogs channel_choice characters kind_choice "
     "client_addresses clock_readings console_units covered_offers damaged_keys dates_and_versions decisions "
     "domain_matching download_links ed25519_keys entitlements environment_matching feed_choice "
     "feed_documents foreign_exports hosts languages license_files mail_addresses masking moves "

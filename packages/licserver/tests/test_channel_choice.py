@@ -70,12 +70,12 @@ def test_a_license_is_offered_files_of_its_channels():
             OfferedProduct(product, releases), license_, ["beta"], datetime(2026, 2, 1, tzinfo=UTC)
         )
 
-    assert {name: release_.version for name, release_ in downloads(RELEASES).items()} == {
+    assert {name: release_.version for (name, _), release_ in downloads(RELEASES).items()} == {
         "": "2.0b1",
         WINDOWS: "2.0b2",
     }
     older = [release("2.0"), release("1.9", "beta", WINDOWS)]
-    assert [*downloads(older)] == [""]
+    assert [*downloads(older)] == [("", "folder")]
     assert downloads([]) == {}
     assert [*latest_by_channel([])] == ["stable"]
     assert latest_of_channels([], ["beta"]) is None

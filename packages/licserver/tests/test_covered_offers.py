@@ -341,14 +341,14 @@ def test_a_page_of_customers_offers_the_highest_that_may_be_had(fields, after, e
     license_ = license_of(**{"support_until": TODAY - timedelta(days=10), **fields})
     product = Product(7, "app", "App", has_support_policy=True, after_support=after)
     downloads = list_downloads(OfferedProduct(product, FIXED), license_, (), NOW)
-    assert {platform: item.version for platform, item in downloads.items()} == expected
+    assert {platform: item.version for (platform, _), item in downloads.items()} == expected
     older = [release("1.4.2", 60), release("1.4.3", 40, NOTICE), *FIXED[3:]]
     if after is AfterSupport.COVERED and fields == {}:
-        assert list_downloads(OfferedProduct(product, older), license_, (), NOW)[""].version == "1.4.3", (
-            "no 2.x for nothing"
-        )
+        assert (
+            list_downloads(OfferedProduct(product, older), license_, (), NOW)["", "folder"].version == "1.4.3"
+        ), "no 2.x for nothing"
     held = [release("1.0", 40), release("2.0", 12, rollout="1%,100%@5d")]
-    assert list_downloads(OfferedProduct(product, held), license_of(), (), NOW)[""].version == "2.0"
+    assert list_downloads(OfferedProduct(product, held), license_of(), (), NOW)["", "folder"].version == "2.0"
 
 
 def test_a_page_of_customers_offers_the_highest_fix_beside_one_of_0_x():
@@ -356,7 +356,9 @@ def test_a_page_of_customers_offers_the_highest_fix_beside_one_of_0_x():
     releases = [release("0.9.1", 5, NOTICE), *FIXED]
     license_ = license_of(support_until=TODAY - timedelta(days=10))
     product = Product(7, "app", "App", has_support_policy=True, after_support=AfterSupport.NONE)
-    assert list_downloads(OfferedProduct(product, releases), license_, (), NOW)[""].version == "2.0.1"
+    assert (
+        list_downloads(OfferedProduct(product, releases), license_, (), NOW)["", "folder"].version == "2.0.1"
+    )
 
 
 def test_a_page_of_customers_replaces_a_covered_version_that_was_withdrawn():
@@ -364,7 +366,9 @@ def test_a_page_of_customers_replaces_a_covered_version_that_was_withdrawn():
     releases = [FIXED[0], BEFORE._replace(withdrawn_at=NOW), *FIXED[2:]]
     license_ = license_of(support_until=TODAY - timedelta(days=10))
     product = Product(7, "app", "App", has_support_policy=True, after_support=AfterSupport.NONE)
-    assert list_downloads(OfferedProduct(product, releases), license_, (), NOW)[""].version == "2.0.1"
+    assert (
+        list_downloads(OfferedProduct(product, releases), license_, (), NOW)["", "folder"].version == "2.0.1"
+    )
 
 
 def test_all_that_some_license_may_be_offered():

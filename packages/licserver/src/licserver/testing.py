@@ -26,6 +26,7 @@ from aiohttp import web
 from licserver.clock import Clock, system_clock
 from licserver.domain.records import DEFAULT_POLICY, EnvironmentPolicy, LicenseTerms, Product, Release
 from licserver.services.installation import Services, open_services
+from licserver.services.releases import PublishOptions
 from licserver.serving.connections import Runner
 from licserver.serving.server import create_app_with_jobs
 from licserver.settings import StandaloneSettings
@@ -81,13 +82,15 @@ class LicenseServer:
         *,
         platform: str = "",
         channel: str = "",
+        kind: str = "",
     ) -> Release:
-        """Publish a file ``slug-version.zip`` of these bytes, for a platform or for all."""
+        """Publish a file ``slug-version.zip`` of these bytes, for a platform or for all, of a kind."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / f"{slug}-{version}.zip"
             file.write_bytes(content)
             releases = self.services.releases
-            return releases.publish(slug, version, file, changelog, platform=platform, channel=channel)
+            which = PublishOptions(platform=platform, channel=channel, kind=kind)
+            return releases.publish(slug, version, file, changelog, **which)
 
     def start(self) -> None:
         """Start the server and wait until it listens.

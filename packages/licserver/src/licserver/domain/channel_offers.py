@@ -8,34 +8,52 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date
 from itertools import chain, groupby
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from packaging.version import Version
 
-from licserver.domain.records import STABLE, CoveredReleases, Release
+from licserver.domain.records import STABLE, CoveredReleases, FileKind, Release
 from licserver.domain.versions import is_below, parse_published, parse_version, version_of
 
-_Versioned: TypeAlias = tuple[Version, str, Release]  # sorted by the first two: the empty platform is lower
+_Precedence: TypeAlias = tuple[int, str]  # of a version's files the highest is offered: by kind and platform
+_Versioned: TypeAlias = tuple[Version, _Precedence, Release]  # sorted by the first two
+
+_KINDS: Final = {kind: -index for index, kind in enumerate(FileKind)}  # of the first the highest
 
 
-def latest(releases: Iterable[Release], platform: str = "", channel: str = STABLE) -> Release | None:
+def latest(
+    releases: Iterable[Release], platform: str = "", channel: str = STABLE, kind: str = ""
+) -> Release | None:
     """Return the release that a channel offers: the highest stable release, else the highest (D-23).
 
-    A platform's own file takes precedence over the default file of the same version. A channel other than
-    `stable` offers its highest release, pre-release or not (D-227).
+    A platform's own file takes precedence over the default file of the same version and kind. A channel other
+    than `stable` offers its highest release, pre-release or not (D-227).
     """
-    return next(iter(list_candidates(releases, channel, platform)), None)
+    return next(iter(list_candidates(releases, channel, platform, kind)), None)
 
 
-def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> dict[str, Release]:
-    """Return the offered release by platform; the empty platform is the default.
+def latest_by_platform(
+    releases: Sequence[Release], channel: str = STABLE, kind: str = ""
+) -> dict[str, Release]:
+    """Return the release that apps of a kind are offered, by platform; the empty one is the default.
 
     A missing platform is offered the default (D-187).
     """
     platforms = dict.fromkeys(["", *(release.platform for release in releases)])
-    chosen = {platform: latest(releases, platform, channel) for platform in platforms}
+    chosen = {platform: latest(releases, platform, channel, kind) for platform in platforms}
     return {
         name: release for name, release in chosen.items() if release is not None and release.platform == name
+    }
+
+
+def latest_by_kind(releases: Sequence[Release], channel: str = STABLE) -> dict[tuple[str, FileKind], Release]:
+    """Return the offered release by platform and kind, for apps that name theirs."""
+    by_kind = {
+        kind: latest_by_platform(releases, channel, kind)
+        for kind in dict.fromkeys(release.kind for release in releases)
+    }
+    return {
+        (platform, kind): release for kind, chosen in by_kind.items() for platform, release in chosen.items()
     }
 
 
@@ -43,7 +61,7 @@ def latest_by_platform(releases: Sequence[Release], channel: str = STABLE) -> di
 
 
 class ChannelOffers(NamedTuple):
-    """A channel's offer to a platform now and on earlier days, and its security releases."""
+    """A channel's offer to a platform and kind now and on earlier days, and its security releases."""
 
     candidates: tuple[Release, ...]
     covered: tuple[CoveredReleases, ...]
@@ -51,35 +69,38 @@ class ChannelOffers(NamedTuple):
 
 
 def list_offers(
-    releases: Sequence[Release], channel: str, platform: str, *, is_covered: bool
+    releases: Sequence[Release], channel: str, platform: str, kind: str = "", *, is_covered: bool
 ) -> ChannelOffers:
-    """Return what a channel offers to a platform; of earlier days only if the product covers them (D-330)."""
+    """Return what a channel offers to a platform; of earlier days only if the product covers them (D-330).
+
+    With a `kind` only files of this kind count; without one each version has one file.
+    """
     return ChannelOffers(
-        list_candidates(releases, channel, platform),
-        list_covered(releases, channel, platform) if is_covered else (),
-        list_fixes(releases, channel, platform),
+        list_candidates(releases, channel, platform, kind),
+        list_covered(releases, channel, platform, kind) if is_covered else (),
+        list_fixes(releases, channel, platform, kind),
     )
 
 
 def list_candidates(
-    releases: Iterable[Release], channel: str = STABLE, platform: str = ""
+    releases: Iterable[Release], channel: str = STABLE, platform: str = "", kind: str = ""
 ) -> tuple[Release, ...]:
     """Return what a channel offers to a platform, the highest first, up to a release without a rollout.
 
     Each is for the installations that those before it do not reach.
     """
     offered = _Ordered(channel)
-    offered.add(_list_readable(releases, channel, platform))
+    offered.add(_list_readable(releases, channel, platform, kind))
     return offered.choose()
 
 
 def list_covered(
-    releases: Iterable[Release], channel: str = STABLE, platform: str = ""
+    releases: Iterable[Release], channel: str = STABLE, platform: str = "", kind: str = ""
 ) -> tuple[CoveredReleases, ...]:
     """Return what a channel offers to licenses whose support ended, by the day of the end."""
     covered: list[CoveredReleases] = []
     offered, candidates = _Ordered(channel), tuple[Release, ...]()
-    readable = sorted(_list_readable(releases, channel, platform), key=_day_of)
+    readable = sorted(_list_readable(releases, channel, platform, kind), key=_day_of)
     for day, published in groupby(readable, _day_of):
         offered.add(published)
         if (newer := offered.choose()) != candidates:
@@ -112,7 +133,7 @@ class _Ordered:
         last: Version | None = None
         for version, _, release in chain(reversed(self._finals), reversed(self._others[:below])):
             if version == last:
-                continue  # the default file of a version that has one for this platform
+                continue  # another file of this version
             chosen.append(release)
             if release.rollout is None:
                 break
@@ -120,7 +141,7 @@ class _Ordered:
         return tuple(chosen)
 
 
-def _order(item: _Versioned) -> tuple[Version, str]:
+def _order(item: _Versioned) -> tuple[Version, _Precedence]:
     return item[:2]
 
 
@@ -151,27 +172,32 @@ def merge_candidates(of_channels: Iterable[tuple[Release, ...]]) -> tuple[Releas
     return tuple(merged)
 
 
-def list_fixes(releases: Iterable[Release], channel: str = STABLE, platform: str = "") -> tuple[Release, ...]:
+def list_fixes(
+    releases: Iterable[Release], channel: str = STABLE, platform: str = "", kind: str = ""
+) -> tuple[Release, ...]:
     """Return the security releases that a channel offers to a platform: the highest of each major version.
 
     A pre-release beside stable versions is left out: clients with a stable version ignore it (D-47), and it
     would take the place of the update that they accept.
     """
-    readable = sorted(_list_readable(releases, channel, platform), key=_order)
+    readable = sorted(_list_readable(releases, channel, platform, kind), key=_order)
     finals = [item for item in readable if _is_final(item, channel)]
     fixes = [item for item in finals or readable if item[2].security is not None]
     return tuple({version.major: release for version, _, release in fixes}.values())
 
 
-def _list_readable(releases: Iterable[Release], channel: str, platform: str) -> Iterator[_Versioned]:
+def _list_readable(
+    releases: Iterable[Release], channel: str, platform: str, kind: str
+) -> Iterator[_Versioned]:
     for release in releases:
         if (
             release.withdrawn_at is None
             and release.channel == channel
             and release.platform in ("", platform)
+            and kind in ("", release.kind)
             and (version := parse_published(release.version)) is not None
         ):
-            yield version, release.platform, release
+            yield version, (_KINDS[release.kind], release.platform), release
 
 
 def _is_final(item: _Versioned, channel: str) -> bool:
@@ -204,8 +230,13 @@ def is_only_fix(release: Release, releases: Iterable[Release]) -> bool:
     version = parse_published(release.version)
     return not any(
         version is not None and fix.major == version.major and fix > version
-        for fix, _, _ in _list_readable(others, release.channel, release.platform)
+        for fix, _, _ in _list_readable(others, release.channel, release.platform, _kind_of(release))
     )
+
+
+def _kind_of(release: Release) -> str:
+    """Return the kind of the apps that a release is for: apps in folders name none."""
+    return "" if release.kind is FileKind.FOLDER else release.kind
 
 
 # --- words for people -------------------------------------------------------------------------
@@ -227,12 +258,12 @@ def describe_audience(release: Release, releases: Sequence[Release]) -> str | No
     begin, where = f"{release.version} is a pre-release:", ""
     if release.platform:
         where = f" on {release.platform}"
-    offered = latest(releases, release.platform)
+    offered = latest(releases, release.platform, kind=_kind_of(release))
     if offered is None or offered.version != release.version:
         reason = f", because {offered.version} is offered instead" if offered else ""
         return f"{begin} no installation{where} is offered it{reason}."
     if not release.platform:
-        chosen = latest_by_platform(releases)
+        chosen = latest_by_platform(releases, kind=_kind_of(release))
         other_platforms = sorted(
             name for name, offered_release in chosen.items() if offered_release.version != release.version
         )

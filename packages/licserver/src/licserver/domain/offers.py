@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from licserver.domain.channel_offers import (
     ChannelOffers,
     find_last,
-    latest_by_platform,
+    latest_by_kind,
     list_candidates,
     list_covered,
     list_offers,
@@ -32,6 +32,7 @@ from licserver.domain.decisions import (
 from licserver.domain.records import (
     STABLE,
     AfterSupport,
+    FileKind,
     LicenseSnapshot,
     Product,
     Release,
@@ -45,7 +46,8 @@ from licserver.errors import InvalidInputError
 MAX_CHANNELS: Final = 16  # that an app or a license may name
 _NAME: Final = re.compile(r"[a-z0-9._-]{1,40}")
 _NO_CHANNELS: Final[frozenset[str]] = frozenset()
-_MAX_OFFERED: Final = 256  # sets of channels with a platform, of which customers can request very many
+_MAX_OFFERED: Final = 256  # sets of channels with platform and kind; customers can request very many
+_KINDS: Final = frozenset(FileKind)
 
 
 def is_channel(text: str) -> bool:
@@ -58,17 +60,22 @@ def parse_channels(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",")[:MAX_CHANNELS] if is_channel(name))
 
 
-def latest_by_channel(releases: Sequence[Release]) -> dict[str, dict[str, Release]]:
-    """Return the offered releases by channel and platform."""
+def is_file_kind(text: str) -> bool:
+    """Return whether `text` names a kind of published files."""
+    return text in _KINDS
+
+
+def latest_by_channel(releases: Sequence[Release]) -> dict[str, dict[tuple[str, FileKind], Release]]:
+    """Return the offered releases by channel, then by platform and kind."""
     names = dict.fromkeys([STABLE, *(release.channel for release in releases)])
-    return {name: latest_by_platform(releases, name) for name in names}
+    return {name: latest_by_kind(releases, name) for name in names}
 
 
 def latest_of_channels(
-    releases: Sequence[Release], channels: Collection[str], platform: str = ""
+    releases: Sequence[Release], channels: Collection[str], platform: str = "", kind: str = ""
 ) -> Release | None:
     """Return the highest release that the channels or `stable` offer to a platform."""
-    return next(iter(find_candidates(releases, channels, platform)), None)
+    return next(iter(find_candidates(releases, channels, platform, kind)), None)
 
 
 def list_offered(product: Product, releases: Sequence[Release]) -> list[Release]:
@@ -79,44 +86,46 @@ def list_offered(product: Product, releases: Sequence[Release]) -> list[Release]
     fixes = [release for release in releases if release.security is not None and release.withdrawn_at is None]
     offered |= {release.id: release for release in fixes}
     if product.has_support_policy and product.after_support is AfterSupport.COVERED:
-        channels, platforms = (
-            {getattr(release, name) for release in releases} for name in ("channel", "platform")
-        )
-        for channel, platform in itertools.product(sorted(channels), sorted(platforms)):
-            for covered in list_covered(releases, channel, platform):
+        sets = ({getattr(release, name) for release in releases} for name in ("channel", "platform", "kind"))
+        for channel, platform, kind in itertools.product(*map(sorted, sets)):
+            for covered in list_covered(releases, channel, platform, kind):
                 offered |= {release.id: release for release in covered.candidates}
     return list(offered.values())
 
 
 class OfferedProduct:
-    """A product with its releases. What they offer to a platform is computed once for each channel."""
+    """A product with its releases. What a channel offers to a platform and kind is computed once."""
 
     def __init__(self, product: Product, releases: Sequence[Release]) -> None:
         self.product, self.releases = product, releases
         self.channels = frozenset(release.channel for release in releases)
         self.platforms = frozenset({"", *(release.platform for release in releases)})
-        self._of_channels = dict[tuple[str, str], ChannelOffers]()
-        self._offered = dict[tuple[frozenset[str], str], Product]()
+        self.kinds = frozenset(release.kind for release in releases)
+        self._of_channels = dict[tuple[str, str, str], ChannelOffers]()
+        self._offered = dict[tuple[frozenset[str], str, str], Product]()
 
-    def find_offers(self, channels: Collection[str], platform: str) -> Product:
-        """Return the product with what it offers in `stable` and other channels for a platform."""
+    def find_offers(self, channels: Collection[str], platform: str, kind: str = "") -> Product:
+        """Return the product with what it offers in `stable` and other channels for a platform and a kind.
+
+        Without a `kind` each version counts (D-187).
+        """
         # What no release has makes no difference, and callers may invent as much as they like.
         of_releases = self.channels.intersection(channels) if channels else _NO_CHANNELS
-        key = of_releases, platform if platform in self.platforms else ""
+        key = of_releases, platform if platform in self.platforms else "", kind
         product = self._offered.get(key)
         if product is None:
             if len(self._offered) >= _MAX_OFFERED:
                 self._offered.clear()
-            of_channels = [self.of_channel(name, key[1]) for name in {STABLE, *of_releases}]
+            of_channels = [self.of_channel(name, *key[1:]) for name in {STABLE, *of_releases}]
             candidates, covered, fixes = zip(*of_channels, strict=True)
             product = self._offered[key] = self.product._replace(
                 candidates=merge_candidates(candidates), covered=covered, fixes=tuple(chain(*fixes))
             )
         return product
 
-    def of_channel(self, channel: str, platform: str) -> ChannelOffers:
+    def of_channel(self, channel: str, platform: str, kind: str = "") -> ChannelOffers:
         """Return what a channel offers to a platform; of 2,000 releases that takes a tenth of a second."""
-        key = channel, platform
+        key = channel, platform, kind
         if key not in self._of_channels:
             is_covered = self.product.after_support is AfterSupport.COVERED
             self._of_channels[key] = list_offers(self.releases, *key, is_covered=is_covered)
@@ -125,16 +134,19 @@ class OfferedProduct:
 
 def list_downloads(
     offered: OfferedProduct, license_: LicenseSnapshot, channels: Collection[str], now: datetime
-) -> dict[str, Release]:
-    """Return what a page of customers offers to a license with these channels, by platform.
+) -> dict[tuple[str, FileKind], Release]:
+    """Return what a page of customers offers to a license with these channels, by platform and kind.
 
     The page knows no installed version, and no rollout holds anything back. Once something is over, it offers
     no security release of a higher major version than the license has covered, which would be an upgrade;
     a version that was withdrawn since was covered, too.
     """
-    downloads, end = dict[str, Release](), _find_first_end(offered.product, license_, now)
-    for platform in sorted(offered.platforms):
-        product = offered.find_offers(channels, platform)
+    downloads = dict[tuple[str, FileKind], Release]()
+    end = _find_first_end(offered.product, license_, now)
+    for platform, kind in itertools.product(
+        sorted(offered.platforms), filter(offered.kinds.__contains__, FileKind)
+    ):
+        product = offered.find_offers(channels, platform, kind)
         if end is not None and product.fixes:
             before = [of._replace(withdrawn_at=None) for of in offered.releases if published_on(of) <= end]
             newest = latest_of_channels(before, channels, platform)
@@ -146,8 +158,18 @@ def list_downloads(
         verdict = evaluate_update(license_, product, now, installed=_NOTHING_INSTALLED)
         offer = apply_rollout(verdict, Installation("", _NOTHING_INSTALLED, is_manual=True), now)
         if isinstance(offer, Offer) and offer.downloadable and offer.release.platform == platform:
-            downloads[platform] = offer.release
+            downloads[platform, kind] = offer.release
     return downloads
+
+
+def find_download(
+    downloads: Mapping[tuple[str, FileKind], Release], platform: str, kind: str
+) -> Release | None:
+    """Return the file of a platform, or else the default; without a kind of the first that there is."""
+    for name, each in itertools.product((platform, ""), FileKind):
+        if kind in ("", each) and (release := downloads.get((name, each))) is not None:
+            return release
+    return None
 
 
 def _find_first_end(product: Product, license_: LicenseSnapshot, now: datetime) -> date | None:
@@ -281,10 +303,10 @@ def bucket(slug: str, version: str, domain: str) -> float:
 
 
 def find_candidates(
-    releases: Sequence[Release], channels: Collection[str] = (), platform: str = ""
+    releases: Sequence[Release], channels: Collection[str] = (), platform: str = "", kind: str = ""
 ) -> tuple[Release, ...]:
     """Return the releases for a platform, each for the installations that its predecessors do not reach."""
-    return merge_candidates(list_candidates(releases, name, platform) for name in {STABLE, *channels})
+    return merge_candidates(list_candidates(releases, name, platform, kind) for name in {STABLE, *channels})
 
 
 def apply_rollout(verdict: UpdateVerdict, installation: Installation, now: datetime) -> UpdateVerdict:
@@ -354,10 +376,10 @@ def public_feed_license(product_id: int) -> LicenseSnapshot:
 
 
 def evaluate_public_feed(
-    offered: OfferedProduct, channels: Collection[str], platform: str, installed: str = ""
+    offered: OfferedProduct, channels: Collection[str], platform: str, installed: str = "", kind: str = ""
 ) -> UpdateVerdict:
     """Decide the offer of a public feed; `apply_rollout` decides to which installations."""
-    product = offered.find_offers(channels, platform)
+    product = offered.find_offers(channels, platform, kind)
     if product.latest is None:
         return UpdateRefusal.NO_VERSIONS
     license_ = public_feed_license(product.id)
@@ -384,6 +406,7 @@ def list_releases(
     platform: str,
     installation: Installation,
     now: datetime,
+    kind: str = "",
 ) -> list[ListedRelease]:
     """List the releases for an installation: the offered release, and higher releases of other channels.
 
@@ -393,7 +416,7 @@ def list_releases(
     listed_ids = {listed_release.release.id for listed_release in listed}
     platform = platform if platform in offered.platforms else ""
     for name in sorted(offered.channels - {STABLE, *channels}):
-        of_channels = [offered.of_channel(each, platform) for each in {STABLE, *channels, name}]
+        of_channels = [offered.of_channel(each, platform, kind) for each in {STABLE, *channels, name}]
         candidates = merge_candidates(_list_covered_by(offer, offers) for offers in of_channels)
         of_channel = tuple(
             release for release in candidates if release.channel == name and release.id not in listed_ids

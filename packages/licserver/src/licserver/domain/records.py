@@ -128,6 +128,20 @@ class SecurityNotice(NamedTuple):
     cves: tuple[str, ...] = ()  # such as CVE-2026-1234
 
 
+class FileKind(enum.StrEnum):
+    """How a release's file comes onto a computer.
+
+    An app that names no kind gets the file of the first of these kinds that a version has (D-187).
+    """
+
+    FOLDER = "folder"  # and each other file that nothing installs by itself, such as a plugin's zip
+    APPIMAGE = "appimage"
+    NSIS = "nsis"
+    INNO = "inno"
+    MSI = "msi"
+    APP = "app"  # a zip of a macOS bundle
+
+
 class Release(NamedTuple):
     """A file of a published version; only withdrawal, manifest, channel, rollout and `wordpress` can change.
 
@@ -149,6 +163,7 @@ class Release(NamedTuple):
     wordpress: WordPressFields = NO_FIELDS
     file_signatures: str | None = None  # for other updaters (`protocol.file_signatures`)
     security: SecurityNotice | None = None  # of a security release
+    kind: FileKind = FileKind.FOLDER
 
 
 class AfterSupport(enum.StrEnum):

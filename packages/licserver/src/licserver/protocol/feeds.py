@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from licserver.domain.decisions import Offer, is_platform
 from licserver.domain.environments import InvalidDomainError, normalise_domain
-from licserver.domain.offers import ListedRelease, parse_channels
+from licserver.domain.offers import ListedRelease, is_file_kind, parse_channels
 from licserver.domain.records import STABLE, Release
 from licserver.domain.text import is_html
 from licserver.domain.versions import parse_version
@@ -64,13 +64,14 @@ def parse_call(
     version: str = "",
     domain: str = "",
     channel: str = "",
+    kind: str = "",
 ) -> UpdateRequest:
     """Parse a request as an update check; all but the slug may be missing.
 
     The query takes precedence over these defaults; unusable values are ignored.
     """
     values = parse_query(query)
-    platform = values.get("platform", platform)
+    platform, kind = values.get("platform", platform), values.get("kind", kind)
     version = values.get("current_version", version)
     try:
         domain = normalise_domain(values.get("domain", domain))
@@ -84,6 +85,7 @@ def parse_call(
         platform=platform if is_platform(platform) else "",
         channels=parse_channels(",".join(filter(None, (values.get("channels"), channel)))),
         is_manual=values.get("manual") == "1",
+        kind=kind if is_file_kind(kind) else "",
     )
 
 

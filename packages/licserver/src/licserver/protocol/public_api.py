@@ -24,7 +24,7 @@ from licserver.domain.decisions import (
 )
 from licserver.domain.entitlements import resolve_stored
 from licserver.domain.environments import InvalidDomainError, is_printable, normalise_domain, parse_ip
-from licserver.domain.offers import parse_channels
+from licserver.domain.offers import is_file_kind, parse_channels
 from licserver.domain.records import STABLE, Machine, Release, SecurityNotice, WordPressFields
 from licserver.domain.text import read_machine
 from licserver.domain.versions import is_below
@@ -103,6 +103,7 @@ class UpdateRequest(NamedTuple):
     platform: str  # empty if the request has no valid name
     channels: tuple[str, ...] = ()
     is_manual: bool = False
+    kind: str = ""  # of the file that the app can install; empty if the request has no valid name
 
     def __repr__(self) -> str:
         """Return the name alone."""
@@ -248,13 +249,14 @@ def parse_update_check(query: str) -> UpdateRequest | InvalidRequest:
     fields = parse_fields(_UPDATE_FIELDS, values)
     if isinstance(fields, InvalidRequest):
         return fields
-    platform = values.get("platform", "")
+    platform, kind = values.get("platform", ""), values.get("kind", "")
     channels = parse_channels(values["channels"]) if "channels" in values else ()
     return UpdateRequest(
         **fields,
         platform=platform if platform and is_platform(platform) else "",
         channels=channels,
         is_manual=values.get("manual") == "1",
+        kind=kind if is_file_kind(kind) else "",
     )
 
 
@@ -375,9 +377,16 @@ _UPDATE_REFUSALS: Final = {  # spec 7
 
 
 def update_response(
-    verdict: Offer | UpdateRefusal, download_url: str | None, installed: str = ""
+    verdict: Offer | UpdateRefusal, download_url: str | None, installed: str = "", kind: str = ""
 ) -> ApiResponse:
-    """Format the response to an update check (spec 2, spec 7); `download_url` None omits the field."""
+    """Format the response to an update check (spec 2, spec 7); `download_url` None omits the field.
+
+    Args:
+        verdict: What is offered, or why nothing is.
+        download_url: The link to the file.
+        installed: The version of the request.
+        kind: The kind of the request, which the response repeats; empty for none.
+    """
     if isinstance(verdict, UpdateRefusal):
         return error_response(*_UPDATE_REFUSALS[verdict])
     product, release, license_ = verdict.product, verdict.release, verdict.license
@@ -393,6 +402,7 @@ def update_response(
         license_.support_until if license_.has_updates_until else NO_UPDATES_UNTIL,
         verdict.latest_version,
         security,
+        kind,
     )
     if download_url is None:
         return ApiResponse(200, before + after)
@@ -410,6 +420,7 @@ def _around_link(
     updates_until: date | None,
     latest_version: str | None,
     security: SecurityNotice | None,
+    kind: str,
 ) -> tuple[bytes, bytes]:
     """Format the parts of an offer before and after its link, with the extension fields in use."""
     before = {"name": name, "slug": slug, "version": release.version}
@@ -423,6 +434,7 @@ def _around_link(
         **_updates_until(updates_until),
         **({} if latest_version is None else {"latest_version": latest_version}),
         **({} if security is None else {"security": security._asdict()}),
+        **({"kind": kind} if kind else {}),
     }
     return (_JSON_WRITER.encode(before).encode()[:-1] + b",", _JSON_WRITER.encode(after).encode()[1:])
 

@@ -111,6 +111,7 @@ _FIELDS: Final[Mapping[str, tuple[Mapping[str, Any], Any]]] = {
     "resets_at": (_TIME, "2026-12-01T00:00:00+00:00"),
     "version": (_TEXT, "1.4.0"),
     "platform": ({**_TEXT, "description": "Absent for a file for all platforms."}, "windows-x86_64"),
+    "kind": ({**_TEXT, "description": "Absent for a file that nothing installs by itself."}, "msi"),
     "security": ({"const": True, "description": "Only of a security release."}, True),
     "channel": ({**_TEXT, "description": "Of a new version absent if it is `stable`."}, "stable"),
     "subscription_id": (_TEXT, "sub_1024"),
@@ -121,7 +122,7 @@ _FIELDS: Final[Mapping[str, tuple[Mapping[str, Any], Any]]] = {
 }
 """Field → its schema and an example."""
 
-_OPTIONAL: Final = {"masked_key", "platform", "channel", "security"}
+_OPTIONAL: Final = {"masked_key", "platform", "kind", "channel", "security"}
 _LICENSE: Final = "license_id masked_key product"
 _USE: Final = "name used limit resets_at"
 _EVENTS: Final[Mapping[EventType, tuple[str, str]]] = {
@@ -141,7 +142,10 @@ _EVENTS: Final[Mapping[EventType, tuple[str, str]]] = {
         f"{_LICENSE} {_USE}",
     ),
     EventType.ENTITLEMENT_USED_UP: ("All of it is used.", f"{_LICENSE} {_USE}"),
-    EventType.RELEASE_PUBLISHED: ("A version is published.", "product version platform channel security"),
+    EventType.RELEASE_PUBLISHED: (
+        "A version is published.",
+        "product version platform kind channel security",
+    ),
     EventType.RELEASE_PROMOTED: ("A version is moved to another channel.", "product version channel"),
     EventType.SUBSCRIPTION_ENDED: ("A subscription has ended.", "subscription_id ended_at"),
     EventType.SALE_NEEDS_ATTENTION: ("A sale waits for a person.", "source object problem"),

@@ -24,7 +24,9 @@ _log = logging.getLogger("licserver.patches")
 class PatchService(Service):
     """Makes and lists the patches to a release."""
 
-    def make(self, slug: str, version: str, platform: str = "") -> list[tuple[Release, Artifact]]:
+    def make(
+        self, slug: str, version: str, platform: str = "", kind: str = ""
+    ) -> list[tuple[Release, Artifact]]:
         """Make the missing patches to a release, from the files that were published before it.
 
         A withdrawn version is a base as well: its users must update. Both files are held in memory.
@@ -33,9 +35,9 @@ class PatchService(Service):
             The patches that save enough, each with its base.
         """
         stored = self._context.repositories.releases
-        release = ReleaseService(self._context).get(slug, version, platform)
+        release = ReleaseService(self._context).get(slug, version, platform, kind)
         new = b""
-        for base in self.list_missing(slug, version, platform):
+        for base in self.list_missing(slug, version, platform, kind):
             new = new or self._read(release)
             content = make_patch(self._read(base), new)
             if content is not None:
@@ -47,9 +49,9 @@ class PatchService(Service):
         bases = self._find_bases(release)
         return [(base, patches[base.artifact.sha256]) for base in bases if base.artifact.sha256 in patches]
 
-    def list_missing(self, slug: str, version: str, platform: str = "") -> list[Release]:
+    def list_missing(self, slug: str, version: str, platform: str = "", kind: str = "") -> list[Release]:
         """Return the bases from which a release has no patch yet; an empty list for a withdrawn release."""
-        release = ReleaseService(self._context).get(slug, version, platform)
+        release = ReleaseService(self._context).get(slug, version, platform, kind)
         if release.withdrawn_at is not None:
             return []
         patches = self._context.repositories.releases.list_patches(release)
@@ -73,6 +75,7 @@ def find_bases(release: Release, releases: list[Release], limit: int) -> list[Re
         for candidate in releases
         if candidate.id < release.id
         and candidate.platform in ("", release.platform)
+        and candidate.kind is release.kind
         and candidate.artifact.size <= limit
     }
     before.pop(release.artifact.sha256, None)

@@ -11,6 +11,7 @@ from licserver.domain.records import (
     NO_FIELDS,
     STABLE,
     Artifact,
+    FileKind,
     IssuedLicense,
     Product,
     Release,
@@ -28,6 +29,7 @@ from licserver.protocol.webhooks import EventType
 from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Service
 from licserver.services.products import find_product, read_version
+from licserver.services.release_files import inspect_file, name_kind
 from licserver.services.validation import check_channel, is_text
 
 PATCHES: Final = "patches"  # the queue of releases that need patches
@@ -38,13 +40,14 @@ class PublishOptions(TypedDict, total=False):
     """Options of a published file.
 
     `file_name` is the public name, by default the file's own. With `platform` the file is for that platform
-    alone, also of a published version. An empty `channel` is the version's channel, or else `stable`.
-    `reach`, `wordpress` and `security` are for the first file of a version.
-    `published_on` is a past day in UTC, of a version that was published elsewhere before (D-330).
+    alone, also of a published version. An empty `kind` is guessed from the file. An empty `channel` is the
+    version's channel, or else `stable`. `reach`, `wordpress` and `security` are for the first file of a
+    version. `published_on` is a past day in UTC, of a version that was published elsewhere before (D-330).
     """
 
     file_name: str | None
     platform: str
+    kind: str
     channel: str
     reach: RolloutOptions
     wordpress: WordPressFields
@@ -67,6 +70,7 @@ class StagedRelease(NamedTuple):
     file_signatures: str | None = None
     security: SecurityNotice | None = None
     published_on: date | None = None
+    kind: FileKind = FileKind.FOLDER
 
 
 class ReleaseService(Service):
@@ -128,10 +132,11 @@ class ReleaseService(Service):
             raise InvalidInputError(f"{platform!r} is not a valid platform: use {shape}")
         if channel:
             check_channel(channel)
+        kind = inspect_file(file, options.get("kind", ""), platform).kind
         changelog = _check_changelog(changelog)
         files_of_version = self._context.repositories.releases.list_files(product.id, _version_key(version))
         if files_of_version:  # a further file has the version's spelling and description
-            _check_further(slug, files_of_version, platform, changelog, channel, wordpress, security)
+            _check_further(slug, files_of_version, platform, kind, changelog, channel, wordpress, security)
             version, changelog = files_of_version[0].version, files_of_version[0].changelog
             channel, wordpress = files_of_version[0].channel, files_of_version[0].wordpress
             security = files_of_version[0].security
@@ -157,6 +162,7 @@ class ReleaseService(Service):
             files,
             security,
             published_on,
+            kind,
         )
 
     def add(self, staged: StagedRelease) -> Release:
@@ -177,13 +183,14 @@ class ReleaseService(Service):
                 platform,
                 rollout,
                 staged.wordpress,
+                staged.kind,
                 channel=channel,
                 critical_below=critical_below,
                 file_signatures=staged.file_signatures,
                 security=dump_notice(staged.security),
             ):
-                raise _published_already(product.slug, version, platform)
-            details: dict[str, Any] = {"platform": platform} if platform else {}
+                raise _published_already(product.slug, version, platform, staged.kind)
+            details = _describe_file(platform, staged.kind)
             details |= {"channel": channel} if channel != STABLE else {}
             details |= {} if staged.security is None else {"security": True}
             stored = {"file": artifact.file_name, "size": artifact.size, "sha256": artifact.sha256}
@@ -193,21 +200,25 @@ class ReleaseService(Service):
             published = {"product": product.slug, "version": version, **details}
             tx.add_events(EventType.RELEASE_PUBLISHED, published)
             job = {"slug": product.slug, "version": version, "platform": platform}
+            # A server of the release before knows no kinds, and its files have none.
+            job |= {} if staged.kind is FileKind.FOLDER else {"kind": staged.kind.value}
             tx.repositories.queue.add(PATCHES, "/".join(job.values()), job, tx.now())
-        return self.get(product.slug, version, platform)
+        return self.get(product.slug, version, platform, staged.kind)
 
-    def renew_manifest(self, slug: str, version: str, sign: ManifestSigner, platform: str = "") -> Release:
+    def renew_manifest(
+        self, slug: str, version: str, sign: ManifestSigner, platform: str = "", kind: str = ""
+    ) -> Release:
         """Replace the manifest of a release; running servers return the new manifest at once."""
-        release = self._get_offered(slug, version, platform)
+        release = self._get_offered(slug, version, platform, kind)
         artifact = release.artifact
         signed = sign(self._describe(slug, release.version, artifact.size, artifact.sha256))
-        details: dict[str, Any] = {"platform": release.platform} if release.platform else {}
+        details = _describe_file(release.platform, release.kind)
         with self._context.transaction() as tx:
             signatures = signed.file_signatures
             tx.repositories.releases.renew_manifest(release, signed.document, tx.now(), signatures)
             details["signed_by"] = signed.key_ids
             tx.write_audit("release.renew", _object(slug, release.version), **details)
-        return self.get(slug, version, release.platform)
+        return self.get(slug, version, release.platform, release.kind)
 
     def promote(self, slug: str, version: str, channel: str = STABLE) -> Release:
         """Move a version with all its files to another channel."""
@@ -272,16 +283,24 @@ class ReleaseService(Service):
         """Return a product's releases, a file each, in the order of publication."""
         return self._context.repositories.releases.list_all(find_product(self._context, slug).id)
 
-    def get(self, slug: str, version: str, platform: str = "") -> Release:
-        """Return a platform's file of a version; without a platform the default file, or else the first."""
+    def get(self, slug: str, version: str, platform: str = "", kind: str = "") -> Release:
+        """Return a platform's file of a version; without a platform the default file, or else the first.
+
+        With a `kind` only files of this kind count.
+        """
         files = self.list_files(slug, version)
+        version = files[0].version
+        if kind:
+            files = [file for file in files if file.kind == kind]
         matching = [file for file in files if file.platform == platform]
-        if not matching and platform:
-            raise NotFoundError(f"version {files[0].version} of {slug} has no file for {platform!r}")
+        if not matching and (platform or not files):
+            name = f"version {version} of {slug} has no file"
+            name += f" for {platform!r}" if platform else ""
+            raise NotFoundError(name + (f" of the kind {kind!r}" if kind else ""))
         return (matching or files)[0]
 
-    def _get_offered(self, slug: str, version: str, platform: str = "") -> Release:
-        release = self.get(slug, version, platform)
+    def _get_offered(self, slug: str, version: str, platform: str = "", kind: str = "") -> Release:
+        release = self.get(slug, version, platform, kind)
         if release.withdrawn_at is not None:
             raise InvalidInputError(
                 f"version {release.version} of {slug} is withdrawn and not offered any more"
@@ -289,7 +308,7 @@ class ReleaseService(Service):
         return release
 
     def list_files(self, slug: str, version: str) -> list[Release]:
-        """Return the files of a version by platform, the default first."""
+        """Return the files of a version by platform and kind, the default first."""
         product = find_product(self._context, slug)
         files = self._context.repositories.releases.list_files(product.id, _version_key(version))
         if not files:
@@ -314,6 +333,12 @@ def _start_of(day: date | None) -> datetime | None:
     return None if day is None else datetime.combine(day, time(), UTC)
 
 
+def _describe_file(platform: str, kind: FileKind) -> dict[str, Any]:
+    """Describe for whom a file of a version is, for events and the audit log: what is usual is left out."""
+    details: dict[str, Any] = {"platform": platform} if platform else {}
+    return details | ({} if kind is FileKind.FOLDER else {"kind": kind.value})
+
+
 def _object(slug: str, version: str) -> tuple[str, str]:
     return "release", f"{slug}/{version}"
 
@@ -335,15 +360,16 @@ def _check_further(
     slug: str,
     files: list[Release],
     platform: str,
+    kind: FileKind,
     changelog: str,
     channel: str,
     wordpress: WordPressFields,
     security: SecurityNotice | None,
 ) -> None:
-    """Refuse a further file of a withdrawn version, for the same platform, or with another description."""
+    """Refuse a further file of a withdrawn version, of the same platform and kind, or with other words."""
     first, version = files[0], files[0].version
-    if any(file.platform == platform for file in files):
-        raise _published_already(slug, version, platform)
+    if any((file.platform, file.kind) == (platform, kind) for file in files):
+        raise _published_already(slug, version, platform, kind)
     if first.withdrawn_at is not None:
         raise ConflictError(f"version {version} of {slug} is withdrawn; publish a higher version")
     if changelog not in ("", first.changelog):
@@ -367,8 +393,8 @@ def _check_further(
         )
 
 
-def _published_already(slug: str, version: str, platform: str) -> ConflictError:
-    for_platform = f" for {platform}" if platform else ""
+def _published_already(slug: str, version: str, platform: str, kind: FileKind) -> ConflictError:
+    for_platform = (f" for {platform}" if platform else "") + name_kind(kind)
     return ConflictError(
         f"there is a version {version} of {slug} already{for_platform}; a published version never changes, "
         "choose a higher one"

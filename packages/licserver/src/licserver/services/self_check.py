@@ -30,7 +30,7 @@ from licserver.database.repositories.sales import DEAD
 from licserver.database.timelines import Timelines
 from licserver.domain.moves import least_idle_days
 from licserver.domain.offers import list_offered
-from licserver.domain.records import Product, Release
+from licserver.domain.records import FileKind, Product, Release
 from licserver.domain.text import describe_span, plural
 from licserver.errors import LicserverError, SecretsError
 from licserver.protocol import release_manifests
@@ -38,6 +38,7 @@ from licserver.security.key_vault import KeyVault
 from licserver.security.secrets_file import SECRETS_FILE, expects_database, read_secrets, read_vault
 from licserver.services.products import describe_short_idle
 from licserver.services.queues import measure_queues
+from licserver.services.release_files import name_kind
 from licserver.services.sources import describe_odd_secrets, describe_secret, missing_variables
 from licserver.services.sources import read_secrets as read_source_secrets
 from licserver.settings import Settings
@@ -441,15 +442,17 @@ def _check_files(settings: Settings, offered: list[tuple[str, Release]]) -> Find
 
 
 def _name(slug: str, release: Release) -> str:
-    return f"{slug} {release.version}" + (f" for {release.platform}" if release.platform else "")
+    for_platform = f" for {release.platform}" if release.platform else ""
+    return f"{slug} {release.version}{for_platform}{name_kind(release.kind)}"
 
 
 def _check_manifest(slug: str, release: Release, now: datetime) -> Iterator[Finding]:
     if release.manifest is None:
         return
     until = release_manifests.read(release.manifest).manifest.expires_at
-    for_platform = f" --platform {release.platform}" if release.platform else ""
-    advice = f"licserver release renew {slug} {release.version}{for_platform}"
+    which = f" --platform {release.platform}" if release.platform else ""
+    which += "" if release.kind is FileKind.FOLDER else f" --kind {release.kind}"
+    advice = f"licserver release renew {slug} {release.version}{which}"
     if until <= now:
         yield _bad("manifests", f"that of {_name(slug, release)} ran out on {until:%Y-%m-%d}", advice)
     elif until - now < RENEW_WITHIN:

@@ -16,6 +16,7 @@ from licserver.domain.offers import (
     evaluate_public_feed,
     list_releases,
 )
+from licserver.domain.records import FileKind
 from licserver.protocol import feeds, public_api
 from licserver.protocol.downloads import is_unmodified
 from licserver.protocol.public_api import UpdateRequest, parse_query
@@ -58,6 +59,7 @@ class Feeds:
                 call.platform,
                 installation,
                 self.public.settle(now),
+                call.kind,
             ):
                 link = self.public.sign_link(request, verdict._replace(release=release.release), now)
                 listed.append((release, link or ""))
@@ -74,7 +76,8 @@ class Feeds:
         query = parse_query(request.rel_url.raw_query_string)
         channel, platform = feeds.read_velopack_channel(name, query.get("os", ""), query.get("arch", ""))
         installed, domain = query.get("localVersion", ""), query.get("stagingId", "")
-        call = self._parse(request, platform, version=installed, domain=domain, channel=channel)
+        which = {"version": installed, "domain": domain, "channel": channel}
+        call = self._parse(request, platform, kind=FileKind.FOLDER, **which)
         verdict = await self._offer(call)
         if isinstance(verdict, Offer):
             return _send_tagged(request, feeds.format_velopack_feed(verdict))
@@ -96,7 +99,9 @@ class Feeds:
         if package is not None:  # the offer depends on platform and channel
             # Velopack sends no installed version with this request: a fix is for any of its major.
             lowest = feeds.lowest_of_major(package.version)
-            call = self._parse(request, package.platform, version=lowest, channel=package.channel)
+            call = self._parse(
+                request, package.platform, version=lowest, channel=package.channel, kind=package.kind
+            )
             verdict, _ = await self._evaluate(call)
         if not isinstance(verdict, Offer):
             return await self._refuse(request, call, verdict)
@@ -136,7 +141,9 @@ class Feeds:
             verdict = await self.public.evaluate_update_check(call, self.public.clock())
             domain = domain or self.public.vault.license_id(call.license_key).hex()
         elif (offered := await self.public.queries.find_releases(call.slug)) and offered.product.public_feed:
-            verdict = evaluate_public_feed(offered, call.channels, call.platform, call.current_version)
+            verdict = evaluate_public_feed(
+                offered, call.channels, call.platform, call.current_version, call.kind
+            )
         return verdict, Installation(domain, call.current_version, call.is_manual)
 
     async def _refuse(

@@ -240,7 +240,7 @@ class PublicEndpoints:
             verdict = apply_rollout(verdict, installation, self.settle(now))  # an offer is not undone
         self.statistics.count_update_check(verdict, call.current_version)
         link = self.sign_link(request, verdict, now)
-        response = public_api.update_response(verdict, link, call.current_version)
+        response = public_api.update_response(verdict, link, call.current_version, call.kind)
         if isinstance(verdict, UpdateRefusal):
             if verdict in decisions.MISSES:
                 return await self.rate_limiter.respond_to_miss(request, response, call.domain)
@@ -255,7 +255,7 @@ class PublicEndpoints:
         is_key = not imported or decisions.is_imported_key(key)
         license_id = self.vault.license_id(key) if is_key else None
         license_, product = await self.queries.find_update(
-            UpdateQuery(license_id, call.slug, call.platform, call.channels)
+            UpdateQuery(license_id, call.slug, call.platform, call.channels, call.kind)
         )
         return decisions.evaluate_update(
             license_, product, now, imported=imported, installed=call.current_version

@@ -35,12 +35,13 @@ UPDATES: Final = BatchedQuery([column("id", LargeBinary), column("slug", Text)],
 
 
 class UpdateQuery(NamedTuple):
-    """An update check; None is a text that is not a license key, and no platform is empty."""
+    """An update check; None is a text that is not a license key, and no platform or kind is empty."""
 
     license_id: bytes | None
     slug: str
     platform: str = ""
     channels: tuple[str, ...] = ()
+    kind: str = ""
 
 
 class UpdateReader:
@@ -73,7 +74,7 @@ class UpdateReader:
             product = None
             if product_id is not None:
                 channels = (*query.channels, *of_license.split("\n")) if of_license else query.channels
-                product = self.products.find(product_id, change, channels, query.platform)
+                product = self.products.find(product_id, change, channels, query.platform, query.kind)
             results[index] = (read_license(row), product)
         return results
 
@@ -99,9 +100,11 @@ class OfferedProducts:
         self._reader = reader
         self._cache: dict[int, _CachedProduct] = {}
 
-    def find(self, product_id: int, change: int, channels: Collection[str], platform: str) -> Product:
-        """Return a product with the latest release for channels and a platform."""
-        return self._keep(product_id, change).find_offers(channels, platform)
+    def find(
+        self, product_id: int, change: int, channels: Collection[str], platform: str, kind: str = ""
+    ) -> Product:
+        """Return a product with the latest release for channels, a platform and a kind."""
+        return self._keep(product_id, change).find_offers(channels, platform, kind)
 
     def find_all(self, slug: str) -> OfferedProduct | None:
         """Return the product of a slug with its releases, or None."""

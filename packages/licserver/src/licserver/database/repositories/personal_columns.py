@@ -55,8 +55,8 @@ OTHERS: Final[Mapping[str, str]] = {
     "products": "slug name environment_policy minimum_version after_support",
     "plans": "name entitlements",
     "manifests": "document",
-    "releases": "version version_key changelog file_name platform channel rollout critical_below requires "
-    "tested requires_php details_url file_signatures security",
+    "releases": "version version_key changelog file_name platform kind channel rollout critical_below "
+    "requires tested requires_php details_url file_signatures security",
     "sale_sources": "name kind secret_env changes states renewal_field key_env url",
     "sale_mappings": "source external_id expires_in support plan",
     "sale_events": "source state",

@@ -5,7 +5,19 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    ScalarSelect,
+    Select,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from licserver.database.repositories.base import Repository, matching
 from licserver.database.tables.licenses import (
@@ -26,6 +38,7 @@ from licserver.domain.records import (
     AfterSupport,
     Artifact,
     EnvironmentPolicy,
+    FileKind,
     Product,
     Release,
     Rollout,
@@ -134,20 +147,22 @@ class ReleaseRepository(Repository):
         platform: str = "",
         rollout: Rollout | None = None,
         wordpress: WordPressFields = NO_FIELDS,
+        kind: FileKind = FileKind.FOLDER,
         **more: str | None,
     ) -> bool:
         """Add a release with its stored file; `more` are other columns.
 
-        Return False when the version has a file for this platform, in any spelling, or is withdrawn.
+        Return False when the version has a file of this platform and kind, in any spelling, or is withdrawn.
         """
         with self._writing() as connection:
             lock_product(connection, product_id)
             same = matching(releases, product_id=product_id, version_key=version_key)
-            taken = (releases.c.platform == platform) | releases.c.withdrawn_at.is_not(None)
+            taken = matching(releases, platform=platform, kind=kind) | releases.c.withdrawn_at.is_not(None)
             if connection.scalar(select(func.count()).select_from(releases).where(same, taken)):
                 return False
             row = {"product_id": product_id, "version": version, "version_key": version_key}
-            row |= {"changelog": changelog, "published_at": now, "platform": platform, **more}
+            row |= {"changelog": changelog, "published_at": now, **more}
+            row |= {"platform": platform, "kind": kind}
             row |= artifact._asdict() | wordpress._asdict() | _rollout_columns(rollout)
             added = connection.scalar(insert(releases).values(row).returning(releases.c.id))
             if manifest is not None:
@@ -199,9 +214,13 @@ class ReleaseRepository(Repository):
             _choose_latest(connection, release.product_id)
 
     def list_files(self, product_id: int, version_key: str) -> list[Release]:
-        """Load the files of one version by platform, so that the default is the first."""
+        """Load the files of one version by platform and kind, so that the default is the first."""
         of_version = releases_of(product_id).where(releases.c.version_key == version_key)
-        return [read_release(row) for row in self._all(of_version.order_by(releases.c.platform))]
+        order = (
+            releases.c.platform,
+            case({kind: index for index, kind in enumerate(FileKind)}, value=releases.c.kind),
+        )
+        return [read_release(row) for row in self._all(of_version.order_by(*order))]
 
     def list_all(self, product_id: int) -> list[Release]:
         """Load a product's releases, in the order of publication."""
@@ -290,6 +309,7 @@ def read_release(row: Row[Any]) -> Release:
     for name, record in (("artifact", Artifact), ("wordpress", WordPressFields)):
         values[name] = record(*(columns[releases.c[field]] for field in record._fields))
     values["security"] = load_notice(values["security"])
+    values["kind"] = FileKind(values["kind"])
     return Release(manifest=columns.get("manifest"), **values)  # only on request
 
 

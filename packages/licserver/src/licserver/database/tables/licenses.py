@@ -92,8 +92,9 @@ releases = table(
     sa.Column("md5", sa.LargeBinary(16)),  # NULL for files from before schema 0030
     sa.Column("file_signatures", sa.Text),
     sa.Column("security", sa.Text),  # JSON (`records.SecurityNotice`); NULL: no security release
+    sa.Column("kind", Short, nullable=False, server_default=sa.text("'folder'")),  # `records.FileKind`
     # The file with the empty platform is the default, for platforms without a file of their own.
-    sa.UniqueConstraint("product_id", "version_key", "platform"),
+    sa.UniqueConstraint("product_id", "version_key", "platform", "kind"),
 )
 
 manifests = table(

@@ -20,7 +20,7 @@ from licserver.domain.decisions import (
     is_license_key,
 )
 from licserver.domain.languages import LANGUAGES, choose_language
-from licserver.domain.offers import list_downloads
+from licserver.domain.offers import find_download, list_downloads
 from licserver.domain.records import Environment, IssuedLicense
 from licserver.errors import HeldOfflineError, InvalidInputError, NotFoundError, TooManyMovesError
 from licserver.limits import MAX_ACCOUNT_BODY_BYTES
@@ -280,7 +280,7 @@ class Account:
         if not licenses:
             return redirect(request, f"{HOME}?done=session-ended")
         license_, now = _pick(licenses, request.match_info["license"]), self._clock()
-        platform = request.query.get("platform", "")
+        platform, kind = request.query.get("platform", ""), request.query.get("kind", "")
         offered = await self._public.queries.find_releases(license_.product_slug)
         if offered is None:
             raise ApiError(404)
@@ -288,7 +288,7 @@ class Account:
         downloads = await self._threads.run(
             list_downloads, offered, license_.snapshot(), license_.channels, now
         )
-        release = downloads.get(platform, downloads.get(""))
+        release = find_download(downloads, platform, kind)
         if release is None:
             raise ApiError(404)
         offer = Offer(offered.product, release, license_.snapshot(), downloadable=True)

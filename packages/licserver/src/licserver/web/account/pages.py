@@ -7,6 +7,7 @@ from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
 
 from licserver import libraries
 from licserver.domain.decisions import find_term, is_support_over, license_state
@@ -14,14 +15,17 @@ from licserver.domain.offers import OfferedProduct, list_downloads
 from licserver.domain.records import (
     Activation,
     Environment,
+    FileKind,
     IssuedLicense,
     LicenseState,
     Product,
+    Release,
 )
 from licserver.domain.seats import Seat
 from licserver.errors import SettingsError
 from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
+from licserver.services.release_files import NAMES
 from licserver.settings import Settings
 from licserver.web.console.responses import Asset, create_asset
 
@@ -99,7 +103,7 @@ class LicenseCard:
         seats: The number of used and available floating seats, in words; empty without floating seats.
         moves_left: The number of slots that the customer may free now; None if the product allows none.
         next_move: The day on which the customer may free a slot again; empty while `moves_left` is not 0.
-        downloads: The platforms and versions that can be downloaded now; the default platform is empty.
+        downloads: What can be downloaded now: the query of the link, its name, and the version.
         support: The end of updates, in words; empty if they do not end.
         has_files: Whether the customer may make license files for machines without a network.
         is_renewed: Whether a license file has to be replaced after each payment.
@@ -118,7 +122,7 @@ class LicenseCard:
     held_seats: list[HeldSeat]
     moves_left: int | None
     next_move: str
-    downloads: list[tuple[str, str]]
+    downloads: list[tuple[str, str, str]]
     support: str
     has_files: bool
     is_renewed: bool
@@ -214,11 +218,19 @@ def _describe(
         has_more=has_more,
         moves_left=moves_left if product.customer_moves else None,
         next_move="" if moves_left or next_at is None else texts.date(next_at),
-        downloads=[(platform, release.version) for platform, release in sorted(downloads.items())],
+        downloads=[_describe_download(release) for release in downloads.values()],
         support=_describe_support(product, license_.support_until, texts, is_over=is_over),
         has_files=state is LicenseState.ACTIVE and services.offline_files.can_customers_issue(),
         is_renewed=license_.subscription_id is not None and not license_.lifetime,
     )
+
+
+def _describe_download(release: Release) -> tuple[str, str, str]:
+    """Return the query of a file's link, its platform and kind for people, and its version."""
+    where = {"platform": release.platform}
+    where |= {} if release.kind is FileKind.FOLDER else {"kind": release.kind.value}
+    query = urlencode({name: text for name, text in where.items() if text})
+    return query, ", ".join(filter(None, (release.platform, NAMES[release.kind]))), release.version
 
 
 def _describe_term(license_: IssuedLicense, texts: Texts, now: datetime) -> str:
