@@ -19,9 +19,9 @@ nox.options.sessions = ["full", "branches", "lint", "types", "alone", "frozen", 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
     "licclient": "archive argument_checks changelog computers consumption covered dialogs download_headers "
-    "entitlements ending explain full_licenses license_files links long_texts pace policy probation protocol "
-    "public_keys records response_signatures schedule seats settings signed_releases status trials typed_key "
-    "versions",
+    "entitlements ending explain full_licenses installation_signs license_files links long_texts pace policy "
+    "probation protocol public_keys records response_signatures schedule seats settings signed_releases "
+    "status trials typed_key versions",
     "licconform": "client_cases runner server_cases",
     "licserver": "api_requests api_responses byte_ranges changelogs channel_choice characters kind_choice "
     "client_addresses clock_readings console_units covered_offers damaged_keys dates_and_versions decisions "

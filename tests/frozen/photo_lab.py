@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from licclient import LicclientError, LicenseClient, Trust, __version__
-from licclient.install import Installation
+from licclient.install import Installation, detect
 
 BUNDLE = Path(__file__).parent
 
@@ -53,6 +53,13 @@ def main(folder: str, command: str, *arguments: str) -> dict[str, object]:
                 return describe_program() | {"before": before and before.version}
             case "authorities":
                 return describe_program() | {"authorities": ssl.create_default_context().cert_store_stats()}
+            case "detect":
+                installation = detect()
+                return describe_program() | {
+                    "kind": installation.kind,
+                    "folder": str(installation.folder),
+                    "is_certain": installation.is_certain,
+                }
             case "doctor":
                 return describe_program() | {"report": client.diagnose()}
             case _:

@@ -94,6 +94,8 @@ def test_one_file(built: Path, shop: Shop, run: Run, tmp_path: Path) -> None:
     }
     result = run(program, "folder", "verify")
     assert (result["source"], result["authenticated"]) == ("cache", True)
+    result = run(program, "folder", "detect")
+    assert (result["kind"], result["is_certain"]) == ("unknown", False)
     home = tmp_path / "home"
     state = home / ".local" / "state" / "licclient"
     assert {path.name.partition("-")[0] for path in state.rglob("*.state")} >= {
@@ -138,6 +140,10 @@ def test_an_app_in_a_folder_replaces_itself(built: Path, shop: Shop, run: Run, t
 
     result = run(launcher, "activate", shop.key)
     assert (result["app"], result["product"]) == ("1.0.0", "Photo Lab")
+    result = run(launcher, "detect")
+    assert (result["kind"], result["folder"], result["is_certain"]) == ("folder", str(root), True)
+    result = run(built / "one-folder" / "photo-lab", "folder", "detect")
+    assert (result["kind"], result["is_certain"]) == ("folder", False)
     assert run(launcher, "update")["update"] == "1.1.0"
     result = run(launcher, "verify")
     assert (result["app"], result["source"]) == ("1.1.0", "cache")

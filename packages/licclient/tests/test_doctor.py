@@ -47,7 +47,7 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
     lines = _lines(report)
     assert list(lines) == [
         "server", "program", "name", "proxy", "tls", "service", "clock", "state folder", "state files",
-        "keyring", "installation", "platform", "label", "license", "product", "updates",
+        "keyring", "installation", "installed", "platform", "label", "license", "product", "updates",
         "license file", "pinned keys",
     ]  # fmt: skip
     assert report.endswith("Nothing wrong was found.")
@@ -58,6 +58,9 @@ async def test_a_customer_for_whom_all_is_well(client, well, key):
         "as the server's console shows it"
     )
     assert lines["installation"][1] == well.requests[0].json["domain"]
+    assert re.fullmatch(
+        r"[a-z -]+(, as far as can be seen)?, in .*, which can(not)? be written.*", lines["installed"][1]
+    )
     assert lines["label"] == ("", "none is sent")
     assert key not in report
     assert well.requests[-1].query == {}, "a diagnosis asks nothing about the key"

@@ -39,7 +39,9 @@ from licclient.errors import LicenseRefusedError, ServiceUnavailableError, State
 
 if TYPE_CHECKING:
     from licclient._core import transport as transport_module
+    from licclient.install import _detection as detection
 else:
+    detection = lazy("licclient.install._detection")
     transport_module = lazy("licclient._core.transport")
 
 SECONDS: Final = 10.0
@@ -81,6 +83,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "state files": lambda: _check_records(session),
         "keyring": lambda: [_noted("keyring", "not used" if folder is None else describe_keyring())],
         "installation": lambda: [_noted("installation", session.domain())],
+        "installed": lambda: [_noted("installed", _format_installation())],
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
         "license": lambda: [_check_license(status(session), _list_products(folder, settings))],
@@ -121,6 +124,15 @@ def _format_program(settings: Settings, agent: str) -> str:
     app = f"{settings.product or settings.slug or 'app'} {settings.version or ''}".strip()
     python = f"Python {platform.python_version()}{frozen}"
     return f"{app}, {agent.replace('/', ' ')}, {python}, {platform.system()} {platform.release()}"
+
+
+def _format_installation() -> str:
+    installation = detection.detect()
+    kind = installation.kind if installation.is_certain else f"{installation.kind}, as far as can be seen"
+    rights = "can be written" if installation.is_writable else "cannot be written"
+    updater = "" if installation.updater is None else f"; updated by {installation.updater}"
+    command = "" if installation.command is None else f": {installation.command}"
+    return f"{kind}, in {_shorten(installation.folder)}, which {rights}{updater}{command}"
 
 
 def _format_machine(machine: Mapping[str, str]) -> str:

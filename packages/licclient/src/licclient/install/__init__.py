@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Final
 from licclient._core.arguments import check_flag, check_text, is_text, wrong_type
 from licclient._core.computer import ROLLED_BACK, VERSIONS, list_app_folders, read_rolled_back
 from licclient._core.environment import clean_environment
+from licclient._core.kinds import InstallationKind
 from licclient._core.lazy import lazy
 from licclient._core.model import is_version_folder
 from licclient._core.process import LOCKS
@@ -59,6 +60,7 @@ from licclient._core.storage import (
     write_file,
 )
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
+from licclient.install._detection import DetectedInstallation, detect
 from licclient.install._probation import (
     CONFIRMED,
     STARTING,
@@ -102,7 +104,7 @@ else:
     _unpack_module = lazy("licclient.install._unpack")
     shutil = lazy("shutil")
 
-__all__ = ["Installation", "Installed"]
+__all__ = ["DetectedInstallation", "Installation", "InstallationKind", "Installed", "detect"]
 
 LOCK_SECONDS: Final = 120.0
 """Time limit for another process that is unpacking the same app."""

@@ -1,0 +1,435 @@
+"""Gathers the signs of the installation that runs: files, the environment, Windows' registry (D-341).
+
+What cannot be read is not a sign that something else is there: the kind is unknown then.
+"""
+
+import json
+import os
+import shlex
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from licclient._core.computer import list_app_folders
+from licclient._core.environment import clean_environment
+from licclient._core.kinds import InstallationKind
+from licclient._core.lazy import lazy
+from licclient._core.storage import is_absence, open_plain
+from licclient.install._signs import Signs, decide
+
+if TYPE_CHECKING:
+    import ctypes
+    import subprocess
+    import sysconfig
+    import tempfile
+    from importlib import metadata
+
+    from licclient.install import _registry
+else:
+    ctypes = lazy("ctypes")
+    metadata = lazy("importlib.metadata")
+    subprocess = lazy("subprocess")
+    sysconfig = lazy("sysconfig")
+    tempfile = lazy("tempfile")
+    _registry = lazy("licclient.install._registry")
+
+_SYSTEM: str = sys.platform  # with any value for mypy
+
+OVERRIDE: Final = "licclient-kind.txt"
+"""A vendor's package puts it beside the program: the kind, and in a second line the command to type."""
+
+_MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+DPKG_LISTS: Final = Path("/var/lib/dpkg/info")
+_RPM_SECONDS: Final = 5.0
+_CASK_ROOMS: Final = ("/opt/homebrew/Caskroom", "/usr/local/Caskroom", "/home/linuxbrew/.linuxbrew/Caskroom")
+_RPM_FOLDERS: Final = ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
+_STORES: Final = ("/nix/store", "/gnu/store")
+_NO_PACKAGE: Final = 15700  # APPMODEL_ERROR_NO_PACKAGE
+_APPIMAGE_HEAD: Final = 16  # bytes that show one
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedInstallation:
+    """How this app came onto this computer, and who updates it.
+
+    Attributes:
+        kind: Its kind; `unknown` if there is no sure sign.
+        folder: Where its files are; what an update replaces is in it, or is it.
+        program: What a person starts, and what is started again after an update.
+        is_writable: Whether this user may create files in `folder`, by trying.
+        updater: Who updates it, such as `Flatpak`; None if the app does so itself.
+        command: What to type for that; None if nothing is known.
+        is_certain: Whether the signs are sure. Nothing is replaced on an unsure one.
+    """
+
+    kind: InstallationKind
+    folder: Path
+    program: Path
+    is_writable: bool
+    updater: str | None
+    command: str | None
+    is_certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The program that runs, with links resolved, and what is replaced with it."""
+
+    program: Path
+    is_frozen: bool = False
+    is_single_file: bool = False
+
+
+def detect() -> DetectedInstallation:
+    """Find out how the program that runs was installed; takes some milliseconds.
+
+    Raises nothing: what cannot be read makes the kind `unknown`.
+    """
+    place = _find_place()
+    try:
+        signs = _gather(place)
+    except OSError:
+        signs = Signs(is_unreadable=True)
+    decision = decide(signs)
+    program, folder = _find_target(decision.kind, place)
+    return DetectedInstallation(
+        decision.kind,
+        folder,
+        program,
+        can_write(folder),
+        decision.updater,
+        decision.command,
+        decision.is_certain,
+    )
+
+
+def can_write(folder: Path) -> bool:
+    """Return whether this user may create files in a folder, by creating one.
+
+    A path's name and `os.access` say nothing of lists of rights, read-only disks and sandboxes.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".licclient-", dir=folder):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+# --- the program ------------------------------------------------------------------------------
+
+
+def _find_place() -> _Place:
+    compiled: Any = getattr(sys.modules.get("__main__"), "__compiled__", None)
+    if compiled is not None:  # Nuitka: `sys.executable` names a file that does not exist
+        is_single_file = bool(getattr(compiled, "onefile", False))
+        program = sys.argv[0] if is_single_file else getattr(compiled, "process_exe", None) or sys.argv[0]
+        return _Place(_resolve(program), is_frozen=True, is_single_file=is_single_file)
+    if getattr(sys, "frozen", False):
+        program = _resolve(sys.executable)
+        unpacked = getattr(sys, "_MEIPASS", None)
+        is_apart = unpacked is not None and program.parent not in (
+            _resolve(unpacked),
+            *_resolve(unpacked).parents,
+        )
+        return _Place(program, is_frozen=True, is_single_file=is_apart)
+    return _Place(_resolve(sys.argv[0] or sys.executable))
+
+
+def _resolve(path: str) -> Path:
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links
+        return Path(path)
+
+
+def _find_target(kind: InstallationKind, place: _Place) -> tuple[Path, Path]:
+    """Return what is started again, and the folder that an update changes."""
+    if kind is InstallationKind.APPIMAGE and (file := _find_appimage(place)) is not None:
+        return file, file.parent
+    bundle = _find_bundle(place)
+    if bundle is not None and kind in (InstallationKind.APP, InstallationKind.SPARKLE):
+        return bundle, bundle.parent
+    if kind is InstallationKind.FOLDER and (folders := list_app_folders()):
+        return place.program, folders[0]
+    return place.program, place.program.parent
+
+
+# --- the signs --------------------------------------------------------------------------------
+
+
+def _gather(place: _Place) -> Signs:
+    """Look at everything; raise `OSError` if a sign cannot be read."""
+    folder = place.program.parent
+    if (override := _read(folder / OVERRIDE)) is not None:
+        return Signs(override=override.decode("utf-8", "replace"), managers=_list_managers())
+    bundle = _find_bundle(place)
+    cask = None if bundle is None else _find_cask(bundle)
+    on_windows = _SYSTEM == "win32"
+    python = {} if place.is_frozen else _gather_python()
+    return Signs(
+        store=_find_store(bundle),
+        flatpak=_find_flatpak(place),
+        snap=_find_snap(place),
+        appimage=_find_appimage(place) is not None,
+        framework=_find_framework(place, bundle),
+        is_bundle=bundle is not None,
+        cask=cask,
+        formula=_find_formula(place.program),
+        is_in_store=any(_is_in(place.program, store) for store in _STORES),
+        scoop=_find_scoop(folder),
+        winget=_find_winget(folder) if on_windows else None,
+        is_versioned=bool(list_app_folders()),
+        setup=_registry.find_setup(folder) if on_windows else None,
+        owner=None if on_windows or bundle is not None else _find_owner(place),
+        is_frozen=place.is_frozen,
+        is_single_file=place.is_single_file,
+        **python,
+    )
+
+
+def _read(path: Path, size: int = _MAX_FILE_BYTES) -> bytes | None:
+    """Return the beginning of a file; None for none. Raise `OSError` if it cannot be read."""
+    try:
+        with open_plain(path) as file:
+            return file.read(size)
+    except OSError as problem:
+        if is_absence(problem):
+            return None
+        raise
+
+
+def _is_in(path: Path, folder: str | Path) -> bool:
+    return _resolve(str(folder)) in path.parents
+
+
+def _find_store(bundle: Path | None) -> str | None:
+    if bundle is not None:
+        return "App Store" if (bundle / "Contents" / "_MASReceipt" / "receipt").exists() else None
+    if _SYSTEM == "win32":
+        windows: Any = ctypes
+        with suppress(AttributeError):  # before Windows 8
+            size = windows.c_uint32(0)
+            code = windows.windll.kernel32.GetCurrentPackageFullName(windows.byref(size), None)
+            return None if code == _NO_PACKAGE else "Microsoft Store"
+    return None
+
+
+def _find_flatpak(place: _Place) -> str | None:
+    """Return the id of the Flatpak that this program is a part of; others run in its sandbox as well."""
+    if not (_is_in(place.program, "/app") or _is_in(_resolve(sys.prefix) / "x", "/app")):
+        return None
+    raw = _read(Path("/.flatpak-info"))
+    lines = [] if raw is None else raw.decode("utf-8", "replace").splitlines()
+    return next((line.partition("=")[2].strip() for line in lines if line.startswith("name=")), None)
+
+
+def _find_snap(place: _Place) -> str | None:
+    root, name = os.environ.get("SNAP"), os.environ.get("SNAP_NAME")
+    if not root or not name or not Path(root).is_absolute():
+        return None
+    return name if _is_in(place.program, root) or _is_in(_resolve(sys.prefix) / "x", root) else None
+
+
+def _find_appimage(place: _Place) -> Path | None:
+    """Return the AppImage that was started; its variables alone may be those of another program."""
+    file, folder = os.environ.get("APPIMAGE"), os.environ.get("APPDIR")
+    if not file or not folder or not Path(file).is_absolute() or not Path(folder).is_absolute():
+        return None
+    inner = (place.program, _resolve(sys.executable), _resolve(sys.prefix) / "x")
+    if not any(_is_in(path, folder) for path in inner):
+        return None
+    raw = _read(Path(file), _APPIMAGE_HEAD)
+    is_appimage = raw is not None and raw[:4] == b"\x7fELF" and raw[8:10] == b"AI"
+    return Path(file) if is_appimage else None
+
+
+def _find_bundle(place: _Place) -> Path | None:
+    """Return the `.app` that the program is in."""
+    if _SYSTEM != "darwin":
+        return None
+    parents = (path for path in place.program.parents if path.suffix == ".app")
+    return next((path for path in parents if (path / "Contents" / "Info.plist").exists()), None)
+
+
+def _find_cask(bundle: Path) -> str | None:
+    """Return the token of the cask that has moved a bundle here, unless the app updates itself."""
+    for room in map(Path, _CASK_ROOMS):
+        for link in room.glob(f"*/*/{bundle.name}"):
+            if _resolve(str(link)) == bundle:
+                token = link.parent.parent
+                described = b"".join(
+                    _read(path) or b"" for path in token.glob(".metadata/*/*/Casks/*") if path.is_file()
+                )
+                return None if b"auto_updates true" in described else token.name
+    return None
+
+
+def _find_framework(place: _Place, bundle: Path | None) -> InstallationKind | None:
+    folder = place.program.parent
+    if bundle is not None:
+        sparkle = bundle / "Contents" / "Frameworks" / "Sparkle.framework"
+        return InstallationKind.SPARKLE if sparkle.exists() else None
+    if (folder / "WinSparkle.dll").exists():
+        return InstallationKind.WINSPARKLE
+    is_velopack = (folder / "sq.version").exists() and (folder.parent / "Update.exe").exists()
+    return InstallationKind.VELOPACK if is_velopack else None
+
+
+def _find_formula(program: Path) -> str | None:
+    """Return the name of Homebrew's formula: Cellar/NAME/VERSION, to which its programs are linked."""
+    return next((path.name for path in program.parents if path.parent.name == "Cellar"), None)
+
+
+def _find_scoop(folder: Path) -> str | None:
+    """Return the name of an app below scoop's folder `apps/NAME/VERSION`, with scoop's two files beside."""
+    for path in (folder, *folder.parents):
+        if path.parent.parent.name == "apps" and (path / "install.json").exists():
+            return path.parent.name if (path / "manifest.json").exists() else None
+    return None
+
+
+def _find_winget(folder: Path) -> str | None:
+    """Return the id of a portable program of winget; set-ups that it has run have signs of their own."""
+    for path in (folder, *folder.parents):
+        if path.parent.name == "Packages" and path.parent.parent.name == "WinGet":
+            return path.name.partition("_")[0]
+    return None
+
+
+# --- package managers of the system -----------------------------------------------------------
+
+
+def _list_managers() -> frozenset[InstallationKind]:
+    """Return the package managers of this system."""
+    managers = {InstallationKind.DPKG} if DPKG_LISTS.exists() else set()
+    if any(Path(folder).exists() for folder in _RPM_FOLDERS):
+        managers.add(InstallationKind.RPM)
+    return frozenset(managers)
+
+
+def _find_owner(place: _Place) -> tuple[InstallationKind, str] | None:
+    """Return the package that has installed the program's file; asked of files of the system alone."""
+    program = place.program
+    if not any(_is_in(program, root) for root in ("/usr", "/opt", "/bin", "/sbin")):
+        return None
+    if (package := find_dpkg(program)) is not None:
+        return InstallationKind.DPKG, package
+    if (package := _ask_rpm(program)) is not None:
+        return InstallationKind.RPM, package
+    return None
+
+
+def find_dpkg(program: Path) -> str | None:
+    """Return the package that lists a file; of merged folders also by their other name."""
+    names = {str(program), str(program).removeprefix("/usr")}
+    wanted = {name.encode() + b"\n" for name in names}
+    for path in sorted(DPKG_LISTS.glob("*.list")):
+        content = _read(path) or b""
+        if any(line in content for line in wanted) and wanted & set(content.splitlines(keepends=True)):
+            return path.stem.partition(":")[0]
+    return None
+
+
+def _ask_rpm(program: Path) -> str | None:
+    if InstallationKind.RPM not in _list_managers():
+        return None
+    command = ["rpm", "-qf", "--queryformat", "%{NAME}", str(program)]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=_RPM_SECONDS,
+            check=False,
+            env=clean_environment(),
+        )
+    except FileNotFoundError:  # the folder of another system's tool
+        return None
+    except subprocess.TimeoutExpired:
+        raise OSError("rpm does not answer") from None
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+
+
+# --- Python's own tools -----------------------------------------------------------------------
+
+
+def _gather_python() -> dict[str, Any]:
+    """Return the signs of an app that was not frozen."""
+    prefix = Path(sys.prefix)
+    is_virtual = sys.prefix != sys.base_prefix
+    about = _find_distribution()
+    name = None if about is None else about.metadata["Name"]
+    return {
+        "tool": _find_tool(prefix),
+        "distribution": name,
+        "installer": None if about is None else (about.read_text("INSTALLER") or "").strip().lower() or None,
+        "is_editable": about is not None and _is_editable(about.read_text("direct_url.json")),
+        "is_system_python": not is_virtual and _is_managed(),
+        "pyapp": _find_pyapp(),
+        "python": _quote(sys.executable),
+    }
+
+
+def _find_tool(prefix: Path) -> InstallationKind | None:
+    if (prefix / "pipx_metadata.json").exists():
+        return InstallationKind.PIPX
+    if (prefix / "uv-receipt.toml").exists():
+        return InstallationKind.UV
+    return InstallationKind.CONDA if (prefix / "conda-meta").is_dir() else None
+
+
+def _find_distribution() -> "metadata.Distribution | None":
+    """Return the package of the script that runs, or of the module that `python -m` runs."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    package = (getattr(main, "__package__", None) or getattr(spec, "name", None) or "").partition(".")[0]
+    if not package:
+        return _find_script_owner(_resolve(sys.argv[0]))
+    names = set(metadata.packages_distributions().get(package, []))
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.distribution(names.pop()) if len(names) == 1 else None
+    return None
+
+
+def _find_script_owner(script: Path) -> "metadata.Distribution | None":
+    """Return the package that has installed a script among the programs of this Python."""
+    folders = {_resolve(sysconfig.get_path("scripts")), _resolve(sys.prefix) / "bin"}
+    if script.parent not in folders:
+        return None
+    name = script.name.removesuffix(".exe").removesuffix("-script.py").removesuffix(".pyw")
+    entries = [
+        entry
+        for group in ("console_scripts", "gui_scripts")
+        for entry in metadata.entry_points(group=group, name=name)
+    ]
+    owners = {entry.dist.metadata["Name"]: entry.dist for entry in entries if entry.dist is not None}
+    return next(iter(owners.values())) if len(owners) == 1 else None
+
+
+def _is_editable(text: str | None) -> bool:
+    """Return whether a package is a link to a checkout (PEP 660)."""
+    try:
+        content = json.loads(text or "{}")
+        return bool(content.get("dir_info", {}).get("editable"))
+    except (ValueError, AttributeError):
+        return False
+
+
+def _is_managed() -> bool:
+    return (Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED").exists()
+
+
+def _find_pyapp() -> str | None:
+    """Return the name of the program of PyApp, whose environment has `pyapp` in its path."""
+    program = os.environ.get("PYAPP_COMMAND_NAME") or os.environ.get("PYAPP")
+    if not program or "pyapp" not in Path(sys.prefix).parts:
+        return None
+    return Path(sys.argv[0]).stem if program in ("1", "true") else program
+
+
+def _quote(path: str) -> str:
+    """Quote a path for the shell of its system."""
+    if _SYSTEM == "win32":
+        return f'"{path}"' if " " in path else path
+    return shlex.quote(path)

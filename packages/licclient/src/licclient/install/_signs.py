@@ -1,0 +1,234 @@
+"""Pure: from the signs of an installation to its kind, who updates it, and the command to type (D-341).
+
+The order matters: a sandbox or store comes first, because what is inside of it looks like any other app, and
+a folder comes last. No environment variable decides by itself: children inherit all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from licclient._core.kinds import PUBLISHED_KINDS, InstallationKind
+
+Kind = InstallationKind
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What was seen of the installation that runs; by default nothing.
+
+    Attributes:
+        managers: The package managers of this system, as far as they have a kind.
+        is_unreadable: Whether a sign that would decide could not be read.
+        override: Content of the file by which the vendor's package names the kind (D-342).
+        store: Name of the store whose sandbox the program runs in.
+        flatpak, snap: Id or name of the package that the program is a part of.
+        appimage: Whether the program lies in the mounted or unpacked AppImage that was started.
+        framework: The framework for updates that the app contains.
+        is_bundle: Whether the program is in a `.app` of macOS.
+        cask: Homebrew's name of the bundle, unless its cask says that the app updates itself.
+        formula, scoop, winget: Name of the package in whose folder the program lies, of Homebrew and others.
+        is_in_store: Whether it lies in the store of Nix or Guix, which nobody writes to.
+        is_versioned: Whether the program runs from a folder of `Installation`.
+        setup: The kind of set-up that has recorded this folder.
+        owner: The package manager of the system that has installed the file, and the package's name.
+        is_frozen: Whether a freezer made the program.
+        is_single_file: Whether it unpacks itself at each start.
+        tool: pipx, uv or conda, if the environment was made by it.
+        distribution: Name of the Python package that the program belongs to.
+        installer: Who has installed that, in its own words.
+        is_editable: Whether that is a developer's checkout.
+        is_system_python: Whether the operating system manages this Python (PEP 668).
+        pyapp: Name of the program that PyApp made.
+        python: The command of this Python.
+    """
+
+    managers: frozenset[Kind] = frozenset()
+    is_unreadable: bool = False
+    override: str | None = None
+    store: str | None = None
+    flatpak: str | None = None
+    snap: str | None = None
+    appimage: bool = False
+    framework: Kind | None = None
+    is_bundle: bool = False
+    cask: str | None = None
+    formula: str | None = None
+    scoop: str | None = None
+    winget: str | None = None
+    is_in_store: bool = False
+    is_versioned: bool = False
+    setup: Kind | None = None
+    owner: tuple[Kind, str] | None = None
+    is_frozen: bool = False
+    is_single_file: bool = False
+    tool: Kind | None = None
+    distribution: str | None = None
+    installer: str | None = None
+    is_editable: bool = False
+    is_system_python: bool = False
+    pyapp: str | None = None
+    python: str = "python"
+
+
+class Decision(NamedTuple):
+    """What follows from the signs of an installation.
+
+    `updater` is who updates it, None for the app itself; `command` is what to type for that, if it is known.
+    """
+
+    kind: Kind
+    updater: str | None = None
+    command: str | None = None
+    is_certain: bool = True
+
+
+UNKNOWN: Final = Decision(Kind.UNKNOWN, is_certain=False)
+
+_MANAGER: Final = "the package manager"
+_MANAGERS: Final = frozenset({Kind.DPKG, Kind.RPM})
+
+UPDATERS: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        Kind.STORE: "the store",
+        Kind.FLATPAK: "Flatpak",
+        Kind.SNAP: "Snap",
+        Kind.DPKG: "apt",
+        Kind.RPM: "dnf",
+        Kind.HOMEBREW: "Homebrew",
+        Kind.WINGET: "winget",
+        Kind.SCOOP: "Scoop",
+        Kind.PIP: "pip",
+        Kind.PIPX: "pipx",
+        Kind.UV: "uv",
+        Kind.CONDA: "conda",
+        Kind.SYSTEM_PYTHON: _MANAGER,
+        Kind.SPARKLE: "Sparkle",
+        Kind.WINSPARKLE: "WinSparkle",
+        Kind.VELOPACK: "Velopack",
+    }
+)
+"""Who updates each kind that the app does not update itself."""
+
+_COMMANDS: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        Kind.FLATPAK: "flatpak update {name}",
+        Kind.SNAP: "sudo snap refresh {name}",
+        Kind.DPKG: "sudo apt install --only-upgrade {name}",
+        Kind.RPM: "sudo dnf upgrade {name}",
+        Kind.HOMEBREW: "brew upgrade --cask {name}",
+        Kind.WINGET: "winget upgrade --id {name}",
+        Kind.SCOOP: "scoop update {name}",
+        Kind.PIPX: "pipx upgrade {name}",
+        Kind.UV: "uv tool upgrade {name}",
+        Kind.CONDA: "conda update {name}",
+    }
+)
+
+
+def decide(signs: Signs) -> Decision:
+    """Return the kind of an installation; an uncertain one rather than a wrong one."""
+    if signs.is_unreadable:
+        return UNKNOWN
+    if signs.override is not None:
+        return _read_override(signs.override, signs.managers)
+    return (
+        _decide_sandbox(signs)
+        or _decide_package(signs)
+        or _decide_system(signs)
+        or (_decide_frozen(signs) if signs.is_frozen else _decide_python(signs))
+    )
+
+
+def updated_by(kind: Kind, name: str | None, updater: str | None = None) -> Decision:
+    """Return the decision for a kind that another program updates, by the name that it knows the app by."""
+    template = _COMMANDS.get(kind)
+    command = template.format(name=name) if template and name else None
+    return Decision(kind, updater or UPDATERS[kind], command)
+
+
+def _read_override(text: str, managers: frozenset[Kind]) -> Decision:
+    """Read the vendor's file: the kind, and in a second line the command to type.
+
+    Distributions repack a package for another manager, and its file with it.
+    """
+    first, *others = [line.strip() for line in text.splitlines()] or [""]
+    command = next(filter(None, others), None)
+    try:
+        kind = Kind(first.lower())
+    except ValueError:
+        return UNKNOWN
+    if kind is Kind.UNKNOWN:  # such as a package manager that has no name here
+        return Decision(kind, _MANAGER, command, is_certain=command is not None)
+    if kind in _MANAGERS and kind not in managers:
+        return Decision(Kind.UNKNOWN, _MANAGER, is_certain=False)
+    return Decision(kind, None if kind in PUBLISHED_KINDS else UPDATERS[kind], command)
+
+
+def _decide_sandbox(signs: Signs) -> Decision | None:
+    if signs.store is not None:
+        return updated_by(Kind.STORE, None, signs.store)
+    if signs.flatpak is not None:
+        return updated_by(Kind.FLATPAK, signs.flatpak)
+    if signs.snap is not None:
+        return updated_by(Kind.SNAP, signs.snap)
+    return None
+
+
+def _decide_package(signs: Signs) -> Decision | None:
+    """Decide packages that consist of one file or bundle, and frameworks that update them."""
+    if signs.appimage:
+        return Decision(Kind.APPIMAGE)
+    if signs.cask is not None:
+        return updated_by(Kind.HOMEBREW, signs.cask)
+    if signs.framework is not None:
+        return Decision(signs.framework, UPDATERS[signs.framework])
+    return Decision(Kind.APP) if signs.is_bundle else None
+
+
+def _decide_system(signs: Signs) -> Decision | None:
+    """Decide what a package manager or a set-up of the operating system has installed."""
+    if signs.formula is not None:
+        return Decision(Kind.HOMEBREW, UPDATERS[Kind.HOMEBREW], f"brew upgrade {signs.formula}")
+    if signs.is_in_store:
+        return Decision(Kind.UNKNOWN, _MANAGER)
+    if signs.scoop is not None:
+        return updated_by(Kind.SCOOP, signs.scoop)
+    if signs.winget is not None:
+        return updated_by(Kind.WINGET, signs.winget)
+    if signs.is_versioned:
+        return Decision(Kind.FOLDER)
+    if signs.owner is not None:
+        kind, name = signs.owner
+        return updated_by(kind, name)
+    return None if signs.setup is None else Decision(signs.setup)
+
+
+def _decide_frozen(signs: Signs) -> Decision:
+    """Decide a program without other signs: a folder that was unpacked, as far as one can see."""
+    return UNKNOWN if signs.is_single_file else Decision(Kind.FOLDER, is_certain=False)
+
+
+def _decide_python(signs: Signs) -> Decision:
+    """Decide an app that runs on a Python of its own or of the system."""
+    if signs.is_editable:
+        return UNKNOWN
+    if signs.pyapp is not None:
+        return Decision(Kind.UNKNOWN, "PyApp", f"{signs.pyapp} self update")
+    by_pip = signs.installer in ("pip", "uv")
+    if signs.tool is not None and not (signs.tool is Kind.CONDA and by_pip):
+        return updated_by(signs.tool, signs.distribution)
+    if signs.distribution is None:
+        return UNKNOWN
+    if signs.installer == "uv":
+        return Decision(
+            Kind.UV, UPDATERS[Kind.UV], f"uv pip install --python {signs.python} -U {signs.distribution}"
+        )
+    if signs.installer == "pip":
+        command = f"{signs.python} -m pip install -U {signs.distribution}"
+        # There pip refuses, unless it is made to overrule the system.
+        return Decision(Kind.PIP, UPDATERS[Kind.PIP], None if signs.is_system_python else command)
+    if signs.is_system_python:
+        return updated_by(Kind.SYSTEM_PYTHON, None)
+    return UNKNOWN

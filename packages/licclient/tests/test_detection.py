@@ -1,0 +1,465 @@
+"""`detect()` in installations that are made here: by pip, uv, freezers, packages; and leaked variables."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from licclient import install
+from licclient._core.kinds import InstallationKind
+from licclient.install import _detection, _registry, detect
+
+APP = """\
+import dataclasses, json
+from licclient.install import detect
+
+def main():
+    print(json.dumps(dataclasses.asdict(detect()), default=str))
+
+if __name__ == "__main__":
+    main()
+"""
+LIBRARIES = os.pathsep.join([str(Path(install.__file__).parents[2]), sysconfig.get_path("purelib")])
+"""Where an app's Python finds licclient, which is not installed beside it."""
+
+needs_unix = pytest.mark.skipif(os.name == "nt", reason="scripts and links of Unix")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel of the app Photo Lab, with a program of that name."""
+    file = tmp_path_factory.mktemp("wheel") / "photo_lab-1.0.0-py3-none-any.whl"
+    about = "photo_lab-1.0.0.dist-info"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("photo_lab.py", APP)
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: photo-lab\nVersion: 1.0.0\n")
+        archive.writestr(
+            f"{about}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        archive.writestr(f"{about}/entry_points.txt", "[console_scripts]\nphoto-lab = photo_lab:main\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return file
+
+
+def call(*command: object, **variables: str):
+    """Return what the app finds; with variables that a parent process may have left."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        env={**os.environ, "PYTHONPATH": LIBRARIES, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def environment_of_pip(wheel, tmp_path_factory):
+    """A virtual environment into which pip has installed the app."""
+    folder = tmp_path_factory.mktemp("venv") / "env"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [folder / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps", "-q"]
+    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    for path in folder.glob("lib/python*/site-packages/pip"):
+        shutil.rmtree(path)  # whose certificates look like secrets
+    return folder
+
+
+@needs_unix
+def test_pip(environment_of_pip):
+    """The program and the module name the package, and the Python that pip belongs to."""
+    python = environment_of_pip / "bin" / "python"
+    for command in ([environment_of_pip / "bin" / "photo-lab"], [python, "-m", "photo_lab"]):
+        found = call(*command)
+        assert (found["kind"], found["updater"], found["is_certain"]) == ("pip", "pip", True)
+        assert found["command"] == f"{python} -m pip install -U photo-lab"
+
+
+LEAKED = {
+    "Snap": {"SNAP": "/snap/code/200", "SNAP_NAME": "code"},
+    "an AppImage": {"APPIMAGE": "/usr/bin/env", "APPDIR": "/tmp/.mount_other"},  # noqa: S108 - as they are
+    "a wrapper": {"APPIMAGE": "", "APPDIR": ""},
+    "PyInstaller": {"_PYI_ARCHIVE_FILE": "/opt/lab/lab", "_PYI_APPLICATION_HOME_DIR": "/tmp/_MEI1"},  # noqa: S108
+    "Nuitka": {"NUITKA_ONEFILE_DIRECTORY": "/tmp/onefile_1"},  # noqa: S108
+    "PyApp": {"PYAPP": "1"},
+    "conda": {"CONDA_PREFIX": "/opt/conda"},
+    "nonsense": {"SNAP": "snap", "SNAP_NAME": "x", "APPIMAGE": "x.AppImage", "APPDIR": "mount"},
+}
+
+
+@needs_unix
+@pytest.mark.parametrize("parent", LEAKED)
+def test_variables_of_a_parent_decide_nothing(environment_of_pip, parent):
+    """A terminal of a Snap or an AppImage starts this app: it was installed by pip all the same."""
+    found = call(environment_of_pip / "bin" / "photo-lab", **LEAKED[parent])
+    assert (found["kind"], found["is_certain"]) == ("pip", True)
+
+
+@needs_unix
+def test_pipx_and_uv_by_their_receipts(environment_of_pip):
+    """Each leaves a file in the environment; INSTALLER may say something else."""
+    for name, kind, command in (
+        ("pipx_metadata.json", "pipx", "pipx upgrade photo-lab"),
+        ("uv-receipt.toml", "uv", "uv tool upgrade photo-lab"),
+    ):
+        (environment_of_pip / name).write_text("{}")
+        try:
+            found = call(environment_of_pip / "bin" / "photo-lab")
+        finally:
+            (environment_of_pip / name).unlink()
+        assert (found["kind"], found["command"]) == (kind, command)
+
+
+@needs_unix
+def test_a_link_on_the_path_is_followed(environment_of_pip, tmp_path):
+    """As pipx and uv put them into ~/.local/bin."""
+    link = tmp_path / "photo-lab"
+    link.symlink_to(environment_of_pip / "bin" / "photo-lab")
+    assert call(link)["kind"] == "pip"
+
+
+@needs_unix
+def test_a_script_that_is_called_like_a_program(environment_of_pip, tmp_path):
+    """A file of the same name elsewhere is not the one that pip has installed."""
+    script = tmp_path / "photo-lab"
+    script.write_text(APP)
+    found = call(environment_of_pip / "bin" / "python", script)
+    assert (found["kind"], found["is_certain"], found["command"]) == ("unknown", False, None)
+
+
+@needs_unix
+def test_an_editable_installation(environment_of_pip):
+    """A developer's checkout is updated by the developer."""
+    (about,) = environment_of_pip.glob("lib/python*/site-packages/photo_lab-*.dist-info")
+    (about / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {"editable": true}}')
+    try:
+        found = call(environment_of_pip / "bin" / "photo-lab")
+    finally:
+        (about / "direct_url.json").unlink()
+    assert (found["kind"], found["is_certain"]) == ("unknown", False)
+
+
+def find_uv():
+    """Return uv, which this workspace is set up with."""
+    beside = Path(__file__).parents[3] / ".boot" / "bin" / "uv"
+    return str(beside) if beside.exists() else "uv"
+
+
+@needs_unix
+def test_uv(wheel, tmp_path):
+    """`uv pip` in an environment, and `uv tool`."""
+    environment = {
+        **os.environ,
+        "UV_TOOL_DIR": str(tmp_path / "tools"),
+        "UV_TOOL_BIN_DIR": str(tmp_path / "bin"),
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+    }
+
+    def uv(*arguments: str):
+        try:
+            subprocess.run(
+                [find_uv(), *arguments, "-q", "--no-config"], env=environment, check=True, capture_output=True
+            )
+        except FileNotFoundError:
+            pytest.skip("uv is not installed here")
+
+    uv("venv", "--python", sys.executable, str(tmp_path / "env"))
+    uv("pip", "install", "--python", str(tmp_path / "env"), "--no-index", str(wheel))
+    found = call(tmp_path / "env" / "bin" / "photo-lab")
+    python = tmp_path / "env" / "bin" / "python"
+    assert (found["kind"], found["command"]) == ("uv", f"uv pip install --python {python} -U photo-lab")
+    uv("tool", "install", "--python", sys.executable, "--no-index", str(wheel))
+    found = call(tmp_path / "bin" / "photo-lab")
+    assert (found["kind"], found["command"]) == ("uv", "uv tool upgrade photo-lab")
+
+
+@needs_unix
+@pytest.mark.parametrize("line", ["photo-lab", "inkscape"])
+def test_a_package_of_debian(tmp_path, monkeypatch, line):
+    """The list of a package names the file, or its other name before /usr was merged."""
+    lists = tmp_path / "info"
+    lists.mkdir()
+    (lists / "other.list").write_text("/usr/bin/photo-lab-extra\n/usr/share/photo-lab\n")
+    (lists / "lab:amd64.list").write_text(f"/.\n/usr/bin\n/bin/{line}\n")
+    monkeypatch.setattr(_detection, "DPKG_LISTS", lists)
+    found = _detection.find_dpkg(Path("/usr/bin/photo-lab"))
+    assert found == ("lab" if line == "photo-lab" else None)
+
+
+@pytest.mark.skipif(not Path("/var/lib/dpkg/info").exists(), reason="no system of Debian's packages")
+def test_the_packages_of_this_system():
+    """Each of these programs, by the system's own lists."""
+    assert _detection.find_dpkg(Path("/usr/bin/dpkg").resolve()) == "dpkg"
+    assert _detection.find_dpkg(Path("/usr/bin/env").resolve()) == "coreutils"
+    assert _detection.find_dpkg(Path("/usr/bin/no-such-program")) is None
+
+
+# --- frozen programs, by the signs that their freezers leave --------------------------------------
+
+
+@pytest.fixture
+def frozen(tmp_path, monkeypatch):
+    """A folder with a frozen program, as PyInstaller makes it; nothing else of this machine shows."""
+    folder = tmp_path / "Photo Lab"
+    (folder / "_internal").mkdir(parents=True)
+    program = folder / "photo-lab"
+    program.write_bytes(b"")
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "_MEIPASS", str(folder / "_internal"), raising=False)
+    monkeypatch.setattr(sys, "executable", str(program))
+    for name in ("APPIMAGE", "APPDIR", "SNAP", "SNAP_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    return program
+
+
+def test_a_frozen_folder(frozen):
+    """A folder as far as one can see: nothing is replaced without the vendor's word."""
+    found = detect()
+    assert (found.kind, found.is_certain, found.updater) == (InstallationKind.FOLDER, False, None)
+    assert (found.folder, found.program, found.is_writable) == (frozen.parent, frozen, True)
+
+
+def test_the_vendors_word(frozen):
+    """A package brings a file with the kind beside the program."""
+    (frozen.parent / _detection.OVERRIDE).write_text("unknown\nsudo pacman -Syu photo-lab\n")
+    found = detect()
+    assert (found.kind, found.updater) == (InstallationKind.UNKNOWN, "the package manager")
+    assert (found.command, found.is_certain) == ("sudo pacman -Syu photo-lab", True)
+    (frozen.parent / _detection.OVERRIDE).write_text("folder\n")
+    assert (detect().kind, detect().is_certain) == (InstallationKind.FOLDER, True)
+
+
+def test_the_vendors_word_cannot_be_read(frozen):
+    """Then nothing is guessed: it may say that a package manager updates the app."""
+    (frozen.parent / _detection.OVERRIDE).mkdir()
+    found = detect()
+    assert (found.kind, found.is_certain) == (InstallationKind.UNKNOWN, False)
+
+
+def test_a_single_file(frozen, tmp_path, monkeypatch):
+    """It unpacks itself elsewhere; nothing here replaces it."""
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path / "_MEI1234"))
+    assert (detect().kind, detect().is_certain) == (InstallationKind.UNKNOWN, False)
+
+
+def test_cx_freeze(frozen, monkeypatch):
+    """It has no folder of PyInstaller."""
+    monkeypatch.delattr(sys, "_MEIPASS")
+    assert (detect().kind, detect().is_certain) == (InstallationKind.FOLDER, False)
+
+
+@pytest.mark.parametrize("onefile", [False, True])
+def test_nuitka(frozen, monkeypatch, onefile):
+    """`sys.frozen` is absent, and `sys.executable` names a file that does not exist."""
+
+    class Compiled:
+        process_exe = str(frozen)
+
+    Compiled.onefile = onefile
+    monkeypatch.delattr(sys, "frozen")
+    monkeypatch.delattr(sys, "_MEIPASS")
+    monkeypatch.setattr(sys, "executable", str(frozen.parent / "python"))
+    monkeypatch.setattr(sys, "argv", [str(frozen)])
+    monkeypatch.setattr(sys.modules["__main__"], "__compiled__", Compiled, raising=False)
+    expected = InstallationKind.UNKNOWN if onefile else InstallationKind.FOLDER
+    assert (detect().kind, detect().program, detect().is_certain) == (expected, frozen, False)
+
+
+def test_versions_side_by_side(frozen, tmp_path, monkeypatch):
+    """The program runs from a folder of `Installation`, which is what is written to."""
+    version = tmp_path / "app" / "versions" / "1.0.0-6b1f3c2a90d1e4f7"
+    version.mkdir(parents=True)
+    program = version / "photo-lab"
+    program.write_bytes(b"")
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(sys, "_MEIPASS", str(version))
+    found = detect()
+    assert (found.kind, found.folder, found.is_certain) == (InstallationKind.FOLDER, tmp_path / "app", True)
+
+
+def test_an_appimage(frozen, tmp_path, monkeypatch):
+    """The file that was started is replaced, not the folder that it is mounted at."""
+    image = tmp_path / "Photo Lab.AppImage"
+    image.write_bytes(b"\x7fELF\x02\x01\x01\x00AI\x02" + b"\x00" * 20)
+    monkeypatch.setenv("APPIMAGE", str(image))
+    monkeypatch.setenv("APPDIR", str(frozen.parent))
+    found = detect()
+    assert (found.kind, found.is_certain) == (InstallationKind.APPIMAGE, True)
+    assert (found.program, found.folder) == (image, tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["is no AppImage", "is missing", "of another program", "is a folder"])
+def test_what_is_not_the_appimage_that_runs(frozen, tmp_path, monkeypatch, damage):
+    """Its variables are those of a parent: the file that they name is not replaced."""
+    image, mounted = tmp_path / "Other.AppImage", frozen.parent
+    image.write_bytes(b"\x7fELF\x02\x01\x01\x00AI\x02" + b"\x00" * 20)
+    if damage == "is no AppImage":
+        image.write_bytes(b"#!/bin/sh\n")
+    elif damage == "is missing":
+        image.unlink()
+    elif damage == "is a folder":
+        image.unlink()
+        image.mkdir()
+    else:
+        mounted = tmp_path / "mounted"
+    monkeypatch.setenv("APPIMAGE", str(image))
+    monkeypatch.setenv("APPDIR", str(mounted))
+    assert (detect().kind, detect().is_certain) in (
+        (InstallationKind.FOLDER, False),
+        (InstallationKind.UNKNOWN, False),
+    )
+
+
+def test_a_snap(frozen, monkeypatch):
+    """The program lies below the Snap's own folder."""
+    monkeypatch.setenv("SNAP", str(frozen.parent))
+    monkeypatch.setenv("SNAP_NAME", "photo-lab")
+    assert (detect().kind, detect().command) == (InstallationKind.SNAP, "sudo snap refresh photo-lab")
+
+
+def test_scoop(tmp_path, frozen, monkeypatch):
+    """The version's folder has scoop's two files."""
+    folder = tmp_path / "scoop" / "apps" / "photo-lab" / "1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "photo-lab.exe").write_bytes(b"")
+    monkeypatch.setattr(sys, "executable", str(folder / "photo-lab.exe"))
+    monkeypatch.setattr(sys, "_MEIPASS", str(folder))
+    assert detect().kind is InstallationKind.FOLDER  # another folder of that name
+    for name in ("install.json", "manifest.json"):
+        (folder / name).write_text("{}")
+    assert (detect().kind, detect().command) == (InstallationKind.SCOOP, "scoop update photo-lab")
+
+
+@needs_unix
+def test_a_formula_of_homebrew(wheel, environment_of_pip, tmp_path):
+    """Homebrew makes its environments with pip, below Cellar/NAME/VERSION, and links their programs."""
+    keg = tmp_path / "homebrew" / "Cellar" / "photo-lab" / "1.0.0"
+    keg.mkdir(parents=True)
+    program = keg / "photo-lab"
+    program.write_text(APP)
+    link = tmp_path / "homebrew" / "bin" / "photo-lab"
+    link.parent.mkdir()
+    link.symlink_to(program)
+    found = call(environment_of_pip / "bin" / "python", link)
+    assert (found["kind"], found["command"]) == ("homebrew", "brew upgrade photo-lab")
+
+
+def test_velopack(frozen):
+    """Its Update.exe is in the folder above."""
+    (frozen.parent / "sq.version").write_text("")
+    assert detect().kind is InstallationKind.FOLDER
+    (frozen.parent.parent / "Update.exe").write_bytes(b"")
+    assert (detect().kind, detect().updater) == (InstallationKind.VELOPACK, "Velopack")
+
+
+@pytest.fixture
+def bundle(tmp_path, frozen, monkeypatch):
+    """An app of macOS, as far as that can be made here."""
+    bundle = tmp_path / "Applications" / "Photo Lab.app"
+    program = bundle / "Contents" / "MacOS" / "photo-lab"
+    program.parent.mkdir(parents=True)
+    program.write_bytes(b"")
+    (bundle / "Contents" / "Info.plist").write_text("<plist/>")
+    monkeypatch.setattr(_detection, "_SYSTEM", "darwin")
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(sys, "_MEIPASS", str(bundle / "Contents" / "Frameworks"))
+    monkeypatch.setattr(_detection, "_CASK_ROOMS", (str(tmp_path / "Caskroom"),))
+    return bundle
+
+
+def test_a_bundle_of_macos(bundle):
+    """It is replaced whole; its folder is the one that it lies in."""
+    found = detect()
+    assert (found.kind, found.program, found.folder) == (InstallationKind.APP, bundle, bundle.parent)
+
+
+def test_an_app_of_the_app_store(bundle):
+    """It has a receipt."""
+    (bundle / "Contents" / "_MASReceipt").mkdir()
+    (bundle / "Contents" / "_MASReceipt" / "receipt").write_bytes(b"")
+    assert (detect().kind, detect().updater) == (InstallationKind.STORE, "App Store")
+
+
+@pytest.mark.parametrize("updates_itself", [False, True])
+def test_a_cask_of_homebrew(bundle, tmp_path, updates_itself):
+    """The cask's folder has a link to it; a cask that says so leaves updates to the app."""
+    token = tmp_path / "Caskroom" / "photo-lab"
+    (token / "1.0.0").mkdir(parents=True)
+    (token / "1.0.0" / bundle.name).symlink_to(bundle)
+    casks = token / ".metadata" / "1.0.0" / "20261128" / "Casks"
+    casks.mkdir(parents=True)
+    (casks / "photo-lab.rb").write_text("auto_updates true\n" if updates_itself else "cask\n")
+    expected = (
+        (InstallationKind.APP, None)
+        if updates_itself
+        else (
+            InstallationKind.HOMEBREW,
+            "brew upgrade --cask photo-lab",
+        )
+    )
+    assert (detect().kind, detect().command) == expected
+
+
+def test_sparkle(bundle):
+    """The app contains the framework."""
+    (bundle / "Contents" / "Frameworks" / "Sparkle.framework").mkdir(parents=True)
+    assert (detect().kind, detect().updater) == (InstallationKind.SPARKLE, "Sparkle")
+
+
+def test_an_unreadable_sign(frozen, monkeypatch):
+    """A read that fails is no sign that something else is there."""
+
+    def fail(*_: object):
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("_find_appimage", "_find_framework", "_find_scoop", "_find_owner", "_find_snap"):
+        with monkeypatch.context() as patched:
+            patched.setattr(_detection, name, fail)
+            patched.setattr(
+                _detection, "_find_target", lambda _, place: (place.program, place.program.parent)
+            )
+            assert (detect().kind, detect().is_certain) == (InstallationKind.UNKNOWN, False), name
+
+
+# --- what Windows' set-ups record --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("location", "is_same"),
+    [
+        (r"C:\Program Files\Photo Lab", True),
+        ("C:\\Program Files\\Photo Lab\\", True),
+        (r'"c:\program files\PHOTO LAB"', True),
+        (r"C:\Program Files\Photo Lab 2", False),
+        (r"C:\Program Files", False),
+        ("", False),
+        ('""', False),
+    ],
+)
+def test_recorded_places(location, is_same):
+    """In any case, with quotes, with a separator at the end."""
+    assert _registry.is_same_folder(location, r"C:\Program Files\Photo Lab") is is_same
+
+
+def test_recorded_setups(tmp_path):
+    """By the key's name, Windows Installer's mark, or what the uninstaller consists of."""
+    nsis, other = tmp_path / "uninstall.exe", tmp_path / "other.exe"
+    nsis.write_bytes(b"MZ" + b"\0" * 99 + b"Nullsoft.NSIS.exehead")
+    other.write_bytes(b"MZ")
+    entry = _registry.SetupRecord
+    assert _registry.classify(entry("{A}_is1")) is InstallationKind.INNO
+    assert _registry.classify(entry("{B}", is_msi=True)) is InstallationKind.MSI
+    assert _registry.classify(entry("Lab", uninstall=f'"{nsis}" /S')) is InstallationKind.NSIS
+    assert _registry.classify(entry("Lab", uninstall=f"{nsis} /S")) is InstallationKind.NSIS
+    assert _registry.classify(entry("Lab", uninstall=str(other))) is None
+    assert _registry.classify(entry("Lab", uninstall=str(tmp_path / "gone.exe"))) is None
+    assert _registry.classify(entry("Lab")) is None

@@ -1,0 +1,134 @@
+"""Which kind follows from the signs of an installation: each sign alone, each with each, and the override."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from licclient._core.kinds import PUBLISHED_KINDS, InstallationKind
+from licclient.install._signs import UPDATERS, Decision, Signs, decide
+
+Kind = InstallationKind
+PIP = Signs(distribution="photo-lab", installer="pip", python="/venv/bin/python")
+
+IN_ORDER = {
+    "an unreadable sign": (Signs(is_unreadable=True), Decision(Kind.UNKNOWN, is_certain=False)),
+    "the vendor's word": (
+        Signs(override="snap\nsnap refresh lab"),
+        Decision(Kind.SNAP, "Snap", "snap refresh lab"),
+    ),
+    "a store": (Signs(store="Microsoft Store"), Decision(Kind.STORE, "Microsoft Store")),
+    "Flatpak": (
+        Signs(flatpak="org.example.Lab"),
+        Decision(Kind.FLATPAK, "Flatpak", "flatpak update org.example.Lab"),
+    ),
+    "Snap": (Signs(snap="lab"), Decision(Kind.SNAP, "Snap", "sudo snap refresh lab")),
+    "an AppImage": (Signs(appimage=True), Decision(Kind.APPIMAGE)),
+    "a cask": (Signs(cask="lab"), Decision(Kind.HOMEBREW, "Homebrew", "brew upgrade --cask lab")),
+    "Sparkle": (Signs(framework=Kind.SPARKLE), Decision(Kind.SPARKLE, "Sparkle")),
+    "a bundle": (Signs(is_bundle=True), Decision(Kind.APP)),
+    "a formula": (Signs(formula="lab"), Decision(Kind.HOMEBREW, "Homebrew", "brew upgrade lab")),
+    "Nix": (Signs(is_in_store=True), Decision(Kind.UNKNOWN, "the package manager")),
+    "Scoop": (Signs(scoop="lab"), Decision(Kind.SCOOP, "Scoop", "scoop update lab")),
+    "winget": (Signs(winget="Lab.Lab"), Decision(Kind.WINGET, "winget", "winget upgrade --id Lab.Lab")),
+    "versions side by side": (Signs(is_versioned=True), Decision(Kind.FOLDER)),
+    "a package of Debian": (
+        Signs(owner=(Kind.DPKG, "lab")),
+        Decision(Kind.DPKG, "apt", "sudo apt install --only-upgrade lab"),
+    ),
+    "a set-up": (Signs(setup=Kind.INNO), Decision(Kind.INNO)),
+    "a frozen file": (Signs(is_frozen=True, is_single_file=True), Decision(Kind.UNKNOWN, is_certain=False)),
+    "a frozen folder": (Signs(is_frozen=True), Decision(Kind.FOLDER, is_certain=False)),
+    "a checkout": (replace(PIP, is_editable=True), Decision(Kind.UNKNOWN, is_certain=False)),
+    "PyApp": (Signs(pyapp="lab"), Decision(Kind.UNKNOWN, "PyApp", "lab self update")),
+    "pipx": (
+        replace(PIP, tool=Kind.PIPX, installer="uv"),  # which pipx uses, if there is one
+        Decision(Kind.PIPX, "pipx", "pipx upgrade photo-lab"),
+    ),
+    "pip": (PIP, Decision(Kind.PIP, "pip", "/venv/bin/python -m pip install -U photo-lab")),
+}
+"""Signs and what they mean, the strongest first."""
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_each_sign_alone(name):
+    """It says the kind, who updates it, and what to type."""
+    signs, expected = IN_ORDER[name]
+    assert decide(signs) == expected
+
+
+def test_each_sign_beside_each_other():
+    """The stronger one decides: what is inside of a sandbox looks like any other app."""
+    names = list(IN_ORDER)
+    default = Signs()
+    for first, second in permutations(names, 2):
+        stronger = min(first, second, key=names.index)
+        fields = {
+            field: getattr(signs, field)
+            for signs in (IN_ORDER[max(first, second, key=names.index)][0], IN_ORDER[stronger][0])
+            for field in Signs.__slots__
+            if getattr(signs, field) != getattr(default, field)
+        }
+        if {first, second} in ({"a frozen file", "a frozen folder"}, {"pipx", "pip"}):
+            continue  # one sign in two degrees
+        assert decide(Signs(**fields)) == IN_ORDER[stronger][1], (first, second)
+
+
+@pytest.mark.parametrize(
+    ("signs", "expected"),
+    [
+        (Signs(), Decision(Kind.UNKNOWN, is_certain=False)),
+        (Signs(owner=(Kind.RPM, "lab")), Decision(Kind.RPM, "dnf", "sudo dnf upgrade lab")),
+        (replace(PIP, tool=Kind.UV), Decision(Kind.UV, "uv", "uv tool upgrade photo-lab")),
+        (replace(PIP, tool=Kind.UV, distribution=None), Decision(Kind.UV, "uv")),
+        (
+            replace(PIP, installer="uv"),
+            Decision(Kind.UV, "uv", "uv pip install --python /venv/bin/python -U photo-lab"),
+        ),
+        (
+            replace(PIP, tool=Kind.CONDA, installer="conda"),
+            Decision(Kind.CONDA, "conda", "conda update photo-lab"),
+        ),
+        (replace(PIP, tool=Kind.CONDA), decide(PIP)),
+        (replace(PIP, is_system_python=True), Decision(Kind.PIP, "pip")),
+        (
+            replace(PIP, installer=None, is_system_python=True),
+            Decision(Kind.SYSTEM_PYTHON, "the package manager"),
+        ),
+        (replace(PIP, installer="poetry"), Decision(Kind.UNKNOWN, is_certain=False)),
+    ],
+)
+def test_apps_on_python(signs, expected):
+    """Pip inside of another environment, uv in place of pip, a program that nothing has installed."""
+    assert decide(signs) == expected
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_vendor_names_the_kind(kind):
+    """In a file beside the program, which its package brings."""
+    text = f"  {kind.value.upper()} \r\n\r\npacman -Syu lab\r\n"
+    found = decide(Signs(override=text, managers=frozenset({Kind.DPKG, Kind.RPM})))
+    assert (found.kind, found.command, found.is_certain) == (kind, "pacman -Syu lab", True)
+    assert (found.updater is None) == (kind in PUBLISHED_KINDS)
+
+
+@pytest.mark.parametrize("kind", [Kind.DPKG, Kind.RPM])
+def test_a_package_that_was_repacked(kind):
+    """Its file names a package manager that this system has not; another one updates the app."""
+    found = decide(
+        Signs(override=f"{kind}\nsudo apt install lab", managers=frozenset({Kind.DPKG, Kind.RPM} - {kind}))
+    )
+    assert found == Decision(Kind.UNKNOWN, "the package manager", is_certain=False)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "deb", "a kind", "unknown"])
+def test_a_word_that_is_no_kind(text):
+    """Nothing is guessed over it, and nothing is replaced."""
+    found = decide(Signs(override=text, appimage=True))
+    assert (found.kind, found.is_certain) == (Kind.UNKNOWN, False)
+
+
+def test_who_updates_is_known_of_each_kind():
+    """Either the app itself, or a program with a name."""
+    assert set(UPDATERS) | PUBLISHED_KINDS | {Kind.UNKNOWN} == set(Kind)
+    assert not set(UPDATERS) & PUBLISHED_KINDS
