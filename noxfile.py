@@ -176,7 +176,10 @@ def crash(session: nox.Session) -> None:
         "LICCLIENT_CRASHES": "300",
     }
     files = ["tests/test_crash.py", "tests/test_crash_postgres.py", "tests/test_restarts.py"]
-    apps = [f"packages/licclient/tests/test_{name}.py" for name in ("together", "installation_processes")]
+    apps = [
+        f"packages/licclient/tests/test_{name}.py"
+        for name in ("together", "installation_processes", "probation_starts")
+    ]
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
     jumps = "packages/licserver/tests/test_seats.py::test_racers_never_hold_more_than_were_sold"
     seats = "packages/licserver/tests/test_seats_crash.py"

@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -302,6 +303,34 @@ def test_a_good_version_that_is_gone(root, installation, release, computer):
     assert computer.start() == (3, "begins 1.1\n")
     assert installation.current.version == "1.1"
     assert not (root / "rolled-back.txt").exists()
+
+
+@both_launchers
+@pytest.mark.crash
+def test_a_launcher_that_is_killed_at_any_moment(root, installation, release, computer, crashes):
+    """Each file is whole, the good version is there, and the next starts finish what was begun."""
+    bad, times_left = release("1.1", "exit 3"), 0
+    began = time.monotonic()
+    computer.start()
+    takes = time.monotonic() - began
+    for round_ in range(crashes):
+        installation.apply(bad)
+        for _ in range(round_ % 3):
+            computer.start()
+        command = [*computer.launcher, str(root)]
+        launcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(takes * round_ / crashes)
+        launcher.kill()
+        launcher.wait(20)
+        is_left = installation.current.version == "1.0"
+        times_left += is_left
+        noted = (root / "rolled-back.txt").read_text() if (root / "rolled-back.txt").exists() else ""
+        assert not is_left or noted == "1.1\n"
+        outputs = [computer.start()[1] for _ in range(3)]
+        assert outputs[-1] == "works 1.0\n"
+        assert (root / "rolled-back.txt").read_text() == "1.1\n"
+        assert not list(root.glob("*.draft"))
+    assert times_left < crashes
 
 
 # --- launchers of other ages ---------------------------------------------------------------------------

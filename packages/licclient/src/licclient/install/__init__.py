@@ -329,12 +329,12 @@ class Installation:
         pointer = self._pointer()
         if pointer is None or pointer.current != name:  # an update came meanwhile
             return Step.START, 0
-        if pointer.previous is not None and not self._has_program(pointer.previous, program):
+        if pointer.previous is not None and not self._is_startable(pointer.previous, program):
             return Step.START, 0  # a virus scanner has taken it: there is nothing to go back to
         starts = read_starts(read_with_retries(self._folder / STARTS), name)
         return next_step(pointer, starts, *self._records(pointer)), starts or 0
 
-    def _has_program(self, name: str, program: str) -> bool:
+    def _is_startable(self, name: str, program: str) -> bool:
         path = self._versions / name / program
         return any(look_at(path, follow_links=True) for path in (path, path.with_name(f"{path.name}.exe")))
 
@@ -350,8 +350,9 @@ class Installation:
 
         Then the next start tries again.
         """
-        previous = self.previous
+        previous = None
         try:
+            previous = self.previous
             with self._alone(START_SECONDS):
                 step, _ = self._next_step(name, program)
                 pointer = self._pointer()
