@@ -16,7 +16,8 @@ from stage.archives import APP, downloaded, names, pack
 from licclient.install import Installation
 from licclient.install._launch import exit_status
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="programs are scripts; tests/wine has real ones")
+if os.name == "nt":
+    pytest.skip("programs are scripts here; tests/wine has real ones", allow_module_level=True)
 
 LAUNCHER = "import sys; from licclient.install import Installation; "
 LAUNCHER += "sys.exit(Installation(sys.argv[1]).start('photo-lab', sys.argv[2:]))"
@@ -172,10 +173,11 @@ def test_a_launcher_that_is_killed_has_counted(root, installation, release, comp
 
 @pytest.mark.sampled(3)
 @both_launchers
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("target", ["launcher", "program"])
-def test_what_is_ended_from_outside_does_not_count(root, installation, release, number, target, computer):
+def test_what_is_ended_from_outside_does_not_count(root, installation, release, name, target, computer):
     """A logoff or a shutdown is no crash, whether the launcher gets the signal or the program."""
+    number = getattr(signal, name)
     installation.apply(hanging(release))
     for _ in range(3):
         launcher, program = computer.begin()
