@@ -25,12 +25,13 @@ from licserver.cli.signing import (
     version_argument,
 )
 from licserver.domain.offers import RolloutOptions
-from licserver.domain.records import STABLE, Release, WordPressFields
+from licserver.domain.records import STABLE, FileKind, Release, WordPressFields
 from licserver.domain.security_notices import read_notice
 from licserver.errors import InvalidInputError
 from licserver.protocol import release_manifests
 from licserver.protocol.release_manifests import ManifestSigner
 from licserver.services.installation import Services
+from licserver.services.release_files import name_kind
 
 _WORDPRESS: Final = {
     "requires": ("VERSION", "The lowest version of WordPress that it needs."),
@@ -41,6 +42,9 @@ _WORDPRESS: Final = {
 
 platform_option = click.option(
     "--platform", default="", metavar="NAME", help="The file for this platform, such as windows-x86_64."
+)
+kind_option = click.option(
+    "--kind", default="", metavar="KIND", help=f"The file of this kind: {', '.join(FileKind)}."
 )
 release_group = Commands("release", help="Publish, sign, list and withdraw versions.")
 
@@ -64,6 +68,12 @@ def _wordpress_options(function: Function) -> Function:
 @click.option("--changelog", help="What is new, as plain text or basic HTML.")
 @click.option("--changelog-file", type=click.Path(path_type=Path), help="The changelog in a UTF-8 file.")
 @platform_option
+@click.option(
+    "--kind",
+    default="",
+    metavar="KIND",
+    help=f"How it gets onto a computer: {', '.join(FileKind)}. It is guessed from the file without this.",
+)
 @click.option("--channel", default="", metavar="NAME", help="Offer it to this channel only, such as beta.")
 @click.option(
     "--rollout",
@@ -107,6 +117,7 @@ def publish(
     """Publish FILE as VERSION of the product SLUG, signed with --release-key or --manifest.
 
     With --platform it is offered to apps on that platform only, and the version may have files for others.
+    A version may have a file of each kind: apps that a set-up installed are offered a set-up of this kind.
     With --channel it is offered to apps and licenses with that channel only; `release promote` ends that.
     With --security it is offered to apps below it whatever their license covers, unless that is revoked.
     """
@@ -117,7 +128,7 @@ def publish(
         changelog = read_text(changelog_file)
     wordpress = WordPressFields(**{name: texts.pop(name) for name in _WORDPRESS})
     reach = RolloutOptions(rollout, critical_below)
-    release = services.releases.publish(
+    staged = services.releases.stage(
         slug,
         version,
         file,
@@ -129,15 +140,18 @@ def publish(
         published_on=published_on,
         **texts,
     )
+    release = services.releases.add(staged)
     record = _release_record(release)
     audience = services.releases.describe_audience(slug, release)
-    warning = services.releases.describe_order(slug, release)
-    for_platform = f" for {release.platform}" if release.platform else ""
+    warning = services.releases.describe_warnings(slug, staged, release)
+    for_platform = (f" for {release.platform}" if release.platform else "") + name_kind(release.kind)
     is_reduced = (release.changelog or "").split() != (changelog or "").split()
     done = (
         f"published {slug} {release.version}{for_platform}: {release.artifact.size:,} bytes, "
         f"sha256 {record['sha256']}" + ("; the changelog was reduced to basic HTML" if is_reduced else "")
     )
+    if staged.inspected.is_guessed and release.kind is not FileKind.FOLDER:
+        done += f"\nThe kind {release.kind} is a guess from the file's content."
     record |= {**release.wordpress._asdict(), "audience": audience, "warning": warning}
     printer.result(record, "\n".join(filter(None, [done, audience, warning])))
 
@@ -146,6 +160,7 @@ def publish(
 @slug_argument
 @version_argument
 @platform_option
+@kind_option
 @signing_options
 def renew(services: Services, printer: Printer, signer: ManifestSigner | None, **which: str) -> None:
     """Replace the manifest of VERSION of the product SLUG by one with a later expiry; the file stays.
@@ -158,7 +173,7 @@ def renew(services: Services, printer: Printer, signer: ManifestSigner | None, *
     release = services.releases.renew_manifest(sign=signer, **which)
     signed = release_manifests.read(release.manifest or "")
     until, ids = signed.manifest.expires_at, [*signed.key_ids]
-    record = {"version": release.version, "platform": release.platform or None}
+    record = {"version": release.version, "platform": release.platform or None, "kind": release.kind}
     printer.result(
         {**record, "signed_until": until, "signed_by": ids},
         f"renewed {which['slug']} {release.version}: valid until {until:%Y-%m-%d %H:%M:%S} UTC, "
@@ -172,7 +187,7 @@ def list_releases(services: Services, printer: Printer, slug: str) -> None:
     """List the versions of the product SLUG, a line for each file."""
     releases = services.releases.list_all(slug)
     printer.table(
-        map(_release_record, releases), (14, 16, 10, 24, 24, 24, 12, 8, 12, 30, 0), "no versions yet"
+        map(_release_record, releases), (14, 16, 10, 10, 24, 24, 24, 12, 8, 12, 30, 0), "no versions yet"
     )
 
 
@@ -205,14 +220,15 @@ def show_audience(services: Services, printer: Printer, slug: str, version: str,
 @slug_argument
 @version_argument
 @platform_option
-def make_patches(services: Services, printer: Printer, slug: str, version: str, platform: str) -> None:
+@kind_option
+def make_patches(services: Services, printer: Printer, **which: str) -> None:
     """List the patches to VERSION of the product SLUG, by which apps download less.
 
     The server makes them in the background after a version is published; those that are missing are made
     now. A patch that saves less than half is not kept.
     """
-    whole = services.releases.get(slug, version, platform).artifact.size
-    patches = services.patches.make(slug, version, platform)
+    whole = services.releases.get(**which).artifact.size
+    patches = services.patches.make(**which)
     records = [
         {"from": base.version, "size": patch.size, "percent": round(100 * patch.size / whole, 1)}
         for base, patch in patches
@@ -265,6 +281,7 @@ def _release_record(release: Release) -> dict[str, Any]:
     return {
         "version": release.version,
         "platform": release.platform or None,
+        "kind": release.kind,
         **pick(release, "channel", "published_at", "withdrawn_at"),
         "signed_until": manifest and manifest.expires_at,
         "for_updaters": release.file_signatures is not None,

@@ -10,6 +10,7 @@ from typing import BinaryIO, Final, NamedTuple
 from licserver.domain.offers import is_file_kind
 from licserver.domain.records import FileKind
 from licserver.errors import InvalidInputError
+from licserver.security.private_files import validate_file
 
 NAMES: Final = {
     FileKind.FOLDER: "",
@@ -64,12 +65,12 @@ def inspect_file(file: Path, kind: str = "", platform: str = "") -> InspectedFil
     """
     if kind and not is_file_kind(kind):
         raise InvalidInputError(f"{kind!r} is not a kind of file: use one of {', '.join(FileKind)}")
-    with file.open("rb") as source:
+    with validate_file(file).open("rb") as source:
         content = _read_content(source)
         chosen = FileKind(kind) if kind else content.kind or FileKind.FOLDER
         if chosen is not FileKind.FOLDER and not content.fits(chosen):
             raise InvalidInputError(
-                f"{file.name} is {content.description}, not {_ARTICLES[chosen]}; choose another file, or "
+                f"the file is {content.description}, not {_ARTICLES[chosen]}; choose another file, or "
                 "leave the kind out"
             )
         warnings = [warning for check in _CHECKS if (warning := check(chosen, content, platform))]

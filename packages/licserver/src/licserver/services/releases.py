@@ -29,7 +29,7 @@ from licserver.protocol.webhooks import EventType
 from licserver.security.private_files import digest_file, validate_file
 from licserver.services.context import Service
 from licserver.services.products import find_product, read_version
-from licserver.services.release_files import inspect_file, name_kind
+from licserver.services.release_files import InspectedFile, inspect_file, name_kind
 from licserver.services.validation import check_channel, is_text
 
 PATCHES: Final = "patches"  # the queue of releases that need patches
@@ -70,7 +70,7 @@ class StagedRelease(NamedTuple):
     file_signatures: str | None = None
     security: SecurityNotice | None = None
     published_on: date | None = None
-    kind: FileKind = FileKind.FOLDER
+    inspected: InspectedFile = InspectedFile(FileKind.FOLDER)
 
 
 class ReleaseService(Service):
@@ -132,7 +132,8 @@ class ReleaseService(Service):
             raise InvalidInputError(f"{platform!r} is not a valid platform: use {shape}")
         if channel:
             check_channel(channel)
-        kind = inspect_file(file, options.get("kind", ""), platform).kind
+        inspected = inspect_file(file, options.get("kind", ""), platform)
+        kind = inspected.kind
         changelog = _check_changelog(changelog)
         files_of_version = self._context.repositories.releases.list_files(product.id, _version_key(version))
         if files_of_version:  # a further file has the version's spelling and description
@@ -162,13 +163,13 @@ class ReleaseService(Service):
             files,
             security,
             published_on,
-            kind,
+            inspected,
         )
 
     def add(self, staged: StagedRelease) -> Release:
         """Do the last step of `publish`; a further file shares the rollout of its version."""
         product, version, changelog, artifact, document, platform, channel = staged[:7]
-        key = _version_key(version)
+        key, kind = _version_key(version), staged.inspected.kind
         with self._context.transaction() as tx:
             releases = tx.repositories.releases.list_all(product.id)
             rollout, critical_below = staged.reach.begin(version, releases, tx.now())
@@ -183,14 +184,14 @@ class ReleaseService(Service):
                 platform,
                 rollout,
                 staged.wordpress,
-                staged.kind,
+                kind,
                 channel=channel,
                 critical_below=critical_below,
                 file_signatures=staged.file_signatures,
                 security=dump_notice(staged.security),
             ):
-                raise _published_already(product.slug, version, platform, staged.kind)
-            details = _describe_file(platform, staged.kind)
+                raise _published_already(product.slug, version, platform, kind)
+            details = _describe_file(platform, kind)
             details |= {"channel": channel} if channel != STABLE else {}
             details |= {} if staged.security is None else {"security": True}
             stored = {"file": artifact.file_name, "size": artifact.size, "sha256": artifact.sha256}
@@ -201,9 +202,9 @@ class ReleaseService(Service):
             tx.add_events(EventType.RELEASE_PUBLISHED, published)
             job = {"slug": product.slug, "version": version, "platform": platform}
             # A server of the release before knows no kinds, and its files have none.
-            job |= {} if staged.kind is FileKind.FOLDER else {"kind": staged.kind.value}
+            job |= {} if kind is FileKind.FOLDER else {"kind": kind.value}
             tx.repositories.queue.add(PATCHES, "/".join(job.values()), job, tx.now())
-        return self.get(product.slug, version, platform, staged.kind)
+        return self.get(product.slug, version, platform, kind)
 
     def renew_manifest(
         self, slug: str, version: str, sign: ManifestSigner, platform: str = "", kind: str = ""
@@ -296,7 +297,7 @@ class ReleaseService(Service):
         if not matching and (platform or not files):
             name = f"version {version} of {slug} has no file"
             name += f" for {platform!r}" if platform else ""
-            raise NotFoundError(name + (f" of the kind {kind!r}" if kind else ""))
+            raise NotFoundError(name + (f" of the kind {str(kind)!r}" if kind else ""))
         return (matching or files)[0]
 
     def _get_offered(self, slug: str, version: str, platform: str = "", kind: str = "") -> Release:
@@ -318,6 +319,11 @@ class ReleaseService(Service):
     def describe_audience(self, slug: str, release: Release) -> str | None:
         """Describe the audience of a pre-release in a sentence; return None for a stable version."""
         return describe_audience(release, self.list_all(slug))
+
+    def describe_warnings(self, slug: str, staged: StagedRelease, release: Release) -> str | None:
+        """Return what customers or WordPress would stumble over in a new file; None for nothing."""
+        order = self.describe_order(slug, release)
+        return " ".join(filter(None, (staged.inspected.warning, order))) or None
 
     def describe_order(self, slug: str, release: Release) -> str | None:
         """Return a warning, as a sentence, if WordPress orders a version differently; otherwise None."""

@@ -138,13 +138,14 @@ class _AdminApi:
         async with received(request, services.settings, self._threads, frozenset(RELEASE_FORM)) as form:
             fields = form.fields
             version, changelog = fields.get("version", ""), fields.get("changelog", "")
-            signed, platform, channel, rollout, critical_below = (
+            signed, platform, kind, channel, rollout, critical_below = (
                 fields.get(name, "").strip()
-                for name in ("manifest", "platform", "channel", "rollout", "critical_below")
+                for name in ("manifest", "platform", "kind", "channel", "rollout", "critical_below")
             )
             reach = RolloutOptions(rollout or None, critical_below or None)
             wordpress = read_fields(WordPressFields(*(fields.get(name) for name in WordPressFields._fields)))
             content = [version, changelog, signed, form.file_name, form.sha256.hex(), platform]
+            content += [f"kind {kind}"] if kind else []
             content += [channel] if channel else []
             content += [str(reach)] if reach != TO_ALL else []
             content += [str(wordpress)] if wordpress != NO_FIELDS else []
@@ -167,6 +168,7 @@ class _AdminApi:
                 release_manifests.use_signed(signed) if signed else None,
                 file_name=form.file_name,
                 platform=platform,
+                kind=kind,
                 channel=channel,
                 reach=reach,
                 wordpress=wordpress,

@@ -63,6 +63,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
     "latest": "1.4.0",
     "version": "1.4.0",
     "platform": "windows-x86_64",
+    "kind": "folder",
     "channel": "stable",
     "id": "4f8a1c0e9b2d47d3a6e5f0718293a4b5",
     "license_key": "CP-AAAAA-BBBBB-CCCCC-DDDDD",

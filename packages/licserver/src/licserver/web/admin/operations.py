@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from licserver.database.repositories.audit import AuditFilter
 from licserver.domain.decisions import is_license_key, license_state
 from licserver.domain.entitlements import Plan
-from licserver.domain.records import Actor, IssuedLicense, LicenseTerms, Product, Release, Scope
+from licserver.domain.records import Actor, FileKind, IssuedLicense, LicenseTerms, Product, Release, Scope
 from licserver.domain.security_notices import read_notice
 from licserver.errors import InvalidInputError, NotFoundError
 from licserver.services.installation import Services
@@ -131,6 +131,12 @@ def change_product(call: Call) -> Product:
     return call.services.products.change(call.slug, **fields)
 
 
+def _name_file(release: Release) -> str:
+    """Return the name of a file within its product, for cursors: those from before kinds stay valid."""
+    kind = "" if release.kind is FileKind.FOLDER else f" {release.kind}"
+    return f"{release.version} {release.platform}{kind}"
+
+
 @Operation(
     "GET",
     "/products/{slug}/releases",
@@ -141,7 +147,7 @@ def change_product(call: Call) -> Product:
 def list_releases(call: Call) -> Page[Release]:
     """The files of a product's versions, the latest first."""
     releases = call.services.releases.list_all(call.slug)[::-1]
-    return call.page_of(releases, lambda release: f"{release.version} {release.platform}")
+    return call.page_of(releases, _name_file)
 
 
 @Operation(
@@ -156,7 +162,7 @@ def publish_release(call: Call) -> BaseModel:
     """Publish an uploaded file as a version."""
     release = call.services.releases.add(call.body)
     audience = call.services.releases.describe_audience(call.slug, release)
-    warning = call.services.releases.describe_order(call.slug, release)
+    warning = call.services.releases.describe_warnings(call.slug, call.body, release)
     published = schemas.PublishedReleaseResponse.model_validate(release)
     return published.model_copy(update={"audience": audience, "warning": warning})
 
@@ -164,7 +170,7 @@ def publish_release(call: Call) -> BaseModel:
 @Operation("GET", RELEASE, READ, schemas.ReleaseResponse, query=schemas.OfPlatform)
 def get_release(call: Call) -> Release:
     """A platform's file of a version; without a platform the default, or else the first file."""
-    return call.services.releases.get(*call.release, call.query.platform or "")
+    return call.services.releases.get(*call.release, call.query.platform or "", call.query.kind or "")
 
 
 @Operation("POST", f"{RELEASE}/promote", WRITE, schemas.ReleaseResponse, body=schemas.Channel)

@@ -14,6 +14,7 @@ from licserver.domain.records import (
     ActorKind,
     AfterSupport,
     EnvironmentPolicy,
+    FileKind,
     LicenseState,
 )
 from licserver.domain.security_notices import MAX_CVES
@@ -56,6 +57,7 @@ class OfPlatform(RequestModel):
     """A file of a version."""
 
     platform: str | None = Field(None, max_length=40, description="Such as `windows-x86_64`.")
+    kind: FileKind | None = Field(None, description="Without one the first that there is.")
 
 
 class LicenseQuery(Paging):
@@ -299,6 +301,7 @@ class ReleaseResponse(ResponseModel):
 
     version: str
     platform: Annotated[str | None, BeforeValidator(lambda platform: platform or None)]
+    kind: FileKind = Field(description="How it gets onto a computer; `folder` also for every other file.")
     channel: str = Field(description="The audience of the release; `stable` is for all customers.")
     published_at: datetime
     withdrawn_at: datetime | None
@@ -324,7 +327,9 @@ class PublishedReleaseResponse(ReleaseResponse):
 
     audience: str | None = None
     warning: str | None = Field(
-        None, description="If WordPress orders the version in another way than licserver."
+        None,
+        description="If a set-up is not signed, a zip has no program, or WordPress orders the version in "
+        "another way than licserver.",
     )
 
 
@@ -463,6 +468,7 @@ RELEASE_FORM: Final[Mapping[str, str]] = {
     "changelog": "Plain text or basic HTML.",
     "manifest": "The output of `licserver release sign`.",
     "platform": "Offer the file to this platform only, such as `windows-x86_64`.",
+    "kind": "`folder`, `appimage`, `nsis`, `inno`, `msi` or `app`; it is guessed from the file without it.",
     "channel": "Offer it to apps and licenses with this channel only, such as `beta`.",
     "rollout": "Reach a growing share of installations: `7d`, or `10%,50%@2d,100%@5d`.",
     "critical_below": "Offer it to installations below this version at once, as important.",

@@ -14,6 +14,7 @@ from licserver.domain.records import (
     STABLE,
     AfterSupport,
     EnvironmentPolicy,
+    FileKind,
     Release,
     SecurityNotice,
     WordPressFields,
@@ -24,6 +25,7 @@ from licserver.errors import InvalidInputError
 from licserver.services.installation import Services
 from licserver.services.lists import MAX_PAGE
 from licserver.services.products import describe_rename
+from licserver.services.release_files import NAMES
 from licserver.services.releases import StagedRelease
 from licserver.web.console.formatting import choose, parse_grant_lines
 from licserver.web.console.pages import (
@@ -41,7 +43,7 @@ from licserver.web.console.pages.licenses import licenses_csv
 from licserver.web.uploads import Upload
 
 PUBLISH_FIELDS: Final = (
-    *("version", "changelog", "platform", "new_platform", "channel", "new_channel", "rollout"),
+    *("version", "changelog", "platform", "new_platform", "kind", "channel", "new_channel", "rollout"),
     *("critical_below", "security", "advisory", "cves"),
     *WordPressFields._fields,
 )
@@ -63,6 +65,9 @@ PLATFORMS: Final = (
     "linux-arm64",
 )
 """The platforms that `licclient` sends by default."""
+
+KINDS: Final = {**NAMES, FileKind.FOLDER: "folder or other file"}
+"""The names of the kinds of files in the form."""
 
 
 def show_all(context: PageContext) -> HtmlPage:
@@ -124,12 +129,14 @@ def show(context: PageContext) -> HtmlPage:
         "product.html",
         product=product,
         platforms=sorted({*PLATFORMS, *(release.platform for release in releases if release.platform)}),
+        kinds=KINDS,
         channels=_list_channels(by_channel),
         offered={file.id for files in by_channel.values() for file in files.values()},
         policy=POLICIES[product.policy],
         policies=POLICIES,
         rules=rules,
         releases=releases[::-1],
+        kind_names=NAMES,
         here=context.page,
         plans=[(plan.name, "\n".join(format_grants(plan.entitlements))) for plan in plans],
         form={name: context.form.get(name, "") for name in fields},
@@ -212,6 +219,7 @@ def publish(context: PageContext, upload: Upload) -> Redirect:
             changelog,
             file_name=upload.file_name,
             platform=_chosen(context, "platform"),
+            kind=context.from_form("kind"),
             channel=_chosen(context, "channel"),
             reach=RolloutOptions(
                 context.from_form("rollout") or None, context.from_form("critical_below") or None
@@ -250,6 +258,7 @@ def show_release(context: PageContext) -> HtmlPage:
         product=product,
         release=release,
         files=files,
+        kind_names=NAMES,
         is_latest=any(file.version == release.version for file in offered),
         channels=_list_channels(by_channel),
         offered_versions=_list_versions(offered),
@@ -336,6 +345,7 @@ def _list_versions(releases: Iterable[Release]) -> str:
 _COLUMNS: Final[Mapping[str, Callable[[Release], Any]]] = {
     "version": lambda release: release.version,
     "platform": lambda release: release.platform,
+    "kind": lambda release: release.kind.value,
     "channel": lambda release: release.channel,
     "file": lambda release: release.artifact.file_name,
     "bytes": lambda release: release.artifact.size,

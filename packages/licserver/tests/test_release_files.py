@@ -1,0 +1,179 @@
+"""The kind of a file that is published: guessed by its content, or checked, and the warnings (D-370)."""
+
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+from harness import release_files
+from harness.release_files import KINDS, PLATFORMS, file_of, program, zip_of
+from licserver.domain.records import FileKind
+from licserver.errors import InvalidInputError
+from licserver.services.release_files import inspect_file
+
+WINDOWS = "windows-x86_64"
+
+
+@pytest.fixture
+def inspect(tmp_path):
+    """Inspect a file of these bytes."""
+
+    def inspect(content, kind="", platform=""):
+        file = tmp_path / "app.bin"
+        file.write_bytes(content)
+        return inspect_file(file, kind, platform)
+
+    return inspect
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_guessed(inspect, kind):
+    """It is what its content says, and nothing is wrong with a file of its own platform."""
+    assert [*KINDS] == [*FileKind]
+    assert inspect(file_of(kind), platform=PLATFORMS[kind]) == (kind, True, None)
+    assert inspect(file_of(kind), kind, PLATFORMS[kind]) == (kind, False, None)
+
+
+OTHERS = {
+    "nothing": b"",
+    "text": b"a file",
+    "an ELF program": release_files.appimage(b"\0\0\0"),
+    "an AppImage of type 1": release_files.appimage(b"AI\x01"),
+    "a Windows program": program(signed=True),
+    "a DOS program": b"MZ" + bytes(100),
+    "half a Windows program": program()[:80],
+    "a Windows program without a header": program().replace(b"PE\0\0", b"NE\0\0"),
+    "an OLE document": release_files.msi(class_id="00" * 16),
+    "an OLE file that ends": release_files.msi()[:600],
+    "a Windows patch": release_files.msi(class_id="86100c0000000000c000000000000046"),
+    "a zip": zip_of("app/app"),
+    "an empty zip": zip_of(),
+    "a zip of two apps": zip_of("A.app/Contents/Info.plist", "B.app/Contents/Info.plist"),
+    "an app and a text": zip_of("A.app/Contents/Info.plist", "README"),
+    "an app without a description": zip_of("A.app/Contents/MacOS/A"),
+    "a folder with the files of an app": zip_of("app/Contents/Info.plist"),
+    "a zip without its directory": zip_of("a" * 50, "b")[:-60] + zip_of("a")[-22:],
+}
+
+
+@pytest.mark.parametrize("content", OTHERS.values(), ids=OTHERS.keys())
+def test_every_other_file_is_a_folder(inspect, content):
+    """As before there were kinds; a file that is certainly no set-up is refused as one."""
+    assert inspect(content) == ("folder", True, None)
+    assert inspect(content, "folder")[:2] == ("folder", False)
+    for kind in set(KINDS) - {"folder", "nsis", "inno"}:
+        with pytest.raises(InvalidInputError, match=r"the file is .*, not an?"):
+            inspect(content, kind)
+
+
+@pytest.mark.parametrize("given", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_of_another_kind_is_refused(inspect, kind, given):
+    """Whatever is said; only a folder may be everything."""
+    if given in (kind, "folder"):
+        assert inspect(file_of(kind), given).kind == given
+        return
+    with pytest.raises(InvalidInputError, match="choose another file, or leave the kind out"):
+        inspect(file_of(kind), given)
+
+
+def test_an_unknown_kind_is_refused_with_those_that_there_are(inspect):
+    """Before the file is read."""
+    with pytest.raises(
+        InvalidInputError, match="'exe' is not a kind of file: use one of folder, appimage, nsis"
+    ):
+        inspect(b"", "exe")
+
+
+def test_a_file_that_is_none_is_refused(tmp_path):
+    """As by publishing."""
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InvalidInputError, match="is not a file"):
+            inspect_file(path)
+
+
+WARNINGS = {
+    "an NSIS set-up without a signature": (release_files.nsis(signed=False), "", WINDOWS, "no signature"),
+    "an Inno set-up without a signature": (release_files.inno(signed=False), "", WINDOWS, "no signature"),
+    "an MSI without a signature": (release_files.msi(signed=False), "", WINDOWS, "no signature"),
+    "a program said to be a set-up": (program(signed=True), "inno", WINDOWS, "no marks of Inno Setup"),
+    "a program for a platform": (program(), "", WINDOWS, "name its kind"),
+    "a set-up for macOS": (release_files.nsis(), "", "macos-arm64", "It is for windows"),
+    "an AppImage for Windows": (release_files.appimage(), "", WINDOWS, "It is for linux"),
+    "a zip for Windows without a program": (zip_of("app/app.py"), "", WINDOWS, "no .exe in the zip"),
+    "a zip for Linux that lost its modes": (zip_of("app/app"), "", "linux-x86_64", "can be run"),
+    "a zip for macOS that lost its modes": (zip_of("app/app"), "", "macos-arm64", "can be run"),
+}
+
+
+@pytest.mark.parametrize(("content", "kind", "platform", "warning"), WARNINGS.values(), ids=WARNINGS.keys())
+def test_what_customers_would_stumble_over_is_warned_of(inspect, content, kind, platform, warning):
+    """Without a refusal: there are reasons for each."""
+    assert warning in (inspect(content, kind, platform).warning or "")
+
+
+def test_what_is_usual_is_not_warned_of(inspect):
+    """A plugin's zip for all platforms, a platform's name of the vendor's own, a program in upper case."""
+    assert inspect(zip_of("plugin/plugin.php")).warning is None
+    assert inspect(zip_of("app/app"), platform="haiku").warning is None
+    assert inspect(release_files.msi(), platform="win11").warning is None
+    assert inspect(zip_of("APP/APP.EXE"), platform=WINDOWS).warning is None
+    assert inspect(zip_of("app/", "app/run", mode=0o755), platform="linux-arm64").warning is None
+
+
+def test_numbers_that_a_damaged_file_names_are_not_believed(inspect):
+    """A header of thousands of sections, or of a place behind the end, reads as a damaged program."""
+    for place, number in ((0x3C, 0xFFFFFFF0), (64 + 6, 0xFFFF), (64 + 20, 0xFFFF)):
+        content = bytearray(program())
+        struct.pack_into("<L" if place == 0x3C else "<H", content, place, number)
+        assert inspect(bytes(content)).kind == "folder"
+
+
+NSIS = 'OutFile "{file}"\nName "App"\nInstallDir "$TEMP\\App"\nTarget {target}\nSection\nSectionEnd\n'
+WIX = """<?xml version="1.0"?><Wix xmlns="http://schemas.microsoft.com/wix/2006/wi">
+<Product Id="*" UpgradeCode="12345678-1234-1234-1234-111111111111" Name="App" Version="1.0.0"
+ Manufacturer="Acme" Language="1033"><Package InstallerVersion="200" Compressed="yes"/>
+<Media Id="1" Cabinet="app.cab" EmbedCab="yes"/><Directory Id="TARGETDIR" Name="SourceDir">
+<Directory Id="ProgramFilesFolder"><Directory Id="INSTALLDIR" Name="App">
+<Component Id="App" Guid="12345678-1234-1234-1234-222222222222"><File Id="App" Source="app.txt"/></Component>
+</Directory></Directory></Directory>
+<Feature Id="App" Level="1"><ComponentRef Id="App"/></Feature></Product></Wix>"""
+
+
+def run(*command: str, folder):
+    """Run a tool in a folder, or skip the test without it."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"needs {command[0]}, which .ci/run installs")
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def sign(folder, name):
+    """Sign a file with a certificate of the test's own."""
+    key = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem")
+    run("openssl", *key, "-subj", "/CN=Acme", folder=folder)
+    signed = ("-certs", "cert.pem", "-key", "key.pem", "-in", name, "-out", f"signed-{name}")
+    run("osslsigncode", "sign", *signed, folder=folder)
+    return folder / f"signed-{name}"
+
+
+@pytest.mark.system_tools
+@pytest.mark.parametrize("target", ["x86-unicode", "amd64-unicode"])
+def test_a_real_nsis_set_up(tmp_path, target):
+    """Made by makensis; it is signed or not."""
+    (tmp_path / "app.nsi").write_text(NSIS.format(file="setup.exe", target=target))
+    run("makensis", "-V1", "app.nsi", folder=tmp_path)
+    unsigned = inspect_file(tmp_path / "setup.exe", platform=WINDOWS)
+    assert (unsigned.kind, "no signature" in (unsigned.warning or "")) == ("nsis", True)
+    assert inspect_file(sign(tmp_path, "setup.exe"), platform=WINDOWS) == ("nsis", True, None)
+
+
+@pytest.mark.system_tools
+def test_a_real_msi(tmp_path):
+    """Made by wixl; it is signed or not."""
+    (tmp_path / "app.txt").write_text("app")
+    (tmp_path / "app.wxs").write_text(WIX)
+    run("wixl", "-o", "app.msi", "app.wxs", folder=tmp_path)
+    unsigned = inspect_file(tmp_path / "app.msi", platform=WINDOWS)
+    assert (unsigned.kind, "no signature" in (unsigned.warning or "")) == ("msi", True)
+    assert inspect_file(sign(tmp_path, "app.msi"), platform=WINDOWS) == ("msi", True, None)

@@ -1,0 +1,106 @@
+"""Files of each kind that can be published: as small as their marks allow."""
+
+import io
+import struct
+import zipfile
+from collections.abc import Callable, Mapping
+
+_DIRECTORIES = 16
+
+
+def zip_of(*names: str, mode: int = 0o644, contents: Mapping[str, bytes] | None = None) -> bytes:
+    """Return a zip of files with one mode."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name in names:
+            entry = zipfile.ZipInfo(name)
+            entry.create_system, entry.external_attr = 3, mode << 16
+            archive.writestr(entry, (contents or {}).get(name, name.encode()))
+    return written.getvalue()
+
+
+def appimage(version: bytes = b"AI\x02") -> bytes:
+    """Return the head of an AppImage, of type 2 unless another is given."""
+    return b"\x7fELF\x02\x01\x01\x00" + version + bytes(53)
+
+
+def program(
+    resources: bytes = b"", data: bytes = b"", *, signed: bool = False, magic: int = 0x20B, sections: int = 1
+) -> bytes:
+    """Return a Windows program of one section, with data behind it."""
+    directories_at = 112 if magic == 0x20B else 96
+    optional = bytearray(directories_at + 8 * _DIRECTORIES)
+    struct.pack_into("<H", optional, 0, magic)
+    section = bytes(512) + resources
+    header = b"MZ" + bytes(58) + struct.pack("<L", 64)
+    header += b"PE\0\0" + struct.pack("<HHLLLHH", 0x8664, sections, 0, 0, 0, len(optional), 2)
+    begin = len(header) + len(optional) + 40
+    if signed:
+        end = begin + len(section) + len(data)
+        struct.pack_into("<LL", optional, directories_at + 8 * 4, end, 8)
+    table = b".rsrc\0\0\0" + struct.pack("<LLLL", len(section), 4096, len(section), begin) + bytes(16)
+    return header + bytes(optional) + table + section + data + (b"signature"[:8] if signed else b"")
+
+
+def nsis(*, signed: bool = True, content: bytes = b"") -> bytes:
+    """Return a set-up as NSIS makes it, with its mark behind the program."""
+    return program(data=bytes(4) + b"\xef\xbe\xad\xdeNullsoftInst" + bytes(8) + content, signed=signed)
+
+
+def inno(*, signed: bool = True, content: bytes = b"") -> bytes:
+    """Return a set-up as Inno Setup makes it, with its table in a resource."""
+    table = b"rDlPtS\xcd\xe6\xd7\x7b\x0b\x2a" + bytes(32)
+    return program(table, b"idska32\x1a" + content, signed=signed, magic=0x10B)
+
+
+def msi(
+    *, signed: bool = True, class_id: str = "84100c0000000000c000000000000046", content: bytes = b""
+) -> bytes:
+    """Return an OLE file whose root has the class of an MSI, unless another is given."""
+    head = bytearray(512)
+    head[:8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+    struct.pack_into("<H", head, 30, 9)
+    struct.pack_into("<L", head, 48, 1)  # the second sector: the directory
+    root = bytearray(128)
+    root[80:96] = bytes.fromhex(class_id)
+    signature = "\x05DigitalSignature".encode("utf-16-le") if signed else b""
+    return bytes(head) + bytes(512) + (bytes(root) + signature).ljust(512, b"\0") + content
+
+
+def app(content: bytes = b"") -> bytes:
+    """Return a zip of a macOS app, as Finder makes it."""
+    program = "App.app/Contents/MacOS/App"
+    names = ("App.app/Contents/Info.plist", program, "__MACOSX/._App.app")
+    return zip_of(*names, mode=0o755, contents={program: content})
+
+
+def folder(content: bytes = b"") -> bytes:
+    """Return a zip of a folder with programs for each system."""
+    return zip_of("app/app", "app/app.exe", mode=0o755, contents={"app/app": content})
+
+
+KINDS: Mapping[str, Callable[..., bytes]] = {
+    "folder": folder,
+    "appimage": appimage,
+    "nsis": nsis,
+    "inno": inno,
+    "msi": msi,
+    "app": app,
+}
+"""Kind → the function that returns the bytes of a file."""
+
+
+def file_of(kind: str, content: bytes = b"") -> bytes:
+    """Return a file of a kind that has some content; signed, if it is a set-up."""
+    return appimage() + content if kind == "appimage" else KINDS[kind](content=content)
+
+
+PLATFORMS = {
+    "folder": "windows-x86_64",
+    "appimage": "linux-x86_64",
+    "nsis": "windows-x86_64",
+    "inno": "windows-x86_64",
+    "msi": "windows-x86_64",
+    "app": "macos-arm64",
+}
+"""Kind → a platform of its system."""
