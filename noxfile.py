@@ -19,9 +19,9 @@ nox.options.sessions = ["full", "branches", "lint", "types", "alone", "frozen", 
 PACKAGES = ["licclient", "licconform", "licserver"]
 PURE_TESTS = {
     "licclient": "archive argument_checks changelog computers consumption covered dialogs download_headers "
-    "entitlements ending explain full_licenses installation_signs license_files links long_texts pace policy "
-    "probation protocol public_keys records response_signatures schedule seats settings signed_releases "
-    "status trials typed_key versions",
+    "entitlements ending explain full_licenses installation_signs install_plans license_files links "
+    "long_texts pace policy probation protocol public_keys records response_signatures schedule seats "
+    "settings signed_releases status trials typed_key versions",
     "licconform": "client_cases runner server_cases",
     "licserver": "api_requests api_responses byte_ranges changelogs channel_choice characters kind_choice "
     "client_addresses clock_readings console_units covered_offers damaged_keys dates_and_versions decisions "
@@ -176,10 +176,7 @@ def crash(session: nox.Session) -> None:
         "LICCLIENT_CRASHES": "300",
     }
     files = ["tests/test_crash.py", "tests/test_crash_postgres.py", "tests/test_restarts.py"]
-    apps = [
-        f"packages/licclient/tests/test_{name}.py"
-        for name in ("together", "installation_processes", "probation_starts")
-    ]
+    apps = [f"packages/licclient/tests/test_{name}.py" for name in ("together", "installation_processes")]
     races = "packages/licserver/tests/test_serve.py::test_callers_who_race_share_the_slots_exactly"
     jumps = "packages/licserver/tests/test_seats.py::test_racers_never_hold_more_than_were_sold"
     seats = "packages/licserver/tests/test_seats_crash.py"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-folder = Path(sys.argv[0]).resolve().parent  # frozen or not
+folder = Path(sys.executable).parent
 name = (folder / "current.txt").read_text(encoding="ascii").splitlines()[0]
 program = folder / "versions" / name / "photo-lab"
 command = [str(program), str(folder), *sys.argv[1:]]

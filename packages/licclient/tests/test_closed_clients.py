@@ -18,6 +18,7 @@ ARGUMENTS = {
     "uses.consume": ("exports",),
     "download": (None, "/nonexistent"),
     "license_file.install": (b"",),
+    "install_update": (None,),
     "is_skipped": (None,),
     "computers.move_here": (None,),
     "skip_update": (None,),

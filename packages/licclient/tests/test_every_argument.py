@@ -78,6 +78,7 @@ VALUES = {
 
 NAMES = {
     **vars(licclient),
+    **vars(licclient.install),
     **{name: getattr(module, name) for module in (licclient, licclient.types) for name in module.__all__},
     **{
         type_.__name__: type_

@@ -21,7 +21,12 @@ from licclient._base_client import BaseClient
 from licclient._offline.client import LicenseFileInstaller
 from licclient._seats.client import Seats
 from licclient._uses.client import Uses
-from licclient.errors import NotActivatedError, ServiceUnavailableError, StateUnreadableError
+from licclient.errors import (
+    InstallationError,
+    NotActivatedError,
+    ServiceUnavailableError,
+    StateUnreadableError,
+)
 from licclient.install import Installation
 from licclient.testing import LicenseService
 
@@ -122,6 +127,13 @@ def _download(client: LicenseClient, customer: Customer) -> object:
     return None if update is None else client.download(update, customer.home / "downloads")
 
 
+def _install(client: LicenseClient) -> None:
+    update = client.check_for_update().update
+    if update is not None:
+        with suppress(InstallationError):  # tests run from a place that nothing replaces
+            client.install_update(update)
+
+
 def _is_skipped(client: LicenseClient) -> bool:
     update = client.check_for_update().update
     return update is not None and client.is_skipped(update)
@@ -148,6 +160,8 @@ OPERATIONS = {
     "check now": _with_client(lambda client, _: client.check_for_update(force=True)),
     "skip": _with_client(lambda client, _: _skip(client)),
     "download": _with_client(_download),
+    "plan": _with_client(lambda client, _: client.plan_update()),
+    "install": _with_client(lambda client, _: _install(client)),
     "consume": _with_client(lambda client, _: client.uses.consume("exports")),
     "request a file": _with_client(lambda client, _: client.license_file.request()),
     "diagnose": _with_client(lambda client, _: client.diagnose()),

@@ -132,7 +132,7 @@ class World:
     def start(self, status: int | None, *, confirms: bool = False, clicks: int = 0) -> None:
         """Start the launcher; the program may confirm, be started again meanwhile, and ends with a status."""
 
-        def ran(path: Path) -> int:
+        def ran(path: Path) -> str:
             version = path.parent.name.rpartition("-")[0]
             self.ran.append(version)
             if confirms:
@@ -140,7 +140,7 @@ class World:
                     self.installation.confirm()
             for _ in range(clicks):
                 self.start(1)
-            return 0
+            return version
 
         def run_watched(path, _):
             ran(path)

@@ -20,11 +20,13 @@ from licclient._base_client import (
     check_download,
     check_entitled,
     check_entitlement,
+    check_installation,
     read_wait,
     split_entitlement,
     verify_cached,
     verify_forced,
 )
+from licclient._core.arguments import check_flag
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
 from licclient._core.log import NOT_REFRESHED, debug
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from licclient._core.update_model import Downloaded, Update, UpdateCheck
     from licclient._updates.download import Cancel, Progress
     from licclient._worker import AsyncWorker, OnStatus, OnUpdate
+    from licclient.install._detection import DetectedInstallation
+    from licclient.install._plan import InstalledUpdate, UpdatePlan
 else:
     asyncio = lazy("asyncio")
     async_transport = lazy("licclient._core.async_transport")
@@ -230,6 +234,34 @@ class AsyncLicenseClient(_features.AsyncFeatures, BaseClient["AsyncWorker", "Asy
         check_download(update, progress, cancel)
         flow = _features.downloads.download(
             self._session, update, storage.read_folder("to", to), progress, key
+        )
+        transport = await on_thread(self._transport)  # one for all of it, as in `LicenseClient`
+        is_cancelled = None if cancel is None else cancel.is_set
+        return await _features.runners.run_async(flow, lambda: transport, is_cancelled)
+
+    async def plan_update(self, *, installation: "DetectedInstallation | None" = None) -> "UpdatePlan":
+        """Return what `install_update` does on this computer; as `LicenseClient.plan_update`."""
+        self._check_open()
+        check_installation(installation)
+        return await on_thread(_features.installing.plan_update, installation)
+
+    async def install_update(
+        self,
+        update: "Update",
+        progress: "Progress | None" = None,
+        cancel: "Cancel | None" = None,
+        *,
+        key: str | None = None,
+        restart: bool = True,
+        installation: "DetectedInstallation | None" = None,
+    ) -> "InstalledUpdate":
+        """Download an update, and install it; as `LicenseClient.install_update`."""
+        self._check_open()
+        check_download(update, progress, cancel)
+        check_flag("restart", restart)
+        check_installation(installation)
+        flow = _features.installing.install_update(
+            self._session, update, progress, key, installation=installation, restart=restart
         )
         transport = await on_thread(self._transport)  # one for all of it, as in `LicenseClient`
         is_cancelled = None if cancel is None else cancel.is_set

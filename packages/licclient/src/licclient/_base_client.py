@@ -340,6 +340,12 @@ def check_download(update: object, progress: object, cancel: object) -> None:
         raise TypeError("cancel must have is_set(), such as threading.Event has")
 
 
+def check_installation(installation: object) -> None:
+    """Raise `TypeError` unless it is what `licclient.install.detect` returns, or None."""
+    if installation is not None and not hasattr(installation, "kind"):
+        raise wrong_type("installation", "what licclient.install.detect returned", installation)
+
+
 def check_callbacks(
     settings: "Settings", on_status: object, on_update: object, deliver: Callable[..., object] | None
 ) -> None:

@@ -22,11 +22,13 @@ from licclient._base_client import (
     check_download,
     check_entitled,
     check_entitlement,
+    check_installation,
     read_wait,
     split_entitlement,
     verify_cached,
     verify_forced,
 )
+from licclient._core.arguments import check_flag
 from licclient._core.clock import monotonic
 from licclient._core.lazy import lazy
 from licclient._core.model import License
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from licclient._core.update_model import Downloaded, Update, UpdateCheck
     from licclient._updates.download import Cancel, Progress
     from licclient._worker import OnStatus, OnUpdate, Refresh, Worker
+    from licclient.install._detection import DetectedInstallation
+    from licclient.install._plan import InstalledUpdate, UpdatePlan
 else:
     storage = lazy("licclient._core.storage")
     transport_module = lazy("licclient._core.transport")
@@ -59,7 +63,8 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
     - **Enter a key**: `activate`, `start_trial`; ready windows: `licclient.dialogs`.
     - **Gate a feature**: `@client.licensed`, or `require`. Both take the name of a feature of the license.
     - **Offer updates**: `start(on_update=…)` in the background, until `stop`; on a click
-      `check_for_update(force=True)`, then `download`, then `licclient.install`.
+      `check_for_update(force=True)`, then `install_update`, of which `plan_update` says what it
+      does; `download` for an app that installs by itself.
       For windows that open unasked: `skip_update`, `is_skipped`. When the main window stands:
       `confirm_version`.
     - **Show a settings page**: `status`, which sends no request.
@@ -384,6 +389,61 @@ class LicenseClient(_features.Features, BaseClient["Worker", "Transport"]):
             self._session, update, storage.read_folder("to", to), progress, key
         )
         transport = self._transport()  # one for all of it: closing the client ends the download
+        is_cancelled = cancel.is_set if cancel is not None else lambda: False
+        return _features.runners.run(flow, lambda: transport, is_cancelled)
+
+    def plan_update(self, *, installation: "DetectedInstallation | None" = None) -> "UpdatePlan":
+        """Return what `install_update` does on this computer; `explain` makes it a sentence.
+
+        It sends no request.
+
+        Args:
+            installation: How the app was installed, if the app knows better than `licclient.install.detect`.
+        """
+        self._check_open()
+        check_installation(installation)
+        return _features.installing.plan_update(installation)
+
+    def install_update(
+        self,
+        update: "Update",
+        progress: "Progress | None" = None,
+        cancel: "Cancel | None" = None,
+        *,
+        key: str | None = None,
+        restart: bool = True,
+        installation: "DetectedInstallation | None" = None,
+    ) -> "InstalledUpdate":
+        """Download an update, and install it in the way in which this app was installed.
+
+        When it returns, end the app: a set-up of Windows waits for that, and the app opens again by itself.
+
+        Args:
+            update: As of `download`.
+            progress: As of `download`.
+            cancel: As of `download`; later than that nothing can be cancelled.
+            key: As of `download`.
+            restart: Whether the app opens again when it has ended.
+            installation: As of `plan_update`.
+
+        Returns:
+            What was done, and whether the app must quit.
+
+        Raises:
+            InstallationError: It cannot be installed from within, and nothing was downloaded: another program
+                updates this app, or its place cannot be written. Or the file does not fit this installation.
+            UnusableArchiveError: As of `Installation.apply`.
+            UntrustedResponseError: As of `download`; or the service sent no digest of the file.
+            LicclientError, OSError, TypeError, ValueError: As of `download`.
+        """
+        self._check_open()
+        check_download(update, progress, cancel)
+        check_flag("restart", restart)
+        check_installation(installation)
+        flow = _features.installing.install_update(
+            self._session, update, progress, key, installation=installation, restart=restart
+        )
+        transport = self._transport()  # as in `download`
         is_cancelled = cancel.is_set if cancel is not None else lambda: False
         return _features.runners.run(flow, lambda: transport, is_cancelled)
 

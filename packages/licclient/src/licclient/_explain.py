@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from licclient._core.status import LicenseStatus
     from licclient._core.update_model import UpdateCheck
     from licclient.errors import LicclientError
+    from licclient.install._plan import InstallationReceipt, UpdatePlan
 else:
     _sentences = lazy("licclient._sentences")
     texts = lazy("licclient._core.texts")
 
 
 def explain(
-    what: "LicclientError | OSError | Reason | LicenseStatus | UpdateCheck | ComputerList",
+    what: "LicclientError | OSError | Reason | LicenseStatus | UpdateCheck | ComputerList | UpdatePlan"
+    " | InstallationReceipt",
     language: str | None = None,
 ) -> str:
     """Return a sentence in a person's language: what an error, a reason or a status means, and what to do.
@@ -33,7 +35,8 @@ def explain(
 
     Args:
         what: What `verify`, `activate`, `require`, `download` or `apply` raised, an `OSError` of the last two
-            included; a reason; a status; an update check; or what `client.computers.list` returned.
+            included; a reason; a status; an update check; or what `client.computers.list`
+            or `client.plan_update` returned.
         language: `en`, `de`, `fr`, `es`, `ja` or `zh`, also with a region (`de-AT`); None for the language of
             the system. English stands in for others.
 

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from licclient._uses.client import AsyncUses, Uses
     from licclient._verification import flow as verification
     from licclient._verification import require
+    from licclient.install import _flow as installing
 
 _MODULES: Final = {
     "activation": "_activation.flow",
     "downloads": "_updates.download",
     "install": "install",
+    "installing": "install._flow",
     "offline": "_offline.flow",
     "require": "_verification.require",
     "runners": "_core.runners",
@@ -41,6 +43,7 @@ __all__ = [
     "activation",
     "downloads",
     "install",
+    "installing",
     "offline",
     "require",
     "runners",

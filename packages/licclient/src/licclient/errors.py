@@ -14,6 +14,7 @@ LicclientError
 ├── MoveError                the license was not moved to this computer    → show when, or refer to support
 ├── StateUnreadableError     the stored state cannot be read now           → try again; show the path
 ├── UntrustedResponseError   a response or file is not what was promised   → treat as an attack
+├── InstallationError        the update was not installed                 → show why, and what to do instead
 ├── UnusableArchiveError     a verified file that must not be unpacked     → keep this version, inform support
 └── DownloadCancelledError   the application cancelled                     → nothing; a later try resumes
 
@@ -25,7 +26,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from licclient._core.lazy import PROGRAM_GONE, lazy, load_module
-from licclient._core.model import FileFlaw, KeyFlaw, MoveObstacle, Outage, Reason
+from licclient._core.model import FileFlaw, InstallObstacle, KeyFlaw, MoveObstacle, Outage, Reason
 
 if TYPE_CHECKING:
     from licclient._core import texts
@@ -36,6 +37,8 @@ __all__ = [
     "DeactivationError",
     "DownloadCancelledError",
     "FileFlaw",
+    "InstallObstacle",
+    "InstallationError",
     "InvalidRequestError",
     "KeyFlaw",
     "LicclientError",
@@ -236,6 +239,30 @@ class MoveError(LicclientError):
         self.args = (obstacle, message, retry_at)
         self.obstacle = obstacle
         self.retry_at = retry_at
+
+
+class InstallationError(LicclientError):
+    """An update was not installed; the version before goes on working.
+
+    Attributes:
+        obstacle: Why, to branch on.
+        updater: The name of what updates this app instead; None if nothing else does.
+        command: What a person types for that; None without a command.
+        code: The exit code of the set-up; None if it was not started.
+    """
+
+    _texts = "licclient.install._texts"
+
+    def __init__(
+        self,
+        obstacle: InstallObstacle,
+        updater: str | None = None,
+        command: str | None = None,
+        code: int | None = None,
+    ) -> None:
+        self.obstacle, self.updater, self.command, self.code = obstacle, updater, command, code
+        super().__init__(load_module(str(self._texts)).sentence_of(self, "en"))
+        self.args = (obstacle, updater, command, code)
 
 
 class StateUnreadableError(LicclientError):

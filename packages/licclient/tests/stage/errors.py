@@ -8,6 +8,8 @@ from licclient.errors import (
     DeactivationError,
     DownloadCancelledError,
     FileFlaw,
+    InstallationError,
+    InstallObstacle,
     InvalidRequestError,
     KeyFlaw,
     LicenseFileError,
@@ -41,6 +43,11 @@ ERRORS: Final[list[LicclientError]] = [
     *(DeactivationError("No.", at) for at in (None, NOON)),
     *(LicenseFileError(flaw, "No.") for flaw in FileFlaw),
     *(NoSeatError("No.", seats, at) for seats in (None, 0, 5) for at in (None, NOON)),
+    *(
+        InstallationError(obstacle, "Snap", command, 5)
+        for obstacle in InstallObstacle
+        for command in (None, "x")
+    ),
     *(MoveError(obstacle, "No.", at) for obstacle in MoveObstacle for at in (None, NOON)),
     InvalidRequestError({}),
     *(ServiceUnavailableError(outage=outage) for outage in Outage),

@@ -203,6 +203,39 @@ class FileFlaw(StrEnum):
     REVOKED = "revoked"
 
 
+class InstallObstacle(StrEnum):
+    """Why an update was not installed, or cannot be."""
+
+    OTHER_UPDATER = "other_updater"
+    """Another program updates this app, such as a store or a package manager."""
+    NOT_WRITABLE = "not_writable"
+    """This user may not write where the app is."""
+    NOT_REPLACEABLE = "not_replaceable"
+    """The app was not set up in a way that can be updated, as one that runs from its source."""
+    WRONG_FILE = "wrong_file"
+    """The published file is not of the kind that this installation needs."""
+    WRONG_PUBLISHER = "wrong_publisher"
+    """The set-up is not signed by the publisher that the app names."""
+    REFUSED = "refused"
+    """A person cancelled the set-up, or did not give the administrator's permission."""
+    FORBIDDEN = "forbidden"
+    """A policy of this computer forbids the set-up."""
+    BUSY = "busy"
+    """Another set-up is running."""
+    STILL_RUNNING = "still_running"
+    """The app did not end, so the set-up was not started."""
+    RESTART_NEEDED = "restart_needed"
+    """The computer has to be restarted to complete the update."""
+    TIMED_OUT = "timed_out"
+    """The set-up did not end within its time, and was stopped."""
+    INTERRUPTED = "interrupted"
+    """The set-up was ended from outside, as by a power failure."""
+    NO_EFFECT = "no_effect"
+    """The set-up reported success, and another version runs."""
+    FAILED = "failed"
+    """The set-up failed."""
+
+
 class MoveObstacle(StrEnum):
     """Why a license was not moved to this computer."""
 

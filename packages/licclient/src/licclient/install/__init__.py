@@ -61,6 +61,7 @@ from licclient._core.storage import (
 )
 from licclient.errors import UntrustedResponseError, UnusableArchiveError
 from licclient.install._detection import DetectedInstallation, detect
+from licclient.install._plan import InstallationReceipt, InstalledUpdate, UpdatePlan
 from licclient.install._probation import (
     CONFIRMED,
     STARTING,
@@ -104,7 +105,16 @@ else:
     _unpack_module = lazy("licclient.install._unpack")
     shutil = lazy("shutil")
 
-__all__ = ["DetectedInstallation", "Installation", "InstallationKind", "Installed", "detect"]
+__all__ = [
+    "DetectedInstallation",
+    "Installation",
+    "InstallationKind",
+    "InstallationReceipt",
+    "Installed",
+    "InstalledUpdate",
+    "UpdatePlan",
+    "detect",
+]
 
 LOCK_SECONDS: Final = 120.0
 """Time limit for another process that is unpacking the same app."""
@@ -329,12 +339,12 @@ class Installation:
         pointer = self._pointer()
         if pointer is None or pointer.current != name:  # an update came meanwhile
             return Step.START, 0
-        if pointer.previous is not None and not self._is_startable(pointer.previous, program):
+        if pointer.previous is not None and not self._has_program(pointer.previous, program):
             return Step.START, 0  # a virus scanner has taken it: there is nothing to go back to
         starts = read_starts(read_with_retries(self._folder / STARTS), name)
         return next_step(pointer, starts, *self._records(pointer)), starts or 0
 
-    def _is_startable(self, name: str, program: str) -> bool:
+    def _has_program(self, name: str, program: str) -> bool:
         path = self._versions / name / program
         return any(look_at(path, follow_links=True) for path in (path, path.with_name(f"{path.name}.exe")))
 
@@ -350,9 +360,8 @@ class Installation:
 
         Then the next start tries again.
         """
-        previous = None
+        previous = self.previous
         try:
-            previous = self.previous
             with self._alone(START_SECONDS):
                 step, _ = self._next_step(name, program)
                 pointer = self._pointer()

@@ -1,0 +1,93 @@
+"""Replace an AppImage by a newer one, in one step (D-351).
+
+The running one goes on from the old file. The new one is written beside it, since a rename works within a
+file system only, and takes over its mode and owner: a download has no permission to run.
+"""
+
+import errno
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from licclient._core.computer import require_space
+from licclient._core.model import InstallObstacle
+from licclient._core.storage import NEW_FILE, open_plain, replace_file, sync_file, sync_folder
+from licclient.errors import InstallationError, UntrustedResponseError
+
+if TYPE_CHECKING:
+    from licclient._core.update_model import Downloaded
+
+_BLOCK: Final = 1024 * 1024
+_HEAD: Final = 20
+"""Bytes of an ELF file up to its machine."""
+
+_CANNOT_WRITE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSYS})
+"""The last one is of AppImageLauncher's file system, which removes and renames nothing."""
+
+
+def is_appimage(head: bytes) -> bool:
+    """Return whether a file begins as an AppImage: an ELF file with `AI` and a type at offset 8."""
+    return head[:4] == b"\x7fELF" and head[8:10] == b"AI" and head[10:11] in (b"\x01", b"\x02")
+
+
+def runs_where(head: bytes, other_head: bytes) -> bool:
+    """Return whether two ELF files are for the same machine: class, byte order and architecture."""
+    return head[4:6] == other_head[4:6] and head[18:20] == other_head[18:20]
+
+
+def replace_appimage(downloaded: "Downloaded", target: Path) -> None:
+    """Give a verified file the name, mode and owner of an AppImage, whose path may be a link to it.
+
+    Raises:
+        InstallationError: It is no AppImage for this computer, or this user may not write beside the old one.
+        UntrustedResponseError: The file is not the verified one.
+        OSError: The disk has no room, or fails.
+    """
+    target = target.resolve(strict=True)
+    draft = target.with_name(f".{target.name}.licclient-draft")
+    try:
+        require_space(target.parent, downloaded.size, "the new version")
+        try:
+            draft.unlink(missing_ok=True)  # of a process that was killed
+            _copy(downloaded, target, draft)
+            replace_file(draft, target)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
+    except OSError as problem:
+        if problem.errno in _CANNOT_WRITE:
+            raise InstallationError(InstallObstacle.NOT_WRITABLE) from problem
+        raise
+    sync_folder(target.parent)
+
+
+def _copy(downloaded: "Downloaded", target: Path, draft: Path) -> None:
+    """Copy a file that has the verified digest, durably; it can be started once it is whole."""
+    with open_plain(target) as before:
+        status, old_head = os.fstat(before.fileno()), before.read(_HEAD)
+    digest, size = sha256(), 0
+    with (
+        open_plain(downloaded.path) as source,
+        os.fdopen(os.open(draft, os.O_WRONLY | NEW_FILE, 0o600), "wb") as copy,
+    ):
+        head = source.read(_HEAD)
+        if not (is_appimage(head) and runs_where(head, old_head)):
+            raise InstallationError(InstallObstacle.WRONG_FILE)
+        block = head
+        while block:
+            digest.update(block)
+            size += len(block)
+            copy.write(block)
+            block = source.read(_BLOCK)
+        if size != downloaded.size or digest.hexdigest() != downloaded.sha256:
+            raise UntrustedResponseError(
+                "The file is not the one that was downloaded and verified: its digest differs."
+            )
+        copy.flush()
+        with suppress(PermissionError):  # only root gives files away
+            os.fchown(copy.fileno(), status.st_uid, status.st_gid)
+        os.fchmod(copy.fileno(), status.st_mode & 0o7777)  # last: a change of the owner clears bits
+        sync_file(copy)

@@ -1,0 +1,155 @@
+"""Pure: what installing an update does here, and what it came to (D-350, D-353).
+
+`UpdatePlan` is known before anything is downloaded, an `InstallationReceipt` after the next start.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from licclient._core.kinds import InstallationKind
+from licclient._core.lazy import lazy
+from licclient._core.model import InstallObstacle
+from licclient.errors import InstallationError
+
+if TYPE_CHECKING:
+    from packaging import version as packaging_version
+else:
+    packaging_version = lazy("packaging.version")
+
+SETUPS: Final = frozenset({InstallationKind.NSIS, InstallationKind.INNO, InstallationKind.MSI})
+"""Kinds that a set-up of Windows replaces, while the app does not run."""
+
+_REPLACED: Final = frozenset({InstallationKind.APPIMAGE, InstallationKind.APP})
+"""Kinds that are replaced while they run, and only where the user may write."""
+
+_HANDED_OVER: Final = frozenset(
+    {InstallationKind.SPARKLE, InstallationKind.WINSPARKLE, InstallationKind.VELOPACK}
+)
+"""Kinds that a framework within the app updates, from a feed of the service."""
+
+_SYSTEMS: Final = {
+    InstallationKind.APPIMAGE: "linux",
+    InstallationKind.APP: "darwin",
+    InstallationKind.SPARKLE: "darwin",
+    **dict.fromkeys((*SETUPS, InstallationKind.WINSPARKLE), "win32"),
+}
+"""The system that a kind belongs to, as `sys.platform` names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePlan:
+    """What `install_update` does on this computer; `explain` makes it a sentence.
+
+    Attributes:
+        kind: How the app was installed.
+        obstacle: Why it cannot be updated from within; None if it can.
+        updater: The name of what updates it instead; None if nothing else does.
+        command: What a person types for that; None without a command.
+        has_to_quit: Whether the app has to end before the update is installed.
+        is_administrator_asked: Whether Windows asks a person for the administrator's permission.
+    """
+
+    _texts: ClassVar[str] = "licclient.install._texts"
+
+    kind: InstallationKind
+    obstacle: InstallObstacle | None = None
+    updater: str | None = None
+    command: str | None = None
+    has_to_quit: bool = False
+    is_administrator_asked: bool = False
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether `install_update` can install an update here."""
+        return self.obstacle is None
+
+    def require(self) -> None:
+        """Raise `InstallationError` if nothing can be installed."""
+        if self.obstacle is not None:
+            raise InstallationError(self.obstacle, self.updater, self.command)
+
+
+def make_plan(
+    kind: InstallationKind,
+    *,
+    system: str,
+    is_writable: bool,
+    is_certain: bool = True,
+    updater: str | None = None,
+    command: str | None = None,
+    has_versions: bool = False,
+) -> UpdatePlan:
+    """Return the plan for an installation.
+
+    Args:
+        kind: As of `detect`.
+        system: As `sys.platform` names it.
+        is_writable: Whether this user may write where the app is.
+        is_certain: Whether the signs of the kind are sure; nothing is replaced on an unsure one.
+        updater: The name of what updates the app; None if it updates itself.
+        command: What a person types for that.
+        has_versions: Whether the app runs from a folder of `Installation`.
+    """
+    if updater is not None:
+        return UpdatePlan(kind, InstallObstacle.OTHER_UPDATER, updater, command)
+    if _SYSTEMS.get(kind, system) != system or not (is_certain or has_versions):
+        return UpdatePlan(kind, InstallObstacle.NOT_REPLACEABLE)
+    if kind in SETUPS:
+        return UpdatePlan(kind, has_to_quit=True, is_administrator_asked=not is_writable)
+    if kind in _HANDED_OVER:
+        return UpdatePlan(kind, has_to_quit=True)
+    if kind not in _REPLACED and not has_versions:
+        return UpdatePlan(kind, InstallObstacle.NOT_REPLACEABLE)
+    return UpdatePlan(kind, None if is_writable else InstallObstacle.NOT_WRITABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledUpdate:
+    """What `install_update` did; the app should end now.
+
+    Attributes:
+        version: The version that is installed, or will be.
+        kind: How the app was installed.
+        has_to_quit: Whether the update is installed only when the app has ended.
+        is_reopened: Whether the app opens again by itself when it has ended.
+    """
+
+    version: str
+    kind: InstallationKind
+    has_to_quit: bool
+    is_reopened: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationReceipt:
+    """What the last update came to that was installed from within; `explain` makes it a sentence.
+
+    Attributes:
+        version: The version that was promised.
+        kind: How the app was installed.
+        at: When the installation began; aware, UTC.
+        obstacle: Why this version does not run; None if it runs.
+        code: The exit code of the set-up; None without a set-up, or if it did not end.
+    """
+
+    _texts: ClassVar[str] = "licclient.install._texts"
+
+    version: str
+    kind: InstallationKind
+    at: datetime
+    obstacle: InstallObstacle | None = None
+    code: int | None = None
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the version that was promised runs."""
+        return self.obstacle is None
+
+
+def is_same_version(first: str, second: str) -> bool:
+    """Return whether two texts are the same version of PEP 440."""
+    try:
+        return packaging_version.Version(first) == packaging_version.Version(second)
+    except packaging_version.InvalidVersion:
+        return first == second

@@ -1,0 +1,181 @@
+"""Run a set-up of Windows after the app has ended, and open the app again (D-352).
+
+A script waits for the end of this process, runs the set-up within a time limit, notes its exit code, and
+opens the app: the old or the new version, whatever came of it. It is text without any path: all paths are
+variables of its environment, so that no name of a folder is read as a command.
+"""
+
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from licclient._core.environment import clean_environment
+from licclient._core.model import InstallObstacle
+from licclient._core.storage import NEW_FILE, open_plain, read_with_retries, sync_file
+from licclient.errors import InstallationError, UntrustedResponseError
+from licclient.install._setup_commands import file_name, is_setup, setup_command
+
+if TYPE_CHECKING:
+    from licclient._core.kinds import InstallationKind
+    from licclient._core.update_model import Downloaded
+
+SETUP_SECONDS: Final = 900
+"""How long a set-up may take; then it is stopped, and the app is opened again."""
+
+QUIT_SECONDS: Final = 120
+"""How long the end of the app is waited for; a person may not want to close it after all."""
+
+CODE: Final = "code.txt"
+"""The file with the set-up's exit code, in its own folder."""
+
+_SCRIPT: Final = r".\update.cmd"
+_HELD: Final = "running"
+_BLOCK: Final = 1024 * 1024
+
+# Windows removes no open file, and this process holds one: when it can be removed, the app has ended. The
+# pause after it keeps a set-up from beginning while Windows shuts down, which ends the script within it.
+_LINES: Final = r"""@echo off
+setlocal EnableExtensions EnableDelayedExpansion
+set /a waited=0
+if "%~1"=="open" goto note
+:quit
+del /q "!LICCLIENT_FOLDER!\running" >nul 2>nul
+if not exist "!LICCLIENT_FOLDER!\running" goto setup
+set /a waited+=1
+ping -n 2 127.0.0.1 >nul
+if !waited! lss !LICCLIENT_QUIT_SECONDS! goto quit
+echo still-running>"!LICCLIENT_FOLDER!\code.txt"
+exit /b 1
+:setup
+ping -n 3 127.0.0.1 >nul
+!LICCLIENT_COMMAND!
+echo !errorlevel!>"!LICCLIENT_FOLDER!\code.draft"
+if not exist "!LICCLIENT_FOLDER!\code.txt" ren "!LICCLIENT_FOLDER!\code.draft" code.txt
+exit /b 0
+:note
+ping -n 2 127.0.0.1 >nul
+set /a waited+=1
+if exist "!LICCLIENT_FOLDER!\code.txt" goto open
+if !waited! lss !LICCLIENT_SETUP_SECONDS! goto note
+echo timed-out>"!LICCLIENT_FOLDER!\code.txt"
+taskkill /f /t /im "!LICCLIENT_SETUP!" >nul 2>nul
+:open
+set note=
+set /p note=<"!LICCLIENT_FOLDER!\code.txt"
+if "!note!"=="still-running" exit /b 1
+setlocal DisableDelayedExpansion
+start "" /d "%LICCLIENT_START%" "%LICCLIENT_PROGRAM%"
+exit /b 0
+"""
+"""Run twice at once: to install, and, as `open`, to open the app when that has ended or takes too long."""
+
+# By number: the constants exist on Windows only.
+_DETACHED: Final = 0x08000000 | 0x00000200  # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP
+_BREAKAWAY: Final = 0x01000000  # CREATE_BREAKAWAY_FROM_JOB
+
+_held: list[object] = []
+"""Files that stay open as long as this process lives."""
+
+
+def stage(downloaded: "Downloaded", kind: "InstallationKind", folder: Path) -> Path:
+    """Copy a verified set-up into a private, empty folder, under a name of its own; return its path.
+
+    Raises:
+        InstallationError: It is no set-up of this kind.
+        UntrustedResponseError: The file is not the verified one.
+        OSError: The disk has no room, or fails.
+    """
+    path, digest = folder / file_name(kind, secrets.token_hex(6)), sha256()
+    with (
+        open_plain(downloaded.path) as source,
+        os.fdopen(os.open(path, os.O_WRONLY | NEW_FILE, 0o700), "wb") as copy,
+    ):
+        block = source.read(_BLOCK)
+        if not is_setup(kind, block):
+            raise InstallationError(InstallObstacle.WRONG_FILE)
+        while block:
+            digest.update(block)
+            copy.write(block)
+            block = source.read(_BLOCK)
+        copy.flush()
+        sync_file(copy)
+    if path.stat().st_size != downloaded.size or digest.hexdigest() != downloaded.sha256:
+        raise UntrustedResponseError(
+            "The file is not the one that was downloaded and verified: its digest differs."
+        )
+    return path
+
+
+def start(
+    setup: Path,
+    kind: "InstallationKind",
+    app_folder: Path,
+    program: Path | None,
+    *,
+    is_administrator_asked: bool,
+    seconds: tuple[int, int] = (QUIT_SECONDS, SETUP_SECONDS),
+) -> None:
+    """Start the script that runs a staged set-up once this process has ended.
+
+    Args:
+        setup: Of `stage`.
+        kind: How the app was installed.
+        app_folder: Where it is installed.
+        program: What to open afterwards; None for nothing.
+        is_administrator_asked: As of `setup_command`.
+        seconds: How long the end of the app is waited for, and how long that of the set-up.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    folder, windows = setup.parent, os.environ.get("SYSTEMROOT", r"C:\Windows")
+    command = setup_command(
+        kind, str(setup), str(app_folder), windows, is_administrator_asked=is_administrator_asked
+    )
+    values = {
+        "LICCLIENT_COMMAND": command,
+        "LICCLIENT_FOLDER": str(folder),
+        "LICCLIENT_PROGRAM": "" if program is None else str(program),
+        "LICCLIENT_START": str(app_folder),
+        "LICCLIENT_SETUP": setup.name,
+        "LICCLIENT_QUIT_SECONDS": str(seconds[0]),
+        "LICCLIENT_SETUP_SECONDS": str(sum(seconds)),
+    }
+    (folder / "update.cmd").write_bytes(_LINES.replace("\n", "\r\n").encode("ascii"))
+    _held.append((folder / _HELD).open("xb"))  # Python's files cannot be removed on Windows while open
+    shell = str(Path(windows) / "System32" / "cmd.exe")
+    environment = clean_environment() | values
+    if program is not None:
+        _spawn(f'"{shell}" /d /c {_SCRIPT} open', environment, folder)
+    _spawn(f'"{shell}" /d /c {_SCRIPT}', environment, folder)
+
+
+def _spawn(command: str, environment: Mapping[str, str], folder: Path) -> None:
+    """Start a process that outlives this one, and has no window."""
+    quiet = subprocess.DEVNULL
+    for breakaway in (_BREAKAWAY, 0):  # some jobs let nothing leave
+        try:
+            subprocess.Popen(  # noqa: S603 - ours
+                command,
+                stdin=quiet,
+                stdout=quiet,
+                stderr=quiet,
+                cwd=folder,
+                env=environment,
+                creationflags=_DETACHED | breakaway,
+            )
+        except PermissionError:
+            if not breakaway:
+                raise
+        else:
+            return
+
+
+def read_note(folder: Path) -> str | None:
+    """Return what the script noted of a set-up; None if nothing was noted."""
+    raw = read_with_retries(folder / CODE)
+    return None if raw is None else raw.decode("ascii", "replace")

@@ -1,0 +1,281 @@
+"""`client.install_update` of a folder, of an AppImage, and of what another program updates (D-350, D-351)."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from stage.archives import app
+from stage.scripts import digest
+
+from licclient import AsyncLicenseClient, LicenseClient
+from licclient._core.kinds import InstallationKind
+from licclient._core.model import InstallObstacle
+from licclient.errors import (
+    DownloadCancelledError,
+    InstallationError,
+    ServiceUnavailableError,
+    UntrustedResponseError,
+    UnusableArchiveError,
+)
+from licclient.install import DetectedInstallation, Installation
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs modes and shells of Unix")
+both = pytest.mark.parametrize("flavour", [LicenseClient, AsyncLicenseClient], indirect=True)
+
+
+def appimage(version: str, *, machine: bytes = b"\x3e\x00") -> bytes:
+    """Return a file that begins as an AppImage; it cannot be started."""
+    return b"\x7fELF\x02\x01\x01\x00AI\x02" + b"\x00" * 5 + b"\x02\x00" + machine + version.encode() * 1000
+
+
+def installation_of(kind, folder, program, *, is_writable=True, updater=None, command=None):
+    """Return what `detect` would."""
+    return DetectedInstallation(kind, folder, program, is_writable, updater, command, True)  # noqa: FBT003
+
+
+@pytest.fixture
+def update_of(client, store, key):
+    """Publish a file, and return the update that is offered."""
+
+    async def publish(content: bytes):
+        store.content, store.digest = content, digest(content)
+        return (await client.check_for_update(key)).update
+
+    return publish
+
+
+@pytest.fixture
+def image(tmp_path):
+    """An AppImage of version 1.0 that may be run by its owner and group."""
+    path = tmp_path / "apps" / "Photo Lab.AppImage"
+    path.parent.mkdir()
+    path.write_bytes(appimage("1.0"))
+    path.chmod(0o754)
+    return installation_of(InstallationKind.APPIMAGE, path.parent, path)
+
+
+@both
+async def test_a_folder_gets_its_next_version(client, update_of, root, lay, key):
+    """Beside the one that runs; progress is reported as of a download."""
+    Installation(root).apply(lay("1.0"))
+    update, seen = await update_of(app("2.0")), []
+    plan = await client.plan_update(installation=installation_of("folder", root, root / "photo-lab"))
+    assert plan.is_possible
+    assert not plan.has_to_quit
+    here = installation_of(InstallationKind.FOLDER, root, root / "photo-lab")
+    done = await client.install_update(
+        update, lambda *numbers: seen.append(numbers), key=key, installation=here
+    )
+    assert (done.version, done.has_to_quit, done.is_reopened) == ("2.0", False, False)  # there is no launcher
+    assert Installation(root).current.version == "2.0"
+    assert seen[-1][0] == seen[-1][1]
+
+
+async def test_the_folder_is_known_by_the_running_version(client, update_of, root, lay, key):
+    """A version's folder lies two levels below it."""
+    version = Installation(root).apply(lay("1.0")).folder
+    update = await update_of(app("2.0"))
+    here = installation_of(InstallationKind.FOLDER, version, version / "photo-lab")
+    await client.install_update(update, key=key, installation=here, restart=False)
+    assert Installation(root).current.version == "2.0"
+
+
+@both
+async def test_what_another_program_updates_is_not_downloaded(client, store, update_of, tmp_path, key):
+    """The error has its name, and what to type."""
+    update = await update_of(app("2.0"))
+    before = len(store.service.requests)
+    here = installation_of(
+        InstallationKind.PIPX, tmp_path, tmp_path / "app", updater="pipx", command="pipx upgrade notes"
+    )
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=here)
+    assert caught.value.obstacle is InstallObstacle.OTHER_UPDATER
+    assert str(caught.value) == "pipx updates this app. To update it, run: pipx upgrade notes"
+    assert len(store.service.requests) == before
+    assert (await client.plan_update(installation=here)).command == "pipx upgrade notes"
+
+
+async def test_what_was_not_set_up_is_not_downloaded(client, store, update_of, tmp_path, key):
+    """A program that runs from its source has no place for a second version."""
+    update = await update_of(app("2.0"))
+    before = len(store.service.requests)
+    here = installation_of(InstallationKind.UNKNOWN, tmp_path, tmp_path / "app.py")
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=here)
+    assert caught.value.obstacle is InstallObstacle.NOT_REPLACEABLE
+    assert len(store.service.requests) == before
+
+
+@both
+async def test_an_appimage_is_replaced_with_its_mode(client, update_of, image, key):
+    """Under the name that the user gave it, also behind a link; nothing else is left beside it."""
+    link = image.program.with_name("photo-lab")
+    link.symlink_to(image.program)
+    update = await update_of(appimage("2.0"))
+    here = replace(image, program=link)
+    done = await client.install_update(update, key=key, installation=here, restart=False)
+    assert (done.version, done.kind, done.is_reopened) == ("2.0", InstallationKind.APPIMAGE, False)
+    assert image.program.read_bytes() == appimage("2.0")
+    assert image.program.stat().st_mode & 0o7777 == 0o754
+    assert link.is_symlink()
+    assert {path.name for path in image.folder.iterdir()} == {"Photo Lab.AppImage", "photo-lab"}
+
+
+@pytest.mark.parametrize(
+    ("content", "obstacle"),
+    [(app("2.0"), "wrong_file"), (appimage("2.0", machine=b"\xb7\x00"), "wrong_file"), (b"", "wrong_file")],
+    ids=["a zip", "of another machine", "empty"],
+)
+async def test_another_file_does_not_replace_an_appimage(client, update_of, image, key, content, obstacle):
+    """It would not start any more."""
+    update = await update_of(content)
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=image)
+    assert caught.value.obstacle == obstacle
+    assert image.program.read_bytes() == appimage("1.0")
+    assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
+
+
+async def test_a_damaged_file_replaces_nothing(client, store, update_of, image, key):
+    """The download's digest differs: it is never named, and no byte of it is beside the app."""
+    update = await update_of(appimage("2.0"))
+    store.content = appimage("2.0")[:-1] + b"?"
+    with pytest.raises(UntrustedResponseError):
+        await client.install_update(update, key=key, installation=image)
+    assert image.program.read_bytes() == appimage("1.0")
+    assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
+
+
+async def test_a_file_that_is_replaced_after_its_download_is_not_installed(
+    client, update_of, image, key, monkeypatch
+):
+    """The copy is hashed as it is written."""
+    update = await update_of(appimage("2.0"))
+
+    def swap(_folder, _needed, _purpose):
+        [file] = client.client.state_folder.glob("updates/notes*")
+        file.write_bytes(appimage("6.6"))
+
+    monkeypatch.setattr("licclient.install._appimage.require_space", swap)
+    with pytest.raises(UntrustedResponseError):
+        await client.install_update(update, key=key, installation=image)
+    assert image.program.read_bytes() == appimage("1.0")
+    assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
+
+
+async def test_a_full_disk_leaves_the_old_one(client, update_of, image, key, monkeypatch):
+    """Whether it is known before, or only at the last block."""
+    update = await update_of(appimage("2.0"))
+
+    def fail(_file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("licclient.install._appimage.sync_file", fail)
+    with pytest.raises(OSError, match="No space") as caught:
+        await client.install_update(update, key=key, installation=image)
+    assert caught.value.errno == errno.ENOSPC
+    assert image.program.read_bytes() == appimage("1.0")
+    assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSYS])
+async def test_a_place_that_cannot_be_written_is_named(client, update_of, image, key, monkeypatch, number):
+    """Also where that shows only when it is written, as in AppImageLauncher's file system."""
+    update = await update_of(appimage("2.0"))
+
+    def fail(_source, _target):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("licclient.install._appimage.replace_file", fail)
+    with pytest.raises(InstallationError) as caught:
+        await client.install_update(update, key=key, installation=image)
+    assert caught.value.obstacle is InstallObstacle.NOT_WRITABLE
+    assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
+    with pytest.raises(InstallationError):
+        await client.install_update(update, key=key, installation=replace(image, is_writable=False))
+
+
+async def test_the_leftover_of_a_killed_process_is_in_nobodys_way(client, update_of, image, key):
+    """It is half a file, and is replaced by the next one."""
+    (image.folder / ".Photo Lab.AppImage.licclient-draft").write_bytes(b"half")
+    update = await update_of(appimage("2.0"))
+    await client.install_update(update, key=key, installation=image, restart=False)
+    assert image.program.read_bytes() == appimage("2.0")
+    assert [path.name for path in image.folder.iterdir()] == ["Photo Lab.AppImage"]
+
+
+async def test_a_cancelled_download_installs_nothing(client, update_of, image, key):
+    """And can be resumed."""
+    update, stop = await update_of(appimage("2.0")), threading.Event()
+    stop.set()
+    with pytest.raises(DownloadCancelledError):
+        await client.install_update(update, None, stop, key=key, installation=image)
+    assert image.program.read_bytes() == appimage("1.0")
+
+
+async def test_a_zip_that_is_none_leaves_the_folder(client, update_of, root, lay, key):
+    """As of `apply`."""
+    Installation(root).apply(lay("1.0"))
+    update = await update_of(b"MZ this is a set-up")
+    here = installation_of(InstallationKind.FOLDER, root, root / "photo-lab")
+    with pytest.raises(UnusableArchiveError):
+        await client.install_update(update, key=key, installation=here)
+    assert Installation(root).current.version == "1.0"
+
+
+async def test_a_file_without_a_digest_is_never_installed(client, store, update_of, image, key):
+    """Not even over https."""
+    update = await update_of(appimage("2.0"))
+    store.digest = ""
+    with pytest.raises(UntrustedResponseError, match="not verified"):
+        await client.install_update(update, key=key, installation=image)
+    assert image.program.read_bytes() == appimage("1.0")
+
+
+async def test_an_outage_installs_nothing(client, store, update_of, image, key, dead_url):
+    """The download goes on another day."""
+    update = replace(await update_of(appimage("2.0")), download_url=f"{dead_url}/api/v1/update-download")
+    with pytest.raises((ServiceUnavailableError, UntrustedResponseError)):
+        await client.install_update(update, key=key, installation=image)
+    assert image.program.read_bytes() == appimage("1.0")
+
+
+OPEN_AGAIN = """
+import sys
+from pathlib import Path
+from licclient.install._restart import start_after_end
+start_after_end(sys.argv[1:], Path("."), {"PATH": "/usr/bin:/bin"})
+print(flush=True)
+input()
+"""
+
+
+def test_the_app_opens_again_once_it_has_ended(tmp_path):
+    """Not before, and with the words of its name that a shell would read as a command."""
+    program = tmp_path / "Photo $(touch hacked) Lab; exit"
+    program.write_text("#!/bin/sh\necho $$ > opened\n")
+    program.chmod(0o755)
+    command = [sys.executable, "-c", OPEN_AGAIN, str(program)]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        running.stdout.readline()
+        assert not (tmp_path / "opened").exists()
+        running.kill()
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "opened").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.parametrize("value", ["appimage", InstallationKind.PIP, 1])
+async def test_an_installation_is_what_detect_returned(client, update_of, value, key):
+    """And nothing else is taken for one."""
+    update = await update_of(app("2.0"))
+    with pytest.raises(TypeError, match="installation must be what"):
+        await client.install_update(update, key=key, installation=value)
