@@ -71,7 +71,7 @@ def _settings(case: Case, tmp_path: Path, clock: MovableClock) -> dict[str, Any]
     settings |= {name: fields[name] for name in ("domain", "slug") if name in fields}
     if "current_version" in fields:
         channels = tuple(filter(None, fields.get("channels", "").split(",")))
-        updates = Updates(platform=fields.get("platform"), channels=channels)
+        updates = Updates(platform=fields.get("platform"), kind=fields.get("kind"), channels=channels)
         settings |= {"version": fields["current_version"], "updates": updates}
     if "label" in fields:
         settings |= {"label": fields["label"], "version": fields.get("app_version")}
@@ -227,6 +227,7 @@ def _described(result: Any) -> dict[str, Any]:
         case Update():
             shown = {name: getattr(result, name) for name in ("name", "slug", "version", "changelog")}
             shown["last_updated"] = f"{result.last_updated:%Y-%m-%d %H:%M:%S}"
+            shown |= {} if result.kind is None else {"kind": result.kind.value}
             return {"update": shown | ({"critical": True} if result.is_critical else {})}
         case _:
             return {"update": result}

@@ -78,8 +78,8 @@ def test_every_field() -> None:
     assert _fields(VERIFY, 200) - specified == {"entitlements", "trial", "updates_until"}
     assert _fields(VERIFY, 403) == _fields(VERIFY, 404) == {"valid", "reason"}
     assert _fields(VERIFY, 422) == {"message", "errors"}
-    extensions = {"channel", "minimum_version", "updates_until", "latest_version", "security"}
-    assert _fields(UPDATE, 200) - extensions == {  # D-227, D-229, D-330, D-331
+    extensions = {"channel", "minimum_version", "updates_until", "latest_version", "security", "kind"}
+    assert _fields(UPDATE, 200) - extensions == {  # D-187, D-227, D-229, D-330, D-331
         "name",
         "slug",
         "version",

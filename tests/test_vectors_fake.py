@@ -17,7 +17,7 @@ from licclient.testing import LicenseClock, LicenseService
 BEYOND = {"subscription_ended_at", "subscription_id", "allowed", "withdrawn", "tested"}
 PLAYED = {
     *("verify", "update-check", "imported-keys", "platforms", "labels", "entitlements", "trials"),
-    *("seats", "channels", "covered", "computers"),
+    *("seats", "channels", "covered", "computers", "kinds"),
 }
 BEYOND_CASES = {
     "update-name-is-current",
@@ -53,9 +53,8 @@ def _stocked(case: Case) -> LicenseService:
     for slug, product in products.items():
         for release in product["releases"]:
             clock.now = instant(release["published_at"])
-            details = {
-                name: release[name] for name in ("changelog", "platform", "channel") if name in release
-            }
+            names = ("changelog", "platform", "kind", "channel")
+            details = {name: release[name] for name in names if name in release}
             notice = {"security": True, **release["security"]} if "security" in release else {}
             service.publish(release["version"], slug=slug, **details, **notice)
     clock.now = case.now

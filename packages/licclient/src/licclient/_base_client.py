@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import timedelta
-from functools import wraps
+from functools import cache, wraps
 from os import PathLike
 from os.path import isfile
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, ParamSpec, TypeVar, overload
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     import httpx
 
     from licclient import _worker as _worker_module
-    from licclient._core import network, process, records, requests
+    from licclient._core import kinds, network, process, records, requests
     from licclient._core import settings as settings_module
     from licclient._core import storage as storage_module
     from licclient._core.async_transport import AsyncTransport
+    from licclient._core.kinds import InstallationKind
     from licclient._core.model import Settings
     from licclient._core.records import Storage
     from licclient._core.runners import Deliver, Flow
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from licclient._updates import check as check_module
     from licclient._worker import AsyncWorker, Callbacks, OnStatus, OnUpdate, Worker
 else:
+    kinds = lazy("licclient._core.kinds")
     network = lazy("licclient._core.network")
     process = lazy("licclient._core.process")
     records = lazy("licclient._core.records")
@@ -179,7 +181,7 @@ class BaseClient(Generic[_W, _T]):
         check_clock(clock)
         check_transport(transport, is_async=self._is_async)
         self._own_session = _features.session.Session(
-            settings, clock, self._open_storage(given, settings), open_license_files
+            settings, clock, self._open_storage(given, settings), open_license_files, find_kind
         )
         self._is_closed = False
         self._agent = f"licclient/{_core.__version__}"
@@ -293,6 +295,15 @@ class BaseClient(Generic[_W, _T]):
 def open_license_files(session: "Session") -> "LicenseFileStore":
     """Load the feature that holds the license file."""
     return _features.offline.open_license_files(session)
+
+
+@cache
+def find_kind() -> "InstallationKind | None":
+    """Return the kind of published file that replaces this installation; None for a folder, or if unsure."""
+    installation = _features.install.detect()
+    kind = kinds.read_published_kind(installation.kind)
+    is_usual = not installation.is_certain or kind is kinds.InstallationKind.FOLDER
+    return None if is_usual else kind
 
 
 def verify_cached(session: "Session", key: str) -> "Flow[License]":

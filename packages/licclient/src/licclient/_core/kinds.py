@@ -43,3 +43,8 @@ PUBLISHED_KINDS: Final = frozenset(
     }
 )
 """Kinds that a published file replaces."""
+
+
+def read_published_kind(text: object) -> InstallationKind | None:
+    """Return the kind of published files that a text names; None for everything else."""
+    return InstallationKind(text) if isinstance(text, str) and text in PUBLISHED_KINDS else None

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from licclient._core.kinds import InstallationKind
     from licclient._core.proof import Proof
     from licclient._core.public_keys import PublicKey
 
@@ -273,6 +274,8 @@ class Settings(NamedTuple):
     """Where files may come from besides the service, as `origin` writes them; None: any `https`."""
     platform: str | None = None
     """The platform that update checks send, or `AUTO`; None sends nothing (D-187)."""
+    kind: "InstallationKind | None" = None
+    """The kind of file that update checks request; None for the one that replaces this installation."""
     channels: tuple[str, ...] = ()
     """Whose releases update checks request besides stable ones (D-227)."""
     machine: Mapping[str, str] = MappingProxyType({})

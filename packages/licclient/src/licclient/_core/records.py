@@ -28,9 +28,10 @@ from licclient._core.requests import read_instant
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from licclient._core import update_model
+    from licclient._core import kinds, update_model
     from licclient._core.update_model import Listing, UpdateCheckRecord
 else:
+    kinds = lazy("licclient._core.kinds")
     update_model = lazy("licclient._core.update_model")
 
 T = TypeVar("T")
@@ -281,6 +282,7 @@ def write_update_check(done: "UpdateCheckRecord") -> Document:
             **({} if listing.latest_version is None else {"latest_version": listing.latest_version}),
             **({"updates_until": until.isoformat()} if (until := listing.updates_until) else {}),
             **({"security": [listing.advisory, *listing.cves]} if listing.is_security else {}),
+            **({} if listing.kind is None else {"kind": listing.kind.value}),
         },
     }
 
@@ -337,4 +339,5 @@ def _read_listing(document: Document) -> "Listing":
         is_security=security is not None,
         advisory=require_type(advisory, str | None),
         cves=tuple(require_type(cve, str) for cve in cves),
+        kind=kinds.read_published_kind(document.get("kind")),
     )

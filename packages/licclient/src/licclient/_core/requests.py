@@ -116,15 +116,18 @@ def update_call(
     domain: str,
     platform: str | None = None,
     *,
+    kind: str | None = None,
     is_manual: bool = False,
 ) -> Call:
-    """Return an update check (spec 4.2), with platform and channels if there are any.
+    """Return an update check (spec 4.2), with platform, kind of file and channels if there are any.
 
     A check that a person asked for is offered the latest version, however far its rollout is (D-230).
     """
     fields = {"license_key": key, "slug": slug, "current_version": version, "domain": domain}
     if platform:
         fields["platform"] = platform
+    if kind:
+        fields["kind"] = kind
     if settings.channels:
         fields["channels"] = ",".join(settings.channels)
     if is_manual:

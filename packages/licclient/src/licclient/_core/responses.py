@@ -27,10 +27,11 @@ from licclient.errors import (
 if TYPE_CHECKING:
     from email import utils as email_utils
 
-    from licclient._core import update_model
+    from licclient._core import kinds, update_model
     from licclient._core.update_model import Listing
 else:
     email_utils = lazy("email.utils")
+    kinds = lazy("licclient._core.kinds")
     update_model = lazy("licclient._core.update_model")
 
 MANIFEST_HEADER: Final = "release-manifest"
@@ -326,6 +327,7 @@ def _listing(body: dict[str, Any], changelog: str, settings: Settings) -> "Listi
                 is_security=isinstance(security, dict),
                 advisory=advisory,
                 cves=cves,
+                kind=kinds.read_published_kind(body.get("kind")),
             )
         case _:
             return unusable_response(200)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from licclient._core import installation as installation_module
     from licclient._core import responses, signed_responses, status
+    from licclient._core.kinds import InstallationKind
     from licclient._core.responses import Reply
     from licclient._core.status import LicenseStatus, Outcome
     from licclient._core.update_model import Update
@@ -157,6 +158,7 @@ class Session:
         installation_copy: Name of a second record with it, for when the first one is lost or damaged.
         worker_pause: Seconds after which a worker reads a clock for tests again; None for a real clock.
         open_license_files: Loads the feature that holds the license file.
+        find_kind: Returns the kind of published file that replaces this installation; None if that is unsure.
         failure: Answers `require` again for a minute (D-119).
         last_subject: What the license of the activation was found to be about, for a domain.
     """
@@ -167,8 +169,10 @@ class Session:
         clock: Clock | None,
         storage: Storage,
         open_license_files: "Callable[[Session], LicenseFileStore]",
+        find_kind: "Callable[[], InstallationKind | None]",
     ) -> None:
         self.settings, self.storage, self.open_license_files = settings, storage, open_license_files
+        self.find_kind = find_kind
         self.now: Callable[[], datetime] = checked(clock)
         self.worker_pause: float | None = getattr(clock, "worker_pause", None)
         self.activations, self.successes = Activations(settings, storage), Successes(settings, storage)
@@ -190,6 +194,11 @@ class Session:
             self._parts.setdefault(create, create(self.settings, self.storage))
         part: T = self._parts[create]
         return part
+
+    @cached_property
+    def kind(self) -> "InstallationKind | None":
+        """The kind of file that update checks request (D-371); None for none."""
+        return self.settings.kind or self.find_kind()
 
     @cached_property
     def license_files(self) -> LicenseFileStore:
@@ -418,9 +427,14 @@ def check_name(session: Session, key: str, slug: str) -> str:
 
 
 def of_channels(session: Session, name: str) -> str:
-    """Name the record of checks in the client's channels: after a change of these a check is due (D-228)."""
-    channels = session.settings.channels
-    return record_name("update", name, *channels) if channels else name
+    """Name the record of checks in the client's channels: after a change of these a check is due (D-228).
+
+    So it is after a change of the kind that the app names.
+    """
+    which = list(session.settings.channels)
+    if session.settings.kind is not None:
+        which.append(f"kind {session.settings.kind}")  # no channel has a space
+    return record_name("update", name, *which) if which else name
 
 
 def last_outcome(session: Session, subject: Subject) -> "Outcome | None":

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     import difflib
     from urllib import parse
 
+    from licclient._core import kinds
     from licclient._core import public_keys as public_keys_module
+    from licclient._core.kinds import InstallationKind
     from licclient._core.public_keys import PublicKey
     from licclient._core.records import Storage
 else:
     difflib = lazy("difflib")
+    kinds = lazy("licclient._core.kinds")
     parse = lazy("urllib.parse")
     public_keys_module = lazy("licclient._core.public_keys")
 
@@ -83,6 +86,8 @@ class Updates:
     Attributes:
         platform: Which file of a version update checks request, such as `windows-x86_64`. By default
             that of this computer; None or "" for the file for all platforms.
+        kind: Which kind of file update checks request, such as `"msi"` or `"folder"`. By default the one that
+            replaces this installation, if `licclient.install.detect` is certain of it.
         channels: Whose releases are offered besides stable ones, such as `["beta"]`, at most 16. An
             app that leaves a channel keeps its version until there is a higher stable one.
         check_every: Least time between two update checks, in seconds or as a timedelta; at least 12 hours.
@@ -91,6 +96,7 @@ class Updates:
     """
 
     platform: str | None = AUTO
+    kind: str | None = None
     channels: Iterable[str] = ()
     check_every: float | timedelta = timedelta(hours=12)
     report_rollbacks: bool = False
@@ -225,6 +231,7 @@ def read_settings(given: ClientSettings) -> Settings:
         slug=read_slug(given.slug),
         version=_text("version", given.version),
         platform=_platform(updates.platform),
+        kind=_kind(updates.kind),
         channels=_channels(updates.channels),
         domain=_domain(given.domain),
         cache_for=_span("cache_for", trust.cache_for, MIN_CACHE_FOR),
@@ -358,6 +365,17 @@ def _platform(value: str | None) -> str | None:
             "platform must be 1 to 40 lower-case letters, digits and _ . -, such as windows-x86_64"
         )
     return value or None
+
+
+def _kind(value: str | None) -> "InstallationKind | None":
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise wrong_type("kind", "a string", value)
+    kind = kinds.read_published_kind(value)
+    if kind is None:
+        raise ValueError(f"kind must be one of {', '.join(sorted(kinds.PUBLISHED_KINDS))}")
+    return kind
 
 
 def _channels(names: Iterable[str]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from licclient._core import changelog as changelog_module
+    from licclient._core.kinds import InstallationKind
 else:
     changelog_module = lazy("licclient._core.changelog")
 
@@ -41,6 +42,7 @@ class Update:
         is_security: Whether it fixes a vulnerability of the installed version.
         advisory: Address of the security advisory, always `https`; None without one.
         cves: Ids of the vulnerabilities that it fixes, such as `CVE-2026-1234`.
+        kind: The kind of its file, if the check named one and the service knows kinds; else None.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Update:
     is_security: bool = False
     advisory: str | None = None
     cves: tuple[str, ...] = ()
+    kind: "InstallationKind | None" = None
 
     @property
     def is_covered(self) -> bool:
@@ -177,6 +180,7 @@ class Listing:
     is_security: bool = False
     advisory: str | None = None
     cves: tuple[str, ...] = ()
+    kind: "InstallationKind | None" = None
 
 
 # --- stored state -----------------------------------------------------------------------------

@@ -210,7 +210,9 @@ def _request_offer(
     is_manual = force or (
         listing is not None and listing.is_manual and is_newer(listing.version, installed, listing.channel)
     )
-    call = update_call(settings, key, slug, installed, domain, platform, is_manual=is_manual)
+    call = update_call(
+        settings, key, slug, installed, domain, platform, kind=session.kind, is_manual=is_manual
+    )
     answer = yield from session.call(
         call, lambda reply: responses.read_update(reply, settings, slug, key), key, seconds=seconds
     )
@@ -363,6 +365,7 @@ def _create_update(listing: Listing, offered_at: datetime | None) -> Update:
         is_security=listing.is_security,
         advisory=listing.advisory,
         cves=listing.cves,
+        kind=listing.kind,
     )
 
 
@@ -437,6 +440,8 @@ def offered_file(
     """Return the link of an offer, None if a fresh one is needed, and what the vendor signed."""
     installed_version(session.settings)
     link, now = update.download_url, session.now()
+    if update.offered_at is None and update.kind is not session.kind:
+        return None, None  # remembered by an installation of another kind that shares this state
     if not is_link_good(update.offered_at, now) or not is_safe_link(link or "", session.settings):
         link = None  # D-48
     # Without the key, as behind a locked keyring, nothing is known of what it was offered before.

@@ -14,6 +14,7 @@ import httpx
 from packaging.version import Version
 
 from licclient._computers.fake import FakeComputers
+from licclient._core.kinds import PUBLISHED_KINDS, read_published_kind
 from licclient._core.model import Entitlements, read_entitlements, write_entitlements
 from licclient._core.policy import is_below, is_newer, is_version
 from licclient._core.requests import is_https_address
@@ -30,7 +31,7 @@ LINK_LIFETIME: Final = timedelta(hours=1)
 RELEASE_LIFETIME: Final = timedelta(days=180)
 
 _TYPES: Final = {
-    **dict.fromkeys(("product", "version", "changelog", "platform", "channel"), str),
+    **dict.fromkeys(("product", "version", "changelog", "platform", "kind", "channel"), str),
     **dict.fromkeys(("slug", "filename", "critical_below", "advisory"), str | None),
     **dict.fromkeys(("expires", "support_until", "updates_until"), date | None),
     "slots": int | None,
@@ -39,6 +40,10 @@ _TYPES: Final = {
     **dict.fromkeys(("channels", "cves"), list | tuple | set | frozenset),
 }
 """Field of a license or release → its type: in a response a wrong one would look like a server's fault."""
+
+
+_KINDS: Final = ("folder", "appimage", "nsis", "inno", "msi", "app")
+"""The order in which an app that names no kind is offered the files of a version (D-187)."""
 
 
 def check_fields(record: object) -> None:
@@ -134,17 +139,24 @@ class Release:
     security: bool = False
     advisory: str | None = None
     cves: Collection[str] = ()
+    kind: str = "folder"
 
     def __post_init__(self) -> None:
         """Check the fields, as clients do: they would leave a wrong advisory or id out."""
         check_fields(self)
         if self.advisory is not None and not is_https_address(self.advisory):
             raise ValueError(f"advisory must be an https address, not {self.advisory[:40]!r}")
+        if read_published_kind(self.kind) is None:
+            raise ValueError(f"kind must be one of {', '.join(sorted(PUBLISHED_KINDS))}")
         wrong = [cve for cve in self.cves if not is_cve(cve)]
         if wrong:
             raise ValueError(f"cves must be ids such as CVE-2026-1234, not {str(wrong[0])[:40]!r}")
         if (self.advisory is not None or self.cves) and not self.security:
             raise ValueError("advisory and cves are for a release with security=True")
+
+    def describe_kind(self, fields: Mapping[str, str]) -> dict[str, Any]:
+        """Return the field of an update check that names a kind."""
+        return {} if read_published_kind(fields.get("kind")) is None else {"kind": self.kind}
 
     def is_critical(self, installed: str) -> bool:
         """Return whether it is important for an installed version."""
@@ -356,6 +368,7 @@ class Endpoints:
             link = f"{len(self._links) + 1}"
             self._links[link] = key, offer, self.clock()
             body["download_url"] = f"{prefix}{DOWNLOAD_PATH}?id={link}"
+        body |= listed.describe_kind(fields)
         headers = {MANIFEST_HEADER: self._sign(listed, slug)} if find_spec("cryptography") else {}
         return httpx.Response(200, json=body, headers=headers)
 
@@ -428,12 +441,14 @@ class Endpoints:
 def _list_candidates(
     releases: Iterable[Release], license_: IssuedLicense, slug: str, fields: Mapping[str, str]
 ) -> list[Release]:
-    """Return the releases for the channels and the platform of an update check."""
+    """Return the releases for the channels, the platform and the kind of an update check."""
     if license_.slug not in (None, slug):
         return []
-    platforms = ("", fields.get("platform", ""))
+    platforms, kind = ("", fields.get("platform", "")), read_published_kind(fields.get("kind"))
     candidates = [
-        release for release in releases if release.slug in (None, slug) and release.platform in platforms
+        release
+        for release in releases
+        if release.slug in (None, slug) and release.platform in platforms and kind in (None, release.kind)
     ]
     channels = {*fields.get("channels", "").split(","), *license_.channels} - {"stable"}
     of_channels = [release for release in candidates if release.channel in channels]  # D-227
@@ -443,8 +458,12 @@ def _list_candidates(
 
 
 def _find_highest(releases: Iterable[Release]) -> Release | None:
-    # D-23, D-187: of one version the platform's own file comes before the default.
-    return max(releases, key=lambda release: (Version(release.version), release.platform), default=None)
+    # D-23, D-187: of one version the first kind, and of that the platform's own file before the default.
+    return max(
+        releases,
+        key=lambda release: (Version(release.version), -_KINDS.index(release.kind), release.platform),
+        default=None,
+    )
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):

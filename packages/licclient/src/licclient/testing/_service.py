@@ -381,6 +381,7 @@ class LicenseService:
         security: bool = False,
         advisory: str | None = None,
         cves: Collection[str] = (),
+        kind: str = "folder",
     ) -> None:
         """Publish a version, or a further file of one.
 
@@ -399,11 +400,12 @@ class LicenseService:
                 after its support period and its end as well.
             advisory: Address of the security advisory, `https`.
             cves: Ids of the vulnerabilities that it fixes, such as `["CVE-2026-1234"]`.
+            kind: The kind of file: only apps of this kind, and apps that name none, are offered it.
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: PEP 440 cannot read the version, the slug is invalid, the advisory is not an `https`
-                address, or an id is not that of a CVE.
+            ValueError: PEP 440 cannot read the version, the slug or the kind is invalid, the advisory is not
+                an `https` address, or an id is not that of a CVE.
         """
         for argument, value in (("version", version), ("critical_below", critical_below or "0")):
             if not is_version(value):
@@ -412,7 +414,7 @@ class LicenseService:
                 )
         name = filename or f"{slug or 'app'}-{version}.zip"
         now = self.clock()
-        place = (platform, channel, rolled_out, critical_below, security, advisory, cves)
+        place = (platform, channel, rolled_out, critical_below, security, advisory, cves, kind)
         self._endpoints.releases.append(Release(version, slug, changelog, content, name, now, *place))
 
     @checked
