@@ -19,6 +19,7 @@ from licserver.shops.facts import (
     OrderReason,
     OrderState,
     Refund,
+    RefundedLine,
     RefundState,
     Subscription,
     SubscriptionState,
@@ -340,6 +341,21 @@ def test_a_refund_of_an_unknown_share_asks() -> None:
     vendor.take([part])
     text = "order 5 was refunded, and it is not known whether in part or all; revoke its licenses "
     text += "by hand if it was all, or leave it"
+    assert vendor.problems == [SaleProblem("refund:5", ProblemKind.REFUND, text, "order:5")]
+
+
+@pytest.mark.parametrize("has_api", [True, False])
+def test_a_refund_of_unknown_lines_asks(has_api: bool) -> None:
+    """It names three of them at most, each by its beginning; a shop without an API can send it again."""
+    names = [f"{number}{'x' * 50}" for number in range(4)]
+    named = refund(is_full=None, lines=tuple(RefundedLine(name) for name in names))
+    vendor = Vendor("standard", mapped("a"), Rules(GRACE, has_api=has_api))
+    vendor.take([order(), lines(line("a"))])
+    vendor.take([named])
+    shown = ", ".join(f"'{name[:40]}'" for name in names[:3])
+    again = "" if has_api else "send the refund again with the right one and a later `timestamp`; or "
+    text = f"order 5: a refund names {shown}, which is no line of it; {again}"
+    text += "revoke its license by hand, or leave it"
     assert vendor.problems == [SaleProblem("refund:5", ProblemKind.REFUND, text, "order:5")]
 
 
