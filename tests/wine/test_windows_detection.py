@@ -1,0 +1,75 @@
+"""How `detect()` sees what set-ups have installed on Windows: NSIS and MSI of `examples/`, really installed.
+
+`nox -s windows`; elsewhere these tests are skipped.
+"""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tools.windows.wine import Windows
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ASK = """
+import dataclasses, json, sys
+program = sys.argv[1]
+sys.frozen, sys._MEIPASS, sys.executable = True, program.rpartition("\\\\")[0], program
+from licclient.install import detect
+print(json.dumps(dataclasses.asdict(detect()), default=str))
+"""
+
+
+def ask(windows: Windows, program: str) -> dict[str, Any]:
+    """Return what a frozen program in a place of Windows would find."""
+    done = windows.run("-c", ASK, program)
+    assert done.returncode == 0, done.stdout
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+def build(kind: str, folder: Path, *command: str) -> Path:
+    """Build a set-up of a folder with a program that does nothing."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed here")
+    (folder / "photo-lab").mkdir()
+    shutil.copy(
+        "/usr/lib/x86_64-linux-gnu/wine/x86_64-windows/notepad.exe", folder / "photo-lab" / "photo-lab.exe"
+    )
+    shutil.copytree(EXAMPLES / kind, folder / kind)
+    subprocess.run(command, cwd=folder / kind, check=True, capture_output=True)
+    (made,) = (path for path in (folder / kind).iterdir() if path.suffix in (".exe", ".msi"))
+    return made
+
+
+def test_nsis(windows: Windows, drive: Path) -> None:
+    """By what its script records; the same folder without that is some folder."""
+    place = r"C:\lab nsis"
+    command = ["makensis", "-V2", "-DVERSION=1.0.0", f"-DFOLDER={drive / 'photo-lab'}", "photo_lab.nsi"]
+    setup = build("nsis", drive, *command)
+    done = windows.run("/c", f"{windows.path(setup)} /S /D={place}", program=Path("cmd"))
+    assert done.returncode == 0, done.stdout
+    found = ask(windows, place + r"\photo-lab.exe")
+    assert (found["kind"], found["is_certain"], found["updater"]) == ("nsis", True, None)
+    assert (found["folder"], found["is_writable"]) == (place, True)
+    shutil.copytree(windows.drive / "lab nsis", windows.drive / "lab copied")
+    found = ask(windows, r"C:\lab copied\photo-lab.exe")
+    shutil.rmtree(windows.drive / "lab copied")
+    assert (found["kind"], found["is_certain"]) == ("folder", False)
+    windows.run("/S", f"_?={place}", program=windows.drive / "lab nsis" / "uninstall.exe")
+
+
+def test_msi(windows: Windows, drive: Path) -> None:
+    """By the place that it records (ARPINSTALLLOCATION), and the mark of Windows Installer."""
+    command = ["wixl", "-a", "x64", "-D", "VERSION=1.0.0", "-D", "FOLDER=../photo-lab", "photo_lab.wxs"]
+    setup = build("msi", drive, *command)
+    done = windows.run("/i", windows.path(setup), "/qn", "/norestart", program=Path("msiexec"))
+    assert done.returncode == 0, done.stdout
+    found = ask(windows, r"C:\Program Files\Photo Lab\photo-lab.exe")
+    windows.run("/x", windows.path(setup), "/qn", program=Path("msiexec"))
+    assert (found["kind"], found["is_certain"]) == ("msi", True)
