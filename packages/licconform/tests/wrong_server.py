@@ -48,6 +48,7 @@ errors-without-message expired-is-revoked expiry-as-timestamp expiry-left-out
 extra-field-in-refusals file-of-the-oldest file-without-headers first-fault-only
 fix-is-never-installed forgets-environments hangs-up-on-no-json html-responses if-range-ignored
 installed-version-is-parsed key-in-link
+kind-ignored kind-in-each-answer kind-without-the-field kinds-in-any-case
 lifetime-as-text lifetime-expires lifetime-has-expiry link-404-for-changed link-ends-never link-once
 link-outlives-revocation link-under-another-path login-wanted lower-case-keys-too
 mismatch-is-404 move-race move-takes-another-slot move-without-a-computer
@@ -94,6 +95,7 @@ class WrongServer:
         versions = list(RELEASES.get(state, ["1.0.0", "2.0.0"]))
         product = Product(f"Product {len(self.keys)}", state.startswith(("support", "covered")), versions)
         product.covered = "1.0.0" if state == "covered" and not self.has("nothing-is-covered") else None
+        product.appimage = "1.0.0" if state == "kinds" else None
         product.fix = "1.0.1" if state == "security" and not self.has("no-fixes") else None
         self.products[slug] = product
         text = f"CP-AAAAAA-BBBBBB-CCCCCC-DDDDDD-{len(self.keys):06}"
@@ -420,7 +422,8 @@ class WrongServer:
         no_product = (product is None, 404, code)
         other = key is not None and key.slug != query["slug"] and not self.has("accepts-other-product")
         mismatch = (other, 404 if self.has("mismatch-is-404") else 403, "product_mismatch")
-        empty = product is not None and not product.versions
+        kind = self._kind(query)
+        empty = product is not None and (not product.versions or kind == "msi")
         no_versions = (empty, 200 if self.has("no-versions-is-200") else 404, "no_versions")
         room = key is None or key.slots > len(key.known) or query["domain"] in key.known
         slot = (self.has("update-needs-slot") and not room, 403, "product_mismatch")
@@ -433,7 +436,9 @@ class WrongServer:
 
     def _offer(self, key: Key, query: dict[str, str], fix: str | None = None) -> httpx.Response:
         product = self.products[query["slug"]]
-        version = fix or product.covered or self.latest(query["slug"])
+        kind = self._kind(query)
+        own = product.appimage if kind == "appimage" else None
+        version = own or fix or product.covered or self.latest(query["slug"])
         body: dict[str, Any] = {
             "name": key.product if self.has("old-name-in-updates") else product.name,
             "slug": query["slug"].upper() if self.has("product-is-slug") else query["slug"],
@@ -447,7 +452,7 @@ class WrongServer:
         over = product.policy and (
             key.support_until < TODAY if key.support_until else self.has("support-unset-is-over")
         )
-        body |= self._updates_until(key) | self._extensions(product, query["slug"], fix)
+        body |= self._updates_until(key) | self._extensions(product, query["slug"], fix, kind)
         if over and not product.covered and not self.has("offers-without-support"):
             del body["download_url"]
             if self.has("null-link-without-support"):
@@ -465,12 +470,20 @@ class WrongServer:
                 del body[name]
         return httpx.Response(200, json=body)
 
+    def _kind(self, query: dict[str, str]) -> str | None:
+        """Return the kind that an update check names."""
+        kind = query.get("kind", "")
+        kind = kind.lower() if self.has("kinds-in-any-case") else kind
+        return kind if kind in ("appimage", "msi") and not self.has("kind-ignored") else None
+
     def _updates_until(self, key: Key) -> dict[str, Any]:
         is_named = self.products[key.slug].covered and not self.has("updates-until-left-out")
         return {"updates_until": key.support_until} if is_named else {}
 
-    def _extensions(self, product: Product, slug: str, fix: str | None) -> dict[str, Any]:
+    def _extensions(self, product: Product, slug: str, fix: str | None, kind: str | None) -> dict[str, Any]:
         newer = {"latest_version": self.latest(slug)} if product.covered else {}
+        is_named = kind is not None and not self.has("kind-without-the-field")
+        newer |= {"kind": kind or "folder"} if is_named or self.has("kind-in-each-answer") else {}
         return newer | ({"security": {"advisory": None, "cves": ["CVE-2026-1234"]}} if fix else {})
 
     def latest(self, slug: str) -> str:

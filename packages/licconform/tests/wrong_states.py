@@ -39,6 +39,7 @@ class Product:
     versions: list[str] = field(default_factory=list)
     covered: str | None = None  # the newest version of a support period that is over
     fix: str | None = None  # its security release
+    appimage: str | None = None  # its version that is an AppImage
 
 
 LICENSES: dict[str, dict[str, Any]] = {

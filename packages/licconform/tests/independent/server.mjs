@@ -171,7 +171,7 @@ const seeds = {
     return {};
   },
   key(state, baseUrl) {
-    if (["entitled", "covered", "security"].includes(state)) return null; // extensions
+    if (["entitled", "covered", "security", "kinds"].includes(state)) return null; // extensions
     const slug = `product-${products.size}`;
     const product = { name: "Independent", policy: state.startsWith("support"), versions: [] };
     products.set(slug, product);

@@ -25,6 +25,7 @@ CHANGELOG = "Better than before."
 NEVER = "2099-12-31"
 PAST = "2020-01-31"
 BOUNDARY = "licconform-form"
+APPIMAGE = b"\x7fELF\x02\x01\x01\x00AI\x02"  # the first bytes of one
 LINK_CONTEXT = b"licserver download link v1\n"
 
 PRODUCTS: dict[str, dict[str, Any]] = {
@@ -64,6 +65,7 @@ RELEASES = {
 UPLOADS = {
     ("covered", "1.0.0"): {"published_on": PAST},
     ("security", "1.0.1"): {"security": "true", "cves": "CVE-2026-1234"},
+    ("kinds", "1.0.0"): {"kind": "appimage"},
 }
 """State and version → further fields of the upload."""
 
@@ -139,7 +141,8 @@ class Seed:
 
     def release(self, slug: str, version: str, **more: str) -> dict[str, Any]:
         """Upload a file version."""
-        content = f"{slug} {version}\n".encode() * 20
+        content = APPIMAGE if more.get("kind") == "appimage" else b""
+        content += f"{slug} {version}\n".encode() * 20
         fields = [("version", version), ("changelog", CHANGELOG), *more.items()]
         parts = [f'Content-Disposition: form-data; name="{name}"\r\n\r\n{text}' for name, text in fields]
         file = f'Content-Disposition: form-data; name="file"; filename="{slug}-{version}.zip"\r\n\r\n'

@@ -166,6 +166,41 @@ def _(server: Server) -> None:
     expect_error(answer, 401, "license_expired")
 
 
+# --- kinds of files
+
+
+def _expect_kind(answer: Answer, version: str, kind: str | None) -> None:
+    body = expect_update(answer)
+    offered = {"version": body.get("version"), "kind": body.get("kind")}
+    wanted = {"version": version, "kind": kind}
+    expect(offered == wanted and ("kind" in body) == (kind is not None), f"expected {wanted}\n{answer}")
+
+
+@CASES.case("kind-named", "extension D-187", "An app that names its kind is offered a file of it.")
+def _(server: Server) -> None:
+    _, answer = server.check_shared("kinds", "0.9.0", kind="appimage")
+    expect_link(answer)
+    _expect_kind(answer, "1.0.0", "appimage")
+
+
+@CASES.case("kind-absent", "extension D-187", "An app that names none is offered each version, and no field.")
+def _(server: Server) -> None:
+    _, answer = server.check_shared("kinds", "0.9.0")
+    _expect_kind(answer, "2.0.0", None)
+
+
+@CASES.case("kind-unknown", "extension D-187", "What is no kind counts as none.")
+def _(server: Server) -> None:
+    _, answer = server.check_shared("kinds", "0.9.0", kind="APPIMAGE")
+    _expect_kind(answer, "2.0.0", None)
+
+
+@CASES.case("kind-of-no-version", "extension D-187", "A kind that no version has is offered nothing.")
+def _(server: Server) -> None:
+    _, answer = server.check_shared("kinds", "0.9.0", kind="msi")
+    expect_error(answer, 404, "no_versions")
+
+
 # --- computers of a license, and moves
 
 

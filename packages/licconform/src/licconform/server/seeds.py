@@ -36,6 +36,7 @@ STATES = {
     "covered": "support ended on 2020-01-31, when 1.0.0 was published; 2.0.0 came later, and the product "
     "offers covered versions (an extension)",
     "security": "expired; 1.0.0, the security release 1.0.1 with CVE-2026-1234, and 2.0.0 (an extension)",
+    "kinds": "1.0.0 is an AppImage, and 2.0.0 a file of no kind (an extension)",
     "old-link": "valid; download_url is a link that was made more than an hour ago",
 }
 """State → what `SEED key STATE` must have made."""

@@ -86,10 +86,10 @@ class Server:
         sent = {name: value for name, value in query.items() if value is not MISSING}
         return self.send("GET", f"{self.base_url}/api/v1/update-check", params=sent)
 
-    def check_shared(self, state: str, version: Any = "1.0.0") -> tuple[Seed, Answer]:
-        """Send an update check of a shared key for its own product."""
+    def check_shared(self, state: str, version: Any = "1.0.0", **more: Any) -> tuple[Seed, Answer]:
+        """Send an update check of a shared key for its own product; `more` are further parameters."""
         key = self.shared(state)
-        return key, self.check(key.license_key, key.slug, version)
+        return key, self.check(key.license_key, key.slug, version, **more)
 
     def get(self, url: str, **headers: str) -> Answer:
         """Get an address, such as a download link."""
