@@ -47,6 +47,7 @@ def open_window() -> None:
             offer_update(client, check.update, Path.home() / "Downloads", window, asked=True)
 
     tk.Button(window, text="Check for updates", command=look_for_updates).pack(padx=40, pady=40)
+    window.after_idle(client.confirm_version)  # the window stands: the launcher need not go back
     window.mainloop()
     client.close()
 
