@@ -131,9 +131,10 @@ class SecurityNotice(NamedTuple):
 class FileKind(enum.StrEnum):
     """How a release's file comes onto a computer.
 
-    An app that names no kind gets the file of the first of these kinds that a version has (D-187).
+    An app that names no kind gets the file of the first of these kinds that a version has.
     """
 
+    # Their order is D-187.
     FOLDER = "folder"  # and each other file that nothing installs by itself, such as a plugin's zip
     APPIMAGE = "appimage"
     NSIS = "nsis"
