@@ -118,6 +118,16 @@ async def test_a_version_that_the_launcher_left_is_reported(
     assert [report["version"] for report in reports] == ["2.0"]
 
 
+def test_a_report_names_what_was_rolled_back(installation, license_service, runs, goes_back):
+    """So that support knows why a customer still has the older version."""
+    license_service.issue("Notes", activated=True)
+    client = license_service.client(slug="notes", version="1.0")
+    assert "rolled back" not in client.diagnose()
+    goes_back(installation)
+    runs(installation.current)
+    assert "   rolled back:   2.0; a newer version is offered as usual" in client.diagnose()
+
+
 def test_help_names_it():
     """Where an app's developer looks for updates."""
     assert "confirm_version" in (LicenseClient.__doc__ or "")

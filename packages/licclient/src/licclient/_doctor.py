@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from licclient._core.activations import describe_keyring
-from licclient._core.computer import own_platform
+from licclient._core.computer import list_rolled_back, own_platform
 from licclient._core.happy_eyeballs import connect
 from licclient._core.lazy import lazy
 from licclient._core.model import License, Settings
@@ -84,6 +84,7 @@ def diagnose(session: Session, agent: str, transport: Any) -> tuple[list[Finding
         "keyring": lambda: [_noted("keyring", "not used" if folder is None else describe_keyring())],
         "installation": lambda: [_noted("installation", session.domain())],
         "installed": lambda: [_noted("installed", _format_installation())],
+        "rolled back": _list_rolled_back,
         "platform": lambda: [_noted("platform", own_platform(settings.platform) or "none is sent")],
         "label": lambda: [_noted("label", _format_machine(settings.machine))],
         "license": lambda: [_check_license(status(session), _list_products(folder, settings))],
@@ -133,6 +134,12 @@ def _format_installation() -> str:
     updater = "" if installation.updater is None else f"; updated by {installation.updater}"
     command = "" if installation.command is None else f": {installation.command}"
     return f"{kind}, in {_shorten(installation.folder)}, which {rights}{updater}{command}"
+
+
+def _list_rolled_back() -> Iterator[Finding]:
+    """Report why a customer still has an older version: the newer one did not start, or was left."""
+    if versions := list_rolled_back():
+        yield _noted("rolled back", f"{', '.join(versions)}; a newer version is offered as usual")
 
 
 def _format_machine(machine: Mapping[str, str]) -> str:
