@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.flavours import both_flavours, opened
+from harness.release_files import file_of
 from harness.shop import PRODUCT, SIZE, SLUG, Open
 from harness.sockets import Cable
 from harness.world import MovableClock, Server, World
@@ -73,6 +74,24 @@ def test_each_platform_gets_its_file(shop: World, open_client: Open, tmp_path: P
         done = client.download(update, tmp_path / platform)
         file = f"2.0 {platform}" if platform != "haiku-riscv64" else "2.0"
         assert (done.version, done.path.read_bytes()) == ("2.0", shop.files[file])
+
+
+def test_each_kind_gets_its_file(shop: World, open_client: Open, tmp_path: Path) -> None:
+    """Of one version and platform; a kind without a file is offered nothing, and no kind the folder."""
+    key, windows = shop.new_key(SLUG), "windows-x86_64"
+    for kind in ("folder", "msi", "nsis"):
+        content = file_of(kind, kind.encode() * 1_000)
+        (tmp_path / kind).write_bytes(content)
+        shop.services.releases.publish(SLUG, "2.0", tmp_path / kind, platform=windows)
+    for named, kind in (("msi", "msi"), ("nsis", "nsis"), ("folder", "folder"), (None, "folder")):
+        client = open_client(updates=Updates(platform=windows, kind=named))
+        update = client.check_for_update(key, force=True).update
+        assert update is not None
+        assert update.kind == named
+        done = client.download(update, tmp_path / f"downloads-{named}", key=key)
+        assert done.path.read_bytes() == (tmp_path / kind).read_bytes()
+    client = open_client(updates=Updates(platform=windows, kind="app"))
+    assert client.check_for_update(key, force=True).update is None
 
 
 def test_replaced_before_the_download(shop: World, server: Server, open_client: Open, tmp_path: Path) -> None:

@@ -293,6 +293,18 @@ def test_an_address_in_the_clear_is_warned_of_in_one_line(run, key):
     assert "_cli.py" not in err
 
 
+def test_a_kind_is_named_by_option_or_environment(run, service, key, monkeypatch):
+    """Without either none is sent here; a wrong one is a mistake in the call."""
+    service.offers()
+    monkeypatch.setenv("LICCLIENT_KIND", "inno")
+    for options in (("--kind", "msi"), ()):
+        run("check", key, "notes", "1.0", "--force", *options)
+    monkeypatch.delenv("LICCLIENT_KIND")
+    run("check", key, "notes", "1.0", "--force")
+    assert [request.query.get("kind") for request in service.requests] == ["msi", "inno", None]
+    assert "kind must be one of" in run("check", key, "notes", "1.0", "--kind", "exe")[2]
+
+
 def test_a_platform_is_named_by_option_or_environment(run, service, key, monkeypatch):
     """By default it is that of this computer; an empty one is not sent."""
     service.offers()
@@ -325,6 +337,7 @@ def test_check_offers(run, shop, key):
         "security": False,
         "advisory": None,
         "cves": [],
+        "kind": None,
     }
     assert shop.count() == 1
 

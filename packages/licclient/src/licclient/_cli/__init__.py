@@ -137,7 +137,9 @@ def _open_client(args: argparse.Namespace, output: Output) -> LicenseClient:
             label=args.label,
             storage=args.state_dir,
             updates=Updates(
-                platform=AUTO if args.platform is None else args.platform, channels=args.channel or ()
+                platform=AUTO if args.platform is None else args.platform,
+                kind=args.kind,
+                channels=args.channel or (),
             ),
             trust=Trust(
                 public_keys=args.public_key,
@@ -333,7 +335,7 @@ def _write_doctor_command(args: argparse.Namespace) -> str:
 _NO: Final[dict[Any, dict[str, Any]]] = {_verify: {"valid": False}, _deactivate: {"deactivated": False}}
 
 _FILE: Final = "--product --domain --slug"
-_UPDATE: Final = "key slug installed --platform --channel --domain"
+_UPDATE: Final = "key slug installed --platform --kind --channel --domain"
 _DOCTOR: Final = "--product --label --domain --slug"
 _COMMANDS: Final = (
     ("verify", _verify, "check whether a license key is valid", "key --product --label --domain"),
@@ -366,6 +368,10 @@ _ARGUMENTS: Final = {
         "NAME",
         "the platform whose file is wanted (LICCLIENT_PLATFORM); default: that of this computer",
     ),
+    "--kind": (
+        "KIND",
+        "the kind of file that is wanted, such as msi or folder (LICCLIENT_KIND)",
+    ),
     "--channel": (
         "NAME",
         "offer releases of this channel as well, such as beta; repeatable (LICCLIENT_CHANNELS)",
@@ -377,7 +383,7 @@ _ARGUMENTS: Final = {
 }
 """Options of several commands: the placeholder of the value in the help, and the help."""
 
-_TEXTS: Final = ("server", "state_dir", "product", "slug", "platform", "domain", "label")
+_TEXTS: Final = ("server", "state_dir", "product", "slug", "platform", "kind", "domain", "label")
 _LISTS: Final = ("public_key", "release_key", "channel")
 """Repeatable; in the environment a list, separated by spaces. `_TEXTS` are accepted there too."""
 
@@ -454,7 +460,7 @@ def create_parsers() -> dict[str, argparse.ArgumentParser]:
         epilog="Lists of keys in the environment are separated by spaces.",
     )
     parser.add_argument("--version", action="version", version=f"licclient {licclient.__version__}")
-    _add_arguments(parser, "--product --slug --domain --label --platform --channel", is_hidden=True)
+    _add_arguments(parser, "--product --slug --domain --label --platform --kind --channel", is_hidden=True)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     commands: dict[str, _Parser] = {}
     for name, run, purpose, arguments in _COMMANDS:

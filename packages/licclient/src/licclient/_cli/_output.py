@@ -135,6 +135,7 @@ def update_document(update: Update) -> dict[str, Any]:
         "security": update.is_security,
         "advisory": update.advisory,
         "cves": list(update.cves),
+        "kind": update.kind,
     }
 
 

@@ -13,6 +13,7 @@ import secrets
 import string
 from collections.abc import Mapping
 from datetime import MAXYEAR, date, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -73,6 +74,7 @@ def mask_key(key: str) -> str:
     return f"{key[:2]}…{key[-2:]}" if len(key) >= 12 else "…"  # noqa: PLR2004 - eight stay unknown
 
 
+@lru_cache(maxsize=256)  # update checks send the same few: 0.2 us of the 4 of parsing
 def is_platform(text: str) -> bool:
     """Return whether `text` can name a platform, such as windows-x86_64 (D-187)."""
     return _PLATFORM.fullmatch(text) is not None

@@ -249,14 +249,14 @@ def parse_update_check(query: str) -> UpdateRequest | InvalidRequest:
     fields = parse_fields(_UPDATE_FIELDS, values)
     if isinstance(fields, InvalidRequest):
         return fields
-    platform, kind = values.get("platform", ""), values.get("kind", "")
+    platform = values.get("platform", "")
     channels = parse_channels(values["channels"]) if "channels" in values else ()
     return UpdateRequest(
         **fields,
         platform=platform if platform and is_platform(platform) else "",
         channels=channels,
         is_manual=values.get("manual") == "1",
-        kind=kind if is_file_kind(kind) else "",
+        kind=values["kind"] if "kind" in values and is_file_kind(values["kind"]) else "",
     )
 
 
