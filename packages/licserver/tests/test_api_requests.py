@@ -250,6 +250,26 @@ def test_a_good_query_becomes_a_call():
     assert "CP-X" not in repr(call)
 
 
+@pytest.mark.parametrize(
+    ("sent", "installed"),
+    [
+        ("1.0.0+5", "1.0.0+5"),
+        ("1.0.0%2B5", "1.0.0+5"),
+        ("2.1.0rc1+ubuntu.22-4_x", "2.1.0rc1+ubuntu.22-4_x"),
+        ("1.0+beta", "1.0 beta"),
+        ("1.0+RC2", "1.0 RC2"),
+        ("1.0+beta.x", "1.0+beta.x"),
+        ("1.0+5+6", "1.0 5 6"),
+        ("one+5", "one 5"),
+    ],
+)
+def test_a_plus_in_a_version_is_no_blank(sent, installed):
+    """A query reads + as a blank, which no version has; a pre-release stays unreadable (D-24)."""
+    call = parse_update_check(urlencode({**QUERY, "current_version": "?"}).replace("%3F", sent))
+    assert isinstance(call, UpdateRequest)
+    assert call.current_version == installed
+
+
 @pytest.mark.parametrize("name", QUERY)
 @pytest.mark.parametrize("value", [None, "", " ", "%09"], ids=["missing", "empty", "blank", "tab"])
 def test_a_parameter_that_says_nothing_is_required(name, value):

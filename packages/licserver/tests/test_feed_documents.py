@@ -67,6 +67,8 @@ def test_a_request_is_an_update_check():
     )
     assert (call.current_version, call.domain, call.platform) == ("1.0", "pc1", "linux-x86_64")
     assert (sorted(call.channels), call.is_manual) == (["beta", "rc"], True)
+    assert parse_call("app", "", "current_version=1.0.0+5", "linux").current_version == "1.0.0+5"
+    assert parse_call("app", "", "", "linux", version="1.0.0 5").current_version == "1.0.0+5"
     empty = parse_call("app", "", "platform=/&domain=%00", "linux", version="one")
     assert (empty.current_version, empty.domain, empty.platform, empty.channels) == ("", "", "", ())
     assert license_required_response().status == 401

@@ -413,6 +413,25 @@ def test_a_restore_erases_again(bare_cli, tmp_path):
         file.unlink()
 
 
+def test_a_restore_elsewhere_names_the_list(bare_cli, tmp_path):
+    """On a new machine nothing tells which customers have been erased since the backup."""
+    hint = f"to erase them again, copy {FILE}"
+    bare_cli("product", "add", "app", "--name", "App")
+    bare_cli("license", "issue", "app", "--email", ANN)
+    bare_cli("backup", str(tmp_path / "old.tar"))
+    bare_cli("customer", "erase", ANN, "--yes")
+    erased = (bare_cli.folder / FILE).read_text("utf-8")
+    bare_cli("restore", str(tmp_path / "old.tar"), "--force")
+    assert hint not in bare_cli.errors
+    elsewhere = tmp_path / "elsewhere"
+    bare_cli("restore", str(tmp_path / "old.tar"), "--data-dir", str(elsewhere))
+    assert hint in bare_cli.errors
+    (elsewhere / FILE).write_text(erased, "utf-8")
+    assert "1 address" in bare_cli("customer", "erase-again", "--data-dir", str(elsewhere))
+    assert "no data is stored" in bare_cli("customer", "export", ANN, "--data-dir", str(elsewhere), expect=2)
+    (tmp_path / "old.tar").unlink()
+
+
 def test_a_damaged_list_is_named(bare_cli, tmp_path):
     """Nothing is restored that may have to be erased."""
     bare_cli("product", "add", "app", "--name", "App")

@@ -29,6 +29,7 @@ from licserver.errors import InvalidInputError, SettingsError, StoreUnavailableE
 from licserver.security.private_files import new_file
 from licserver.services.backup import Summary, write_backup
 from licserver.services.installation import Services
+from licserver.services.personal_data import FILE as ERASURES_FILE
 from licserver.services.restore import restore_backup
 from licserver.services.self_check import Finding, Level, check_installation, describe_clock
 from licserver.settings import Settings
@@ -215,12 +216,20 @@ def restore(settings: Settings, printer: Printer, file: Path, *, force: bool) ->
         source = contextlib.nullcontext(sys.stdin.buffer) if is_piped(file) else file.open("rb")
     except (FileNotFoundError, IsADirectoryError):
         raise InvalidInputError(f"there is no file {file}") from None
+    knows_erasures = force or (settings.data_dir / ERASURES_FILE).exists()
     with source as content:
         summary = restore_backup(content, settings, force=force)
     done = f"restored the state of {summary.made_at:%Y-%m-%d %H:%M:%S} UTC:"
     printer.result({**_record(summary), "erased": summary.erased}, _format(done, summary))
     if summary.erased:
         echo(f"erased again: {summary.erased} {plural(summary.erased, 'address', 'addresses')}", err=True)
+    if not knows_erasures:
+        echo(
+            "customers that were erased since then are back, if there were any: to erase them again, copy "
+            f"{ERASURES_FILE} from the former data folder to {settings.data_dir}, and run: "
+            "licserver customer erase-again",
+            err=True,
+        )
     echo(
         "what was revoked or changed since then is valid again: check the tokens (licserver token list), the "
         "console's users and passwords, and revoked licenses; everybody is signed out",

@@ -24,6 +24,7 @@ from licserver.protocol.public_api import (
     format_instant,
     json_response,
     parse_query,
+    restore_plus,
 )
 
 PREFIX: Final = "/feeds/"
@@ -72,7 +73,7 @@ def parse_call(
     """
     values = parse_query(query)
     platform, kind = values.get("platform", platform), values.get("kind", kind)
-    version = values.get("current_version", version)
+    version = restore_plus(values.get("current_version", version))
     try:
         domain = normalise_domain(values.get("domain", domain))
     except InvalidDomainError:

@@ -154,6 +154,25 @@ def printable_text(value: Any) -> str:
     return text
 
 
+_SUFFIX: Final = r"(?:a|alpha|b|beta|c|rc|pre|preview|dev|post|rev|r)[0-9.]*"
+_WITHOUT_PLUS: Final = re.compile(
+    rf"([0-9][0-9a-z.]{{0,63}}) (?!{_SUFFIX}$)([0-9a-z][0-9a-z._-]{{0,63}})", re.IGNORECASE
+)
+
+
+def restore_plus(version: str) -> str:
+    """Return a version with the plus sign that a query has made a blank: ``1.0.0 5`` is 1.0.0+5 (D-24).
+
+    Of ``1.0 beta`` the blank stays: as 1.0+beta it would be newer than 1.0.
+    """
+    match = _WITHOUT_PLUS.fullmatch(version) if " " in version else None
+    return f"{match[1]}+{match[2]}" if match else version
+
+
+def _read_installed(value: Any) -> str:
+    return restore_plus(printable_text(value))
+
+
 def read_domain(value: Any) -> str:
     """Parse a field with a domain; return its normal form."""
     try:
@@ -176,7 +195,7 @@ _DEACTIVATE_FIELDS: Final = {"license_key": read_text, "domain": read_domain}
 _UPDATE_FIELDS: Final = {
     "license_key": read_text,
     "slug": printable_text,
-    "current_version": printable_text,
+    "current_version": _read_installed,
     "domain": read_domain,
 }
 
